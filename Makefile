@@ -1,0 +1,59 @@
+# Everything a person runs. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help run demo test test-unit lint format generate verify bench lock clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(STAMP): requirements.lock pyproject.toml
+	@echo "Setting up $(VENV) (once, about a minute)"
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: $(STAMP)  ## Real API server, real Prometheus, emulated vLLM fleet, the operator, live view
+	@$(BIN)/servingpool lab
+
+demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML report; no cluster, no Go
+	@$(BIN)/servingpool demo
+
+test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
+	@$(BIN)/python -m servingpool.lab.binaries
+	@$(BIN)/python -m pytest
+
+test-unit: $(STAMP)  ## Unit and property tests only: seconds, no Go
+	@$(BIN)/python -m pytest tests/unit
+
+lint: $(STAMP)  ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP)  ## Format and fix what can be fixed
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+generate: $(STAMP)  ## Write everything that is generated: the CRD
+	@$(BIN)/servingpool crd > crds/servingpools.servingpool.dev.yaml
+
+verify: generate  ## Fail if what is generated is not what is committed
+	@git diff --exit-code -- crds || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
+
+bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
+	@$(BIN)/python benchmarks/thousand_pools.py
+
+lock: $(STAMP)  ## Pin every dependency with its hashes
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+
+clean:  ## Remove the virtual environment, caches of tools and reports (not the built control plane)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis report

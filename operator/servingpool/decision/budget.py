@@ -1,0 +1,34 @@
+"""How many misses may be expected now, so that the share that comes true meets the target."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+LEAST, MOST = 0.5, 2.0
+"""Bounds of the steering. Wider ones (0.25 to 4) let one start-up transient be repaid for hours."""
+GAIN_TIME = 1800.0
+"""Seconds in which misses at twice the budget would divide the steering by e."""
+ABOVE_FLOOR = 0.3
+"""Where the floor alone eats the budget, this part of the budget is allowed above it: no fleet size can
+hold the SLO then, and running to max would buy nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A slow, bounded dual variable: above 1 the model was too careful so far, below 1 too hopeful."""
+
+    steering: float = 1.0
+
+    def learn(self, *, missed: float, allowed: float, requests: float, usual_requests: float, elapsed: float) -> Budget:
+        """Steer by one tick's share of misses. Ticks count by their requests, as the SLO does."""
+        if requests <= 0.0 or usual_requests <= 0.0:
+            return self
+        weight = min(2.0, requests / usual_requests)
+        surplus = min(2.0, missed / allowed) - 1.0
+        moved = self.steering * math.exp(-surplus * weight * elapsed / GAIN_TIME)
+        return Budget(min(MOST, max(LEAST, moved)))
+
+    def allowance(self, *, allowed: float, floor: float) -> float:
+        """The share of misses a fleet may be sized for."""
+        return max(allowed * self.steering, floor + ABOVE_FLOOR * allowed)

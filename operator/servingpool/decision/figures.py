@@ -1,0 +1,69 @@
+"""The figures a person wants beside a decision, each with its window; Unknown where they cannot be told."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from servingpool.decision import demand
+from servingpool.decision.decision import Figures
+from servingpool.decision.demand import LEVEL_SCRAPES, LEVEL_WINDOW
+from servingpool.decision.learn import Lesson, horizon
+from servingpool.decision.ledger import (
+    OUTPUT_TOKENS,
+    PROMPT_TOKENS,
+    RUNNING,
+    WAITING,
+    Window,
+)
+from servingpool.decision.memory import Memory
+from servingpool.decision.pool import Pool
+from servingpool.decision.unknown import Reading, Unknown
+
+
+def fill_time(memory: Memory) -> float:
+    """Seconds of looking before a rate over the level window is whole."""
+    return max(LEVEL_WINDOW, LEVEL_SCRAPES * memory.interval) + memory.interval
+
+
+def trend(memory: Memory) -> float:
+    """Slope of the work level, in replicas kept busy per second."""
+    return demand.trend(memory.ledger)
+
+
+def measure(memory: Memory, pool: Pool, lesson: Lesson, need: Reading) -> Figures:
+    """Everything that can be told from the memory alone."""
+    recent = memory.ledger.last(max(LEVEL_WINDOW, LEVEL_SCRAPES * memory.interval))
+    no_rate = need if isinstance(need, Unknown) else Unknown("no scrapes to take a rate from")
+    ready = memory.ledger.rows[-1, 2] if len(memory.ledger.rows) else 0.0
+    known = lesson.demand
+    return Figures(
+        arrivals=no_rate if known is None else known.arrivals,
+        generation_rate=_rate(recent, OUTPUT_TOKENS, no_rate),
+        prompt_rate=_rate(recent, PROMPT_TOKENS, no_rate),
+        queue=_gauge(recent, WAITING),
+        running=_gauge(recent, RUNNING),
+        time_to_first_token=memory.first_token_tail.at(pool.slo.attainment),
+        time_per_output_token=memory.output_token_tail.at(pool.slo.attainment),
+        attainment=_attainment(memory),
+        load=no_rate if known is None or ready <= 0.0 else known.level / ready,
+        safe_load=no_rate,
+        forecast=no_rate,
+        horizon=horizon(memory, pool),
+    )
+
+
+def _rate(window: Window, column: int, otherwise: Unknown) -> Reading:
+    rate = window.rate(column)
+    return otherwise if rate is None else rate
+
+
+def _gauge(window: Window, column: int) -> Reading:
+    value = window.rows[-1, column] if len(window.rows) else np.nan
+    return Unknown("not read at the last look") if np.isnan(value) else float(value)
+
+
+def _attainment(memory: Memory) -> Reading:
+    requests = sum(entry[1] for entry in memory.kept_score)
+    if requests <= 0.0:
+        return Unknown("no request was judged in the last hour")
+    return 1.0 - sum(entry[2] for entry in memory.kept_score) / requests

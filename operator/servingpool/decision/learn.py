@@ -1,0 +1,221 @@
+"""One look at a pool, turned into knowledge. No decision is taken here.
+
+Live ticks and history go through the same function: what Prometheus remembers teaches exactly as it would
+have taught live.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from servingpool.decision import demand as demand_model
+from servingpool.decision.demand import Demand
+from servingpool.decision.intake import take_in
+from servingpool.decision.ledger import (
+    COVERED,
+    DECODE_SECONDS,
+    DECODE_STEPS,
+    LOAD,
+    PROMPT_TOKENS,
+    Ledger,
+    Misses,
+    Window,
+    misses,
+)
+from servingpool.decision.memory import Memory
+from servingpool.decision.miss_curve import Curve
+from servingpool.decision.observation import Histogram, Observation
+from servingpool.decision.percentile import Tail
+from servingpool.decision.pool import Pool
+from servingpool.decision.step_time import StepTime, StepTimeFit
+from servingpool.decision.unknown import Unknown
+
+LEAST_SPAN = 1.0
+"""Seconds between two looks below which the second teaches nothing."""
+LONGEST_SPAN = 120.0
+"""Seconds; a longer gap is not one tick but a hole, and windows must fill anew behind it."""
+SHAPE_WINDOW = 600.0
+"""Over which the late share of the bucket that the bound cuts is taken."""
+SCORE_BIN = 300.0
+SCORE_KEPT = 3600.0
+LEAST_DECODE_STEPS = 50.0
+KNEE_SHARE = 0.75
+"""Where the prior expects the knee, as a share of the load at which even a smooth stream breaks TPOT."""
+NO_TPOT_KNEE = 1.0
+LOWEST_KNEE = 0.06
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What the last look taught, next to the memory that holds it."""
+
+    memory: Memory
+    step: StepTime | None
+    demand: Demand | None
+    """None where the step time or the arrivals are not known yet."""
+
+
+def observe(observation: Observation, pool: Pool, memory: Memory, now: float) -> Memory:
+    """Learn from one look. The same look at the same `now` a second time changes nothing."""
+    return study(observation, pool, memory, now).memory
+
+
+def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> Lesson:
+    """`observe`, with what is needed to go on and decide."""
+    if memory.at is not None and now < memory.at + LEAST_SPAN:
+        return _recall(memory)
+    span = min(now - memory.at, LONGEST_SPAN) if memory.at is not None else 0.0
+    intake = take_in(observation, pool.slo, memory.counters, known_before=memory.at is not None)
+    ledger = memory.ledger.add(now=now, span=span, ready=len(observation.ready), intake=intake)
+    profile = memory.profile
+    fit = _learn_step_time(profile.fit, ledger, span)
+    cold_start = profile.cold_start.learn(observation.ready)
+    interval = memory.interval if intake.interval is None else min(intake.interval, memory.interval * 1.02)
+    memory = replace(
+        memory,
+        profile=replace(profile, at=now, fit=fit, cold_start=cold_start, learned=profile.learned + span),
+        since=now if memory.since is None else memory.since,
+        ledger=ledger,
+        counters=intake.counters,
+        edges=intake.brackets if intake.counters else memory.edges,
+        interval=max(interval, 1.0),
+        coverage=intake.coverage,
+        first_token_tail=_tail(memory.first_token_tail, observation, "time_to_first_token", span),
+        output_token_tail=_tail(memory.output_token_tail, observation, "time_per_output_token", span),
+        last_change=memory.last_change if observation.requested == memory.requested else now,
+        requested=observation.requested,
+    )
+    step = fit.solve()
+    if step is None or span == 0.0:
+        return Lesson(memory, step, None)
+    demand = demand_model.measure(ledger, step, memory.interval)
+    if demand is None:
+        return Lesson(memory, step, None)
+    memory = _learn_from_demand(memory, pool, step, demand, ready=len(observation.ready), span=span, now=now)
+    return Lesson(memory, step, demand)
+
+
+def _recall(memory: Memory) -> Lesson:
+    step = memory.profile.fit.solve()
+    demand = demand_model.measure(memory.ledger, step, memory.interval) if step is not None else None
+    return Lesson(memory, step, demand)
+
+
+def _learn_step_time(fit: StepTimeFit, ledger: Ledger, span: float) -> StepTimeFit:
+    """One more window for the fit, if the fleet was the same in it: means over a fleet that changed mix two."""
+    window = Window(ledger.rows[-2:])
+    last = Window(ledger.rows[-1:])
+    steps, covered = last.total(DECODE_STEPS), last.total(COVERED)
+    if not window.steady or steps < LEAST_DECODE_STEPS or covered <= 0.0:
+        return fit
+    itl = last.total(DECODE_SECONDS) / steps
+    # Each decoding request spends all its time between tokens, so the sum of ITLs over the time is the mean
+    # number decoding: exact, where the gauge is one instant in fifteen seconds.
+    decoding = last.total(DECODE_SECONDS) / covered
+    prefill_per_step = last.total(PROMPT_TOKENS) / covered * itl
+    return fit.learn(itl=itl, decoding=decoding, prefill_per_step=prefill_per_step, elapsed=span)
+
+
+def _learn_from_demand(
+    memory: Memory, pool: Pool, step: StepTime, demand: Demand, *, ready: int, span: float, now: float
+) -> Memory:
+    load = _blamed_load(pool, demand, ready)
+    ledger = memory.ledger.judged(load=load, work=demand.level)
+    memory = replace(memory, ledger=ledger)
+    late = missed(memory, pool, Window(ledger.rows[-1:]))
+    profile = memory.profile
+    curve = profile.curve
+    if late.requests > 0.0:
+        # A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog
+        # of one overload teaches that light load misses too, and at light load nothing ever contradicts it.
+        cause = ledger.last(_lifetime(pool, step, demand)).highest(LOAD)
+        curve = curve.learn(load=load if cause is None else cause, requests=late.requests, late=late.late, elapsed=span)
+    forecast = profile.forecast.learn(
+        now=now,
+        level=demand.level,
+        trend=demand_model.trend(ledger),
+        horizon=horizon(memory, pool),
+        elapsed=span,
+    )
+    budget = profile.budget
+    pinned = memory.requested is None or not pool.min_replicas < memory.requested < pool.max_replicas
+    if pool.in_charge and not pinned and settled(memory, pool):
+        usual = ledger.last(SHAPE_WINDOW)
+        budget = budget.learn(
+            missed=late.share,
+            allowed=1.0 - pool.slo.attainment,
+            requests=late.requests,
+            usual_requests=usual.first_tokens().total * span / max(usual.seconds, span),
+            elapsed=span,
+        )
+    return replace(
+        memory,
+        profile=replace(profile, curve=curve, forecast=forecast, budget=budget),
+        kept_score=_score(memory.kept_score, late, now),
+    )
+
+
+def missed(memory: Memory, pool: Pool, window: Window) -> Misses:
+    """Requests of a window and how many broke either bound.
+
+    Only the two marginals are exposed. They are joined as if independent: it errs towards too many misses,
+    by less than their product, where the same requests break both.
+    """
+    pooled = memory.ledger.last(SHAPE_WINDOW)
+    ttft_edges, tpot_edges = memory.edges
+    slo = pool.slo
+    ttft = misses(window.first_tokens(), pooled.first_tokens(), ttft_edges, slo.time_to_first_token)
+    tpot = misses(window.finished(), pooled.finished(), tpot_edges, slo.time_per_output_token)
+    requests = max(ttft.requests, tpot.requests)
+    share = 1.0 - (1.0 - ttft.share) * (1.0 - tpot.share)
+    return Misses(requests, requests * share)
+
+
+def posterior(memory: Memory, pool: Pool, step: StepTime) -> Curve:
+    """The miss curve as believed now."""
+    bound = pool.slo.time_per_output_token
+    # ITL = a / (1 - load) reaches the bound at 1 - a / bound: no knee lies beyond.
+    highest = NO_TPOT_KNEE if bound is None else 1.0 - step.base / bound
+    highest = min(NO_TPOT_KNEE, max(LOWEST_KNEE, highest))
+    return memory.profile.curve.posterior(expected_knee=max(LOWEST_KNEE, KNEE_SHARE * highest), highest_knee=highest)
+
+
+def horizon(memory: Memory, pool: Pool) -> float:
+    """Seconds from an order to the capacity: the cold start, and one look more to see it."""
+    return memory.profile.cold_start.expected(pool.behavior.cold_start) + memory.interval
+
+
+def settled(memory: Memory, pool: Pool) -> bool:
+    """Past calibration: long enough seen, counting what a kept profile or history has seen."""
+    return memory.profile.learned >= pool.behavior.calibration and memory.profile.fit.known
+
+
+def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:
+    pages = () if isinstance(observation.metrics, Unknown) else observation.metrics
+    read = {page.replica: getattr(page, name) for page in pages}
+    return tail.learn({replica: page for replica, page in read.items() if isinstance(page, Histogram)}, elapsed=span)
+
+
+def _blamed_load(pool: Pool, demand: Demand, ready: int) -> float:
+    """Load that this tick's requests meet.
+
+    What arrives, and the queue, which must be worked off within the TTFT bound or is late.
+    """
+    bound = pool.slo.time_to_first_token
+    queue = demand.queued * demand.work_per_request / bound if bound is not None else 0.0
+    return (demand.level + queue) / max(ready, 0.5)
+
+
+def _lifetime(pool: Pool, step: StepTime, demand: Demand) -> float:
+    slo = pool.slo
+    per_token = slo.time_per_output_token if slo.time_per_output_token is not None else 2.0 * step.base
+    return (slo.time_to_first_token or 0.0) + demand.output_tokens * per_token
+
+
+def _score(
+    kept: tuple[tuple[float, float, float], ...], late: Misses, now: float
+) -> tuple[tuple[float, float, float], ...]:
+    if kept and now < kept[-1][0] + SCORE_BIN:
+        start, requests, missed_so_far = kept[-1]
+        return (*kept[:-1], (start, requests + late.requests, missed_so_far + late.late))
+    return (*(entry for entry in kept if entry[0] > now - SCORE_KEPT), (now, late.requests, late.late))

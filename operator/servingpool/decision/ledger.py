@@ -1,0 +1,140 @@
+"""The last twenty minutes of a pool, tick by tick, and sums over any part of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from servingpool.decision.intake import FIELDS, Intake
+from servingpool.decision.slo_count import SloCount, late_share_of_straddling
+from servingpool.decision.unknown import Unknown
+
+Array = NDArray[np.float64]
+
+KEPT_SECONDS = 1200.0
+KEPT_TICKS = 240
+"""A bound on memory where the loop is faster than 5 s."""
+
+# Columns: when, how long, the fleet then, what was covered, then Counters.values(), gauges, and the verdicts.
+AT, SPAN, READY, COVERED = range(4)
+(TTFT_WITHIN, TTFT_STRADDLING, TTFT_LATE, TTFT_SECONDS, TPOT_WITHIN, TPOT_STRADDLING, TPOT_LATE) = range(4, 11)
+DECODE_SECONDS, DECODE_STEPS, OUTPUT_TOKENS, PROMPT_TOKENS, REJECTIONS = range(11, 16)
+WAITING, RUNNING, LOAD, WORK = range(16, 20)
+WIDTH = 20
+assert TTFT_WITHIN + FIELDS == WAITING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ledger:
+    """Rows of ticks, oldest first. Never changed in place: adding a tick gives a new ledger."""
+
+    rows: Array
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A ledger without a tick."""
+        return cls(np.zeros((0, WIDTH)))
+
+    def add(self, *, now: float, span: float, ready: int, intake: Intake) -> Ledger:
+        """Append a tick of `span` seconds; ticks older than twenty minutes go."""
+        row = np.full((1, WIDTH), np.nan)
+        row[0, AT], row[0, SPAN], row[0, READY], row[0, COVERED] = now, span, ready, intake.covered
+        row[0, TTFT_WITHIN:WAITING] = intake.sums
+        row[0, WAITING] = np.nan if isinstance(intake.waiting, Unknown) else intake.waiting
+        row[0, RUNNING] = np.nan if isinstance(intake.running, Unknown) else intake.running
+        kept = self.rows[self.rows[:, AT] > now - KEPT_SECONDS][-(KEPT_TICKS - 1) :]
+        return Ledger(np.concatenate((kept, row)))
+
+    def judged(self, *, load: float, work: float) -> Ledger:
+        """The same ledger with the last tick's offered load and work noted."""
+        rows = self.rows.copy()
+        rows[-1, LOAD], rows[-1, WORK] = load, work
+        return Ledger(rows)
+
+    def last(self, seconds: float, *, until: float | None = None) -> Window:
+        """The ticks of the last `seconds` before `until` (default: the last tick)."""
+        if not len(self.rows):
+            return Window(self.rows)
+        end = self.rows[-1, AT] if until is None else until
+        at = self.rows[:, AT]
+        return Window(self.rows[(at > end - seconds + 1e-6) & (at <= end + 1e-6)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Some ticks in a row."""
+
+    rows: Array
+
+    @property
+    def seconds(self) -> float:
+        """Their length."""
+        return float(self.rows[:, SPAN].sum())
+
+    @property
+    def covered(self) -> float:
+        """Replica-seconds whose counters were seen."""
+        return float(self.rows[:, COVERED].sum())
+
+    @property
+    def ready(self) -> float:
+        """Mean number of ready replicas."""
+        return float((self.rows[:, READY] * self.rows[:, SPAN]).sum()) / self.seconds if self.seconds else 0.0
+
+    @property
+    def steady(self) -> bool:
+        """The number of ready replicas did not change."""
+        return len(self.rows) > 0 and bool((self.rows[:, READY] == self.rows[0, READY]).all())
+
+    def total(self, column: int) -> float:
+        """Sum of a column over the replicas that were seen."""
+        return float(self.rows[:, column].sum())
+
+    def rate(self, column: int) -> float | None:
+        """Per second and over the whole pool; None where nothing was covered."""
+        return self.total(column) / self.covered * self.ready if self.covered > 0.0 else None
+
+    def span_of(self, column: int) -> float:
+        """Last value minus first of a gauge column; 0 where either is missing."""
+        values = self.rows[:, column]
+        values = values[~np.isnan(values)]
+        return float(values[-1] - values[0]) if len(values) > 1 else 0.0
+
+    def first_tokens(self) -> SloCount:
+        """TTFT observations."""
+        return SloCount(*(self.total(column) for column in (TTFT_WITHIN, TTFT_STRADDLING, TTFT_LATE)))
+
+    def finished(self) -> SloCount:
+        """TPOT observations."""
+        return SloCount(*(self.total(column) for column in (TPOT_WITHIN, TPOT_STRADDLING, TPOT_LATE)))
+
+    def highest(self, column: int) -> float | None:
+        """Largest known value of a column."""
+        values = self.rows[:, column]
+        values = values[~np.isnan(values)]
+        return float(values.max()) if len(values) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Misses:
+    """Requests and how many were late, one bound after the other."""
+
+    requests: float
+    late: float
+
+    @property
+    def share(self) -> float:
+        """Share that was late; 0 without requests."""
+        return self.late / self.requests if self.requests else 0.0
+
+
+def misses(count: SloCount, pooled: SloCount, edges: tuple[float, float], bound: float | None) -> Misses:
+    """Late requests of `count`, with the straddling bucket divided as in the longer window `pooled`."""
+    if bound is None:
+        return Misses(count.total, 0.0)
+    if count.straddling <= 0.0:
+        return Misses(count.total, count.late)
+    return Misses(count.total, count.late + count.straddling * late_share_of_straddling(pooled, edges, bound))

@@ -1,0 +1,48 @@
+"""What stands between the raw need and the answer: small steps, each of which says what it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from servingpool.decision.decision import Limit
+
+PARTIAL = "PartialMetrics"
+CALIBRATING = "Calibrating"
+WINDOW_FILLING = "WindowFilling"
+ROLLOUT = "RolloutInProgress"
+SCALE_DOWN_WINDOW = "ScaleDownWindow"
+UNSCHEDULABLE = "Unschedulable"
+LEARNING_STEP = "LearningStep"
+MINIMUM = "TooFewReplicas"
+MAXIMUM = "TooManyReplicas"
+NAMES = (
+    PARTIAL,
+    CALIBRATING,
+    WINDOW_FILLING,
+    ROLLOUT,
+    SCALE_DOWN_WINDOW,
+    UNSCHEDULABLE,
+    LEARNING_STEP,
+    MINIMUM,
+    MAXIMUM,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A number of replicas on its way, with the limits that changed it."""
+
+    replicas: int
+    applied: tuple[Limit, ...] = ()
+
+    def at_least(self, least: int, name: str, reason: str) -> Limited:
+        """Raise to `least` where it is below."""
+        return self if self.replicas >= least else self._moved(least, name, reason)
+
+    def at_most(self, most: int, name: str, reason: str) -> Limited:
+        """Cut to `most` where it is above."""
+        return self if self.replicas <= most else self._moved(most, name, reason)
+
+    def _moved(self, to: int, name: str, reason: str) -> Limited:
+        limit = Limit(name=name, before=self.replicas, after=to, reason=reason)
+        return replace(self, replicas=to, applied=(*self.applied, limit))

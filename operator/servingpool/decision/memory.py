@@ -1,0 +1,208 @@
+"""What is remembered of a pool between two decisions, whole and in its lasting part."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from servingpool.decision.budget import Budget
+from servingpool.decision.cold_start import ColdStart
+from servingpool.decision.forecast import Forecast
+from servingpool.decision.ledger import WIDTH, Ledger
+from servingpool.decision.miss_curve import BINS, MissCurve
+from servingpool.decision.percentile import Tail
+from servingpool.decision.step_time import StepTimeFit
+
+VERSION = 1
+Edges = tuple[tuple[float, float], tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The part that is learned slowly and outlives a restart: engine, curve, errors, cold start.
+
+    Small (about 4 KiB as JSON), so it fits the status of the custom resource.
+    """
+
+    at: float = 0.0
+    """Unix time in seconds of the last observation in it."""
+    fit: StepTimeFit = field(default_factory=StepTimeFit)
+    curve: MissCurve = field(default_factory=MissCurve)
+    forecast: Forecast = field(default_factory=Forecast)
+    cold_start: ColdStart = field(default_factory=ColdStart)
+    budget: Budget = field(default_factory=Budget)
+    learned: float = 0.0
+    """Seconds of observation that it rests on."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON.
+
+        Forecasts still open are left out, and of the errors every fourth is kept: neighbours repeat each other.
+        """
+        forecast = replace(self.forecast, pending=(), errors=self.forecast.errors[::-4][::-1])
+        data = asdict(replace(self, forecast=forecast))
+        data["version"] = VERSION
+        return _rounded(data)  # type: ignore[no-any-return]  # plain data in, plain data out
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read `to_dict`'s data. Raises ValueError with the reason where it is of another version or damaged."""
+        if data.get("version") != VERSION:
+            raise ValueError(f"profile has version {data.get('version')!r}, this operator reads version {VERSION}")
+        try:
+            forecast, curve = data["forecast"], data["curve"]
+            profile = cls(
+                at=float(data["at"]),
+                fit=StepTimeFit(
+                    gram=_floats(data["fit"]["gram"], 9),
+                    moment=_floats(data["fit"]["moment"], 3),
+                    windows=float(data["fit"]["windows"]),
+                    scale=float(data["fit"]["scale"]),
+                ),
+                curve=MissCurve(_floats(curve["requests"], len(BINS)), _floats(curve["late"], len(BINS))),
+                forecast=Forecast(
+                    errors=_floats(forecast["errors"]),
+                    trend_product=float(forecast["trend_product"]),
+                    trend_square=float(forecast["trend_square"]),
+                    mean=float(forecast["mean"]),
+                    seen=float(forecast["seen"]),
+                    pending=tuple((float(a), float(b), float(c)) for a, b, c in forecast["pending"]),
+                ),
+                cold_start=ColdStart(
+                    _floats(data["cold_start"]["seconds"]), tuple(str(name) for name in data["cold_start"]["replicas"])
+                ),
+                budget=Budget(float(data["budget"]["steering"])),
+                learned=float(data["learned"]),
+            )
+        except (KeyError, TypeError, ValueError) as damage:
+            raise ValueError(f"profile is damaged: {damage!r}") from damage
+        return profile
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All that is remembered. A value: `decide` returns a new one and leaves the old as it was."""
+
+    profile: Profile = field(default_factory=Profile)
+    since: float | None = None
+    """Unix time in seconds of the first look in this memory; None before it."""
+    ledger: Ledger = field(default_factory=Ledger.empty)
+    counters: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Per replica: scrape time, then its cumulative figures at the last scrape."""
+    edges: Edges = ((0.0, math.inf), (0.0, math.inf))
+    """Buckets that hold the TTFT and the TPOT bound, seconds."""
+    interval: float = 15.0
+    """Seconds between scrapes, as seen."""
+    coverage: float = 0.0
+    """Share of ready replicas read at the last look."""
+    first_token_tail: Tail = field(default_factory=Tail)
+    output_token_tail: Tail = field(default_factory=Tail)
+    kept_score: tuple[tuple[float, float, float], ...] = ()
+    """(start of a five-minute bin, requests, late) of the last hour."""
+    needs: tuple[tuple[float, float], ...] = ()
+    """(time, raw need in replicas) of recent decisions, for the scale-down window."""
+    last_change: float | None = None
+    """Unix time in seconds when `requested` was last seen to change."""
+    requested: int | None = None
+
+    @classmethod
+    def new(cls) -> Self:
+        """The memory of a pool never seen."""
+        return cls()
+
+    @classmethod
+    def resume(cls, profile: Profile) -> Self:
+        """The memory after a restart: what was learned is kept, what was in windows must be seen again."""
+        return cls(profile=profile)
+
+    @property
+    def at(self) -> float | None:
+        """Unix time in seconds of the last look; None before the first."""
+        return float(self.ledger.rows[-1, 0]) if len(self.ledger.rows) else self.since
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        data = {
+            "version": VERSION,
+            "profile": _rounded(asdict(self.profile) | {"version": VERSION}),
+            "since": self.since,
+            "ledger": [[None if math.isnan(cell) else cell for cell in row] for row in self.ledger.rows.tolist()],
+            "counters": {name: list(figures) for name, figures in self.counters.items()},
+            "edges": [[edge if math.isfinite(edge) else None for edge in pair] for pair in self.edges],
+            "interval": self.interval,
+            "coverage": self.coverage,
+            "first_token_tail": _tail_data(self.first_token_tail),
+            "output_token_tail": _tail_data(self.output_token_tail),
+            "kept_score": self.kept_score,
+            "needs": self.needs,
+            "last_change": self.last_change,
+            "requested": self.requested,
+        }
+        return json.dumps(data, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read `to_json`'s text. Raises ValueError where it is damaged or of another version."""
+        data = json.loads(text)
+        rows = [[math.nan if cell is None else cell for cell in row] for row in data["ledger"]]
+        ttft, tpot = ((float(low), math.inf if high is None else float(high)) for low, high in data["edges"])
+        return cls(
+            profile=Profile.from_dict(data["profile"]),
+            since=data["since"],
+            ledger=Ledger(np.array(rows, dtype=float).reshape(-1, WIDTH)),
+            counters={name: tuple(figures) for name, figures in data["counters"].items()},
+            edges=(ttft, tpot),
+            interval=data["interval"],
+            coverage=data["coverage"],
+            first_token_tail=_tail(data["first_token_tail"]),
+            output_token_tail=_tail(data["output_token_tail"]),
+            kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
+            needs=tuple((a, b) for a, b in data["needs"]),
+            last_change=data["last_change"],
+            requested=data["requested"],
+        )
+
+
+def _tail_data(tail: Tail) -> dict[str, Any]:
+    """Bounds without the closing +Inf, which JSON cannot say."""
+    return {
+        "bounds": tail.bounds[:-1],
+        "counts": tail.counts,
+        "previous": {name: (bounds[:-1], counts) for name, (bounds, counts) in tail.previous.items()},
+    }
+
+
+def _tail(data: Mapping[str, Any]) -> Tail:
+    counts = _floats(data["counts"])
+    return Tail(
+        bounds=(*_floats(data["bounds"]), math.inf) if counts else (),
+        counts=counts,
+        previous={
+            name: ((*_floats(bounds), math.inf), _floats(counts)) for name, (bounds, counts) in data["previous"].items()
+        },
+    )
+
+
+def _floats(values: Any, length: int | None = None) -> tuple[float, ...]:
+    figures = tuple(float(value) for value in values)
+    if length is not None and len(figures) != length:
+        raise ValueError(f"expected {length} figures, found {len(figures)}")
+    if not all(math.isfinite(figure) for figure in figures):
+        raise ValueError("a figure is not finite")
+    return figures
+
+
+def _rounded(data: Any) -> Any:
+    """Seven significant digits everywhere: a third of the bytes, far below the noise."""
+    if isinstance(data, float):
+        return float(f"{data:.7g}")
+    if isinstance(data, dict):
+        return {key: _rounded(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_rounded(value) for value in data]
+    return data

@@ -1,0 +1,108 @@
+"""What share of requests misses the SLO at a given load, learned, not assumed.
+
+The knee where latency turns vertical moves with model, GPU, prompt mix, burstiness and router, so it is
+inferred: a grid posterior over a logistic in log load with three unknowns,
+
+    miss(load) = floor + (1 - floor) / (1 + (load / knee) ** -steepness)
+
+The **floor** is needed: some requests miss at any fleet size (prompts whose prefill alone outlasts the
+TTFT bound). Without it, their misses pull the knee towards zero and the fleet explodes.
+
+Evidence is kept as counts per bin of load, not as weights per cell: it is small enough for the
+status of the custom resource, it can be read by a person ("at load 0.6, 300 requests, 2% late"), and the
+posterior follows from it at any time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+BINS = np.geomspace(0.03, 3.0, 40)
+"""Loads at which evidence is kept and the curve is tabulated: 12% apart."""
+KNEES = np.geomspace(0.06, 1.2, 32)
+STEEPNESS = np.array([2.5, 5.0, 10.0, 20.0])
+FLOORS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.6, 0.9])
+
+TICK_WEIGHT = 12.0
+"""Effective requests a tick may count for: neighbours in time share their burst, so they are not independent."""
+MEMORY = 4 * 3600.0
+"""Seconds after which evidence counts 1/e."""
+KNEE_SPREAD = 0.35
+"""Standard deviation of the prior knee, in log load."""
+
+
+@cache
+def _grid() -> tuple[Array, Array, Array, Array, Array]:
+    """Per cell: knee, steepness, floor; and log miss, log hit at every bin."""
+    knee, steep, floor = (axis.ravel() for axis in np.meshgrid(KNEES, STEEPNESS, FLOORS, indexing="ij"))
+    rise = 1.0 / (1.0 + (BINS[None, :] / knee[:, None]) ** -steep[:, None])
+    miss = floor[:, None] + (1.0 - floor[:, None]) * rise
+    return knee, steep, floor, np.log(np.clip(miss, 1e-9, 1.0)), np.log(np.clip(1.0 - miss, 1e-9, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The posterior mean curve, ready to be read."""
+
+    miss: Array
+    """Expected share of misses at each of BINS, non-decreasing."""
+    floor: float
+    """Expected share that misses at any fleet size."""
+    knee: float
+    """Median load at which half of the requests miss."""
+
+    def at(self, load: Array) -> Array:
+        """Expected share of misses at each load; flat beyond the ends of the table."""
+        return np.interp(np.log(np.maximum(load, 1e-6)), np.log(BINS), self.miss)
+
+    def load_for(self, share: float) -> float:
+        """The highest load with at most this share of misses; the table's lowest where there is none."""
+        above = int(np.searchsorted(self.miss, share, side="right"))
+        if above == 0:
+            return float(BINS[0])
+        if above == len(BINS):
+            return float(BINS[-1])
+        low, high = self.miss[above - 1], self.miss[above]
+        part = (share - low) / max(high - low, 1e-12)
+        return float(np.exp(np.log(BINS[above - 1]) + part * (np.log(BINS[above]) - np.log(BINS[above - 1]))))
+
+
+@dataclass(frozen=True, slots=True)
+class MissCurve:
+    """Evidence per bin of load: effective requests and how many of them were late."""
+
+    requests: tuple[float, ...] = (0.0,) * len(BINS)
+    late: tuple[float, ...] = (0.0,) * len(BINS)
+
+    def learn(self, *, load: float, requests: float, late: float, elapsed: float) -> MissCurve:
+        """Add a tick: at `load`, `late` of `requests` missed. `elapsed` seconds of forgetting are applied first."""
+        keep = math.exp(-elapsed / MEMORY)
+        counted, missed = np.array(self.requests) * keep, np.array(self.late) * keep
+        if requests > 0.0:
+            weight = min(1.0, TICK_WEIGHT / requests)
+            index = int(np.argmin(np.abs(np.log(BINS) - math.log(min(max(load, BINS[0]), BINS[-1])))))
+            counted[index] += requests * weight
+            missed[index] += min(late, requests) * weight
+        return MissCurve(tuple(counted.tolist()), tuple(missed.tolist()))
+
+    def posterior(self, *, expected_knee: float, highest_knee: float) -> Curve:
+        """The curve, given where physics expects the knee and the load it cannot lie beyond."""
+        knee, steep, floor, log_miss, log_hit = _grid()
+        late = np.array(self.late)
+        weight = log_miss @ late + log_hit @ (np.array(self.requests) - late)
+        weight = weight - 0.5 * ((np.log(knee) - math.log(expected_knee)) / KNEE_SPREAD) ** 2
+        weight = weight - 0.5 * (np.log(steep / 8.0) / 0.7) ** 2
+        weight = weight - 0.35 * np.arange(len(FLOORS))[np.searchsorted(FLOORS, floor)]
+        weight = np.where(knee > highest_knee * 1.05, weight - 12.0, weight)
+        weight = np.exp(weight - weight.max())
+        weight /= weight.sum()
+        order = np.argsort(knee, kind="stable")
+        middle = float(knee[order][np.searchsorted(np.cumsum(weight[order]), 0.5)])
+        return Curve(np.maximum.accumulate(weight @ np.exp(log_miss)), float(weight @ floor), middle)

@@ -1,0 +1,111 @@
+"""What one look at a pool shows: the only input of a decision besides spec, memory and time.
+
+Everything here is as Prometheus and the cluster would tell it: cumulative counters and
+histogram buckets (never rates: the core takes its own, over windows it chooses), gauges,
+and the replicas with their ages. Nothing is averaged, filled or guessed on the way in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from servingpool.decision.unknown import Reading, Unknown
+
+NOT_EXPOSED = Unknown("the engine does not expose it")
+NOT_READ = Unknown("no metrics were read")
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A cumulative Prometheus histogram of seconds.
+
+    `counts[i]` observations were at most `bounds[i]` seconds; bounds ascend. Buckets may be
+    left out (the operator asks Prometheus only for those around the SLO bound), so `count`
+    (the `_count` series, equal to the `+Inf` bucket) stands on its own and `+Inf` is not in `bounds`.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[float, ...]
+    total: float
+    """Sum of all observed values, in seconds (the `_sum` series)."""
+    count: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMetrics:
+    """One engine's page, as scraped at `scraped_at`. Counters run since the engine's start."""
+
+    replica: str
+    """The pod's name."""
+    scraped_at: float
+    """Unix time in seconds of the scrape that read these values; not the time of the query."""
+    running: Reading = NOT_EXPOSED
+    """Requests in the running batch (gauge)."""
+    waiting: Reading = NOT_EXPOSED
+    """Requests queued inside the engine (gauge)."""
+    kv_cache_usage: Reading = NOT_EXPOSED
+    """Share of KV cache blocks in use, 0 to 1 (gauge)."""
+    generation_tokens: Reading = NOT_EXPOSED
+    """Output tokens, cumulative, one step at a time."""
+    prompt_tokens: Reading = NOT_EXPOSED
+    """Prompt tokens, cumulative, added when a request gets its first token; cached ones included."""
+    cached_prompt_tokens: Reading = NOT_EXPOSED
+    """The part of `prompt_tokens` that the prefix cache supplied, cumulative."""
+    finished_requests: Reading = NOT_EXPOSED
+    """Requests that ended, cumulative; client disconnects are not counted by vLLM."""
+    admission_rejections: Reading = NOT_EXPOSED
+    """Requests turned away at the engine's door, cumulative."""
+    preemptions: Reading = NOT_EXPOSED
+    """Requests evicted from the batch for want of KV cache, cumulative."""
+    time_to_first_token: Histogram | Unknown = NOT_EXPOSED
+    """TTFT from the engine's front door, so it includes its queue; one observation a request."""
+    inter_token_latency: Histogram | Unknown = NOT_EXPOSED
+    """ITL; one observation per engine step and running request."""
+    time_per_output_token: Histogram | Unknown = NOT_EXPOSED
+    """TPOT, a request's mean ITL; one observation per finished request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One pod of the target, as the cluster tells it."""
+
+    name: str
+    age: float
+    """Seconds since the pod was created."""
+    ready_for: float | None = None
+    """Seconds since it became Ready; None while it loads."""
+    unschedulable: bool = False
+    """The scheduler found no node for it."""
+
+    @property
+    def load_time(self) -> float | None:
+        """Seconds from creation to Ready: the cold start it has shown; None while it loads."""
+        return None if self.ready_for is None else self.age - self.ready_for
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """What waits before the engines, where a gateway is configured."""
+
+    queued: Reading = NOT_EXPOSED
+    """Requests held at the gateway (gauge)."""
+    arrivals: Reading = NOT_EXPOSED
+    """Requests that came in, cumulative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look at one pool."""
+
+    requested: int
+    """`spec.replicas` of the target: what is ordered now, ready or not."""
+    ready: tuple[Replica, ...] = ()
+    """Replicas that serve."""
+    starting: tuple[Replica, ...] = ()
+    """Replicas that were created and are not Ready yet."""
+    metrics: tuple[ReplicaMetrics, ...] | Unknown = NOT_READ
+    """A page for each replica whose last scrape is fresh. A ready replica that is not in here is
+    unknown, not idle; Unknown when the whole reading failed."""
+    gateway: Gateway = field(default_factory=Gateway)
+    rollout: bool = False
+    """The target is amid a rollout: its replicas are of two kinds."""

@@ -1,0 +1,111 @@
+"""How long an engine step takes, learned from what the fleet shows.
+
+A continuous-batching engine does one step after another; a step decodes one token for each running
+request and may carry prefill tokens of newcomers. Its duration is close to
+
+    step = a + b * (requests decoding) + c * (prefill tokens in the step)          [seconds]
+
+Every output token occupies one slot of one step and every prompt token is prefilled once, so a request
+costs `b * output + c * prompt` replica-seconds on top of the steps that run anyway. Offered work over
+ready replicas is the load; without queueing ITL = a / (1 - load).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+# What b and c are in units of a, before anything was seen. A decode step reads all weights once
+# (time a); a further request reads its KV cache, a further prefill token costs compute. On the ten
+# GPU/model pairs measured by aiconfigurator (L40S to H200, 8B and 70B) b/a is 0.0046-0.0092 at 1k
+# context and c/a 0.0030-0.0066, so one dimensionless prior serves them all, and only a must be learned.
+PRIOR_DECODE_RATIO = 0.006
+PRIOR_PREFILL_RATIO = 0.0045
+PRIOR_SPREAD = 0.6
+"""Relative standard deviation of both ratios."""
+RELATIVE_NOISE = 0.15
+"""Spread of one window's mean ITL around the model: mixes differ between steps."""
+FORGETTING = 2400.0
+"""Seconds after which a window counts 1/e: an engine upgrade is re-learned within the hour."""
+MINIMUM_WINDOWS = 4.0
+"""Windows of evidence before the fit is called known."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """The three coefficients."""
+
+    base: float
+    """a: seconds of a step with no work in it."""
+    per_request: float
+    """b: seconds per decoding request."""
+    per_prefill_token: float
+    """c: seconds per prefill token."""
+
+    def work(self, prompt_tokens: float, output_tokens: float) -> float:
+        """Replica-seconds that one request costs."""
+        return self.per_prefill_token * prompt_tokens + self.per_request * output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimeFit:
+    """Weighted normal equations of (a, b, c): six sums and three, so it is small and forgets smoothly."""
+
+    gram: tuple[float, ...] = (0.0,) * 9
+    moment: tuple[float, ...] = (0.0,) * 3
+    windows: float = 0.0
+    """Windows of evidence held, after forgetting."""
+    scale: float = 0.0
+    """Seconds: running mean of the ITL seen, which sets the prior's absolute size."""
+
+    def learn(self, *, itl: float, decoding: float, prefill_per_step: float, elapsed: float) -> StepTimeFit:
+        """Add one window's fleet means: ITL in seconds, requests decoding per replica, prefill tokens per step."""
+        keep = math.exp(-elapsed / FORGETTING)
+        row = np.array([1.0, decoding, prefill_per_step])
+        weight = 1.0 / (RELATIVE_NOISE * itl) ** 2
+        gram = np.array(self.gram).reshape(3, 3) * keep + weight * np.outer(row, row)
+        moment = np.array(self.moment) * keep + weight * itl * row
+        scale = itl if self.windows == 0.0 else self.scale + (itl - self.scale) / (min(self.windows, 40.0) + 1.0)
+        return StepTimeFit(tuple(gram.ravel().tolist()), tuple(moment.tolist()), self.windows * keep + 1.0, scale)
+
+    @property
+    def known(self) -> bool:
+        """Whether enough windows were seen to act on it."""
+        return self.windows >= MINIMUM_WINDOWS
+
+    def solve(self) -> StepTime | None:
+        """Non-negative least squares with the prior; None before the first window."""
+        if self.windows == 0.0:
+            return None
+        gram, moment = np.array(self.gram).reshape(3, 3), np.array(self.moment)
+        for ratio, column in ((PRIOR_DECODE_RATIO, 1), (PRIOR_PREFILL_RATIO, 2)):
+            row = np.zeros(3)
+            row[0], row[column] = -ratio, 1.0
+            gram = gram + np.outer(row, row) / (PRIOR_SPREAD * ratio * self.scale) ** 2
+        base, per_request, per_token = _non_negative(gram, moment)
+        return StepTime(float(base), float(per_request), float(per_token))
+
+
+def _non_negative(gram: NDArray[np.float64], moment: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Argmin x'Gx/2 - m'x over x >= 0, by trying every support: seven small solves, no scipy in the image."""
+    best, best_value = np.zeros(3), 0.0
+    for size in (3, 2, 1):
+        for support in combinations(range(3), size):
+            index = np.ix_(support, support)
+            try:
+                solution = np.linalg.solve(gram[index], moment[list(support)])
+            except np.linalg.LinAlgError:
+                continue
+            if (solution < 0).any() or not np.isfinite(solution).all():
+                continue
+            value = -0.5 * float(moment[list(support)] @ solution)
+            if value < best_value:
+                best, best_value = np.zeros(3), value
+                best[list(support)] = solution
+        if best_value < 0.0 and size == 3:
+            break  # the unconstrained optimum is feasible, so it is the optimum
+    return best

@@ -1,0 +1,130 @@
+"""A pool that behaves exactly as the step-time model says, on virtual time: a few lines to tell stories with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.memory import Memory
+from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.step_time import StepTime
+from servingpool.decision.unknown import Unknown
+
+START = 1_700_000_000.0
+ENGINE = StepTime(base=0.016, per_request=0.00008, per_prefill_token=0.00007)
+POOL = Pool(slo=Slo(time_to_first_token=2.0, time_per_output_token=0.1), min_replicas=1, max_replicas=10)
+TTFT_BOUNDS, TPOT_BOUNDS = (1.0, 2.5), (0.05, 0.1, 0.15)
+
+
+@dataclass
+class Engine:
+    """One replica's cumulative page under smooth load."""
+
+    name: str
+    ready_at: float
+    requests: float = 0.0
+    late: float = 0.0
+    decode_seconds: float = 0.0
+    decode_steps: float = 0.0
+    prompt: float = 0.0
+    output: float = 0.0
+    waiting: float = 0.0
+
+    def serve(self, rate: float, seconds: float, prompt: float, output: float) -> None:
+        load = min(rate * ENGINE.work(prompt, output), 0.97)
+        overload = max(0.0, rate * ENGINE.work(prompt, output) - 0.97)
+        itl = ENGINE.base / (1.0 - load)
+        served = rate * seconds * (1.0 - overload)
+        self.waiting += rate * seconds * overload
+        self.requests += served
+        self.late += served * (1.0 if self.waiting > 5 else 0.005)
+        self.decode_steps += served * output
+        self.decode_seconds += served * output * itl
+        self.prompt += served * prompt
+        self.output += served * output
+
+    def page(self, now: float) -> ReplicaMetrics:
+        on_time = self.requests - self.late
+        return ReplicaMetrics(
+            replica=self.name,
+            scraped_at=now,
+            running=10.0,
+            waiting=self.waiting,
+            kv_cache_usage=0.3,
+            generation_tokens=self.output,
+            prompt_tokens=self.prompt,
+            time_to_first_token=Histogram(TTFT_BOUNDS, (on_time, on_time), self.requests * 0.3, self.requests),
+            inter_token_latency=Histogram((0.1,), (self.decode_steps,), self.decode_seconds, self.decode_steps),
+            time_per_output_token=Histogram(TPOT_BOUNDS, (self.requests,) * 3, self.requests * 0.03, self.requests),
+        )
+
+
+@dataclass
+class World:
+    """Engines, a clock and the pool's memory. `tick` serves for 15 s, looks and decides."""
+
+    pool: Pool = POOL
+    replicas: int = 2
+    cold_start: float = 100.0
+    obey: bool = True
+    now: float = START
+    memory: Memory = field(default_factory=Memory.new)
+    engines: list[Engine] = field(default_factory=list)
+    ordered: list[float] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
+    blind: bool = False
+    rollout: bool = False
+    unschedulable: bool = False
+    serial: int = 0
+
+    def __post_init__(self) -> None:
+        self.engines = [self._engine(self.now - 3600.0) for _ in range(self.replicas)]
+
+    def _engine(self, ready_at: float) -> Engine:
+        self.serial += 1
+        return Engine(f"vllm-{self.serial}", ready_at)
+
+    @property
+    def requested(self) -> int:
+        return len(self.engines) + len(self.ordered)
+
+    def observation(self) -> Observation:
+        ready = tuple(
+            Replica(e.name, age=self.now - e.ready_at + self.cold_start, ready_for=self.now - e.ready_at)
+            for e in self.engines
+        )
+        starting = tuple(
+            Replica(f"new-{i}", age=self.now - at, unschedulable=self.unschedulable)
+            for i, at in enumerate(self.ordered)
+        )
+        pages = tuple(e.page(self.now) for e in self.engines if e.name not in self.lost)
+        return Observation(
+            requested=self.requested,
+            ready=ready,
+            starting=starting,
+            metrics=Unknown("Prometheus did not answer") if self.blind else pages,
+            rollout=self.rollout,
+        )
+
+    def tick(self, rate: float, *, seconds: float = 15.0, prompt: float = 1000.0, output: float = 200.0) -> Outcome:
+        for engine in self.engines:
+            engine.serve(rate / max(len(self.engines), 1), seconds, prompt, output)
+        self.now += seconds
+        if not self.unschedulable:
+            due = [at for at in self.ordered if self.now >= at + self.cold_start]
+            self.ordered = [at for at in self.ordered if at not in due]
+            self.engines += [self._engine(self.now) for _ in due]
+        outcome = decide(self.observation(), self.pool, self.memory, self.now)
+        self.memory = outcome.memory
+        if self.obey:
+            self.scale(outcome.decision.replicas)
+        return outcome
+
+    def scale(self, replicas: int) -> None:
+        while self.requested > replicas:
+            (self.ordered or self.engines).pop()
+        self.ordered += [self.now] * (replicas - self.requested)
+
+    def run(self, rate: float, minutes: float, **mix: float) -> list[Outcome]:
+        return [self.tick(rate, **mix) for _ in range(int(minutes * 4))]
