@@ -11,6 +11,7 @@ from servingpool.decision.learn import Lesson, horizon
 from servingpool.decision.ledger import (
     OUTPUT_TOKENS,
     PROMPT_TOKENS,
+    READY,
     RUNNING,
     WAITING,
     Window,
@@ -34,7 +35,7 @@ def measure(memory: Memory, pool: Pool, lesson: Lesson, need: Reading) -> Figure
     """Everything that can be told from the memory alone."""
     recent = memory.ledger.last(max(LEVEL_WINDOW, LEVEL_SCRAPES * memory.interval))
     no_rate = need if isinstance(need, Unknown) else Unknown("no scrapes to take a rate from")
-    ready = memory.ledger.rows[-1, 2] if len(memory.ledger.rows) else 0.0
+    ready = float(memory.ledger.rows[-1, READY]) if len(memory.ledger.rows) else 0.0
     known = lesson.demand
     return Figures(
         arrivals=no_rate if known is None else known.arrivals,

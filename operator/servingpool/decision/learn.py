@@ -39,6 +39,8 @@ SHAPE_WINDOW = 600.0
 SCORE_BIN = 300.0
 SCORE_KEPT = 3600.0
 LEAST_DECODE_STEPS = 50.0
+FASTEST_STEP = 1e-5
+"""Seconds. No engine steps faster; such an ITL is a damaged page, and one alone would drown the fit."""
 KNEE_SHARE = 0.75
 """Where the prior expects the knee, as a share of the load at which even a smooth stream breaks TPOT."""
 NO_TPOT_KNEE = 1.0
@@ -105,13 +107,13 @@ def _learn_step_time(fit: StepTimeFit, ledger: Ledger, span: float) -> StepTimeF
     """One more window for the fit, if the fleet was the same in it: means over a fleet that changed mix two."""
     window = Window(ledger.rows[-2:])
     last = Window(ledger.rows[-1:])
-    steps, covered = last.total(DECODE_STEPS), last.total(COVERED)
-    if not window.steady or steps < LEAST_DECODE_STEPS or covered <= 0.0:
+    steps, seconds, covered = last.total(DECODE_STEPS), last.total(DECODE_SECONDS), last.total(COVERED)
+    if not window.steady or steps < LEAST_DECODE_STEPS or seconds < steps * FASTEST_STEP or covered <= 0.0:
         return fit
-    itl = last.total(DECODE_SECONDS) / steps
+    itl = seconds / steps
     # Each decoding request spends all its time between tokens, so the sum of ITLs over the time is the mean
     # number decoding: exact, where the gauge is one instant in fifteen seconds.
-    decoding = last.total(DECODE_SECONDS) / covered
+    decoding = seconds / covered
     prefill_per_step = last.total(PROMPT_TOKENS) / covered * itl
     return fit.learn(itl=itl, decoding=decoding, prefill_per_step=prefill_per_step, elapsed=span)
 

@@ -129,7 +129,7 @@ class Memory:
         """As JSON text."""
         data = {
             "version": VERSION,
-            "profile": _rounded(asdict(self.profile) | {"version": VERSION}),
+            "profile": asdict(self.profile) | {"version": VERSION},
             "since": self.since,
             "ledger": [[None if math.isnan(cell) else cell for cell in row] for row in self.ledger.rows.tolist()],
             "counters": {name: list(figures) for name, figures in self.counters.items()},

@@ -32,13 +32,14 @@ class Engine:
     waiting: float = 0.0
 
     def serve(self, rate: float, seconds: float, prompt: float, output: float) -> None:
-        load = min(rate * ENGINE.work(prompt, output), 0.97)
-        overload = max(0.0, rate * ENGINE.work(prompt, output) - 0.97)
+        work = ENGINE.work(prompt, output)
+        backlog = self.waiting + rate * seconds
+        served = min(backlog, 0.97 * seconds / work)
+        queued, self.waiting = self.waiting, backlog - served
+        load = served * work / seconds
         itl = ENGINE.base / (1.0 - load)
-        served = rate * seconds * (1.0 - overload)
-        self.waiting += rate * seconds * overload
         self.requests += served
-        self.late += served * (1.0 if self.waiting > 5 else 0.005)
+        self.late += served if queued * work > 2.0 else served * 0.002
         self.decode_steps += served * output
         self.decode_seconds += served * output * itl
         self.prompt += served * prompt

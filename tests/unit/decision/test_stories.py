@@ -1,0 +1,194 @@
+"""What the core does in the situations that wake people up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from decision_world import POOL, World
+
+from servingpool.decision import limits
+from servingpool.decision.decide import decide
+from servingpool.decision.decision import Verdict
+from servingpool.decision.learn import observe
+from servingpool.decision.memory import Memory, Profile
+from servingpool.decision.unknown import Unknown
+
+
+def applied(outcome) -> set[str]:
+    return {limit.name for limit in outcome.decision.limits}
+
+
+def test_first_look_holds_and_says_that_it_does_not_know():
+    outcome = World(replicas=3).tick(5.0)
+    assert outcome.decision.replicas == 3
+    assert outcome.decision.verdict is Verdict.HOLD
+    assert isinstance(outcome.decision.need, Unknown)
+    assert "unknown" in outcome.decision.reason
+
+
+def test_grows_when_load_doubles_and_shrinks_when_it_is_gone():
+    world = World(replicas=2)
+    world.run(8.0, 20)
+    before = world.requested
+    world.run(45.0, 15)
+    grown = world.requested
+    world.run(1.0, 60)
+    assert before < grown
+    assert world.requested < grown
+    assert world.requested <= 2
+
+
+def test_holds_when_scrape_is_lost_during_a_burst():
+    world = World(replicas=3, pool=replace(POOL, min_replicas=1))
+    world.run(25.0, 15)
+    before = world.requested
+    world.lost = {world.engines[0].name}
+    for outcome in world.run(25.0, 5):
+        assert outcome.decision.replicas >= before
+        before = world.requested
+
+
+def test_never_scales_down_while_blind_however_long():
+    world = World(replicas=4)
+    world.run(30.0, 20)
+    before, world.blind = world.requested, True
+    outcomes = world.run(0.0, 60)
+    assert {outcome.decision.replicas for outcome in outcomes} == {before}
+    assert all("Prometheus did not answer" in outcome.decision.reason for outcome in outcomes)
+
+
+def test_partial_metrics_still_allow_growth():
+    world = World(replicas=3)
+    world.run(10.0, 15)
+    world.lost = {world.engines[0].name}
+    outcomes = world.run(60.0, 10)
+    assert max(outcome.decision.replicas for outcome in outcomes) > 3
+
+
+def test_partial_metrics_stop_a_scale_down_and_say_so():
+    world = World(replicas=6, obey=False)
+    world.run(2.0, 15)
+    world.lost = {world.engines[0].name}
+    outcome = world.tick(2.0)
+    assert outcome.decision.replicas == 6
+    assert limits.PARTIAL in applied(outcome)
+
+
+def test_calibrates_before_the_first_scale_down():
+    world = World(replicas=6)
+    outcomes = world.run(1.0, 4.5)
+    assert all(outcome.decision.replicas == 6 for outcome in outcomes)
+    assert limits.CALIBRATING in applied(outcomes[-1])
+    assert outcomes[-1].decision.calibrating
+
+
+def test_rollout_removes_nothing():
+    world = World(replicas=6, rollout=True)
+    outcomes = world.run(1.0, 20)
+    assert all(outcome.decision.replicas == 6 for outcome in outcomes)
+    assert limits.ROLLOUT in applied(outcomes[-1])
+
+
+def test_unschedulable_replicas_stop_further_orders():
+    world = World(replicas=2, unschedulable=True)
+    world.run(10.0, 10)
+    outcomes = world.run(80.0, 30)
+    stuck = [outcome for outcome in outcomes if limits.UNSCHEDULABLE in applied(outcome)]
+    assert stuck
+    assert "no node has room" in stuck[-1].decision.reason
+    assert world.requested < POOL.max_replicas
+
+
+def test_scale_down_waits_for_its_window():
+    world = World(replicas=4)
+    world.run(45.0, 15)
+    high = world.requested
+    first_minute = world.run(5.0, 1)
+    assert all(outcome.decision.replicas >= high for outcome in first_minute)
+    world.run(5.0, 20)
+    assert world.requested < high
+
+
+def test_stays_within_max_and_says_what_was_needed():
+    world = World(replicas=2, pool=replace(POOL, max_replicas=3))
+    outcomes = world.run(80.0, 20)
+    assert max(outcome.decision.replicas for outcome in outcomes) == 3
+    last = outcomes[-1]
+    assert limits.MAXIMUM in applied(last)
+    assert not isinstance(last.decision.need, Unknown)
+    assert last.decision.need > 3
+    assert "max is 3" in last.decision.reason
+
+
+def test_engine_restart_resets_counters_without_a_negative_rate():
+    world = World(replicas=2)
+    world.run(10.0, 15)
+    engine = world.engines[0]
+    engine.requests = engine.late = engine.decode_seconds = engine.decode_steps = engine.prompt = engine.output = 0.0
+    outcome = world.tick(10.0)
+    assert not isinstance(outcome.decision.figures.arrivals, Unknown)
+    assert 5.0 < outcome.decision.figures.arrivals < 12.0
+    assert outcome.decision.replicas == 2
+
+
+def test_deciding_twice_at_the_same_time_changes_nothing():
+    world = World(replicas=2, obey=False)
+    world.run(12.0, 12)
+    first = world.tick(12.0)
+    again = decide(world.observation(), world.pool, first.memory, world.now)
+    assert again.decision == first.decision
+    assert again.memory.to_json() == first.memory.to_json()
+
+
+def test_memory_survives_json():
+    world = World(replicas=2)
+    world.run(12.0, 12)
+    copy = Memory.from_json(world.memory.to_json())
+    world.now += 15.0
+    look = world.observation()
+    assert (
+        decide(look, world.pool, copy, world.now).decision == decide(look, world.pool, world.memory, world.now).decision
+    )
+
+
+def test_restart_resumes_with_the_learned_profile_and_holds_until_windows_fill():
+    world = World(replicas=4)
+    world.run(30.0, 30)
+    learned = world.memory.profile
+    world.memory = Memory.resume(Profile.from_dict(learned.to_dict()))
+    before = world.requested
+    first = world.tick(30.0)
+    assert first.decision.replicas == before
+    second = world.tick(30.0)
+    assert limits.CALIBRATING not in applied(second)
+    assert second.decision.replicas == before
+    solved = world.memory.profile.fit.solve()
+    assert solved is not None
+    assert abs(solved.base - learned.fit.solve().base) < 0.002
+
+
+def test_history_teaches_as_live_ticks_do():
+    live, past = World(replicas=3, obey=False), World(replicas=3, obey=False)
+    live.run(20.0, 20)
+    memory = Memory.new()
+    for _ in range(80):
+        for engine in past.engines:
+            engine.serve(20.0 / 3, 15.0, 1000.0, 200.0)
+        past.now += 15.0
+        memory = observe(past.observation(), past.pool, memory, past.now)
+    assert memory.profile.fit == live.memory.profile.fit
+    assert memory.profile.curve == live.memory.profile.curve
+
+
+def test_nothing_winds_up_in_recommend():
+    world = World(replicas=1, pool=replace(POOL, in_charge=False), obey=False)
+    world.run(45.0, 30)
+    assert world.memory.profile.budget.steering == 1.0
+
+
+def test_every_decision_gives_a_reason_with_figures():
+    world = World(replicas=2)
+    for outcome in world.run(20.0, 10)[8:]:
+        assert "requests/s" in outcome.decision.reason
+        assert "safe load" in outcome.decision.reason
+        assert outcome.decision.reason.startswith(("hold", "scale up", "scale down"))
