@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from servingpool.decision import capacity, explain, figures, limits
-from servingpool.decision.decision import Decision, Figures, Verdict
+from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.forecast import Outlook
-from servingpool.decision.learn import Lesson, horizon, posterior, settled, study
+from servingpool.decision.learn import Lesson, horizon, observe, posterior, settled, study
 from servingpool.decision.ledger import WORK
 from servingpool.decision.limits import Limited
 from servingpool.decision.memory import Memory
@@ -184,4 +184,4 @@ def _warnings(pool: Pool, lesson: Lesson, assessment: Assessment) -> tuple[str, 
     return tuple(found)
 
 
-__all__ = ["Decision", "Figures", "Outcome", "decide"]
+__all__ = ["Outcome", "decide", "observe"]

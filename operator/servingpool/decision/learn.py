@@ -17,6 +17,7 @@ from servingpool.decision.ledger import (
     DECODE_STEPS,
     LOAD,
     PROMPT_TOKENS,
+    TTFT_SECONDS,
     Ledger,
     Misses,
     Window,
@@ -45,6 +46,10 @@ KNEE_SHARE = 0.75
 """Where the prior expects the knee, as a share of the load at which even a smooth stream breaks TPOT."""
 NO_TPOT_KNEE = 1.0
 LOWEST_KNEE = 0.06
+OVERLOAD = 1.0
+"""Beyond it queues grow without end, and nothing is to be learned: who was late is no news, and who was on time
+came before or after. Learning from those took the safe load from 0.66 to 0.37 behind one step of the ramp."""
+LIFETIME_WINDOW = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
         edges=intake.brackets if intake.counters else memory.edges,
         interval=max(interval, 1.0),
         coverage=intake.coverage,
+        kv_usage=None if isinstance(intake.kv_usage, Unknown) else intake.kv_usage,
         first_token_tail=_tail(memory.first_token_tail, observation, "time_to_first_token", span),
         output_token_tail=_tail(memory.output_token_tail, observation, "time_per_output_token", span),
         last_change=memory.last_change if observation.requested == memory.requested else now,
@@ -130,8 +136,15 @@ def _learn_from_demand(
     if late.requests > 0.0:
         # A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog
         # of one overload teaches that light load misses too, and at light load nothing ever contradicts it.
-        cause = ledger.last(_lifetime(pool, step, demand)).highest(LOAD)
-        curve = curve.learn(load=load if cause is None else cause, requests=late.requests, late=late.late, elapsed=span)
+        life = ledger.last(_lifetime(pool, step, demand, ledger))
+        cause = life.highest(LOAD) or load
+        if cause > OVERLOAD:
+            cause = life.highest_load() or cause
+        curve = curve.learn(load=cause, requests=late.requests, late=late.late, elapsed=span)
+    usage = memory.kv_usage
+    kv_cache = profile.kv_cache
+    if usage is not None and demand.queued < 1.0 and Window(ledger.rows[-4:]).steady:
+        kv_cache = kv_cache.learn(usage=usage, load=demand.level / max(ready, 0.5), elapsed=span)
     forecast = profile.forecast.learn(
         now=now,
         level=demand.level,
@@ -152,7 +165,7 @@ def _learn_from_demand(
         )
     return replace(
         memory,
-        profile=replace(profile, curve=curve, forecast=forecast, budget=budget),
+        profile=replace(profile, curve=curve, kv_cache=kv_cache, forecast=forecast, budget=budget),
         kept_score=_score(memory.kept_score, late, now),
     )
 
@@ -178,7 +191,7 @@ def posterior(memory: Memory, pool: Pool, step: StepTime) -> Curve:
     bound = pool.slo.time_per_output_token
     # ITL = a / (1 - load) reaches the bound at 1 - a / bound: no knee lies beyond.
     highest = NO_TPOT_KNEE if bound is None else 1.0 - step.base / bound
-    highest = min(NO_TPOT_KNEE, max(LOWEST_KNEE, highest))
+    highest = min(NO_TPOT_KNEE, memory.profile.kv_cache.full_at, max(LOWEST_KNEE, highest))
     return memory.profile.curve.posterior(expected_knee=max(LOWEST_KNEE, KNEE_SHARE * highest), highest_knee=highest)
 
 
@@ -208,10 +221,18 @@ def _blamed_load(pool: Pool, demand: Demand, ready: int) -> float:
     return (demand.level + queue) / max(ready, 0.5)
 
 
-def _lifetime(pool: Pool, step: StepTime, demand: Demand) -> float:
+def _lifetime(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> float:
+    """Seconds back to the arrival of the requests that are judged now.
+
+    The first token of a request that queued for a minute tells of the load of a minute ago. Twice the mean wait,
+    since waits are spread from none to the longest.
+    """
     slo = pool.slo
+    recent = ledger.last(LIFETIME_WINDOW)
+    judged = recent.first_tokens().total
+    waited = 2.0 * recent.total(TTFT_SECONDS) / judged if judged > 0.0 else 0.0
     per_token = slo.time_per_output_token if slo.time_per_output_token is not None else 2.0 * step.base
-    return (slo.time_to_first_token or 0.0) + demand.output_tokens * per_token
+    return max(waited, slo.time_to_first_token or 0.0) + demand.output_tokens * per_token
 
 
 def _score(

@@ -111,6 +111,12 @@ class Window:
         """TPOT observations."""
         return SloCount(*(self.total(column) for column in (TPOT_WITHIN, TPOT_STRADDLING, TPOT_LATE)))
 
+    def highest_load(self) -> float | None:
+        """Largest work per ready replica, queues left aside."""
+        loads = self.rows[:, WORK] / np.maximum(self.rows[:, READY], 0.5)
+        loads = loads[~np.isnan(loads)]
+        return float(loads.max()) if len(loads) else None
+
     def highest(self, column: int) -> float | None:
         """Largest known value of a column."""
         values = self.rows[:, column]

@@ -13,6 +13,7 @@ import numpy as np
 from servingpool.decision.budget import Budget
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
+from servingpool.decision.kv_cache import KvCache
 from servingpool.decision.ledger import WIDTH, Ledger
 from servingpool.decision.miss_curve import BINS, MissCurve
 from servingpool.decision.percentile import Tail
@@ -34,6 +35,7 @@ class Profile:
     fit: StepTimeFit = field(default_factory=StepTimeFit)
     curve: MissCurve = field(default_factory=MissCurve)
     forecast: Forecast = field(default_factory=Forecast)
+    kv_cache: KvCache = field(default_factory=KvCache)
     cold_start: ColdStart = field(default_factory=ColdStart)
     budget: Budget = field(default_factory=Budget)
     learned: float = 0.0
@@ -73,6 +75,7 @@ class Profile:
                     seen=float(forecast["seen"]),
                     pending=tuple((float(a), float(b), float(c)) for a, b, c in forecast["pending"]),
                 ),
+                kv_cache=KvCache(float(data["kv_cache"]["product"]), float(data["kv_cache"]["square"])),
                 cold_start=ColdStart(
                     _floats(data["cold_start"]["seconds"]), tuple(str(name) for name in data["cold_start"]["replicas"])
                 ),
@@ -100,6 +103,8 @@ class Memory:
     """Seconds between scrapes, as seen."""
     coverage: float = 0.0
     """Share of ready replicas read at the last look."""
+    kv_usage: float | None = None
+    """Mean share of the KV cache in use at the last look."""
     first_token_tail: Tail = field(default_factory=Tail)
     output_token_tail: Tail = field(default_factory=Tail)
     kept_score: tuple[tuple[float, float, float], ...] = ()
@@ -136,6 +141,7 @@ class Memory:
             "edges": [[edge if math.isfinite(edge) else None for edge in pair] for pair in self.edges],
             "interval": self.interval,
             "coverage": self.coverage,
+            "kv_usage": self.kv_usage,
             "first_token_tail": _tail_data(self.first_token_tail),
             "output_token_tail": _tail_data(self.output_token_tail),
             "kept_score": self.kept_score,
@@ -159,6 +165,7 @@ class Memory:
             edges=(ttft, tpot),
             interval=data["interval"],
             coverage=data["coverage"],
+            kv_usage=data["kv_usage"],
             first_token_tail=_tail(data["first_token_tail"]),
             output_token_tail=_tail(data["output_token_tail"]),
             kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
