@@ -1,0 +1,70 @@
+"""The resource as the API server stores it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic_core import ErrorDetails
+
+from servingpool.api.part import Part
+from servingpool.api.spec import Spec
+from servingpool.api.status import Status
+
+
+class Metadata(Part):
+    """The part of an object's metadata that the operator uses."""
+
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+
+
+class ServingPool(Part):
+    """Holds a latency objective for one served model at the smallest fleet that can."""
+
+    api_version: Literal["servingpool.dev/v1alpha1"] = "servingpool.dev/v1alpha1"
+    kind: Literal["ServingPool"] = "ServingPool"
+    metadata: Metadata
+    spec: Spec
+    status: Annotated[Status, Field(validate_default=False)] = Status()
+
+    @field_validator("status", mode="wrap")
+    @classmethod
+    def _readable(cls, value: Any, read: ValidatorFunctionWrapHandler) -> Status:
+        # Status is the operator's own notes. Notes of another version that cannot be read are begun afresh;
+        # they must not stop the pool from being scaled.
+        try:
+            return Status() if value is None else read(value)
+        except ValidationError:
+            return Status()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name: unique in a cluster."""
+        return self.metadata.namespace, self.metadata.name
+
+
+def problems(error: ValidationError) -> str:
+    """What is wrong with a manifest, each as `path: what must be, and what was given`, joined by `; `."""
+    return "; ".join(f"{_path(problem['loc'])}: {_said(problem)}" for problem in error.errors())
+
+
+def _path(location: tuple[str | int, ...]) -> str:
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return path.removeprefix(".") or "ServingPool"
+
+
+def _said(problem: ErrorDetails) -> str:
+    if problem["type"] == "value_error":
+        return str(problem["ctx"]["error"])
+    if problem["type"] == "missing":
+        return "required"
+    said, given = problem["msg"][0].lower() + problem["msg"][1:], problem["input"]
+    if isinstance(given, str):
+        return f"{said}, got '{given}'"
+    return f"{said}, got {given}" if isinstance(given, int | float) else said

@@ -1,0 +1,199 @@
+"""What a user asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from servingpool.api.duration import DurationBetween
+from servingpool.api.part import Part
+from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
+
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+WORKLOAD_NAME = Matches(
+    rf"{_DNS_LABEL}(\.{_DNS_LABEL})*",
+    "a workload's name in the pool's own namespace, of lower-case letters, digits, - and .",
+)
+BACKEND_NAME = Matches(_DNS_LABEL, "the name of a backend in the operator's configuration, never a URL")
+LABEL_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,62}"
+RESERVED_LABELS = ("__name__", "le", "model_name", "namespace", "pod")
+"""The operator matches these itself, to keep a pool to its own namespace and model."""
+
+_NO_BOUND = "needs timeToFirstToken (1ms to 10m), timePerOutputToken (1ms to 10s) or both, got neither"
+_KIND = "must be kind Deployment of apps/v1, the only one that this release scales, got {}"
+_TARGETS = "must hold exactly 1 target in this release, got {}"
+_LABELS = f"keys must be Prometheus label names other than {', '.join(RESERVED_LABELS)}, got {{}}"
+_LABEL_IS_FINE = f"k.matches({quoted(f'^{LABEL_NAME}$')}) && !(k in {json.dumps(RESERVED_LABELS)})"
+
+# Both at once is a manifest that was copied without renaming it: the first fleet would be left running without
+# an owner, and what was learned of it would be believed of the second. Either alone is daily life: an upgrade
+# in place, a move to other hardware.
+_SAME_TARGET = "o.apiVersion == t.apiVersion && o.kind == t.kind && o.name == t.name"
+_NOT_ANOTHER_POOL = Rule(
+    f"self.model == oldSelf.model || self.targets.exists(t, oldSelf.targets.exists(o, {_SAME_TARGET}))",
+    "model and target may not both change, for that is another pool: create it under its own name; got {}",
+    "self.model + ' on ' + self.targets[0].name + ' for ' + oldSelf.model + ' on ' + oldSelf.targets[0].name",
+)
+
+
+class Engine(StrEnum):
+    """The inference engine that the replicas run."""
+
+    VLLM = "vllm"
+
+
+class Mode(StrEnum):
+    """What the operator may do."""
+
+    AUTO = "Auto"
+    RECOMMEND = "Recommend"
+    PAUSED = "Paused"
+
+
+class Slo(Part):
+    """The latency objective. A request counts as good if it meets every bound that is set."""
+
+    time_to_first_token: Annotated[float, DurationBetween("1ms", "10m")] | None = None
+    """Longest time from a request's arrival at the engine to its first token, queueing included: `2s`. 1ms to 10m."""
+    time_per_output_token: Annotated[float, DurationBetween("1ms", "10s")] | None = None
+    """Longest mean time between a request's output tokens: `100ms`. 1ms to 10s."""
+    attainment: Annotated[float, Between(50, 99.9)] = 95.0
+    """Percent of requests that must be good, 50 to 99.9."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(Rule("has(self.timeToFirstToken) || has(self.timePerOutputToken)", _NO_BOUND)),
+    )
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.time_to_first_token is None and self.time_per_output_token is None:
+            raise ValueError(_NO_BOUND)
+        return self
+
+    @property
+    def attainment_share(self) -> float:
+        """Attainment as a share, 0.5 to 0.999. Rounded, for 99.9 / 100 is 0.9990000000000001: out of range."""
+        return round(self.attainment / 100, 6)
+
+
+class Target(Part):
+    """A workload whose replicas the operator sets, through its scale subresource."""
+
+    api_version: Annotated[str, Field(max_length=64)] = "apps/v1"
+    """API group and version of the workload. This release scales apps/v1 only."""
+    kind: Annotated[str, Field(max_length=63)] = "Deployment"
+    """Kind of the workload. This release scales Deployments only."""
+    name: Annotated[str, Field(max_length=253), WORKLOAD_NAME]
+    """Name of the workload, in the pool's own namespace."""
+    min: Annotated[int, Between(1, 10_000)] = 1
+    """Fewest replicas, 1 to 10000. Not 0: to scale from zero takes demand seen before the engines."""
+    max: Annotated[int, Between(1, 10_000)]
+    """Most replicas, 1 to 10000."""
+    gpus_per_replica: Annotated[int, Between(1, 1_024)] | None = None
+    """GPUs that a replica occupies, 1 to 1024. Default: read from the pod template's resource limits, any vendor."""
+    cost_per_replica_hour: Annotated[float, Between(0, 100_000)] | None = None
+    """Dollars that a replica costs in an hour, 0 to 100000: turns tokens per second into dollars per million."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            # Two rules for one fault: a message can tell one number only (see Rule.to_dict).
+            Rule("self.min <= self.max", "min must be at most max, and max is {}", "string(self.max)"),
+            Rule("self.min <= self.max", "min must be at most max, and min is {}", "string(self.min)"),
+            Rule(
+                "self.apiVersion == 'apps/v1' && self.kind == 'Deployment'",
+                _KIND,
+                "self.kind + ' of ' + self.apiVersion",
+            ),
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min must be at most max, got min {self.min} and max {self.max}")
+        return self
+
+    @model_validator(mode="after")
+    def _scalable(self) -> Self:
+        if (self.api_version, self.kind) != ("apps/v1", "Deployment"):
+            raise ValueError(told(_KIND, f"{self.kind} of {self.api_version}"))
+        return self
+
+
+class Metrics(Part):
+    """Where the engines' metrics are read."""
+
+    backend: Annotated[str, Field(max_length=63), BACKEND_NAME] = "default"
+    """Name of a Prometheus backend in the operator's own configuration."""
+    match_labels: Annotated[
+        dict[str, Annotated[str, Field(max_length=256)]],
+        Field(
+            max_length=8,
+            json_schema_extra=rules(
+                Rule(f"self.all(k, {_LABEL_IS_FINE})", _LABELS, f"self.filter(k, !({_LABEL_IS_FINE}))[0]"),
+            ),
+        ),
+    ] = Field(default_factory=dict)
+    """Further labels, with their exact values, that a series must carry to belong to the pool."""
+
+    @field_validator("match_labels")
+    @classmethod
+    def _allowed(cls, labels: dict[str, str]) -> dict[str, str]:
+        for label in labels:
+            if not re.fullmatch(LABEL_NAME, label) or label in RESERVED_LABELS:
+                raise ValueError(told(_LABELS, label))
+        return labels
+
+
+class Behavior(Part):
+    """The few knobs. Nobody should need one."""
+
+    scale_down_window: Annotated[float, DurationBetween("0s", "1h")] = 120.0
+    """A scale-down goes no lower than the highest need of this window. 0s to 1h."""
+    calibration: Annotated[float, DurationBetween("0s", "1h")] = 300.0
+    """Time from first sight during which nothing is scaled down. 0s to 1h."""
+    cold_start: Annotated[float, DurationBetween("1s", "1h")] = 120.0
+    """Time from order to Ready to assume of a replica until a start was measured. 1s to 1h."""
+
+
+class Spec(Part):
+    """What a user asks for: hold this objective for this model, with these replicas."""
+
+    model: Annotated[str, Field(min_length=1, max_length=256)]
+    """Served model name, as in the engine's metrics label `model_name`."""
+    engine: Annotated[Engine, Field(strict=False)] = Engine.VLLM
+    """Inference engine that the replicas run."""
+    slo: Slo
+    """The latency objective. A request counts as good if it meets every bound that is set."""
+    targets: Annotated[
+        tuple[Target, ...],
+        Field(
+            strict=False,
+            max_length=8,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["apiVersion", "kind", "name"],
+                **rules(Rule("self.size() == 1", _TARGETS, "string(self.size())")),
+            },
+        ),
+    ]
+    """Workloads to scale; exactly one in this release."""
+    mode: Annotated[Mode, Field(strict=False)] = Mode.AUTO
+    """Auto: scales. Recommend: decides and explains, touches nothing. Paused: only watches."""
+    metrics: Metrics = Metrics()
+    """Where the engines' metrics are read."""
+    behavior: Behavior = Behavior()
+    """The few knobs. Nobody should need one."""
+
+    model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL))
+
+    @field_validator("targets")
+    @classmethod
+    def _one(cls, targets: tuple[Target, ...]) -> tuple[Target, ...]:
+        if len(targets) != 1:
+            raise ValueError(told(_TARGETS, len(targets)))
+        return targets

@@ -1,0 +1,195 @@
+"""The CRD before a real API server: what it accepts, what it refuses, and in which words."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from servingpool.api.serving_pool import ServingPool
+from servingpool.lab.api_client import ApiError
+from servingpool.lab.control_plane import ControlPlane
+
+ROOT = Path(__file__).parents[2]
+CRD = ROOT / "crds/servingpools.servingpool.dev.yaml"
+BAD_INPUT = ROOT / "docs/bad-input.md"
+CASES = yaml.safe_load((Path(__file__).parent / "cases/serving_pool.yaml").read_text())
+SAMPLES = sorted((ROOT / "deploy/samples").glob("servingpool-*.yaml"))
+UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+UPDATE = "SERVINGPOOL_UPDATE_DOCS"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crd(control_plane: ControlPlane) -> dict[str, Any]:
+    [applied] = control_plane.apply(CRD)
+    return control_plane.client.get(control_plane.client.path_of(applied))
+
+
+def pools(namespace: str) -> str:
+    return f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools"
+
+
+def manifest(spec: dict[str, Any], name: str = "chat") -> dict[str, Any]:
+    return {"apiVersion": "servingpool.dev/v1alpha1", "kind": "ServingPool", "metadata": {"name": name}, "spec": spec}
+
+
+def refusal(control_plane: ControlPlane, method: str, path: str, body: dict[str, Any], **options: str) -> str:
+    with pytest.raises(ApiError) as refused:
+        control_plane.client.request(method, f"{path}?dryRun=All", body, **options)
+    assert refused.value.status == 422
+    return str(refused.value)
+
+
+def assert_said(case: dict[str, Any], message: str) -> None:
+    if "server" in case:
+        assert case["server"] in message
+        return
+    path, _, said = case["says"].partition(": ")
+    assert re.search(rf"{re.escape(path)}: Invalid value: (.*: )?{re.escape(said)}", message), message
+
+
+def test_the_crd_is_established_and_structural(crd: dict[str, Any]) -> None:
+    conditions = {condition["type"]: condition["status"] for condition in crd["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+    assert crd["status"]["acceptedNames"]["shortNames"] == ["sp"]
+
+
+@pytest.mark.parametrize("case", CASES["accepted"], ids=lambda case: case["name"])
+def test_accepts(control_plane: ControlPlane, case: dict[str, Any]) -> None:
+    stored = control_plane.client.create(f"{pools('default')}?dryRun=All", manifest(case["spec"]))
+    assert ServingPool.read(stored).spec == ServingPool.read(manifest(case["spec"])).spec
+
+
+@pytest.mark.parametrize("case", CASES["rejected"], ids=lambda case: case["name"])
+def test_rejects_and_says_why(control_plane: ControlPlane, case: dict[str, Any]) -> None:
+    assert_said(case, refusal(control_plane, "POST", pools("default"), manifest(case["spec"])))
+
+
+def test_an_update_may_change_model_or_target_but_not_both(control_plane: ControlPlane, namespace: str) -> None:
+    control_plane.client.create(pools(namespace), manifest(CASES["valid"]))
+    path = f"{pools(namespace)}/chat"
+    merge = "application/merge-patch+json"
+    for case in CASES["updates"]["accepted"]:
+        control_plane.client.request("PATCH", f"{path}?dryRun=All", {"spec": case["spec"]}, content_type=merge)
+    for case in CASES["updates"]["rejected"]:
+        assert_said(case, refusal(control_plane, "PATCH", path, {"spec": case["spec"]}, content_type=merge))
+
+
+def test_server_side_defaults_are_the_types_own(control_plane: ControlPlane) -> None:
+    stored = control_plane.client.create(f"{pools('default')}?dryRun=All", manifest(CASES["valid"]))
+    assert stored["spec"] == ServingPool.read(manifest(CASES["valid"])).spec.to_dict()
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
+def test_samples_are_accepted(control_plane: ControlPlane, sample: Path) -> None:
+    pool = yaml.safe_load(sample.read_text())
+    stored = control_plane.client.create(f"{pools('default')}?dryRun=All&fieldValidation=Strict", pool)
+    assert ServingPool.read(stored).spec == ServingPool.read(pool).spec
+
+
+def test_status_is_a_subresource(control_plane: ControlPlane, namespace: str) -> None:
+    client, path = control_plane.client, f"{pools(namespace)}/chat"
+    created = client.create(pools(namespace), manifest(CASES["valid"]) | {"status": {"fleet": "1/1/8"}})
+    assert "status" not in created
+    status = {
+        "observedGeneration": 1,
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "SucceededGetScale",
+                "message": "",
+                "lastTransitionTime": "2026-01-02T03:04:05Z",
+            }
+        ],
+        "fleet": "3/4/8",
+        "throughput": {"generationTokensPerSecond": 4210.5},
+        "profile": {"version": 1, "fit": {"gram": [1.5, 0.0]}, "later": {"nested": True}},
+        "lastDecision": {
+            "at": "2026-01-02T03:04:05Z",
+            "replicas": 4,
+            "verdict": "ScaleUp",
+            "need": 3.4,
+            "limits": [{"name": "Min", "before": 0, "after": 1, "reason": "min is 1"}],
+            "reason": "because",
+            "warnings": [],
+        },
+    }
+    client.patch(f"{path}/status", {"status": status, "spec": {"mode": "Paused"}})
+    stored = client.get(path)
+    assert stored["spec"]["mode"] == "Auto"
+    assert stored["metadata"]["generation"] == 1
+    assert stored["status"] == status
+    assert ServingPool.read(stored).status.to_dict() == status
+
+
+def test_kubectl_get_answers_at_a_glance(
+    control_plane: ControlPlane, namespace: str, binaries: dict[str, Path]
+) -> None:
+    client, path = control_plane.client, f"{pools(namespace)}/chat"
+    client.create(pools(namespace), manifest(CASES["valid"]))
+    status = {
+        "fleet": "3/4/8",
+        "why": "ScaleUp",
+        "queueDepth": 12,
+        "attainment": 97.2,
+        "throughput": {"generationTokensPerSecond": 4210},
+    }
+    client.patch(f"{path}/status", {"status": status})
+    command = [binaries["kubectl"], f"--kubeconfig={control_plane.kubeconfig}", f"--namespace={namespace}", "get", "sp"]
+    header, row = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert header.split() == ["NAME", "MODE", "MODEL", "READY/DESIRED/MAX", "TOK/S", "QUEUE", "SLO%", "WHY", "AGE"]
+    assert row.split()[:-1] == ["chat", "Auto", "llama", "3/4/8", "4210", "12", "97.2", "ScaleUp"]
+
+
+def test_the_table_of_bad_input_is_current(control_plane: ControlPlane, namespace: str) -> None:
+    rows = [
+        (case["name"], case["spec"], refusal(control_plane, "POST", pools(namespace), manifest(case["spec"])))
+        for case in CASES["rejected"]
+    ]
+    control_plane.client.create(pools(namespace), manifest(CASES["valid"]))
+    for case in CASES["updates"]["rejected"]:
+        body = {"spec": case["spec"]}
+        said = refusal(
+            control_plane, "PATCH", f"{pools(namespace)}/chat", body, content_type="application/merge-patch+json"
+        )
+        rows.append((f"update: {case['name']}", case["spec"], said))
+    text = table_of_bad_input(rows)
+    if os.environ.get(UPDATE):
+        BAD_INPUT.write_text(text)
+    assert BAD_INPUT.read_text() == text, f"run this test with {UPDATE}=1"
+
+
+def table_of_bad_input(rows: list[tuple[str, dict[str, Any], str]]) -> str:
+    """Markdown: what is wrong, the part of `spec` that is, and the API server's words."""
+    lines = [
+        "# What a wrong manifest is told",
+        "",
+        "Recorded from a real kube-apiserver; the rules are in the CRD, so no webhook runs. Where a value has the wrong",
+        f"type, the API server adds: {UNCHECKED}.",
+        "The operator judges alike: a pool that got in around admission says so in its condition `Ready`.",
+        "",
+        f"To record again: `{UPDATE}=1 .venv/bin/python -m pytest tests/integration/test_admission.py`.",
+        "",
+        "| what is wrong | in `spec` | message |",
+        "|---|---|---|",
+    ]
+    for name, spec, said in rows:
+        wrong = {key: value for key, value in spec.items() if CASES["valid"].get(key) != value}
+        missing = ", ".join(f"no {key}" for key in CASES["valid"] if key not in spec)
+        shown = json.dumps(wrong)[1:-1] if wrong else missing
+        lines.append(f"| {name} | `{shown}` | `{told(said)}` |")
+    return "\n".join(lines) + "\n"
+
+
+def told(said: str) -> str:
+    """The message without the object's name and what the API server adds to any error of type."""
+    message = said.partition(" is invalid: ")[2].replace(f", <nil>: Invalid value: null: {UNCHECKED}", "")
+    return message.removeprefix("[").removesuffix("]") if message.startswith("[") else message

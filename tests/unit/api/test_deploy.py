@@ -1,0 +1,79 @@
+"""What the shipped manifests promise."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from servingpool.api.duration import parse
+from servingpool.api.serving_pool import ServingPool
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / name).read_text()))
+
+
+@pytest.mark.parametrize("sample", ["minimal", "full", "recommend"])
+def test_a_sample_is_a_valid_pool_of_the_sample_deployment(sample: str) -> None:
+    [pool] = documents(f"samples/servingpool-{sample}.yaml")
+    deployment = documents("samples/vllm-deployment.yaml")[0]
+    assert ServingPool.read(pool).spec.targets[0].name == deployment["metadata"]["name"]
+
+
+def test_the_full_sample_has_every_field_and_states_the_defaults() -> None:
+    [full] = documents("samples/servingpool-full.yaml")
+    [minimal] = documents("samples/servingpool-minimal.yaml")
+    spec, defaults = ServingPool.read(full).spec, ServingPool.read(minimal).spec
+    assert full["spec"].keys() == spec.to_dict().keys()
+    for part in (spec, spec.slo, spec.targets[0], spec.metrics, spec.behavior):
+        assert part.model_fields_set == type(part).model_fields.keys()
+    assert (spec.engine, spec.mode, spec.behavior) == (defaults.engine, defaults.mode, defaults.behavior)
+    assert (spec.slo, spec.metrics.backend) == (defaults.slo, defaults.metrics.backend)
+
+
+def test_the_sample_pod_waits_then_drains_before_it_is_killed() -> None:
+    pod = documents("samples/vllm-deployment.yaml")[0]["spec"]["template"]["spec"]
+    [engine] = pod["containers"]
+    [timeout] = [int(arg.split("=")[1]) for arg in engine["args"] if arg.startswith("--shutdown-timeout")]
+    wait = int(engine["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert wait > 0
+    assert timeout > 0
+    assert pod["terminationGracePeriodSeconds"] > wait + timeout
+
+
+def test_applying_the_sample_again_does_not_undo_the_scaling() -> None:
+    assert "replicas" not in documents("samples/vllm-deployment.yaml")[0]["spec"]
+
+
+def test_the_operator_reads_no_secrets_and_changes_only_scale_and_its_own_status() -> None:
+    roles = {role["metadata"]["name"]: role for role in documents("rbac.yaml") if role["kind"] == "ClusterRole"}
+    rules = roles["servingpool-operator"]["rules"]
+    writes = {
+        (resource, verb)
+        for rule in rules
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in {"get", "list", "watch"}
+    }
+    assert writes == {("servingpools/status", "patch"), ("deployments/scale", "patch"), ("events", "create")}
+    assert not [rule for rule in rules if "secrets" in rule["resources"] or "*" in rule["resources"] + rule["verbs"]]
+
+
+def test_probes_and_policy_name_the_ports_that_the_container_has() -> None:
+    [deployment] = documents("deployment.yaml")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"health": 8080, "metrics": 9090}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
+    [policy] = documents("networkpolicy.yaml")
+    assert {port["port"] for port in policy["spec"]["ingress"][0]["ports"]} == ports.keys()
+
+
+def test_the_configuration_names_the_default_backend() -> None:
+    [config_map] = documents("config.yaml")
+    config = yaml.safe_load(config_map["data"]["config.yaml"])
+    assert parse(config["interval"]) == 15
+    assert [backend["name"] for backend in config["backends"]] == ["default"]
