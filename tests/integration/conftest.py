@@ -1,0 +1,121 @@
+"""One real control plane and one real Prometheus for all integration tests of a session."""
+
+import contextlib
+import functools
+import http.server
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servingpool.lab.api_client import ApiError
+from servingpool.lab.binaries import ensure_binaries
+from servingpool.lab.control_plane import ControlPlane, free_ports
+from servingpool.lab.processes import wait_until
+from servingpool.lab.prometheus import Prometheus
+
+PodMetrics = dict[tuple[str, str], str]
+
+
+@pytest.fixture(scope="session")
+def binaries() -> dict[str, Path]:
+    # Minutes the first time: `python -m servingpool.lab.binaries` does it ahead of a test run.
+    return ensure_binaries()
+
+
+@pytest.fixture(scope="session")
+def control_plane(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A cluster with the fake node gpu-0. Pods that do not say load for two seconds."""
+    directory = tmp_path_factory.mktemp("control-plane")
+    with ControlPlane(directory, binaries=binaries, default_load_seconds=2.0, default_load_jitter_seconds=0.0) as plane:
+        plane.add_gpu_node("gpu-0", gpus=8)
+        yield plane
+
+
+class _MetricsHandler(http.server.BaseHTTPRequestHandler):
+    def __init__(self, texts: PodMetrics, *arguments: Any) -> None:
+        self._texts = texts
+        super().__init__(*arguments)
+
+    def do_GET(self) -> None:
+        match = re.fullmatch(r"/pods/([^/]+)/([^/]+)/metrics", self.path)
+        text = self._texts.get((match[1], match[2])) if match else None
+        self.send_response(404 if text is None else 200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write((text or "").encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Scrapes are no news."""
+
+
+@pytest.fixture(scope="session")
+def pod_metrics() -> PodMetrics:
+    """What each pod, by namespace and name, exposes. Tests write, Prometheus reads."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def metrics_target(pod_metrics: PodMetrics) -> Iterator[str]:
+    """host:port of the one server that speaks for every pod."""
+    port = free_ports(1)[0]
+    handler = functools.partial(_MetricsHandler, pod_metrics)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def prometheus(
+    control_plane: ControlPlane,
+    metrics_target: str,
+    binaries: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Prometheus]:
+    """Scrapes every ready pod at `metrics_target`, once a second."""
+    with Prometheus(
+        tmp_path_factory.mktemp("prometheus"),
+        control_plane.viewer_kubeconfig("prometheus"),
+        metrics_target,
+        scrape_interval_seconds=1.0,
+        binary=binaries["prometheus"],
+    ) as server:
+        yield server
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """A namespace of the test's own. When it ends, the GPUs of its pods are free again."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    wait_until(lambda: _exists(control_plane, account), 20, account)
+    yield name
+    control_plane.client.delete(f"/api/v1/namespaces/{name}")
+    wait_until(lambda: not _kill_pods(control_plane, name), 30, f"{name} without pods")
+
+
+def _exists(control_plane: ControlPlane, path: str) -> bool:
+    try:
+        control_plane.client.get(path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+def _kill_pods(control_plane: ControlPlane, namespace: str) -> list[str]:
+    """Delete all pods without grace; returns those there were."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    names = [pod["metadata"]["name"] for pod in control_plane.client.items(path)]
+    for name in names:
+        with contextlib.suppress(ApiError):  # gone meanwhile
+            control_plane.client.request("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+    return names

@@ -1,0 +1,305 @@
+"""The lab's control plane behaves like a cluster with GPUs, as far as the operator can tell."""
+
+import base64
+import datetime as dt
+import ssl
+import time
+from typing import Any
+
+import pytest
+import yaml
+
+from servingpool.lab import kwok
+from servingpool.lab.api_client import ApiClient, ApiError
+from servingpool.lab.control_plane import ControlPlane
+from servingpool.lab.processes import wait_until
+from servingpool.lab.prometheus import Prometheus
+
+# Only the test's own time: the session's first test also starts the cluster, or builds it.
+pytestmark = pytest.mark.timeout(60, func_only=True)
+
+PodMetrics = dict[tuple[str, str], str]
+
+
+def deployment(
+    namespace: str,
+    *,
+    replicas: int,
+    gpus: int = 1,
+    grace_seconds: int = 30,
+    annotations: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    labels = {"app": "vllm"}
+    container = {
+        "name": "vllm",
+        "image": "vllm/vllm-openai:latest",
+        "ports": [{"containerPort": 8000}, {"containerPort": 9090}],
+        "resources": {"limits": {kwok.GPU_RESOURCE: str(gpus)}},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "vllm", "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels, "annotations": annotations or {}},
+                "spec": {
+                    "terminationGracePeriodSeconds": grace_seconds,
+                    "containers": [container],
+                },
+            },
+        },
+    }
+
+
+def pods(plane: ControlPlane, namespace: str) -> list[dict[str, Any]]:
+    return plane.client.items(f"/api/v1/namespaces/{namespace}/pods")
+
+
+def condition(pod: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next((c for c in pod["status"].get("conditions", []) if c["type"] == kind), {})
+
+
+def ready(plane: ControlPlane, namespace: str) -> list[str]:
+    return [
+        pod["metadata"]["name"] for pod in pods(plane, namespace) if condition(pod, "Ready").get("status") == "True"
+    ]
+
+
+def wait_ready(plane: ControlPlane, namespace: str, count: int) -> None:
+    wait_until(lambda: len(ready(plane, namespace)) == count, 30, f"{count} ready pods")
+
+
+def scale(plane: ControlPlane, namespace: str, replicas: int) -> None:
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/vllm/scale"
+    plane.client.patch(path, {"spec": {"replicas": replicas}})
+
+
+def timestamp(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text)
+
+
+def client_of(kubeconfig: dict[str, Any]) -> ApiClient:
+    cluster = kubeconfig["clusters"][0]["cluster"]
+    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    context = ssl.create_default_context(cadata=authority)
+    return ApiClient(cluster["server"], context, kubeconfig["users"][0]["user"]["token"])
+
+
+def test_a_deployment_grows_to_ready_pods_only_after_the_load_time(control_plane: ControlPlane, namespace: str) -> None:
+    loading = {kwok.LOAD_SECONDS_ANNOTATION: "3"}
+    control_plane.apply(deployment(namespace, replicas=3, gpus=2, annotations=loading))
+
+    def all_run() -> bool:
+        return [p["status"]["phase"] for p in pods(control_plane, namespace)] == ["Running"] * 3
+
+    wait_until(all_run, 15, "3 running pods")
+    assert ready(control_plane, namespace) == []
+    wait_ready(control_plane, namespace, 3)
+    for pod in pods(control_plane, namespace):
+        became_ready = timestamp(condition(pod, "Ready")["lastTransitionTime"])
+        loaded = (became_ready - timestamp(pod["status"]["startTime"])).total_seconds()
+        assert 3 <= loaded <= 6
+        assert pod["spec"]["nodeName"] == "gpu-0"
+
+
+def test_a_change_of_the_pod_does_not_start_its_loading_over(control_plane: ControlPlane, namespace: str) -> None:
+    loading = {kwok.LOAD_SECONDS_ANNOTATION: "4"}
+    control_plane.apply(deployment(namespace, replicas=1, annotations=loading))
+    wait_until(lambda: len(pods(control_plane, namespace)) == 1, 15, "the pod")
+    name = pods(control_plane, namespace)[0]["metadata"]["name"]
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    for cost in range(8):
+        annotations = {"controller.kubernetes.io/pod-deletion-cost": str(cost)}
+        control_plane.client.patch(path, {"metadata": {"annotations": annotations}})
+        time.sleep(1)
+    # A relative delay would count from the last of these changes.
+    assert ready(control_plane, namespace) == [name]
+
+
+def test_scale_down_keeps_a_pod_for_its_whole_grace_period(control_plane: ControlPlane, namespace: str) -> None:
+    fast = {kwok.LOAD_SECONDS_ANNOTATION: "0"}
+    control_plane.apply(deployment(namespace, replicas=2, grace_seconds=5, annotations=fast))
+    wait_ready(control_plane, namespace, 2)
+    scale(control_plane, namespace, 1)
+
+    def terminating() -> list[dict[str, Any]]:
+        return [p for p in pods(control_plane, namespace) if "deletionTimestamp" in p["metadata"]]
+
+    wait_until(lambda: len(terminating()) == 1, 10, "a terminating pod")
+    started = time.monotonic()
+    assert condition(terminating()[0], "Ready")["status"] == "True"
+    wait_until(lambda: len(pods(control_plane, namespace)) == 1, 15, "the pod is gone")
+    # Kubernetes' timestamps are whole seconds, so up to one of the five may be missing.
+    assert 3.5 <= time.monotonic() - started <= 8
+
+
+def test_a_pod_that_has_drained_leaves_before_its_grace_period_ends(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    annotations = {kwok.LOAD_SECONDS_ANNOTATION: "0", kwok.DRAIN_SECONDS_ANNOTATION: "1"}
+    control_plane.apply(deployment(namespace, replicas=1, grace_seconds=600, annotations=annotations))
+    wait_ready(control_plane, namespace, 1)
+    scale(control_plane, namespace, 0)
+    wait_until(lambda: not pods(control_plane, namespace), 10, "the pod is gone")
+
+
+def test_a_pod_marked_never_ready_stays_unready_until_the_mark_is_removed(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    broken = {kwok.LOAD_SECONDS_ANNOTATION: "0", kwok.NEVER_READY_ANNOTATION: "true"}
+    control_plane.apply(deployment(namespace, replicas=1, annotations=broken))
+
+    def running() -> bool:
+        return [p["status"]["phase"] for p in pods(control_plane, namespace)] == ["Running"]
+
+    wait_until(running, 15, "a running pod")
+    time.sleep(3)
+    pod = pods(control_plane, namespace)[0]
+    assert condition(pod, "Ready")["status"] == "False"
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
+
+    def mark(value: str | None) -> None:
+        annotations = {kwok.NEVER_READY_ANNOTATION: value}
+        control_plane.client.patch(path, {"metadata": {"annotations": annotations}})
+
+    mark(None)
+    wait_ready(control_plane, namespace, 1)
+    mark("true")
+    wait_ready(control_plane, namespace, 0)
+
+
+def test_a_pod_that_wants_more_gpus_than_any_node_has_is_unschedulable(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.apply(deployment(namespace, replicas=1, gpus=16))
+
+    def reason() -> str | None:
+        reasons = [condition(p, "PodScheduled").get("reason") for p in pods(control_plane, namespace)]
+        return reasons[0] if reasons else None
+
+    wait_until(lambda: reason() == "Unschedulable", 15, "the condition Unschedulable")
+    assert "Insufficient nvidia.com/gpu" in condition(pods(control_plane, namespace)[0], "PodScheduled")["message"]
+
+
+def test_a_restart_of_the_api_server_keeps_objects_and_the_cluster_goes_on(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    fast = {kwok.LOAD_SECONDS_ANNOTATION: "0"}
+    control_plane.apply(deployment(namespace, replicas=1, annotations=fast))
+    wait_ready(control_plane, namespace, 1)
+    before = ready(control_plane, namespace)
+    control_plane.stop_apiserver()
+    assert control_plane.exited() == ["kube-apiserver"]
+    with pytest.raises(OSError, match="refused"):
+        control_plane.client.get("/readyz")
+    control_plane.start_apiserver()
+    assert control_plane.exited() == []
+    assert ready(control_plane, namespace) == before
+    scale(control_plane, namespace, 2)
+    wait_ready(control_plane, namespace, 2)
+
+
+def test_a_service_account_may_do_what_rbac_grants_it_and_no_more(control_plane: ControlPlane, namespace: str) -> None:
+    account = {"name": "operator", "namespace": namespace}
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    api_group = "rbac.authorization.k8s.io"
+    control_plane.apply(
+        [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
+            {"apiVersion": f"{api_group}/v1", "kind": "Role", "metadata": account, "rules": rules},
+        ]
+    )
+    path = control_plane.service_account_kubeconfig(namespace, "operator")
+    operator = client_of(yaml.safe_load(path.read_text()))
+    with pytest.raises(ApiError, match="forbidden"):
+        operator.items(f"/api/v1/namespaces/{namespace}/pods")
+    control_plane.apply(
+        {
+            "apiVersion": f"{api_group}/v1",
+            "kind": "RoleBinding",
+            "metadata": account,
+            "roleRef": {"apiGroup": api_group, "kind": "Role", "name": "operator"},
+            "subjects": [{"kind": "ServiceAccount", **account}],
+        }
+    )
+
+    def may_list() -> bool:
+        try:
+            operator.items(f"/api/v1/namespaces/{namespace}/pods")
+        except ApiError:
+            return False
+        return True
+
+    wait_until(may_list, 5, "the binding takes effect")
+    with pytest.raises(ApiError, match="forbidden"):
+        operator.items(f"/api/v1/namespaces/{namespace}/secrets")
+
+
+def test_a_kind_can_be_used_as_soon_as_its_definition_is_applied(control_plane: ControlPlane, namespace: str) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "probes.lab.servingpool.dev"},
+        "spec": {
+            "group": "lab.servingpool.dev",
+            "scope": "Namespaced",
+            "names": {"plural": "probes", "kind": "Probe"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    probe = {
+        "apiVersion": "lab.servingpool.dev/v1",
+        "kind": "Probe",
+        "metadata": {"name": "first", "namespace": namespace},
+        "spec": {"answer": 42},
+    }
+    stored = control_plane.apply([definition, probe])[1]
+    assert stored["spec"] == {"answer": 42}
+
+
+def test_prometheus_finds_ready_pods_and_scrapes_each_at_its_own_path(
+    control_plane: ControlPlane, prometheus: Prometheus, pod_metrics: PodMetrics, namespace: str
+) -> None:
+    scraped = {kwok.LOAD_SECONDS_ANNOTATION: "0", "prometheus.io/scrape": "true"}
+    loading = {kwok.NEVER_READY_ANNOTATION: "true", "prometheus.io/scrape": "true"}
+    control_plane.apply(deployment(namespace, replicas=2, annotations=scraped))
+    unready = deployment(namespace, replicas=1, annotations=loading)
+    unready["metadata"]["name"] = "unready"
+    unready["spec"]["selector"]["matchLabels"] = {"app": "unready"}
+    unready["spec"]["template"]["metadata"]["labels"] = {"app": "unready"}
+    control_plane.apply(unready)
+    wait_ready(control_plane, namespace, 2)
+    names = sorted(ready(control_plane, namespace))
+    for number, name in enumerate(names):
+        pod_metrics[namespace, name] = f"vllm:num_requests_running {number}\n"
+
+    query = f'vllm:num_requests_running{{namespace="{namespace}"}}'
+    wait_until(lambda: len(prometheus.query(query)) == 2, 20, "samples of two pods", 0.2)
+    values = {s["metric"]["pod"]: s["value"][1] for s in prometheus.query(query)}
+    assert values == {name: str(number) for number, name in enumerate(names)}
+    targets = [t for t in prometheus.targets() if t["labels"]["namespace"] == namespace]
+    # Two ports each, yet one target each; none for the pod that is not ready.
+    assert sorted(t["labels"]["pod"] for t in targets) == names
+
+
+def test_prometheus_answers_with_its_old_samples_after_a_restart(
+    control_plane: ControlPlane, prometheus: Prometheus, pod_metrics: PodMetrics, namespace: str
+) -> None:
+    scraped = {kwok.LOAD_SECONDS_ANNOTATION: "0", "prometheus.io/scrape": "true"}
+    control_plane.apply(deployment(namespace, replicas=1, annotations=scraped))
+    wait_ready(control_plane, namespace, 1)
+    pod_metrics[namespace, ready(control_plane, namespace)[0]] = "kept 1\n"
+    query = f'last_over_time(kept{{namespace="{namespace}"}}[5m])'
+    wait_until(lambda: len(prometheus.query(query)) == 1, 20, "a sample", 0.2)
+    pod_metrics.clear()
+    url = prometheus.url
+    prometheus.stop()
+    with pytest.raises(OSError, match="refused"):
+        prometheus.query(query)
+    prometheus.start()
+    assert prometheus.url == url
+    assert len(prometheus.query(query)) == 1
