@@ -21,6 +21,19 @@ class Metadata(Part):
     generation: int = 0
     resource_version: str = ""
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name: unique in a cluster."""
+        return self.namespace, self.name
+
+
+def readable_status(raw: Any) -> Status:
+    """A status as found. The operator's own notes of another version, if unreadable, are begun afresh."""
+    try:
+        return Status() if raw is None else Status.read(raw)
+    except ValidationError:
+        return Status()
+
 
 class ServingPool(Part):
     """Holds a latency objective for one served model at the smallest fleet that can."""
@@ -44,7 +57,7 @@ class ServingPool(Part):
     @property
     def key(self) -> tuple[str, str]:
         """Namespace and name: unique in a cluster."""
-        return self.metadata.namespace, self.metadata.name
+        return self.metadata.key
 
 
 def problems(error: ValidationError) -> str:

@@ -1,0 +1,108 @@
+"""What the watches have shown, indexed for one question: which pods belong to this Deployment."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Raw, Workload
+
+
+class ClusterCache:
+    """The cluster as last seen. Only handlers write to it, and the loop reads it, all in one event loop.
+
+    Pods are found through the owner chain (Deployment, ReplicaSet, Pod), as the API server has it: names and
+    labels are what people choose, and two Deployments with the same labels are common.
+    """
+
+    def __init__(self) -> None:
+        self.pools: dict[Key, Raw] = {}
+        self._workloads: dict[Key, Workload] = {}
+        self._revisions: dict[str, str] = {}
+        """ReplicaSet uid to Deployment uid."""
+        self._revisions_of: defaultdict[str, set[str]] = defaultdict(set)
+        self._pods: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        """ReplicaSet uid to its pods by uid."""
+        self._autoscalers: dict[tuple[str, Key], Autoscaler] = {}
+        self._autoscaled: defaultdict[Key, set[tuple[str, Key]]] = defaultdict(set)
+
+    def see_pool(self, raw: Raw, *, gone: bool) -> None:
+        """A ServingPool was added, changed or deleted; likewise for the others."""
+        key = objects.key_of(raw)
+        if gone:
+            self.pools.pop(key, None)
+        else:
+            self.pools[key] = raw
+
+    def see_workload(self, raw: Raw, *, gone: bool) -> None:
+        """A Deployment."""
+        key = objects.key_of(raw)
+        if gone:
+            self._workloads.pop(key, None)
+        else:
+            self._workloads[key] = objects.workload(raw)
+
+    def see_replica_set(self, raw: Raw, *, gone: bool) -> None:
+        """A ReplicaSet."""
+        uid = raw["metadata"]["uid"]
+        revision = None if gone else objects.replica_set(raw)
+        before = self._revisions.pop(uid, None)
+        if before is not None:
+            self._revisions_of[before].discard(uid)
+            if not self._revisions_of[before]:
+                del self._revisions_of[before]
+        if revision is not None:
+            self._revisions[uid] = revision.owner
+            self._revisions_of[revision.owner].add(uid)
+
+    def see_pod(self, raw: Raw, *, gone: bool) -> None:
+        """A pod."""
+        pod = objects.pod(raw)
+        if pod is None:
+            return
+        if gone:
+            self._pods[pod.owner].pop(pod.uid, None)
+        else:
+            self._pods[pod.owner][pod.uid] = pod
+        if not self._pods[pod.owner]:
+            del self._pods[pod.owner]
+
+    def see_autoscaler(self, raw: Raw, *, gone: bool) -> None:
+        """An HPA or a ScaledObject."""
+        name = (raw["kind"], objects.key_of(raw))
+        before = self._autoscalers.pop(name, None)
+        if before is not None:
+            self._autoscaled[before.target].discard(name)
+        autoscaler = None if gone else objects.autoscaler(raw)
+        if autoscaler is not None:
+            self._autoscalers[name] = autoscaler
+            self._autoscaled[autoscaler.target].add(name)
+
+    def workload(self, key: Key) -> Workload | None:
+        """The Deployment of this namespace and name."""
+        return self._workloads.get(key)
+
+    def scaled(self, key: Key, replicas: int) -> None:
+        """Our own scaling, ahead of the watch: the next look must not decide on the old number."""
+        if key in self._workloads:
+            self._workloads[key] = replace(self._workloads[key], replicas=replicas)
+
+    def pods(self, workload: Workload) -> Iterator[Pod]:
+        """Its pods that are not going."""
+        for revision in self._revisions_of.get(workload.uid, ()):
+            yield from (pod for pod in self._pods.get(revision, {}).values() if not pod.going)
+
+    def rolling_out(self, workload: Workload) -> bool:
+        """Pods of more than one revision stand side by side."""
+        standing = (
+            any(not pod.going for pod in self._pods.get(revision, {}).values())
+            for revision in self._revisions_of.get(workload.uid, ())
+        )
+        return sum(standing) > 1
+
+    def autoscalers(self, target: Key) -> list[Autoscaler]:
+        """Who else scales this Deployment; a ScaledObject before the HPA that KEDA makes of it."""
+        found = [self._autoscalers[name] for name in self._autoscaled.get(target, ())]
+        return sorted(found, key=lambda autoscaler: autoscaler.kind, reverse=True)

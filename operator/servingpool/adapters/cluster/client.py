@@ -1,0 +1,159 @@
+"""The operator's writes to the cluster: scale, status, events, and its Lease."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from kubernetes.aio import client, config
+
+from servingpool.adapters.cluster.errors import translated
+from servingpool.adapters.cluster.objects import Key
+from servingpool.api.group import API_VERSION, GROUP, KIND, PLURAL, VERSION
+
+TIMEOUT = 10.0
+"""Seconds for one request. The client's own default is five minutes: twenty ticks."""
+FIELD_MANAGER = "servingpool-operator"
+LONGEST_EVENT = 1024
+"""Characters of an event's message that the API server accepts."""
+LEASES = ("coordination.k8s.io", "v1", "leases")
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class Cluster:
+    """One connection, kept for the life of the operator."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self._api = api
+        self._core = client.CoreV1Api(api)
+        # Plain data in and out, for any group: the typed APIs cost 72 MB of models, and reading a Lease through
+        # them loses the form of its times.
+        self._objects = client.CustomObjectsApi(api)
+        self.writes: dict[str, int] = {"scale": 0, "status": 0, "event": 0}
+        """Requests that changed something, by kind, since the start."""
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None, context: str | None = None) -> Self:
+        """Connect with a kubeconfig's path, or else as the pod's service account, or else with `~/.kube/config`."""
+        settings = client.Configuration()
+        with translated("read the cluster's credentials"):
+            if kubeconfig is not None:
+                await config.load_kube_config(kubeconfig, context=context, client_configuration=settings)
+            else:
+                try:
+                    config.load_incluster_config(client_configuration=settings)
+                except config.ConfigException:
+                    await config.load_kube_config(context=context, client_configuration=settings)
+        return cls(client.ApiClient(settings))
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._api.close()
+
+    async def read_pool(self, pool: Key) -> dict[str, Any]:
+        """A ServingPool as plain data. NotFound if there is none."""
+        namespace, name = pool
+        with translated(f"read ServingPool {namespace}/{name}"):
+            found: dict[str, Any] = await self._objects.get_namespaced_custom_object(
+                GROUP, VERSION, namespace, PLURAL, name, _request_timeout=TIMEOUT
+            )
+        return found
+
+    async def scale(self, target: Key, *, current: int, replicas: int) -> None:
+        """Set a Deployment's replicas if they are still `current`; Conflict if someone else changed them.
+
+        The precondition is on the number itself, not on resourceVersion: that changes with every pod that becomes
+        ready, and each such change would cost a tick.
+        """
+        namespace, name = target
+        body = [
+            {"op": "test", "path": "/spec/replicas", "value": current},
+            {"op": "replace", "path": "/spec/replicas", "value": replicas},
+        ]
+        with translated(f"scale Deployment {namespace}/{name}"):
+            await self._objects.patch_namespaced_custom_object_scale(
+                "apps",
+                "v1",
+                namespace,
+                "deployments",
+                name,
+                body,
+                field_manager=FIELD_MANAGER,
+                _content_type=JSON_PATCH,
+                _request_timeout=TIMEOUT,
+            )
+        self.writes["scale"] += 1
+
+    async def write_status(self, pool: Key, changes: dict[str, Any]) -> None:
+        """Merge `changes` into a ServingPool's status."""
+        namespace, name = pool
+        with translated(f"write the status of ServingPool {namespace}/{name}"):
+            await self._objects.patch_namespaced_custom_object_status(
+                GROUP,
+                VERSION,
+                namespace,
+                PLURAL,
+                name,
+                {"status": changes},
+                field_manager=FIELD_MANAGER,
+                _content_type=MERGE_PATCH,
+                _request_timeout=TIMEOUT,
+            )
+        self.writes["status"] += 1
+
+    async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:
+        """Post an event on a ServingPool. `type_` is Normal or Warning."""
+        namespace, name = pool
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{name}.", "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "namespace": namespace,
+                "name": name,
+                "uid": uid,
+            },
+            "type": type_,
+            "reason": reason,
+            "message": message[:LONGEST_EVENT],
+            "source": {"component": FIELD_MANAGER},
+            "reportingComponent": FIELD_MANAGER,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        with translated(f"post an event on ServingPool {namespace}/{name}"):
+            await self._core.create_namespaced_event(namespace, event, _request_timeout=TIMEOUT)
+        self.writes["event"] += 1
+
+    async def read_lease(self, lease: Key) -> dict[str, Any]:
+        """A Lease as plain data. NotFound if there is none."""
+        namespace, name = lease
+        with translated(f"read Lease {namespace}/{name}"):
+            lease_now: dict[str, Any] = await self._objects.get_namespaced_custom_object(
+                *LEASES[:2], namespace, LEASES[2], name, _request_timeout=TIMEOUT
+            )
+        return lease_now
+
+    async def create_lease(self, lease: Key, spec: dict[str, Any]) -> dict[str, Any]:
+        """Create a Lease. Conflict if there is one by now."""
+        namespace, name = lease
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+        with translated(f"create Lease {namespace}/{name}"):
+            made: dict[str, Any] = await self._objects.create_namespaced_custom_object(
+                *LEASES[:2], namespace, LEASES[2], body, _request_timeout=TIMEOUT
+            )
+        return made
+
+    async def replace_lease(self, lease: Key, held: dict[str, Any]) -> dict[str, Any]:
+        """Replace a Lease as it was read. Conflict if someone else has written it since."""
+        namespace, name = lease
+        with translated(f"renew Lease {namespace}/{name}"):
+            made: dict[str, Any] = await self._objects.replace_namespaced_custom_object(
+                *LEASES[:2], namespace, LEASES[2], name, held, _request_timeout=TIMEOUT
+            )
+        return made

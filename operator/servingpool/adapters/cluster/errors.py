@@ -1,0 +1,39 @@
+"""The cluster's failures in our own words. Nothing above this layer sees a vendor's exception."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import aiohttp
+from kubernetes.aio.client.exceptions import ApiException
+
+CONFLICT, INVALID, NOT_FOUND, FORBIDDEN = 409, 422, 404, 403
+
+
+class ClusterError(Exception):
+    """A request to the API server failed. The message is fit for a condition."""
+
+
+class Conflict(ClusterError):
+    """The object is no longer what the request assumed; look again and decide again."""
+
+
+class NotFound(ClusterError):
+    """There is no such object."""
+
+
+class Forbidden(ClusterError):
+    """RBAC does not allow it."""
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Run a request; `what` says what it tries, such as "scale Deployment chat/vllm"."""
+    try:
+        yield
+    except ApiException as error:
+        kinds = {CONFLICT: Conflict, INVALID: Conflict, NOT_FOUND: NotFound, FORBIDDEN: Forbidden}
+        raise kinds.get(error.status, ClusterError)(f"cannot {what}: {error.status} {error.reason}") from error
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        raise ClusterError(f"cannot {what}: the API server did not answer ({type(error).__name__})") from error

@@ -1,0 +1,141 @@
+"""Leader election: of several operators, one writes.
+
+A Lease with fencing by resourceVersion, as client-go has it. The Python client's own election has lock calls
+without timeout and no release on cancellation, and kopf's peering is a heartbeat without fencing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
+from servingpool.adapters.cluster.objects import Key
+
+log = logging.getLogger(__name__)
+
+
+class Leases(Protocol):
+    """What the election needs of a cluster."""
+
+    async def read_lease(self, lease: Key) -> dict[str, Any]:
+        """Read it, or NotFound."""
+
+    async def create_lease(self, lease: Key, spec: dict[str, Any]) -> dict[str, Any]:
+        """Create it, or Conflict."""
+
+    async def replace_lease(self, lease: Key, held: dict[str, Any]) -> dict[str, Any]:
+        """Replace it as read, or Conflict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """In seconds.
+
+    Others may take over `duration` after the last renewal they saw; the leader stops writing `deadline` after its
+    last success. In between nobody writes, and never two.
+    """
+
+    duration: float = 15.0
+    deadline: float = 10.0
+    retry: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry < self.deadline < self.duration:
+            raise ValueError(
+                "leader election needs 0 < retry < deadline < duration, "
+                f"got {self.retry}, {self.deadline} and {self.duration} s"
+            )
+
+
+class Election:
+    """One candidate. `leading` is what writers ask; it turns false by the clock alone, whatever hangs."""
+
+    def __init__(self, leases: Leases, lease: Key, identity: str, *, terms: Terms, clock: Callable[[], float]) -> None:
+        self._leases, self._lease, self.identity, self._terms = leases, lease, identity, terms
+        self._clock = clock
+        self._held: dict[str, Any] | None = None
+        self._renewed = float("-inf")
+        """Local time of our last success, taken before the request: the server's clock does not matter."""
+        self._seen: tuple[str | None, Any] = (None, None)
+        self._seen_at = float("-inf")
+        """Since when, by our clock, the record of another holder has not changed."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether we may write now."""
+        return self._held is not None and self._clock() < self._renewed + self._terms.deadline
+
+    async def run(self) -> None:
+        """Acquire, renew, and return when leadership was lost. Cancel to stop; then call `release`."""
+        was_leading = False
+        while True:
+            started = self._clock()
+            try:
+                async with asyncio.timeout(self._terms.deadline):
+                    await self.attempt()
+            except (ClusterError, TimeoutError) as error:
+                log.warning("lease %s/%s: %s", *self._lease, error or "timed out")
+            if self.leading and not was_leading:
+                was_leading = True
+                log.info("leading as %s", self.identity)
+            if was_leading and not self.leading:
+                return
+            await asyncio.sleep(max(0.0, self._terms.retry - (self._clock() - started)))
+
+    async def attempt(self) -> None:
+        """One try to acquire or renew."""
+        now = self._clock()
+        try:
+            held = await self._leases.read_lease(self._lease)
+        except NotFound:
+            self._held = await self._leases.create_lease(self._lease, self._spec(transitions=0))
+            self._renewed = now
+            return
+        spec = held.get("spec") or {}
+        holder = spec.get("holderIdentity")
+        record = (holder, spec.get("renewTime"))
+        if record != self._seen:
+            self._seen, self._seen_at = record, now
+        if holder not in {None, "", self.identity}:
+            self._held = None
+            duration = float(spec.get("leaseDurationSeconds") or self._terms.duration)
+            if now < self._seen_at + duration:
+                return
+        transitions = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
+        held["spec"] = spec | self._spec(transitions=transitions, acquired=spec if holder == self.identity else None)
+        try:
+            self._held = await self._leases.replace_lease(self._lease, held)
+        except Conflict:
+            self._held = None
+            return
+        self._renewed = now
+
+    async def release(self) -> None:
+        """Give the Lease back, so that the next leader need not wait for it to run out."""
+        if self._held is None:
+            return
+        held, self._held = self._held, None
+        held["spec"] = held["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+        try:
+            await self._leases.replace_lease(self._lease, held)
+        except ClusterError as error:
+            log.info("the lease was not released and will run out: %s", error)
+
+    def _spec(self, *, transitions: int, acquired: dict[str, Any] | None = None) -> dict[str, Any]:
+        now = _now()
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": round(self._terms.duration),
+            "acquireTime": (acquired or {}).get("acquireTime") or now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,140 @@
+"""The few fields of Kubernetes objects that matter here. 20,000 pods are kept, so each is small."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+Raw = Mapping[str, Any]
+Key = tuple[str, str]
+"""Namespace and name."""
+
+# Extended resources of GPU vendors and their kin: nvidia.com/gpu, nvidia.com/mig-1g.10gb, amd.com/gpu,
+# gpu.intel.com/i915, habana.ai/gaudi, google.com/tpu, aws.amazon.com/neuron, huawei.com/Ascend910.
+ACCELERATOR = re.compile(
+    r"(^|\.)(nvidia\.com/(gpu|mig-.*)|amd\.com/gpu|gpu\.intel\.com/.*|habana\.ai/gaudi.*"
+    r"|google\.com/tpu|aws\.amazon\.com/neuron.*|huawei\.com/ascend.*)$",
+    re.IGNORECASE,
+)
+SHARED = ".shared"
+"""Suffix of time-sliced GPUs, which are parts of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A Deployment."""
+
+    key: Key
+    uid: str
+    replicas: int
+    """`spec.replicas`: what is ordered."""
+    gpus: int
+    """GPUs one replica asks for, over its containers; 0 where the template names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSet:
+    """A revision of a Deployment."""
+
+    uid: str
+    owner: str
+    """The Deployment's uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of a ReplicaSet."""
+
+    name: str
+    uid: str
+    owner: str
+    """The ReplicaSet's uid."""
+    created_at: float
+    """Unix time in seconds."""
+    ready_since: float | None
+    """Unix time in seconds; None while it is not Ready."""
+    unschedulable: bool
+    going: bool
+    """Being deleted, or ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaler:
+    """An HPA or a KEDA ScaledObject, and the Deployment that it scales."""
+
+    kind: str
+    key: Key
+    target: Key
+
+
+def key_of(raw: Raw) -> Key:
+    """Namespace and name of any object."""
+    meta = raw["metadata"]
+    return meta.get("namespace", ""), meta["name"]
+
+
+def workload(raw: Raw) -> Workload:
+    """Read a Deployment."""
+    spec = raw.get("spec", {})
+    pod = spec.get("template", {}).get("spec", {})
+    containers = [*pod.get("containers", ()), *(c for c in pod.get("initContainers", ()) if _is_sidecar(c))]
+    gpus = sum(_gpus(container) for container in containers)
+    return Workload(key_of(raw), raw["metadata"]["uid"], int(spec.get("replicas", 1)), gpus)
+
+
+def replica_set(raw: Raw) -> ReplicaSet | None:
+    """Read a ReplicaSet; None if no Deployment owns it."""
+    owner = _controller(raw, "Deployment")
+    return None if owner is None else ReplicaSet(raw["metadata"]["uid"], owner)
+
+
+def pod(raw: Raw) -> Pod | None:
+    """Read a pod; None if no ReplicaSet owns it."""
+    owner = _controller(raw, "ReplicaSet")
+    if owner is None:
+        return None
+    meta, status = raw["metadata"], raw.get("status", {})
+    conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
+    ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
+    return Pod(
+        name=meta["name"],
+        uid=meta["uid"],
+        owner=owner,
+        created_at=unix(meta["creationTimestamp"]),
+        ready_since=unix(ready["lastTransitionTime"]) if ready.get("status") == "True" else None,
+        unschedulable=scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
+        going="deletionTimestamp" in meta or status.get("phase") in {"Succeeded", "Failed"},
+    )
+
+
+def autoscaler(raw: Raw) -> Autoscaler | None:
+    """Read an HPA or a ScaledObject; None if it scales something that is no Deployment."""
+    reference = raw.get("spec", {}).get("scaleTargetRef", {})
+    if reference.get("kind", "Deployment") != "Deployment" or "name" not in reference:
+        return None
+    key = key_of(raw)
+    return Autoscaler(raw["kind"], key, (key[0], reference["name"]))
+
+
+def unix(text: str) -> float:
+    """Kubernetes' time stamp as Unix time in seconds."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _controller(raw: Raw, kind: str) -> str | None:
+    for reference in raw["metadata"].get("ownerReferences", ()):
+        if reference.get("controller") and reference["kind"] == kind:
+            return str(reference["uid"])
+    return None
+
+
+def _is_sidecar(container: Raw) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+def _gpus(container: Raw) -> int:
+    limits = container.get("resources", {}).get("limits", {}) or {}
+    return sum(int(amount) for name, amount in limits.items() if ACCELERATOR.search(name.removesuffix(SHARED)))

@@ -1,0 +1,35 @@
+"""Reads the engines' pages from Prometheus, as cumulative values per pod, for all pools of a backend at once."""
+
+from __future__ import annotations
+
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.config import BackendConfig, BasicAuth, GatewayQueue, SeriesLabels, Tls
+from servingpool.adapters.prometheus.errors import MetricsUnavailable
+from servingpool.adapters.prometheus.gateway import GatewayReading
+from servingpool.adapters.prometheus.reading import (
+    Absence,
+    FleetReading,
+    Missing,
+    PodKey,
+    PodPages,
+    ReadRequest,
+    Selection,
+)
+
+__all__ = [
+    "Absence",
+    "BackendConfig",
+    "BasicAuth",
+    "FleetReading",
+    "GatewayQueue",
+    "GatewayReading",
+    "MetricsUnavailable",
+    "Missing",
+    "PodKey",
+    "PodPages",
+    "PrometheusBackend",
+    "ReadRequest",
+    "Selection",
+    "SeriesLabels",
+    "Tls",
+]

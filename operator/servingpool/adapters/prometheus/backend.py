@@ -1,0 +1,131 @@
+"""One Prometheus, asked by all its pools together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from servingpool.adapters.prometheus.buckets import Layout
+from servingpool.adapters.prometheus.config import BackendConfig
+from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.errors import MetricsUnavailable
+from servingpool.adapters.prometheus.evaluate import (
+    Evaluation,
+    Pages,
+    partial,
+    read_gateway,
+    read_layout,
+    read_pages,
+    read_range,
+)
+from servingpool.adapters.prometheus.gateway import GatewayReading
+from servingpool.adapters.prometheus.plan import Plan
+from servingpool.adapters.prometheus.promql import Queries, Scope
+from servingpool.adapters.prometheus.reading import FleetReading, PodPages, ReadRequest
+from servingpool.adapters.prometheus.workers import Workers
+from servingpool.decision.unknown import Unknown
+
+LAYOUT_LASTS = 600.0
+"""Seconds until the buckets are looked up again: they change with a rollout of the engine, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    layout: Layout
+    since: float
+    lacking: bool = False
+    """Some pod has none of these buckets: it came after them, of another version."""
+
+    def good(self, now: float) -> bool:
+        return self.layout.engines > 0 and not self.lacking and 0 <= now - self.since < LAYOUT_LASTS
+
+
+class PrometheusBackend:
+    """Reads pages from one Prometheus. Keep one for the life of the operator, and `close` it."""
+
+    def __init__(self, config: BackendConfig) -> None:
+        self.config = config
+        self._workers = Workers(config)
+        self._known: dict[tuple[str, tuple[tuple[str, str], ...]], _Known] = {}
+
+    async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
+        """Every pod's page as last scraped; Unknown, with a reason fit for status, if Prometheus did not answer.
+
+        Takes at most the configured timeout, all its queries together. `now` (seconds, any clock) only ages what
+        is remembered of the buckets. It is not the time asked for: that is Prometheus's own, so that a skewed
+        clock here makes nothing look stale. ValueError for an engine without a profile.
+        """
+        queries = Queries(profile_of(request.engine), self.config.labels)
+        scope = Scope(request.match_labels)
+        which = (request.engine, request.match_labels)
+        deadline = self._workers.deadline()
+        known = self._known.get(which)
+        looked_up = known is None or not known.good(now)
+        try:
+            if known is None or looked_up:
+                known = _Known(await self._workers.run(deadline, read_layout, queries, scope, None), now)
+            plan = Plan.of(queries, known.layout, request)
+            slices = scope.slices(plan.slices)
+            parts = await asyncio.gather(*(self._workers.run(deadline, read_pages, plan, part) for part in slices))
+        except MetricsUnavailable as error:
+            return Unknown(str(error))
+        self._known[which] = replace(known, lacking=any(part.lacks_buckets for part in parts))
+        return self._whole(parts, len(slices) + looked_up)
+
+    async def history(
+        self, request: ReadRequest, *, start: float, end: float, step: float, namespaces: Collection[str]
+    ) -> Sequence[tuple[float, PodPages]] | Unknown:
+        """The pages of these namespaces' pods as they were at `start`, `start + step` ... up to `end` (Unix seconds).
+
+        Times without any page have an empty mapping, all of them if no namespace is named. Unknown if any part
+        could not be read, for what is learned from part of a fleet is wrong. Each reply takes at most the
+        configured timeout.
+        """
+        queries = Queries(profile_of(request.engine), self.config.labels)
+        scope = Scope(request.match_labels, tuple(sorted(namespaces)))
+        steps = int((end - start) / step + 1e-6) + 1
+        found: dict[int, Pages] = {index: {} for index in range(steps)}
+        if not namespaces:
+            return [(start + index * step, {}) for index in found]
+        run, deadline = self._workers.run, self._workers.deadline
+        try:
+            plan = Plan.of(queries, await run(deadline(), read_layout, queries, scope, end), request)
+            for first in range(0, steps, plan.points):
+                last = min(first + plan.points, steps) - 1
+                times = (start + first * step, start + last * step, step)
+                for part in scope.slices(plan.slices):
+                    for at, pages in (await run(deadline(), read_range, plan, part, times)).items():
+                        found[round((at - start) / step)].update(pages)
+        except MetricsUnavailable as error:
+            return Unknown(str(error))
+        return [(start + index * step, pages) for index, pages in found.items()]
+
+    async def gateway(self) -> GatewayReading | Unknown:
+        """What waits before the engines, for all pools in one query. Unknown too where no gateway is configured."""
+        if self.config.gateway is None:
+            return Unknown(f"Prometheus backend '{self.config.name}' is told of no gateway")
+        try:
+            return await self._workers.run(self._workers.deadline(), read_gateway, self.config.gateway)
+        except MetricsUnavailable as error:
+            return Unknown(str(error))
+
+    async def close(self) -> None:
+        """Let go of connections and threads."""
+        self._workers.close()
+
+    def _whole(self, parts: Sequence[Evaluation], queries: int) -> FleetReading:
+        pages, stale = {}, {}
+        for part in parts:
+            pages.update(part.pages)
+            stale.update(part.stale)
+        warnings = sum(part.warnings for part in parts)
+        return FleetReading(
+            at=max(part.at for part in parts),
+            pages=pages,
+            stale=stale,
+            partial=Unknown(f"Prometheus backend '{self.config.name}' {partial(warnings)}") if warnings else None,
+            queries=queries,
+            rows=sum(part.rows for part in parts),
+            received=sum(part.received for part in parts),
+        )

@@ -1,0 +1,157 @@
+"""One connection to Prometheus: a reply within a deadline, whole and parsed, or `MetricsUnavailable`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import requests
+from prometheus_api_client import PrometheusConnect
+from urllib3.exceptions import HTTPError
+from urllib3.util.retry import Retry
+
+from servingpool.adapters.prometheus.config import BackendConfig
+from servingpool.adapters.prometheus.errors import MetricsUnavailable
+
+LONGEST_URL_QUERY = 2_000
+"""Characters; a longer query is sent as a POST, for proxies cap a URL at 4 to 8 kB."""
+LARGEST_REPLY = 256 * 2**20
+"""Bytes; ten times what a slice of a full fleet takes."""
+_CHUNK = 2**18
+_LOGGED = 500
+_KNOWN_ERROR_TYPES = {"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found"}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Prometheus found."""
+
+    result: list[dict[str, Any]]
+    """The rows as JSON has them: `metric`, and `value` or `values`."""
+    warnings: tuple[str, ...]
+    """Reasons why the result may be partial. Not for the status: Thanos puts its stores' addresses there."""
+    received: int
+    """Bytes of the body, decompressed."""
+
+
+class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no types
+    """Not for use by two threads at once: a session is not.
+
+    The base class drops warnings, follows redirects, retries for six seconds by itself, and its timeout is
+    per read of the socket, so a server that sends a byte now and then holds it for ever.
+    """
+
+    def __init__(self, config: BackendConfig) -> None:
+        session = requests.Session()
+        session.trust_env = False  # a stray ~/.netrc or HTTP_PROXY must not decide where tokens are sent
+        session.verify = str(config.tls.ca_file) if config.tls.ca_file else True
+        if config.tls.cert_file and config.tls.key_file:
+            session.cert = (str(config.tls.cert_file), str(config.tls.key_file))
+        super().__init__(url=config.url, session=session, retry=Retry(total=0))
+        self.config = config
+
+    def custom_query(self, query: str, params: dict[str, str] | None = None, timeout: float | None = None) -> Answer:
+        """An instant query. `timeout`: seconds to the last byte. Raises MetricsUnavailable."""
+        return self._ask("query", {"query": query, **(params or {})}, timeout, "vector")
+
+    def custom_query_range(
+        self,
+        query: str,
+        start_time: float,
+        end_time: float,
+        step: float,
+        params: dict[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """A range query; times in Unix seconds, not rounded as the base class does. Raises MetricsUnavailable."""
+        window = {"start": f"{start_time:.3f}", "end": f"{end_time:.3f}", "step": f"{step:.3f}"}
+        return self._ask("query_range", {"query": query, **window, **(params or {})}, timeout, "matrix")
+
+    def _ask(self, path: str, params: dict[str, str], timeout: float | None, expected: str) -> Answer:
+        seconds = self.config.timeout if timeout is None else timeout
+        deadline = time.monotonic() + seconds
+        params = {**params, "timeout": f"{max(round(seconds * 1000), 1)}ms"}  # so that Prometheus gives up too
+        long = len(params["query"]) > LONGEST_URL_QUERY
+        try:
+            with self._session.request(
+                method="POST" if long else "GET",
+                url=f"{self.url}/api/v1/{path}",
+                params=None if long else params,
+                data=params if long else None,
+                headers=self._headers(),
+                auth=self._auth(),
+                timeout=max(seconds, 0.001),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                body = _read(response, deadline)
+        except requests.exceptions.SSLError as error:
+            raise self._unavailable(
+                "has a TLS certificate that is not trusted, or does not accept ours", error
+            ) from error
+        except (requests.exceptions.Timeout, TimeoutError) as error:
+            raise self._unavailable(f"did not answer within {self.config.timeout:g} s", error) from error
+        except requests.exceptions.ConnectionError as error:
+            raise self._unavailable("cannot be reached", error) from error
+        except (requests.exceptions.RequestException, HTTPError) as error:
+            raise self._unavailable("broke off its answer, or sent one that is not HTTP", error) from error
+        return self._parse(response, body, expected)
+
+    def _parse(self, response: requests.Response, body: bytes, expected: str) -> Answer:
+        code = response.status_code
+        if 300 <= code < 400:
+            raise self._unavailable(f"redirects (HTTP {code}), which is not followed: its url must be the final one")
+        try:
+            reply = orjson.loads(body)
+            if code == requests.codes.ok:
+                data = reply["data"]
+                if data["resultType"] != expected:
+                    raise TypeError(f"a {data['resultType']}, not a {expected}")  # noqa: TRY301
+                return Answer(data["result"], tuple(reply.get("warnings") or ()), len(body))
+            kind = reply.get("errorType")
+        except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+            if code == requests.codes.ok:
+                shape = "answered with something other than query results: its url may be a login page's or Grafana's"
+                raise self._unavailable(shape, body[:_LOGGED]) from error
+            kind = None
+        told = f" ({kind})" if kind in _KNOWN_ERROR_TYPES else ""
+        raise self._unavailable(f"answered HTTP {code}{told}", body[:_LOGGED])
+
+    def _headers(self) -> dict[str, str]:
+        headers = dict(self.config.headers)
+        if self.config.bearer_token_file is not None:
+            headers["Authorization"] = f"Bearer {self._secret(self.config.bearer_token_file, 'bearerTokenFile')}"
+        return headers
+
+    def _auth(self) -> tuple[str, str] | None:
+        basic = self.config.basic_auth
+        return None if basic is None else (basic.username, self._secret(basic.password_file, "passwordFile"))
+
+    def _secret(self, path: Path, setting: str) -> str:
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._unavailable(f"has a {setting} that cannot be read", error) from error
+
+    def _unavailable(self, what: str, detail: object = "") -> MetricsUnavailable:
+        """The public sentence; the detail goes to the operator's log only."""
+        _log.warning("Prometheus backend '%s' %s %s", self.config.name, what, str(detail)[:_LOGGED])
+        return MetricsUnavailable(self.config.name, what)
+
+
+def _read(response: requests.Response, deadline: float) -> bytes:
+    """The body, by single reads of the socket with a look at the clock between them."""
+    body = bytearray()
+    while chunk := response.raw.read1(_CHUNK, decode_content=True):
+        body += chunk
+        if time.monotonic() > deadline:
+            raise TimeoutError("the body was still dripping")
+        if len(body) > LARGEST_REPLY:
+            raise requests.exceptions.ContentDecodingError(f"over {LARGEST_REPLY} bytes")
+    return bytes(body)

@@ -1,0 +1,72 @@
+"""Few threads, a client each: `PrometheusConnect` blocks, and its session is not to be shared."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Concatenate, ParamSpec, TypeVar
+
+from servingpool.adapters.prometheus.client import PrometheusClient
+from servingpool.adapters.prometheus.config import BackendConfig
+from servingpool.adapters.prometheus.errors import MetricsUnavailable
+
+GRACE = 1.0
+"""Seconds between a client's own deadline and leaving its thread to itself."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Workers:
+    """Runs blocking jobs of one backend within deadlines."""
+
+    def __init__(self, config: BackendConfig) -> None:
+        self._config = config
+        self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix=f"prometheus-{config.name}")
+        self._local = threading.local()
+        self._clients: list[PrometheusClient] = []
+
+    def deadline(self) -> float:
+        """The monotonic time until which a job started now may take."""
+        return time.monotonic() + self._config.timeout
+
+    async def run(
+        self,
+        deadline: float,
+        job: Callable[Concatenate[PrometheusClient, float, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """`job(client, seconds left, *args)` on a thread. MetricsUnavailable if it is not done by the deadline."""
+
+        def work() -> T:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._late()
+            return job(self._client(), left, *args, **kwargs)
+
+        try:
+            # A client keeps its deadline by itself, except while a server drips headers.
+            async with asyncio.timeout(deadline - time.monotonic() + GRACE):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except TimeoutError:
+            raise self._late() from None
+
+    def close(self) -> None:
+        """Let go of threads and connections; a query under way ends by its own deadline."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for client in self._clients:
+            client.close()
+
+    def _client(self) -> PrometheusClient:
+        client: PrometheusClient | None = getattr(self._local, "client", None)
+        if client is None:
+            client = self._local.client = PrometheusClient(self._config)
+            self._clients.append(client)
+        return client
+
+    def _late(self) -> MetricsUnavailable:
+        return MetricsUnavailable(self._config.name, f"did not answer within {self._config.timeout:g} s")

@@ -1,0 +1,147 @@
+"""The composition root: every part is made here and given to those that need it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import threading
+import time
+import uuid
+from typing import Any
+
+import kopf
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.lease import Election, Terms
+from servingpool.adapters.prometheus import PrometheusBackend
+from servingpool.handlers.lifecycle import live
+from servingpool.handlers.watching import watch
+from servingpool.reconcile.acting import Actor
+from servingpool.reconcile.config import LeaderElection, OperatorConfig
+from servingpool.reconcile.exposing import LoopMetrics, PoolCollector
+from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.operator import Heartbeat, Operator
+from servingpool.reconcile.reading import Readings
+
+GC_THRESHOLDS = (50_000, 20, 100)
+"""A reading of 20,000 pods makes half a million objects that live for one tick; the default thresholds scan all
+older ones 700 times meanwhile, which doubles the time of parsing."""
+
+
+class _Assembly:
+    """What lives as long as kopf's event loop."""
+
+    def __init__(self, config: OperatorConfig, kubeconfig: str | None) -> None:
+        self._config, self._kubeconfig = config, kubeconfig
+        self.cache = ClusterCache()
+        self.heartbeat = Heartbeat(time.monotonic)
+        self.stop_flag = threading.Event()
+        self.lost = False
+        self._operator: Operator | None = None
+        self._cluster: Cluster | None = None
+        self._backends: dict[str, PrometheusBackend] = {}
+
+    async def start(self) -> None:
+        """Connect and start the loop."""
+        config = self._config
+        self._cluster = await Cluster.connect(self._kubeconfig)
+        self._backends = {backend.name: PrometheusBackend(backend) for backend in config.backends}
+        election = _election(self._cluster, config.leader_election)
+        actor = Actor(self._cluster, self.cache)
+        reconciler = Reconciler(
+            self.cache,
+            Readings(self._backends, history=config.history),
+            actor,
+            leading=lambda: election is None or election.leading,
+        )
+        registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=registry)
+        registry.register(PoolCollector(lambda: reconciler.states, self._writes))
+        if config.metrics_port:
+            start_http_server(config.metrics_port, registry=registry)
+        self._operator = Operator(
+            reconciler,
+            election,
+            LoopMetrics(registry),
+            self.heartbeat,
+            interval=config.interval,
+            now=time.time,
+            lost=self._leave,
+        )
+        self._operator.start()
+
+    async def stop(self) -> None:
+        """Stop the loop and disconnect."""
+        if self._operator is not None:
+            await self._operator.stop()
+        await asyncio.gather(*(backend.close() for backend in self._backends.values()))
+        if self._cluster is not None:
+            await self._cluster.close()
+
+    def problem(self) -> str | None:
+        """Why the operator should be restarted."""
+        return self.heartbeat.problem(self._config.interval)
+
+    def listed(self) -> None:
+        """A first list is still coming in."""
+        self.heartbeat.listed = time.monotonic()
+
+    def login(self, **context: Any) -> Any:
+        """Give kopf a connection of its own, with the same credentials as ours."""
+        if self._kubeconfig is not None:
+            return kopf.login_with_kubeconfig(**context)
+        return kopf.login_with_service_account(**context) or kopf.login_with_kubeconfig(**context)
+
+    def _writes(self) -> dict[str, int]:
+        return {} if self._cluster is None else self._cluster.writes
+
+    def _leave(self) -> None:
+        self.lost = True
+        self.stop_flag.set()
+
+
+def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
+    """Run until stopped. Returns the process's exit code."""
+    gc.set_threshold(*GC_THRESHOLDS)
+    if kubeconfig is not None:
+        os.environ["KUBECONFIG"] = kubeconfig  # kopf's log-in reads it from nowhere else
+    assembly = _Assembly(config, kubeconfig)
+    registry = kopf.OperatorRegistry()
+    live(
+        registry,
+        start=assembly.start,
+        stop=assembly.stop,
+        problem=assembly.problem,
+        login=assembly.login,
+    )
+    watch(registry, assembly.cache, assembly.listed)
+    kopf.run(
+        registry=registry,
+        standalone=True,
+        clusterwide=not config.namespaces,
+        namespaces=config.namespaces,
+        liveness_endpoint=f"http://0.0.0.0:{config.health_port}/healthz" if config.health_port else None,
+        stop_flag=assembly.stop_flag,
+    )
+    return 1 if assembly.lost else 0
+
+
+def _election(cluster: Cluster, settings: LeaderElection) -> Election | None:
+    if not settings.enabled:
+        return None
+    namespace = settings.namespace or os.environ.get("POD_NAMESPACE") or "servingpool-system"
+    return Election(
+        cluster,
+        (namespace, settings.name),
+        f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}",
+        terms=Terms(settings.duration, settings.deadline, settings.retry),
+        clock=time.monotonic,
+    )

@@ -1,0 +1,74 @@
+"""`servingpool explain`: the last decision on a pool, in full."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from servingpool.api.serving_pool import ServingPool
+
+
+class Exit(IntEnum):
+    """What the exit codes mean."""
+
+    EXPLAINED = 0
+    NOT_FOUND = 1
+    USAGE = 2
+    NO_DECISION = 3
+    NO_CLUSTER = 4
+
+
+def explain(
+    pool: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The ServingPool.")],
+    *,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The status as JSON.")] = False,
+) -> None:
+    """Say what was decided for a pool, and why: raw need, each limit, the figures, the conditions.
+
+    Example: `servingpool explain default/chat`
+
+    Exit codes: 0 explained, 1 no such pool, 2 wrong usage, 3 nothing decided yet, 4 the cluster did not answer.
+    """
+    from servingpool.adapters.cluster.errors import ClusterError, NotFound
+    from servingpool.cli.explained import show
+
+    namespace, slash, name = pool.partition("/")
+    if not slash:
+        namespace, name = "default", namespace
+    if not name or "/" in name:
+        typer.echo(f"write the pool as NAMESPACE/NAME, got '{pool}'", err=True)
+        raise typer.Exit(Exit.USAGE)
+    try:
+        found = asyncio.run(_read((namespace, name), None if kubeconfig is None else str(kubeconfig), context))
+    except NotFound:
+        typer.echo(f"there is no ServingPool {namespace}/{name}", err=True)
+        raise typer.Exit(Exit.NOT_FOUND) from None
+    except ClusterError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(Exit.NO_CLUSTER) from None
+    if as_json:
+        typer.echo(json.dumps(found.status.to_dict(), indent=2))
+    else:
+        show(found)
+    raise typer.Exit(Exit.EXPLAINED if found.status.last_decision is not None else Exit.NO_DECISION)
+
+
+async def _read(key: tuple[str, str], kubeconfig: str | None, context: str | None) -> ServingPool:
+    from servingpool.adapters.cluster.client import Cluster
+    from servingpool.api.serving_pool import ServingPool
+
+    cluster = await Cluster.connect(kubeconfig, context)
+    try:
+        return ServingPool.read(await cluster.read_pool(key))
+    finally:
+        await cluster.close()

@@ -1,0 +1,107 @@
+"""How `servingpool explain` looks."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from servingpool.api.conditions import ConditionType, Truth
+from servingpool.api.duration import brief
+from servingpool.api.serving_pool import ServingPool
+from servingpool.api.status import LastDecision, Status
+from servingpool.api.time import write
+
+GOOD = {
+    ConditionType.READY: Truth.TRUE,
+    ConditionType.METRICS_AVAILABLE: Truth.TRUE,
+    ConditionType.SLO_MET: Truth.TRUE,
+    ConditionType.SCALING_LIMITED: Truth.FALSE,
+    ConditionType.CALIBRATING: Truth.FALSE,
+}
+
+
+def show(pool: ServingPool, console: Console | None = None) -> None:
+    """Print the last decision, its figures and the conditions."""
+    console = console or Console()
+    status, decision = pool.status, pool.status.last_decision
+    target = pool.spec.targets[0]
+    title = (
+        f"ServingPool {'/'.join(pool.key)}: {pool.spec.model} on Deployment {target.name}, mode {pool.spec.mode.value}"
+    )
+    if decision is None:
+        console.print(
+            Panel(Group(Text("Nothing was decided yet."), _conditions(status)), title=title, title_align="left")
+        )
+        return
+    parts: list[RenderableType] = [
+        Text(decision.reason, style="bold"),
+        Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim"),
+        Text(""),
+        _steps(decision, status),
+        Text(""),
+        _figures(pool),
+        Text(""),
+        _conditions(status),
+        *(Text(f"! {warning}", style="yellow") for warning in decision.warnings),
+    ]
+    console.print(Panel(Group(*parts), title=title, title_align="left"))
+
+
+def _steps(decision: LastDecision, status: Status) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("step")
+    table.add_column("replicas", justify="right")
+    table.add_column("why", overflow="fold")
+    need = "unknown" if decision.need is None else f"{decision.need:g}"
+    table.add_row("raw need", need, "" if decision.need is not None else "unknown is not zero: the fleet stays")
+    for limit in decision.limits:
+        table.add_row(limit.name, f"{limit.before} -> {limit.after}", limit.reason)
+    table.add_row(
+        Text("answer", style="bold"), Text(str(decision.replicas), style="bold"), f"asked for: {status.replicas}"
+    )
+    return table
+
+
+def _figures(pool: ServingPool) -> Table:
+    status, slo = pool.status, pool.spec.slo
+    decision, throughput, latency = status.last_decision, status.throughput, status.latency
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim")
+    table.add_column()
+
+    def row(name: str, figure: object, unit: str = "", aside: str = "") -> None:
+        shown = Text("unknown", style="yellow") if figure is None else Text(f"{figure}{unit}")
+        table.add_row(name, shown.append(aside, style="dim") if aside else shown)
+
+    percentile = f"p{slo.attainment:g}"
+    row("replicas", status.fleet, aside="  ready/desired/max")
+    row("attainment, last hour", status.attainment, "%", f"  of {slo.attainment:g}% asked for")
+    if slo.time_to_first_token is not None:
+        bound = f"  SLO {brief(slo.time_to_first_token)}"
+        row(f"TTFT {percentile}", latency.time_to_first_token if latency else None, aside=bound)
+    if slo.time_per_output_token is not None:
+        bound = f"  SLO {brief(slo.time_per_output_token)}"
+        row(f"TPOT {percentile}", latency.time_per_output_token if latency else None, aside=bound)
+    row("output", throughput.generation_tokens_per_second if throughput else None, " tokens/s")
+    row("output per GPU", throughput.tokens_per_second_per_gpu if throughput else None, " tokens/s")
+    row("prompts", throughput.prompt_tokens_per_second if throughput else None, " tokens/s")
+    if throughput is not None and throughput.dollars_per_million_tokens is not None:
+        row("price", f"${throughput.dollars_per_million_tokens:.2f}", " per million output tokens")
+    row("queue", status.queue_depth, " requests")
+    if decision is not None:
+        row("load", decision.load, aside=f"  safe up to {decision.safe_load}")
+        row("forecast", decision.forecast, " replicas kept busy", f"  in {decision.horizon}")
+    row("cold start, measured", status.cold_start)
+    return table
+
+
+def _conditions(status: Status) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("condition", "status", "reason", "message"):
+        table.add_column(name, overflow="fold")
+    for one in status.conditions:
+        style = "green" if one.status == GOOD[one.type] else "yellow"
+        table.add_row(one.type.value, Text(one.status.value, style=style), one.reason, one.message)
+    return table

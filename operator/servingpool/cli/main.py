@@ -1,0 +1,25 @@
+"""`servingpool`: one command for the operator and for all that helps to trust it."""
+
+from __future__ import annotations
+
+import typer
+
+from servingpool.cli.crd import crd
+from servingpool.cli.demo import demo
+from servingpool.cli.explain import explain
+from servingpool.cli.lab import lab
+from servingpool.cli.run import run
+from servingpool.cli.simulate import simulate
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Holds a latency SLO of LLM serving at minimum fleet size.",
+    pretty_exceptions_enable=False,
+)
+for command in (run, explain, demo, simulate, lab, crd):
+    app.command()(command)
+
+if __name__ == "__main__":
+    app()

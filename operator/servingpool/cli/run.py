@@ -1,0 +1,68 @@
+"""`servingpool run`: the operator. Everything is put together here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from servingpool.api import duration
+
+
+class LogFormat(StrEnum):
+    """How a log line looks."""
+
+    JSON = "json"
+    TEXT = "text"
+
+
+def _seconds(text: str) -> float:
+    try:
+        return duration.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def run(
+    *,
+    config: Annotated[Path, typer.Option(help="The operator's configuration, YAML.", envvar="SERVINGPOOL_CONFIG")],
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Default: the pod's service account, else ~/.kube/config.", envvar="KUBECONFIG")
+    ] = None,
+    namespace: Annotated[
+        list[str] | None, typer.Option(help="Watch only this namespace; repeat for more. Default: all.")
+    ] = None,
+    interval: Annotated[
+        float | None, typer.Option(parser=_seconds, metavar="DURATION", help="Overrides the configuration's interval.")
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="json for machines, text for people.")] = LogFormat.JSON,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Debug messages too.")] = False,
+) -> None:
+    """Run the operator until it is stopped.
+
+    Example: `servingpool run --config config.yaml --kubeconfig ~/.kube/config --log-format text`
+
+    Exit codes: 0 stopped on request, 1 the lease was lost or kopf failed, 2 the configuration is wrong.
+    """
+    from servingpool.cli.assembly import operate
+    from servingpool.cli.logs import configure
+    from servingpool.reconcile.config import ConfigError, load
+
+    configure(json=log_format is LogFormat.JSON, debug=verbose)
+    try:
+        settings = load(config)
+    except ConfigError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    changes = {
+        **({"interval": interval} if interval is not None else {}),
+        **({"namespaces": tuple(namespace)} if namespace else {}),
+    }
+    settings = settings.model_copy(update=changes)
+    # kopf asks for the user's name to tell operators apart, which a numeric user in a container has not.
+    os.environ.setdefault("POD_ID", f"{os.uname().nodename}-{os.getpid()}")
+    sys.exit(operate(settings, str(kubeconfig) if kubeconfig is not None else None))

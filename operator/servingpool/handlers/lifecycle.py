@@ -1,0 +1,54 @@
+"""Start, stop, log-in and liveness."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import kopf
+
+
+def settle(settings: kopf.OperatorSettings) -> None:
+    """Time-outs, and nothing of kopf that writes.
+
+    Without them a connection that died silently hangs for hours; with `server_timeout` the API server ends each watch
+    after ten minutes and a new one begins where it ended.
+    """
+    settings.peering.standalone = True
+    settings.posting.enabled = False
+    settings.networking.connect_timeout = 10
+    settings.networking.request_timeout = 60
+    settings.watching.connect_timeout = 10
+    settings.watching.server_timeout = 600
+
+
+def live(
+    registry: kopf.OperatorRegistry,
+    *,
+    start: Callable[[], Awaitable[None]],
+    stop: Callable[[], Awaitable[None]],
+    problem: Callable[[], str | None],
+    login: Callable[..., Any],
+) -> None:
+    """Register what happens at start, at stop, and when a probe asks."""
+
+    @kopf.on.startup(registry=registry)
+    async def begin(*, settings: kopf.OperatorSettings, **_: Any) -> None:
+        settle(settings)
+        await start()
+
+    @kopf.on.cleanup(registry=registry)
+    async def end(**_: Any) -> None:
+        await stop()
+
+    @kopf.on.login(registry=registry)
+    def authenticate(**context: Any) -> Any:
+        return login(**context)
+
+    @kopf.on.probe(id="loop", registry=registry)
+    async def alive(**_: Any) -> str:
+        # A probe that raises anything else is retried for a minute, and the kubelet sees a time-out.
+        found = problem()
+        if found is not None:
+            raise kopf.PermanentError(found)
+        return "ticking"

@@ -1,0 +1,1 @@
+"""One loop over all pools: look, decide, act, tell."""

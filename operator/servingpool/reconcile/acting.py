@@ -1,0 +1,140 @@
+"""Carrying a decision out: scale, status, events. The only place where the loop writes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Protocol
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
+from servingpool.adapters.cluster.objects import Key
+from servingpool.api.conditions import ConditionType, Reason, Truth
+from servingpool.api.serving_pool import Metadata, ServingPool
+from servingpool.api.status import Status
+from servingpool.api.time import from_unix
+from servingpool.decision.decision import Decision
+from servingpool.reconcile.conduct import target_of
+from servingpool.reconcile.state import PoolState
+from servingpool.reconcile.telling import changes, worth_writing
+
+log = logging.getLogger(__name__)
+
+PROFILE_AFTER = 600.0
+"""Seconds between two writes of the learned profile. What a crash would lose is in Prometheus's history."""
+WARNED = {
+    ConditionType.READY: Truth.FALSE,
+    ConditionType.METRICS_AVAILABLE: Truth.FALSE,
+}
+"""Conditions whose turn to this status is worth a warning event."""
+
+
+class Writer(Protocol):
+    """What acting needs of a cluster."""
+
+    async def scale(self, target: Key, *, current: int, replicas: int) -> None:
+        """Set replicas, if they are still `current`."""
+
+    async def write_status(self, pool: Key, changes: dict[str, Any]) -> None:
+        """Merge into a pool's status."""
+
+    async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:
+        """Post an event on a pool."""
+
+
+class Actor:
+    """Acts for all pools."""
+
+    def __init__(self, writer: Writer, cache: ClusterCache) -> None:
+        self._writer, self._cache = writer, cache
+        self.failures: dict[str, int] = {"scale": 0, "status": 0, "event": 0}
+        """Writes that failed, by kind, since the start."""
+
+    async def scale(
+        self, pool: ServingPool, decision: Decision, current: int
+    ) -> tuple[bool, tuple[Reason, str] | None]:
+        """Order the replicas. Whether it was done, and what to say in Ready where it failed.
+
+        Neither, where someone else changed the number meanwhile: the next tick decides anew.
+        """
+        target = target_of(pool)
+        try:
+            await self._writer.scale(target, current=current, replicas=decision.replicas)
+        except Conflict as error:
+            log.info(
+                "replicas changed meanwhile, deciding anew at the next tick: %s", error, extra=_pool(pool.metadata)
+            )
+            return False, None
+        except ClusterError as error:
+            self.failures["scale"] += 1
+            log.warning("%s", error, extra=_pool(pool.metadata))
+            return False, (Reason.FAILED_UPDATE_SCALE, str(error))
+        self._cache.scaled(target, decision.replicas)
+        log.info(
+            "%s",
+            decision.reason,
+            extra=_pool(pool.metadata) | {"from": current, "to": decision.replicas, "need": str(decision.need)},
+        )
+        message = f"New size: {decision.replicas}; reason: {decision.reason}"
+        await self.event(pool.metadata, "Normal", "SuccessfulRescale", message)
+        return True, None
+
+    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> None:
+        """Write the status if a person would care, and warn of what has just gone wrong."""
+        learned = state.memory.profile
+        due = now - state.profile_at >= PROFILE_AFTER and learned.curve != state.profile_curve
+        if not due and not worth_writing(state.status, status, now - state.written_at):
+            return
+        if due and learned.learned > 0.0:
+            status = status.model_copy(update={"profile": learned.to_dict()})
+        if await self._write(pool, state, status):
+            state.written_at = now
+            if due:
+                state.profile_at, state.profile_curve = now, learned.curve
+
+    async def save(self, pool: Metadata, state: PoolState) -> None:
+        """Write the learned profile whatever its age: the operator stops."""
+        learned = state.memory.profile
+        if learned.learned > 0.0 and learned.curve != state.profile_curve:
+            await self._write(pool, state, state.status.model_copy(update={"profile": learned.to_dict()}))
+
+    async def event(self, pool: Metadata, type_: str, reason: str, message: str) -> None:
+        """Post an event; one that is lost is only logged."""
+        try:
+            await self._writer.post_event(pool.key, pool.uid, type_=type_, reason=reason, message=message)
+        except ClusterError as error:
+            self.failures["event"] += 1
+            log.warning("%s", error, extra=_pool(pool))
+
+    async def _write(self, pool: Metadata, state: PoolState, status: Status) -> bool:
+        before = state.status
+        patch = changes(before.to_dict(), status.to_dict())
+        if not patch:
+            return True
+        try:
+            await self._writer.write_status(pool.key, patch)
+        except NotFound:
+            return False  # deleted meanwhile: the watch will say so
+        except ClusterError as error:
+            self.failures["status"] += 1
+            log.warning("%s", error, extra=_pool(pool))
+            return False
+        state.status = status
+        await self._warn(pool, before, status)
+        return True
+
+    async def _warn(self, pool: Metadata, before: Status, after: Status) -> None:
+        for type_, bad in WARNED.items():
+            now, then = after.condition(type_), before.condition(type_)
+            if now is None or now.status != bad:
+                continue
+            if then is None or (then.status, then.reason) != (now.status, now.reason):
+                await self.event(pool, "Warning", now.reason, now.message)
+
+
+def stamped(status: Status, now: float) -> Status:
+    """The status of a pool that was scaled just now."""
+    return status.model_copy(update={"last_scale_time": from_unix(now)})
+
+
+def _pool(pool: Metadata) -> dict[str, str]:
+    return {"pool": "/".join(pool.key)}

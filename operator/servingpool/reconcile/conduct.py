@@ -1,0 +1,76 @@
+"""What the cluster allows for a pool: whether its target may be scaled, and if not, why.
+
+Each rule is what users of HPA and KEDA expect, and each has its own reason in the Ready condition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import Key, Workload
+from servingpool.api.conditions import Reason, Truth
+from servingpool.api.serving_pool import ServingPool
+from servingpool.api.spec import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """What may be done, and the Ready condition that says so."""
+
+    act: bool
+    """The target's replicas may be set."""
+    ready: Truth
+    reason: Reason
+    message: str
+    workload: Workload | None = None
+
+
+def target_of(pool: ServingPool) -> Key:
+    """Namespace and name of the Deployment that the pool scales: always in its own namespace, as with HPA."""
+    return pool.metadata.namespace, pool.spec.targets[0].name
+
+
+def judge(pool: ServingPool, cache: ClusterCache, owner: Key | None) -> Conduct:  # noqa: PLR0911, one a rule
+    """What may be done with a pool. `owner` is the pool that owns the target, see `owners`."""
+    target = target_of(pool)
+    name = f"Deployment {target[1]}"
+    workload = cache.workload(target)
+    if workload is None:
+        return Conduct(False, Truth.FALSE, Reason.TARGET_NOT_FOUND, f"{name} does not exist in this namespace")
+    if pool.spec.mode is Mode.PAUSED:
+        return Conduct(False, Truth.TRUE, Reason.PAUSED, "mode is Paused: observed, not scaled", workload)
+    if pool.spec.mode is Mode.RECOMMEND:
+        return Conduct(
+            False, Truth.TRUE, Reason.RECOMMENDING, "mode is Recommend: decides and explains, touches nothing", workload
+        )
+    if owner is not None and owner != pool.key:
+        message = f"{name} already belongs to ServingPool {owner[1]}, which is older; delete one of the two"
+        return Conduct(False, Truth.FALSE, Reason.AMBIGUOUS_OWNER, message, workload)
+    for other in cache.autoscalers(target):
+        reason = Reason.OWNED_BY_KEDA if other.kind == "ScaledObject" else Reason.OWNED_BY_HPA
+        message = f"{name} is scaled by {other.kind} {other.key[1]}; delete it, or set mode to Recommend"
+        return Conduct(False, Truth.FALSE, reason, message, workload)
+    if workload.replicas == 0 and pool.spec.targets[0].min > 0:
+        message = f"{name} was set to 0 replicas by hand, which pauses scaling; set it to {pool.spec.targets[0].min}"
+        return Conduct(False, Truth.FALSE, Reason.SCALING_DISABLED, message, workload)
+    stuck = sum(pod.unschedulable for pod in cache.pods(workload))
+    if stuck:
+        message = f"no node has room for {stuck} of {workload.replicas} replicas of {name}"
+        return Conduct(True, Truth.FALSE, Reason.UNSCHEDULABLE, message, workload)
+    if cache.rolling_out(workload):
+        message = f"{name} is amid a rollout: it may grow, and is not shrunk until the rollout ends"
+        return Conduct(True, Truth.TRUE, Reason.ROLLOUT_IN_PROGRESS, message, workload)
+    return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, f"{name} can be scaled", workload)
+
+
+def owners(pools: list[tuple[str, ServingPool]]) -> dict[Key, Key]:
+    """Which pool owns which target: the oldest in mode Auto. `pools` come with their creation time.
+
+    The younger one is refused, not both: otherwise anyone who may create a pool could stop one that serves.
+    """
+    found: dict[Key, Key] = {}
+    for _, pool in sorted(pools, key=lambda entry: (entry[0], entry[1].key)):
+        if pool.spec.mode is Mode.AUTO:
+            found.setdefault(target_of(pool), pool.key)
+    return found

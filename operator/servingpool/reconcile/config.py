@@ -1,0 +1,89 @@
+"""The operator's own configuration: a file, validated as a whole before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from servingpool.adapters.prometheus import BackendConfig
+from servingpool.api.duration import DurationBetween
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. The message names the file, the field, the range and the value."""
+
+
+class _Section(BaseModel):
+    # A misspelt key is an error: silently ignoring `leaderElecton` would run two leaders.
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid", use_attribute_docstrings=True
+    )
+
+
+class LeaderElection(_Section):
+    """One of several operators writes. Off, where there is only ever one."""
+
+    enabled: bool = True
+    namespace: str | None = None
+    """Of the Lease. Default: the operator's own, from POD_NAMESPACE."""
+    name: Annotated[str, Field(max_length=63)] = "servingpool-operator"
+    """Of the Lease."""
+    duration: Annotated[float, DurationBetween("3s", "5m")] = 15.0
+    """Others take over this long after the last renewal."""
+    deadline: Annotated[float, DurationBetween("2s", "5m")] = 10.0
+    """The leader stops writing this long after its last renewal; less than duration."""
+    retry: Annotated[float, DurationBetween("500ms", "1m")] = 2.0
+    """Between two tries; less than deadline."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.retry < self.deadline < self.duration:
+            raise ValueError(
+                f"needs retry < deadline < duration, got {self.retry:g}s, {self.deadline:g}s and {self.duration:g}s"
+            )
+        return self
+
+
+class OperatorConfig(_Section):
+    """Everything that can be set, with defaults that fit."""
+
+    interval: Annotated[float, DurationBetween("1s", "5m")] = 15.0
+    """How often all pools are looked at."""
+    backends: Annotated[tuple[BackendConfig, ...], Field(min_length=1, max_length=64)]
+    """Prometheus servers, by the name that a pool gives."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces to watch. Default: all."""
+    leader_election: LeaderElection = LeaderElection()
+    health_port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    """For /healthz; 0 for none."""
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 9090
+    """For the operator's own /metrics; 0 for none."""
+    history: Annotated[float, DurationBetween("0s", "6h")] = 3600.0
+    """How far back Prometheus is asked about a pool seen for the first time, and after a restart."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [backend.name for backend in self.backends]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"backends must have different names, got {', '.join(twice)} twice")
+        return self
+
+
+def load(path: Path) -> OperatorConfig:
+    """Read and validate; ConfigError says what is wrong in words."""
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is no YAML: {error}") from error
+    try:
+        return OperatorConfig.model_validate(raw)
+    except ValidationError as error:
+        lines = [f"  {'.'.join(str(step) for step in e['loc']) or 'file'}: {e['msg']}" for e in error.errors()]
+        raise ConfigError(f"{path} is not valid:\n" + "\n".join(lines)) from error

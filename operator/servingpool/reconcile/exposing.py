@@ -1,0 +1,111 @@
+"""The operator's own metrics: live figures of every pool, and how the loop itself does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from servingpool.adapters.cluster.objects import Key
+from servingpool.decision.decision import Figures
+from servingpool.decision.unknown import Reading, Unknown
+from servingpool.reconcile.state import PoolState
+
+LABELS = ("namespace", "pool")
+TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One figure of a decision as a metric."""
+
+    name: str
+    help: str
+    read: Callable[[Figures], Reading]
+
+
+FIGURES = (
+    Shown("arrival_rate", "Requests per second, last minute.", lambda f: f.arrivals),
+    Shown("generation_tokens_rate", "Output tokens per second over all replicas.", lambda f: f.generation_rate),
+    Shown("prompt_tokens_rate", "Prompt tokens per second over all replicas.", lambda f: f.prompt_rate),
+    Shown("queue_depth", "Requests waiting in engines and gateway.", lambda f: f.queue),
+    Shown("running_requests", "Requests in running batches.", lambda f: f.running),
+    Shown("time_to_first_token_seconds", "TTFT at the SLO's percentile, 5 minutes.", lambda f: f.time_to_first_token),
+    Shown(
+        "time_per_output_token_seconds", "TPOT at the SLO's percentile, 5 minutes.", lambda f: f.time_per_output_token
+    ),
+    Shown("attainment_ratio", "Share of the last hour's requests that met the SLO.", lambda f: f.attainment),
+    Shown("load_ratio", "Offered work over capacity of the ready replicas.", lambda f: f.load),
+    Shown("safe_load_ratio", "Highest load at which the SLO is expected to hold.", lambda f: f.safe_load),
+    Shown("forecast_busy_replicas", "Expected work at the horizon, in replicas kept busy.", lambda f: f.forecast),
+    Shown("horizon_seconds", "How far ahead the forecast looks: the cold start.", lambda f: f.horizon),
+)
+
+
+class PoolCollector(Collector):
+    """Reads the pools when it is scraped. A tick costs nothing for it, and deleted pools leave no series behind."""
+
+    def __init__(self, states: Callable[[], Mapping[Key, PoolState]], writes: Callable[[], Mapping[str, int]]) -> None:
+        self._states, self._writes = states, writes
+
+    def collect(self) -> Iterator[Metric]:
+        """Every pool's figures as of its last decision; what is unknown is absent."""
+        states = dict(self._states())
+        yield from self._replicas(states)
+        for shown in FIGURES:
+            family = GaugeMetricFamily(f"servingpool_{shown.name}", shown.help, labels=LABELS)
+            for key, state in states.items():
+                if state.decision is not None:
+                    value = shown.read(state.decision.figures)
+                    if not isinstance(value, Unknown):
+                        family.add_metric(key, value)
+            yield family
+        writes = CounterMetricFamily("servingpool_api_writes", "Writes to the API server.", labels=("kind",))
+        for kind, count in self._writes().items():
+            writes.add_metric((kind,), count)
+        yield writes
+
+    @staticmethod
+    def _replicas(states: Mapping[Key, PoolState]) -> Iterator[Metric]:
+        wanted = GaugeMetricFamily("servingpool_desired_replicas", "What the last decision wants.", labels=LABELS)
+        need = GaugeMetricFamily("servingpool_needed_replicas", "Raw need before any limit.", labels=LABELS)
+        requested = GaugeMetricFamily("servingpool_requested_replicas", "What the target asks for.", labels=LABELS)
+        ready = GaugeMetricFamily("servingpool_ready_replicas", "Replicas that serve.", labels=LABELS)
+        gpus = GaugeMetricFamily("servingpool_gpus", "GPUs that the ordered replicas occupy.", labels=LABELS)
+        for key, state in states.items():
+            if state.decision is None or state.observation is None:
+                continue
+            wanted.add_metric(key, state.decision.replicas)
+            if not isinstance(state.decision.need, Unknown):
+                need.add_metric(key, state.decision.need)
+            requested.add_metric(key, state.observation.requested)
+            ready.add_metric(key, len(state.observation.ready))
+            gpus.add_metric(key, state.observation.requested * state.gpus)
+        yield from (wanted, need, requested, ready, gpus)
+
+
+class LoopMetrics:
+    """How the loop does."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.duration = Histogram(
+            "servingpool_tick_duration_seconds",
+            "Time of one turn over all pools.",
+            registry=registry,
+            buckets=TICK_BUCKETS,
+        )
+        self.lateness = Histogram(
+            "servingpool_tick_lateness_seconds",
+            "How much later than due a tick began.",
+            registry=registry,
+            buckets=TICK_BUCKETS,
+        )
+        self.pools = Gauge("servingpool_pools", "Pools that are watched.", registry=registry)
+        self.leading = Gauge("servingpool_leader", "1 on the replica that writes.", registry=registry)
+        self.queries = Counter("servingpool_prometheus_queries", "Queries sent to Prometheus.", registry=registry)
+        self.failures = Counter(
+            "servingpool_pool_failures", "Pools whose turn ended in an exception.", registry=registry
+        )

@@ -1,0 +1,134 @@
+"""Reads the metrics of all pools: once per backend and kind of pool, however many pools there are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from servingpool.adapters.prometheus import BackendConfig, FleetReading, PodPages, ReadRequest
+from servingpool.api.conditions import Reason
+from servingpool.api.serving_pool import ServingPool
+from servingpool.decision.learn import observe
+from servingpool.decision.unknown import Unknown
+from servingpool.reconcile.observing import core_pool, past, requests_for, share_of
+from servingpool.reconcile.state import PoolState
+
+log = logging.getLogger(__name__)
+
+HISTORY_STEP = 60.0
+"""Seconds between two looks at the past: four scrapes of 15 s."""
+HISTORY_NAMESPACES = 50
+"""Namespaces asked for at once, so that no reply is huge."""
+Share = tuple[str, str, tuple[tuple[str, str], ...]]
+"""Backend, engine and extra labels: what pools that are read together share."""
+
+
+class Backend(Protocol):
+    """What the loop needs of a Prometheus."""
+
+    config: BackendConfig
+
+    async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
+        """Every pod's page as last scraped."""
+
+    async def history(
+        self, request: ReadRequest, *, start: float, end: float, step: float, namespaces: Sequence[str]
+    ) -> Sequence[tuple[float, PodPages]] | Unknown:
+        """The pages of these namespaces as they were."""
+
+
+class Readings:
+    """The backends by name, and what they said in this tick."""
+
+    def __init__(self, backends: Mapping[str, Backend], *, history: float) -> None:
+        self._backends = backends
+        self._history = history
+        self._latest: dict[Share, FleetReading | Unknown] = {}
+        self.queries = 0
+        """Queries sent in the last tick."""
+
+    def problem(self, pool: ServingPool) -> tuple[Reason, str] | None:
+        """Why this pool cannot be read at all; None where it can."""
+        name, namespace = pool.spec.metrics.backend, pool.metadata.namespace
+        backend = self._backends.get(name)
+        if backend is None:
+            known = ", ".join(sorted(self._backends))
+            return Reason.UNKNOWN_BACKEND, f"metrics.backend must be one of {known}, got {name}"
+        if not backend.config.serves(namespace):
+            return Reason.UNKNOWN_BACKEND, f"backend {name} is not open to namespace {namespace}"
+        return None
+
+    def of(self, pool: ServingPool) -> FleetReading | Unknown:
+        """What was read for this pool in this tick."""
+        return self._latest[_share(pool)]
+
+    async def read(self, pools: Sequence[ServingPool], now: float) -> None:
+        """Ask every backend for all its pools."""
+        wanted = {
+            (name, *share): request
+            for name in self._backends
+            for share, request in requests_for(_on(pools, name)).items()
+        }
+        answers = await asyncio.gather(*(self._backends[share[0]].read(ask, now) for share, ask in wanted.items()))
+        self._latest = dict(zip(wanted, answers, strict=True))
+        self.queries = sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
+
+    async def warm(
+        self, fresh: Sequence[tuple[ServingPool, PoolState]], every: Sequence[ServingPool], now: float
+    ) -> None:
+        """Teach pools seen for the first time what Prometheus remembers, before their first decision."""
+        twins: Counter[tuple[Any, ...]] = Counter(
+            (*_share(pool), pool.metadata.namespace, pool.spec.model) for pool in every
+        )
+        for name in self._backends:
+            for share, request in requests_for(_on([pool for pool, _ in fresh], name)).items():
+                members = [(p, s) for p, s in fresh if p.spec.metrics.backend == name and share_of(p) == share]
+                namespaces = sorted({pool.metadata.namespace for pool, _ in members})
+                for first in range(0, len(namespaces), HISTORY_NAMESPACES):
+                    chunk = namespaces[first : first + HISTORY_NAMESPACES]
+                    await self._warm_chunk(name, request, members, chunk, twins, now)
+        for _, state in fresh:
+            state.warm = True
+
+    async def _warm_chunk(
+        self,
+        name: str,
+        request: ReadRequest,
+        members: Sequence[tuple[ServingPool, PoolState]],
+        namespaces: Sequence[str],
+        twins: Mapping[tuple[Any, ...], int],
+        now: float,
+    ) -> None:
+        if self._history < HISTORY_STEP:
+            return
+        history = await self._backends[name].history(
+            request, start=now - self._history, end=now - HISTORY_STEP, step=HISTORY_STEP, namespaces=namespaces
+        )
+        if isinstance(history, Unknown):
+            log.warning("no history for %d namespaces from backend %s: %s", len(namespaces), name, history.reason)
+            return
+        for pool, state in members:
+            if pool.metadata.namespace not in namespaces:
+                continue
+            shared = twins[(*_share(pool), pool.metadata.namespace, pool.spec.model)] > 1
+            core = core_pool(pool, in_charge=False)
+            known_until = state.memory.profile.at
+            looks = 0
+            for at, observation in past(pool, history, shared=shared):
+                # What a kept profile has seen already must not be learned twice.
+                if at > known_until:
+                    state.memory = observe(observation, core, state.memory, at)
+                    looks += 1
+            log.info("warmed up from %d looks at the past", looks, extra={"pool": "/".join(pool.key)})
+            await asyncio.sleep(0)
+
+
+def _on(pools: Sequence[ServingPool], backend: str) -> list[ServingPool]:
+    return [pool for pool in pools if pool.spec.metrics.backend == backend]
+
+
+def _share(pool: ServingPool) -> Share:
+    return (pool.spec.metrics.backend, *share_of(pool))

@@ -1,0 +1,54 @@
+"""What the loop keeps of each pool between two ticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from servingpool.api.serving_pool import ServingPool
+from servingpool.api.status import Status
+from servingpool.decision.decision import Decision
+from servingpool.decision.memory import Memory, Profile
+from servingpool.decision.miss_curve import MissCurve
+from servingpool.decision.observation import Observation
+
+
+@dataclass(slots=True)
+class PoolState:
+    """One pool. It goes when the pool does."""
+
+    uid: str
+    """Of the pool: one deleted and made again under its name starts afresh."""
+    model: str
+    """What was learned is about this model; another one starts afresh."""
+    status: Status
+    """As last written, or as found."""
+    memory: Memory = field(default_factory=Memory.new)
+    warm: bool = False
+    """History was asked for."""
+    written_at: float = 0.0
+    """Unix time in seconds of the last write of status."""
+    profile_at: float = 0.0
+    """Likewise, of the learned profile."""
+    profile_curve: MissCurve | None = None
+    """What it held then."""
+    pool: ServingPool | None = None
+    decision: Decision | None = None
+    observation: Observation | None = None
+    gpus: int = 0
+    """Per replica."""
+
+    @classmethod
+    def found(cls, pool: ServingPool) -> tuple[PoolState, str | None]:
+        """The state of a pool seen for the first time, resumed from its status; and why it could not be, if so."""
+        state = cls(uid=pool.metadata.uid, model=pool.spec.model, status=pool.status)
+        if pool.status.profile is None:
+            return state, None
+        try:
+            state.memory = Memory.resume(Profile.from_dict(pool.status.profile))
+        except ValueError as error:
+            return state, str(error)
+        return state, None
+
+    def is_of(self, pool: ServingPool) -> bool:
+        """Whether what is kept still speaks of this pool."""
+        return (self.uid, self.model) == (pool.metadata.uid, pool.spec.model)

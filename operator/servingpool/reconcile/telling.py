@@ -1,0 +1,252 @@
+"""From a decision to the status that people read, and whether it is worth a write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from servingpool.adapters.prometheus import Absence, Selection
+from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
+from servingpool.api.duration import brief
+from servingpool.api.serving_pool import Metadata, ServingPool
+from servingpool.api.status import LastDecision, Latency, Limit, Status, Throughput
+from servingpool.api.time import from_unix
+from servingpool.decision import limits
+from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.memory import Memory
+from servingpool.decision.observation import Observation
+from servingpool.decision.unknown import Reading, Unknown
+from servingpool.reconcile.conduct import Conduct
+
+FIGURES_AFTER = 60.0
+"""Seconds between two writes for nothing but changed figures."""
+FIGURES_CHANGE = 0.2
+"""Relative change of a figure that is worth one."""
+
+
+def metrics_condition(observation: Observation, selection: Selection | None) -> tuple[Truth, Reason, str]:
+    """What to say of the metrics."""
+    if isinstance(observation.metrics, Unknown):
+        return Truth.FALSE, Reason.FAILED_GET_METRICS, observation.metrics.reason
+    if not observation.ready:
+        return Truth.UNKNOWN, Reason.NO_READY_REPLICAS, "no replica is ready, so there is nothing to scrape"
+    missing = selection.missing if selection is not None else {}
+    if not missing:
+        return Truth.TRUE, Reason.VALID_METRICS, f"all {len(observation.ready)} ready replicas are scraped"
+    said = selection.explain() if selection is not None else ""
+    if len(missing) < len(observation.ready):
+        return Truth.TRUE, Reason.PARTIAL_METRICS, said
+    if all(one.kind is Absence.OTHER_MODEL for one in missing.values()):
+        return Truth.FALSE, Reason.NO_SERIES_FOR_MODEL, said
+    return Truth.FALSE, Reason.FAILED_GET_METRICS, said
+
+
+def status(
+    pool: ServingPool,
+    held: Status,
+    conduct: Conduct,
+    metrics: tuple[Truth, Reason, str],
+    decision: Decision,
+    memory: Memory,
+    observation: Observation,
+) -> Status:
+    """The status as it should be now. `held` is the one before: conditions keep their transition times."""
+    target = pool.spec.targets[0]
+    figures = decision.figures
+    gpus = target.gpus_per_replica or (conduct.workload.gpus if conduct.workload is not None else 0)
+    ready = len(observation.ready)
+    judged = (
+        _condition(pool, decision, ConditionType.READY, conduct.ready, conduct.reason, conduct.message),
+        _condition(pool, decision, ConditionType.METRICS_AVAILABLE, *metrics),
+        _slo_condition(pool, decision),
+        _limited_condition(pool, decision),
+        _calibrating_condition(pool, decision),
+    )
+    starts = memory.profile.cold_start
+    return held.model_copy(
+        update={
+            "observed_generation": pool.metadata.generation,
+            "conditions": updated(held.conditions, judged),
+            "fleet": f"{ready}/{decision.replicas}/{target.max}",
+            "why": _why(conduct, metrics, decision),
+            "replicas": observation.requested,
+            "ready_replicas": ready,
+            "desired_replicas": decision.replicas,
+            "throughput": _throughput(figures.generation_rate, figures.prompt_rate, ready, gpus, pool),
+            "queue_depth": _rounded(figures.queue, 1),
+            "latency": Latency(
+                time_to_first_token=_seconds(figures.time_to_first_token),
+                time_per_output_token=_seconds(figures.time_per_output_token),
+            ),
+            "attainment": _percent(figures.attainment),
+            "cold_start": brief(starts.expected(0.0)) if starts.seconds else None,
+            "last_decision": _last_decision(decision),
+        }
+    )
+
+
+def with_ready(meta: Metadata, held: Status, problem: tuple[Reason, str], now: float) -> Status:
+    """`held`, with Ready turned false for this reason."""
+    reason, message = problem
+    judged = condition(
+        ConditionType.READY,
+        Truth.FALSE,
+        reason=reason,
+        message=message,
+        generation=meta.generation,
+        now=from_unix(now),
+    )
+    return held.model_copy(
+        update={
+            "observed_generation": meta.generation,
+            "conditions": updated(held.conditions, (judged,)),
+            "why": reason.value,
+        }
+    )
+
+
+def worth_writing(before: Status, after: Status, age: float) -> bool:
+    """Whether a person would care, `age` seconds after the last write."""
+    if _headline(before) != _headline(after):
+        return True
+    return age >= FIGURES_AFTER and (before.why != after.why or _figures_moved(before, after))
+
+
+def changes(before: Any, after: Any) -> Any:
+    """The merge patch (RFC 7386) that turns `before` into `after`: lists whole, what is gone as None."""
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        if isinstance(value, dict) and isinstance(before.get(key), dict):
+            inner = changes(before[key], value)
+            if inner:
+                patch[key] = inner
+        elif key not in before or before[key] != value:
+            patch[key] = value
+    return patch
+
+
+def _headline(status: Status) -> tuple[Any, ...]:
+    conditions = tuple((one.type, one.status, one.reason) for one in status.conditions)
+    return (status.observed_generation, conditions, status.fleet, status.replicas, status.last_scale_time)
+
+
+def _figures_moved(before: Status, after: Status) -> bool:
+    return any(
+        (old is None) != (new is None) or (old is not None and new is not None and _moved(old, new))
+        for old, new in zip(_figures(before), _figures(after), strict=True)
+    )
+
+
+def _moved(old: float, new: float) -> bool:
+    return abs(new - old) > FIGURES_CHANGE * max(abs(old), abs(new), 1.0)
+
+
+def _figures(status: Status) -> tuple[float | None, ...]:
+    throughput = status.throughput
+    return (
+        None if throughput is None else throughput.generation_tokens_per_second,
+        status.queue_depth,
+        # A percent of requests late is a fifth of a 95% budget: count the misses, not the hits.
+        None if status.attainment is None else 100.0 - status.attainment,
+    )
+
+
+def _why(conduct: Conduct, metrics: tuple[Truth, Reason, str], decision: Decision) -> str:
+    if conduct.ready is not Truth.TRUE:
+        return conduct.reason.value
+    if metrics[0] is Truth.FALSE:
+        return metrics[1].value
+    if decision.verdict is not Verdict.HOLD or not decision.limits:
+        return decision.verdict.value
+    return decision.limits[-1].name
+
+
+def _condition(
+    pool: ServingPool, decision: Decision, type_: ConditionType, truth: Truth, reason: Reason, message: str
+) -> Condition:
+    return condition(
+        type_,
+        truth,
+        reason=reason,
+        message=message,
+        generation=pool.metadata.generation,
+        now=from_unix(decision.at),
+    )
+
+
+def _slo_condition(pool: ServingPool, decision: Decision) -> Condition:
+    attained, target = decision.figures.attainment, pool.spec.slo.attainment
+    if isinstance(attained, Unknown):
+        truth, reason, said = Truth.UNKNOWN, Reason.TOO_FEW_REQUESTS, attained.reason
+    else:
+        met = 100.0 * attained >= target
+        truth = Truth.TRUE if met else Truth.FALSE
+        reason = Reason.OBJECTIVE_MET if met else Reason.OBJECTIVE_MISSED
+        said = f"{100.0 * attained:.1f}% of the last hour's requests met the SLO, {target:g}% are asked for"
+    if decision.warnings:
+        said = f"{said}; {decision.warnings[0]}"
+    return _condition(pool, decision, ConditionType.SLO_MET, truth, reason, said)
+
+
+def _limited_condition(pool: ServingPool, decision: Decision) -> Condition:
+    bounds = {limits.MAXIMUM: Reason.TOO_MANY_REPLICAS, limits.MINIMUM: Reason.TOO_FEW_REPLICAS}
+    hit = next((limit for limit in decision.limits if limit.name in bounds), None)
+    if hit is None:
+        said = "the need lies within min..max"
+        return _condition(pool, decision, ConditionType.SCALING_LIMITED, Truth.FALSE, Reason.DESIRED_WITHIN_RANGE, said)
+    said = f"{hit.before} replicas are needed, {hit.reason}"
+    return _condition(pool, decision, ConditionType.SCALING_LIMITED, Truth.TRUE, bounds[hit.name], said)
+
+
+def _calibrating_condition(pool: ServingPool, decision: Decision) -> Condition:
+    if decision.calibrating:
+        said = "engine and traffic are being learned; nothing is scaled down yet"
+        return _condition(pool, decision, ConditionType.CALIBRATING, Truth.TRUE, Reason.LEARNING, said)
+    return _condition(
+        pool, decision, ConditionType.CALIBRATING, Truth.FALSE, Reason.LEARNED, "engine and traffic are learned"
+    )
+
+
+def _throughput(generation: Reading, prompt: Reading, ready: int, gpus: int, pool: ServingPool) -> Throughput | None:
+    if isinstance(generation, Unknown):
+        return None
+    cost = pool.spec.targets[0].cost_per_replica_hour
+    return Throughput(
+        generation_tokens_per_second=round(generation, 1),
+        prompt_tokens_per_second=_rounded(prompt, 1),
+        tokens_per_second_per_gpu=round(generation / (ready * gpus), 1) if ready * gpus else None,
+        dollars_per_million_tokens=(
+            round(cost * ready / 3600.0 / generation * 1e6, 2) if cost is not None and generation > 1.0 else None
+        ),
+    )
+
+
+def _last_decision(decision: Decision) -> LastDecision:
+    figures = decision.figures
+    return LastDecision(
+        at=from_unix(decision.at),
+        replicas=decision.replicas,
+        verdict=decision.verdict.value,
+        need=_rounded(decision.need, 2),
+        limits=tuple(
+            Limit(name=limit.name, before=limit.before, after=limit.after, reason=limit.reason)
+            for limit in decision.limits
+        ),
+        reason=decision.reason,
+        load=_rounded(figures.load, 3),
+        safe_load=_rounded(figures.safe_load, 3),
+        forecast=_rounded(figures.forecast, 2),
+        horizon=brief(figures.horizon),
+        warnings=decision.warnings,
+    )
+
+
+def _rounded(figure: Reading, digits: int) -> float | None:
+    return None if isinstance(figure, Unknown) else round(figure, digits)
+
+
+def _seconds(figure: Reading) -> str | None:
+    return None if isinstance(figure, Unknown) else brief(figure)
+
+
+def _percent(figure: Reading) -> float | None:
+    return None if isinstance(figure, Unknown) else round(100.0 * figure, 2)

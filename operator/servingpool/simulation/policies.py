@@ -1,0 +1,80 @@
+"""The protocol of a scaling policy, ours behind it, and the simplest ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from servingpool.decision.decide import decide, observe
+from servingpool.decision.decision import Decision
+from servingpool.decision.memory import Memory
+from servingpool.decision.observation import Observation
+from servingpool.decision.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a policy wants."""
+
+    replicas: int
+    reason: str = ""
+    decision: Decision | None = None
+    """All that our own core said; None from the others."""
+
+
+class Policy(Protocol):
+    """Decides every 15 s from what can be observed. An object serves one run."""
+
+    @property
+    def name(self) -> str:
+        """What the report calls it."""
+
+    @property
+    def every_bucket(self) -> bool:
+        """It reads quantiles, so it needs all buckets, not only those around the SLO's bounds."""
+
+    def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
+        """How many replicas there should be; `now` in Unix seconds."""
+
+    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
+        """Look at a past in which somebody else was in charge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """The same number at all times."""
+
+    replicas: int
+    every_bucket: bool = False
+
+    @property
+    def name(self) -> str:
+        """Such as `static 8`."""
+        return f"static {self.replicas}"
+
+    def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:  # noqa: ARG002, the protocol
+        """Always the same."""
+        return Answer(self.replicas)
+
+    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
+        """There is nothing to learn."""
+
+
+@dataclass(slots=True)
+class Ours:
+    """The decision core of the operator, the same function that it calls."""
+
+    memory: Memory = field(default_factory=Memory.new)
+    """What it learned before."""
+    name: str = "servingpool"
+    every_bucket: bool = field(default=False, init=False)
+
+    def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
+        """One call of the core."""
+        outcome = decide(observation, pool, self.memory, now)
+        self.memory = outcome.memory
+        return Answer(outcome.decision.replicas, outcome.decision.reason, outcome.decision)
+
+    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
+        """Warm-up from history, as the operator does on first sight of a pool."""
+        self.memory = observe(observation, pool, self.memory, now)

@@ -1,0 +1,94 @@
+"""Attainment against cost: every policy a point, fixed fleets and the tuned HPA as curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from servingpool.simulation.demo import Comparison, Role
+from servingpool.simulation.report.drawing import Label, label_points, style, svg
+from servingpool.simulation.report.figures import target
+from servingpool.simulation.report.palette import FAINT, INK, MUTED, looks
+from servingpool.simulation.run import Result
+
+STATIC, TUNED = "#6e7781", "#9a5b2f"
+FIXED = (Role.HINDSIGHT, Role.PEAK)
+"""They are points of the curve of fixed fleets."""
+_TICKS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0001)
+
+
+def frontier(comparison: Comparison) -> str:
+    """SVG; up and to the left is better. The scale is of misses, so that 99% and 99.9% can be told apart."""
+    with style():
+        figure = Figure(figsize=(9.6, 4.6))
+        axes = figure.subplots()
+        figure.subplots_adjust(left=0.085, right=0.80, top=0.93, bottom=0.115)
+        _scale(axes, comparison)
+        sizes = [f"{result.score.peak_replicas}" for result in comparison.statics]
+        _curve(axes, comparison.statics, STATIC, "fixed fleets,\nby replicas", sizes)
+        targets = [result.policy.rpartition(" ")[2] for result in comparison.tuned]
+        _curve(axes, comparison.tuned, TUNED, "HPA, by target", targets)
+        points = [(entry, look) for entry, look in looks(comparison).items() if entry.role not in FIXED]
+        for entry, look in points:
+            size = 11 if entry.role is Role.OURS else 8
+            at = (entry.result.score.gpu_hours, _misses(entry.result))
+            axes.plot(*at, marker=look.marker, markersize=size, color=look.color, markeredgecolor="white", zorder=4)
+        label_points(
+            axes,
+            [
+                (
+                    entry.result.score.gpu_hours,
+                    Label(_misses(entry.result), entry.label, look.color, entry.role is Role.OURS),
+                )
+                for entry, look in points
+            ],
+        )
+        return svg(figure, name="frontier", title="Attainment against GPU-hours of every policy")
+
+
+def _curve(axes: Axes, results: Sequence[Result], color: str, name: str, marks: Sequence[str]) -> None:
+    cost = [result.score.gpu_hours for result in results]
+    misses = [_misses(result) for result in results]
+    axes.plot(cost, misses, color=color, linewidth=1.0, marker=".", markersize=6, zorder=1)
+    for x, y, mark in zip(cost, misses, marks, strict=True):
+        axes.annotate(mark, (x, y), xytext=(3, -10), textcoords="offset points", fontsize=8, color=color)
+    first = int(np.argmin(misses))
+    axes.annotate(
+        name, (cost[first], misses[first]), xytext=(0, 8), textcoords="offset points", ha="center", fontsize=9, color=color
+    )
+
+
+def _misses(result: Result) -> float:
+    """Their share; half a request where there is none, for a logarithm."""
+    return max(1 - result.score.attainment, 0.5 / max(result.score.requests, 1))
+
+
+def _scale(axes: Axes, comparison: Comparison) -> None:
+    results = (*comparison.statics, *comparison.tuned, *(entry.result for entry in comparison.entries))
+    goal = 1 - comparison.setup.pool.slo.attainment
+    axes.set_yscale("log")
+    axes.set_ylim(min(1.0, max(map(_misses, results)) * 1.3), min(*map(_misses, results), goal) * 0.4)
+    axes.yaxis.set_major_locator(FixedLocator(_TICKS))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * (1 - share):g}%"))
+    axes.axhline(goal, color=INK, linewidth=1.0)
+    axes.axhspan(1.0, goal, color=FAINT, alpha=0.35, linewidth=0, zorder=0)
+    axes.set_xlim(0, max(result.score.gpu_hours for result in results) * 1.06)
+    axes.annotate(
+        f"SLO missed: below {target(comparison.setup.pool.slo)}",
+        (1.0, goal),
+        xycoords=("axes fraction", "data"),
+        xytext=(-6, -13),
+        textcoords="offset points",
+        ha="right",
+        fontsize=9,
+        color=INK,
+    )
+    axes.set_title("Up and to the left is better")
+    axes.set_xlabel("GPU-hours")
+    axes.set_ylabel("requests within the SLO")
+    axes.tick_params(colors=MUTED)

@@ -1,0 +1,66 @@
+"""The comparison in a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from servingpool.simulation.demo import Comparison, Entry, Role
+from servingpool.simulation.report.conclusion import Verdict, conclusion, verdict
+from servingpool.simulation.report.figures import latency, objective, percent
+from servingpool.simulation.score import Score
+
+_STYLE = {Verdict.CHEAPEST: "green", Verdict.LEVEL: "yellow", Verdict.DEARER: "yellow", Verdict.MISSED: "red"}
+
+
+def summary(comparison: Comparison) -> RenderableType:
+    """Table and conclusion."""
+    found = verdict(comparison)
+    said = Text.assemble((found.value, f"bold {_STYLE[found]}"), ". ", conclusion(comparison))
+    return Group(table(comparison), Padding(said, (0, 1)))
+
+
+def table(comparison: Comparison) -> Table:
+    """A line for each policy."""
+    setup = comparison.setup
+    priced = setup.options.price is not None
+    found = Table(
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title=f"{setup.trace.name} on {setup.profile.name}\n{objective(setup.pool.slo)}",
+        title_style="bold",
+    )
+    found.add_column("Policy\n", no_wrap=True)
+    found.add_column("Attained\n", no_wrap=True)
+    for header in ("Average\nreplicas", "GPU-\nhours", *(("Cost\n$",) if priced else ()), "Changes\nan hour"):
+        found.add_column(header, justify="right")
+    for name in ("TTFT", "TPOT"):
+        found.add_column(f"{name}\np95", justify="right")
+    for entry in comparison.entries:
+        found.add_row(*_cells(entry, priced=priced), style="bold" if entry.role is Role.OURS else "")
+    return found
+
+
+def attained(share: float, *, held: bool) -> Text:
+    """Marked with a word besides the colour."""
+    return Text(f"{percent(share)} {'held' if held else 'MISSED'}", style="green" if held else "red")
+
+
+def _cells(entry: Entry, *, priced: bool) -> list[RenderableType]:
+    score = entry.result.score
+    return [entry.label, attained(score.attainment, held=entry.held), *figures(score, priced=priced)]
+
+
+def figures(score: Score, *, priced: bool) -> list[str]:
+    """Average replicas, GPU-hours, cost where priced, changes an hour, TTFT and TPOT at p95."""
+    return [
+        f"{score.average_replicas:.2f}",
+        f"{score.gpu_hours:.1f}",
+        *([f"{score.cost:.2f}"] if priced and score.cost is not None else []),
+        f"{score.scale_changes_per_hour:.0f}",
+        latency(score.ttft["p95"]),
+        latency(score.tpot["p95"]),
+    ]

@@ -1,0 +1,259 @@
+"""A real Prometheus scrapes recorded pages, and every figure that is read back agrees with the page."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, PrometheusBackend, ReadRequest
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
+from servingpool.decision.unknown import Unknown
+from servingpool.lab.binaries import ensure_binaries
+from servingpool.lab.control_plane import free_ports
+from servingpool.lab.processes import SupervisedProcess, http_ready
+
+RECORDED = (Path(__file__).parents[1] / "fixtures" / "vllm-0.32.0-metrics.txt").read_text()
+REQUEST = ReadRequest(ttft_bounds=frozenset({2.0}), tpot_bounds=frozenset({0.1}))
+TTFT_BUCKETS = (0.5, 1.0, 2.5, 5.0, 7.5)
+TPOT_BUCKETS = (0.025, 0.05, 0.1, 0.15, 0.2, 0.4)
+
+
+def filled(scale: int, *, engine: str = "0") -> str:
+    """The recorded page of an engine that has worked: each sample has a value of its own, buckets are cumulative."""
+    lines, observed = [], 0
+    for index, line in enumerate(RECORDED.splitlines()):
+        name, _, old = line.rpartition(" ")
+        value: float | str = old
+        if "_bucket{" in name:
+            observed += scale * (1 + index % 3)
+            value = observed
+        elif re.match(r"vllm:\w+_count\{", name):
+            value, observed = observed, 0
+        elif name.startswith("vllm:kv_cache_usage_perc"):
+            value = scale / 16
+        elif re.match(r"vllm:\w+\{", name) and not re.match(r"vllm:\w+_(created|info)\{", name):
+            value = scale * (index + 0.5)
+        lines.append(f"{name} {value}".replace('engine="0"', f'engine="{engine}"'))
+    return "\n".join(lines) + "\n"
+
+
+def samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            yield sample.name, sample.labels, sample.value
+
+
+def figure(page: str, name: str, **labels: str) -> float:
+    """The sum of a page's samples of that name."""
+    found = [
+        value
+        for sample, carried, value in samples(page)
+        if sample == f"vllm:{name}" and all(carried.get(label) == wanted for label, wanted in labels.items())
+    ]
+    assert found, f"{name} is not on the page"
+    return sum(found)
+
+
+def histogram(page: str, name: str, bounds: tuple[float, ...]) -> Histogram:
+    counts = tuple(figure(page, f"{name}_bucket", le=str(bound)) for bound in bounds)
+    return Histogram(bounds, counts, figure(page, f"{name}_sum"), figure(page, f"{name}_count"))
+
+
+def expected(page: str, pod: str, scraped_at: float, kv_cache_usage: float) -> ReplicaMetrics:
+    return ReplicaMetrics(
+        replica=pod,
+        scraped_at=scraped_at,
+        running=figure(page, "num_requests_running"),
+        waiting=figure(page, "num_requests_waiting"),
+        kv_cache_usage=kv_cache_usage,
+        generation_tokens=figure(page, "generation_tokens_total"),
+        prompt_tokens=figure(page, "prompt_tokens_total"),
+        cached_prompt_tokens=figure(page, "prompt_tokens_by_source_total", source="local_cache_hit")
+        + figure(page, "prompt_tokens_by_source_total", source="external_kv_transfer"),
+        finished_requests=figure(page, "request_success_total"),
+        admission_rejections=figure(page, "admission_rejections_total"),
+        preemptions=figure(page, "num_preemptions_total"),
+        time_to_first_token=histogram(page, "time_to_first_token_seconds", TTFT_BUCKETS),
+        inter_token_latency=histogram(page, "inter_token_latency_seconds", ()),
+        time_per_output_token=histogram(page, "request_time_per_output_token_seconds", TPOT_BUCKETS),
+    )
+
+
+def two_ranks() -> str:
+    """A data-parallel engine: a second rank's samples, less the one metric that has no rank."""
+    second = [line for line in filled(3, engine="1").splitlines() if 'engine="1"' in line]
+    return filled(1) + "\n".join(second) + "\n"
+
+
+def before_0_12() -> str:
+    """The page by the names of vLLM 0.9."""
+    gone = ("inter_token", "by_source", "admission_rejections", "kv_cache_usage")
+    page = "\n".join(line for line in filled(1).splitlines() if not any(name in line for name in gone))
+    page = page.replace("request_time_per_output_token_seconds", "time_per_output_token_seconds")
+    return f'{page}\nvllm:gpu_cache_usage_perc{{engine="0",model_name="tiny"}} 0.5\n'
+
+
+def not_a_number() -> str:
+    return re.sub(r"(vllm:num_requests_waiting\{.*\}) .*", r"\1 NaN", filled(1))
+
+
+PAGES = {
+    "plain": filled(1),
+    "plain-2": filled(2),
+    "ranks": two_ranks(),
+    "old": before_0_12(),
+    "nan": not_a_number(),
+    "silent": "\n".join(line for line in RECORDED.splitlines() if "vllm:" not in line) + "\n",
+    "shadowed": two_ranks(),
+}
+"""Pods of one namespace. `silent` runs with --disable-log-stats."""
+
+
+def configuration(target: str) -> dict[str, Any]:
+    def job(name: str, pod: str, **labels: str) -> dict[str, Any]:
+        return {
+            "job_name": name,
+            "metrics_path": f"/pods/reading/{pod}/metrics",
+            "static_configs": [{"targets": [target], "labels": {"namespace": "reading", "pod": pod, **labels}}],
+        }
+
+    jobs = [job(pod, pod) for pod in PAGES if pod != "shadowed"]
+    jobs.append(job("twice", "plain"))  # a ServiceMonitor and a PodMonitor that match the same pod
+    jobs.append(job("shadowed", "shadowed", model_name="gpu-workload", engine="vllm", source="kubernetes"))
+    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+
+
+@pytest.fixture(scope="module", params=["built", "installed"])
+def url(
+    request: pytest.FixtureRequest,
+    pod_metrics: dict[tuple[str, str], str],
+    metrics_target: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
+    """The current Prometheus, which rewrites `le`, and the distribution's where there is one: 2.x keeps it as scraped."""
+    program: str | Path | None
+    program = ensure_binaries("prometheus")["prometheus"] if request.param == "built" else shutil.which("prometheus")
+    if program is None:
+        pytest.skip("no prometheus on PATH to compare the built one with")
+    pod_metrics.update({("reading", pod): page for pod, page in PAGES.items()})
+    directory = tmp_path_factory.mktemp("reading")
+    (directory / "prometheus.yaml").write_text(yaml.safe_dump(configuration(metrics_target)))
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    process = SupervisedProcess(
+        "prometheus",
+        [
+            program,
+            f"--config.file={directory / 'prometheus.yaml'}",
+            f"--storage.tsdb.path={directory / 'data'}",
+            f"--web.listen-address={url.removeprefix('http://')}",
+        ],
+        directory / "prometheus.log",
+        ready=http_ready(f"{url}/-/ready"),
+    )
+    process.start()
+    try:
+        process.wait_ready()
+        yield url
+    finally:
+        process.stop()
+
+
+async def scraped(url: str, pods: set[str]) -> PrometheusBackend:
+    """A backend whose Prometheus has scraped all these pods, and which has seen their buckets."""
+    backend = PrometheusBackend(BackendConfig(url=url))
+    for _ in range(100):
+        reading = await backend.read(REQUEST, time.time())
+        if not isinstance(reading, Unknown) and pods <= {pod for _, pod in reading.pages}:
+            await backend.read(REQUEST, time.time())  # looks the buckets up again if the last pod brought new ones
+            return backend
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"not scraped within 10 s: {reading}")
+
+
+async def test_every_figure_agrees_with_the_page(url: str) -> None:
+    backend = await scraped(url, PAGES.keys() - {"silent"})
+    reading = await backend.read(REQUEST, time.time())
+    await backend.close()
+    assert not isinstance(reading, Unknown)
+    selection = reading.select("reading", PAGES, "tiny")
+    pages = {page.replica: page for page in selection.pages}
+    assert all(0 <= reading.at - page.scraped_at < 5 for page in selection.pages)
+    at = {pod: page.scraped_at for pod, page in pages.items()}
+
+    assert pages["plain"] == expected(PAGES["plain"], "plain", at["plain"], 1 / 16)
+    assert pages["plain-2"] == expected(PAGES["plain-2"], "plain-2", at["plain-2"], 2 / 16)
+    assert pages["ranks"] == expected(PAGES["ranks"], "ranks", at["ranks"], 2 / 16)  # the mean of 1 and 3
+    assert pages["shadowed"] == expected(PAGES["shadowed"], "shadowed", at["shadowed"], 2 / 16)
+    assert isinstance(pages["nan"].waiting, Unknown)
+    assert pages["nan"].running == pages["plain"].running
+
+    old = pages["old"]
+    assert old.kv_cache_usage == 0.5
+    assert old.cached_prompt_tokens == figure(PAGES["old"], "prefix_cache_hits_total")
+    assert old.admission_rejections is NOT_EXPOSED
+    assert old.time_per_output_token == histogram(PAGES["old"], "time_per_output_token_seconds", TPOT_BUCKETS)
+    assert old.inter_token_latency == old.time_per_output_token
+
+    assert selection.explain() == ("pod silent: not scraped, or the engine publishes no metrics (--disable-log-stats)")
+    assert reading.queries == 1
+    assert reading.partial is None
+
+
+async def test_slices_together_are_the_whole(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = await scraped(url, PAGES.keys() - {"silent"})
+    whole = await backend.read(REQUEST, time.time())
+    monkeypatch.setattr("servingpool.adapters.prometheus.plan.ROWS_PER_SLICE", 20)
+    sliced = await backend.read(REQUEST, time.time())
+    await backend.close()
+    assert not isinstance(whole, Unknown)
+    assert not isinstance(sliced, Unknown)
+    assert sliced.queries == 8
+    assert sliced.rows == whole.rows
+    assert sliced.pages.keys() == whole.pages.keys()
+
+
+async def test_a_label_matcher_narrows_the_reading(url: str) -> None:
+    backend = await scraped(url, PAGES.keys() - {"silent"})
+    request = ReadRequest(REQUEST.engine, REQUEST.ttft_bounds, REQUEST.tpot_bounds, (("job", "plain-2"),))
+    reading = await backend.read(request, time.time())
+    await backend.close()
+    assert not isinstance(reading, Unknown)
+    assert list(reading.pages) == [("reading", "plain-2")]
+
+
+async def test_a_gateways_queue_is_summed_by_model_and_namespace(url: str) -> None:
+    await (await scraped(url, {"plain", "plain-2"})).close()
+    queue = GatewayQueue(
+        metric="vllm:num_requests_waiting", namespace_label="namespace", match_labels={"job": "plain-2"}
+    )
+    backend = PrometheusBackend(BackendConfig(url=url, gateway=queue))
+    reading = await backend.gateway()
+    await backend.close()
+    assert not isinstance(reading, Unknown)
+    assert reading.select("reading", "tiny").queued == figure(PAGES["plain-2"], "num_requests_waiting")
+    assert isinstance(reading.select("elsewhere", "tiny").queued, Unknown)
+
+
+async def test_the_past_is_read_as_it_was(url: str) -> None:
+    backend = await scraped(url, PAGES.keys() - {"silent"})
+    end = time.time()
+    past = await backend.history(REQUEST, start=end - 3600, end=end, step=1, namespaces=["reading", "no-such"])
+    elsewhere = await backend.history(REQUEST, start=end - 10, end=end, step=1, namespaces=["no-such"])
+    await backend.close()
+    assert not isinstance(past, Unknown)
+    assert len(past) == 3601
+    assert past[0][1] == {}
+    (page,) = past[-1][1]["reading", "plain"].values()
+    assert page == expected(PAGES["plain"], "plain", page.scraped_at, 1 / 16)
+    assert 0 <= end - page.scraped_at < 5
+    assert not isinstance(elsewhere, Unknown)
+    assert all(pages == {} for _, pages in elsewhere)

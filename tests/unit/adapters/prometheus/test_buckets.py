@@ -1,0 +1,77 @@
+"""Which buckets are worth their bytes."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servingpool.adapters.prometheus.buckets import FEW, Layout
+
+VLLM_TTFT = (
+    "0.001 0.005 0.01 0.02 0.04 0.06 0.08 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 20.0 40.0 80.0 160.0 640.0 2560.0"
+)
+
+
+def layout(*groups: tuple[int, str]) -> Layout:
+    """Groups of pods, each with its own buckets."""
+    counts: dict[str, int] = {}
+    for pods, texts in groups:
+        for text in [*texts.split(), "+Inf"]:
+            counts[text] = counts.get(text, 0) + pods
+    return Layout.read(("ttft", text, float(count)) for text, count in counts.items())
+
+
+def test_takes_the_bracket_and_a_few_neighbours():
+    assert list(layout((20_000, VLLM_TTFT)).choose("ttft", {2.0})) == [0.5, 1.0, 2.5, 5.0, 7.5]
+
+
+def test_a_bound_that_is_a_bucket_takes_it_and_the_next():
+    chosen = layout((1, VLLM_TTFT)).choose("ttft", {1.0})
+    assert {1.0, 2.5} <= set(chosen)
+
+
+def test_bounds_off_the_ends_take_what_there_is():
+    assert max(layout((1, VLLM_TTFT)).choose("ttft", {9_999.0})) == 2_560.0
+    assert min(layout((1, VLLM_TTFT)).choose("ttft", {0.0001})) == 0.001
+
+
+def test_counts_the_engines_by_their_infinite_bucket():
+    assert layout((7, VLLM_TTFT), (2, "1.0 3.0")).engines == 9
+
+
+def test_no_bound_no_bucket_and_no_histogram_none():
+    assert layout((1, VLLM_TTFT)).choose("ttft", set()) == {}
+    assert layout((1, VLLM_TTFT)).choose("tpot", {0.1}) == {}
+    assert layout().choose("ttft", {2.0}) == {}
+
+
+def test_a_few_pods_with_finer_buckets_do_not_cost_the_others_their_bracket():
+    chosen = set(layout((90, VLLM_TTFT), (10, "1.0 1.8 1.9 2.1 2.2 2.5")).choose("ttft", {2.0}))
+    assert {1.0, 1.9, 2.1, 2.5} <= chosen
+
+
+def test_an_infinite_number_of_bounds_takes_no_neighbours():
+    bounds = {0.3, 1.5, 6.0, 30.0}
+    chosen = layout((1, VLLM_TTFT)).choose("ttft", bounds)
+    assert len(chosen) == FEW
+
+
+def test_le_that_is_no_number_is_an_error():
+    with pytest.raises(ValueError, match="could not convert"):
+        Layout.read([("ttft", "soon", 1.0)])
+
+
+@given(
+    le=st.lists(st.integers(1, 10_000), min_size=1, max_size=40, unique=True),
+    bound=st.floats(0.001, 200.0),
+)
+def test_the_bracket_of_every_bound_is_always_taken(le, bound):
+    bounds = sorted(value / 100 for value in le)
+    chosen = Layout.read([("ttft", repr(value), 3.0) for value in [*bounds, math.inf]]).choose("ttft", {bound})
+    above = bisect_right(bounds, bound * (1 + 1e-9))
+    assert set(bounds[max(0, above - 1) : above + 1]) <= set(chosen)
+    assert list(chosen) == sorted(chosen)

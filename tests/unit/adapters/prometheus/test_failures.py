@@ -1,0 +1,170 @@
+"""Whatever Prometheus does, the answer is Unknown with a reason that tenants may read."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+
+from servingpool.adapters.prometheus import PrometheusBackend, client, workers
+from servingpool.decision.unknown import Unknown
+
+NOW = 1_790_000_000.0
+
+
+async def reason(backend: PrometheusBackend, request) -> str:
+    reading = await backend.read(request, NOW)
+    assert isinstance(reading, Unknown)
+    return reading.reason
+
+
+async def test_an_overloaded_prometheus_is_asked_once_and_reported(prometheus, backend, request_2s_100ms, raw):
+    prometheus.raw = raw(503, b'{"status":"error","errorType":"unavailable","error":"10.1.2.3 is down"}')
+    assert await reason(backend, request_2s_100ms) == "Prometheus backend 'default' answered HTTP 503 (unavailable)"
+    assert len(prometheus.asked) == 1  # the client's own retries would take six seconds of a fifteen-second tick
+
+
+@pytest.mark.parametrize(
+    "body", [b"secret-internal-host", b'{"status":"error","errorType":"secret-internal-host"}', b"[]", b"5"]
+)
+async def test_an_error_body_never_reaches_the_reason(prometheus, backend, request_2s_100ms, raw, body):
+    prometheus.raw = raw(500, body)
+    assert await reason(backend, request_2s_100ms) == "Prometheus backend 'default' answered HTTP 500"
+
+
+async def test_a_redirect_is_not_followed(prometheus, backend, request_2s_100ms, raw):
+    prometheus.raw = raw(302, headers={"Location": "http://169.254.169.254/latest/meta-data"})
+    assert "redirects (HTTP 302), which is not followed" in await reason(backend, request_2s_100ms)
+    assert len(prometheus.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<!DOCTYPE html><title>Sign in</title>",
+        b"",
+        b"null",
+        b"[1]",
+        b'{"status":"success"}',
+        b'{"status":"success","data":{"resultType":"matrix","result":[]}}',
+        b'{"status":"success","data":{"result',
+    ],
+)
+async def test_a_login_page_or_broken_json_is_no_reading(prometheus, backend, request_2s_100ms, raw, body):
+    prometheus.raw = raw(200, body)
+    assert "something other than query results" in await reason(backend, request_2s_100ms)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"metric": {"__name__": "vllm:num_requests_running"}, "value": [NOW, "1"]},
+        {"metric": {"namespace": "chat", "pod": "a", "model_name": "llama"}, "value": [NOW, "many"]},
+        {"metric": {"namespace": "chat", "pod": "a", "model_name": "llama"}, "histogram": [NOW, {}]},
+        {"metric": {"__name__": "something_else"}, "value": ["soon", "1"]},
+        {"value": [NOW, "1"]},
+        7,
+    ],
+)
+async def test_rows_of_another_shape_are_no_reading(prometheus, backend, request_2s_100ms, row):
+    prometheus.rows.append(row)
+    assert "rows of another shape" in await reason(backend, request_2s_100ms)
+
+
+async def test_a_body_that_drips_ends_at_the_deadline(prometheus, open_backend, request_2s_100ms, raw):
+    stop = threading.Event()
+
+    def drip(connection) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        with contextlib.suppress(OSError):
+            while not stop.wait(0.01):
+                connection.sendall(b" ")
+
+    prometheus.raw = raw(send=drip)
+    backend = open_backend(patience=0.15)
+    began = time.monotonic()
+    assert "did not answer within 0.15 s" in await reason(backend, request_2s_100ms)
+    assert time.monotonic() - began < workers.GRACE  # the client gave up by itself, so its thread is free again
+    stop.set()
+
+
+async def test_headers_that_drip_do_not_hold_the_loop(
+    prometheus, open_backend, request_2s_100ms, raw, monkeypatch: pytest.MonkeyPatch
+):
+    stop = threading.Event()
+
+    def drip(connection) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Endless: ")
+        with contextlib.suppress(OSError):
+            while not stop.wait(0.01):
+                connection.sendall(b"x")
+
+    monkeypatch.setattr(workers, "GRACE", 0.05)
+    prometheus.raw = raw(send=drip)
+    assert "did not answer within 0.15 s" in await reason(open_backend(patience=0.15), request_2s_100ms)
+    stop.set()
+
+
+async def test_an_answer_cut_short_is_no_reading(prometheus, backend, request_2s_100ms, raw):
+    prometheus.raw = raw(200, b'{"status":"success"', {"Content-Length": "5000", "Connection": "close"})
+    assert "broke off its answer" in await reason(backend, request_2s_100ms)
+
+
+async def test_an_endless_answer_is_cut_off(
+    prometheus, backend, request_2s_100ms, raw, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(client, "LARGEST_REPLY", 1_000)
+    prometheus.raw = raw(200, b" " * 5_000)
+    assert "broke off its answer" in await reason(backend, request_2s_100ms)
+
+
+async def test_nobody_at_home(open_backend, request_2s_100ms):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        backend = open_backend(url=f"http://127.0.0.1:{taken.getsockname()[1]}")
+        assert await reason(backend, request_2s_100ms) == "Prometheus backend 'default' cannot be reached"
+
+
+async def test_an_https_url_that_speaks_http(prometheus, open_backend, request_2s_100ms):
+    backend = open_backend(url=prometheus.url.replace("http:", "https:"))
+    assert "TLS" in await reason(backend, request_2s_100ms)
+
+
+async def test_a_server_whose_authority_is_unknown_gets_no_token(
+    secure_prometheus, open_backend, request_2s_100ms, tmp_path
+):
+    (tmp_path / "token").write_text("secret")
+    backend = open_backend(url=secure_prometheus.url, bearer_token_file=tmp_path / "token")
+    assert "TLS certificate that is not trusted" in await reason(backend, request_2s_100ms)
+    assert secure_prometheus.asked == []
+
+
+async def test_a_token_that_cannot_be_read_is_reported_without_its_path(
+    prometheus, open_backend, request_2s_100ms, tmp_path
+):
+    backend = open_backend(bearer_token_file=tmp_path / "missing")
+    assert await reason(backend, request_2s_100ms) == (
+        "Prometheus backend 'default' has a bearerTokenFile that cannot be read"
+    )
+    assert prometheus.asked == []
+
+
+async def test_it_recovers_by_itself(prometheus, backend, request_2s_100ms, raw):
+    prometheus.expose("llama-0")
+    prometheus.raw = raw(503)
+    assert isinstance(await backend.read(request_2s_100ms, NOW), Unknown)
+    prometheus.raw = None
+    assert ("chat", "llama-0") in (await backend.read(request_2s_100ms, NOW + 15)).pages
+
+
+async def test_a_partial_answer_is_marked_and_the_store_not_named(prometheus, backend, request_2s_100ms):
+    prometheus.warnings = ["store 10.4.5.6:10901: context deadline exceeded"]
+    prometheus.expose("llama-0")
+    reading = await backend.read(request_2s_100ms, NOW)
+    assert reading.partial == Unknown("Prometheus backend 'default' warned (1x) that its answer may lack series")
+    selection = reading.select("chat", ["llama-0", "llama-1"], "llama")
+    assert [page.replica for page in selection.pages] == ["llama-0"]
+    assert "may lack series" in selection.missing["llama-1"].reason

@@ -1,0 +1,77 @@
+"""The past hour, read once at first sight of a pool."""
+
+from __future__ import annotations
+
+import re
+
+from servingpool.adapters.prometheus import plan
+from servingpool.decision.unknown import Unknown
+
+NOW = 1_790_000_000.0
+
+
+async def test_the_past_has_the_shape_of_the_present(prometheus, backend, request_2s_100ms):
+    prometheus.expose("llama-0")
+    now = (await backend.read(request_2s_100ms, NOW)).pages
+    past = await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
+    assert [at for at, _ in past] == [NOW - 30, NOW - 15, NOW]
+    assert past[-1][1] == now
+    assert [pages["chat", "llama-0"]["llama"].scraped_at for _, pages in past] == [NOW - 35, NOW - 20, NOW - 5]
+
+
+async def test_only_the_namespaces_asked_for_are_read_under_either_label(prometheus, backend, request_2s_100ms):
+    await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["team.a", "chat"])
+    for query in prometheus.queries() + prometheus.queries(layout=True):
+        selectors = re.findall(r"\{[^}]*\}", query)
+        named = [re.findall(r'(\w*namespace)=~"chat\|team\\\\.a"', selector) for selector in selectors]
+        assert named == [["namespace"], ["exported_namespace"]] * (len(selectors) // 2)
+
+
+async def test_times_without_a_page_are_empty_not_left_out(prometheus, backend, request_2s_100ms):
+    past = await backend.history(request_2s_100ms, start=NOW - 60, end=NOW, step=15, namespaces=["chat"])
+    assert past == [(NOW - 60 + 15 * index, {}) for index in range(5)]
+
+
+async def test_no_namespace_is_not_all_of_them(prometheus, backend, request_2s_100ms):
+    prometheus.expose("llama-0")
+    past = await backend.history(request_2s_100ms, start=NOW - 15, end=NOW, step=15, namespaces=[])
+    assert past == [(NOW - 15, {}), (NOW, {})]
+    assert prometheus.asked == []
+
+
+async def test_a_long_past_is_read_in_chunks_without_a_seam(prometheus, backend, request_2s_100ms, monkeypatch):
+    monkeypatch.setattr(plan, "SAMPLES_PER_CHUNK", 400)
+    prometheus.expose("llama-0")
+    past = await backend.history(request_2s_100ms, start=NOW - 3_600, end=NOW, step=15, namespaces=["chat"])
+    assert len(prometheus.queries()) > 10
+    assert len(past) == 241
+    assert all(len(pages) == 1 for _, pages in past)
+    ranges = [asked.parameters for asked in prometheus.asked if asked.path.endswith("query_range")]
+    times = [float(text) for parameters in ranges for text in (parameters["start"], parameters["end"])]
+    assert times == sorted(times)
+
+
+async def test_no_series_has_more_points_than_prometheus_gives(prometheus, backend, request_2s_100ms):
+    await backend.history(request_2s_100ms, start=NOW - 86_400, end=NOW, step=1, namespaces=["chat"])
+    for asked in prometheus.asked:
+        if asked.path.endswith("query_range"):
+            assert float(asked.parameters["end"]) - float(asked.parameters["start"]) < 11_000
+
+
+async def test_a_past_of_which_a_part_is_missing_is_unknown(prometheus, backend, request_2s_100ms):
+    prometheus.expose("llama-0")
+    prometheus.warnings = ["store 10.4.5.6 is down"]
+    past = await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
+    assert past == Unknown("Prometheus backend 'default' warned (1x) that its answer may lack series")
+
+
+async def test_a_prometheus_that_is_down_has_no_past(prometheus, backend, request_2s_100ms, raw):
+    prometheus.raw = raw(503)
+    past = await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
+    assert isinstance(past, Unknown)
+
+
+async def test_a_pod_that_was_not_scraped_for_a_while_is_absent_then(prometheus, backend, request_2s_100ms):
+    prometheus.expose("lost", scraped_at=NOW - 50)
+    past = await backend.history(request_2s_100ms, start=NOW - 15, end=NOW + 15, step=15, namespaces=["chat"])
+    assert [len(pages) for _, pages in past] == [1, 1, 0]

@@ -1,0 +1,214 @@
+"""What pods expose, and what of it is known."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from servingpool.adapters.prometheus import Absence, ReadRequest
+from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.pages import FIGURES, HISTOGRAMS
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
+from servingpool.decision.unknown import Unknown
+
+NOW = 1_790_000_000.0
+RECORDED = Path(__file__).parents[3] / "fixtures" / "vllm-0.32.0-metrics.txt"
+
+
+async def test_reads_every_figure_of_a_page(prometheus, backend, request_2s_100ms):
+    prometheus.expose("llama-0")
+    reading = await backend.read(request_2s_100ms, NOW)
+    assert reading.pages == {
+        ("chat", "llama-0"): {
+            "llama": ReplicaMetrics(
+                replica="llama-0",
+                scraped_at=NOW - 5,
+                running=3,
+                waiting=1,
+                kv_cache_usage=0.25,
+                generation_tokens=9_000,
+                prompt_tokens=40_000,
+                cached_prompt_tokens=8_000,
+                finished_requests=45,
+                admission_rejections=2,
+                preemptions=4,
+                time_to_first_token=Histogram((1.0, 2.5), (30, 45), 60.0, 50),
+                inter_token_latency=Histogram((), (), 270.0, 9_000),
+                time_per_output_token=Histogram((0.1, 0.15), (44, 45), 1.5, 45),
+            )
+        }
+    }
+    assert reading.at == NOW
+    assert reading.partial is None
+
+
+async def test_a_gauge_that_is_nan_is_unknown_not_zero(prometheus, backend, request_2s_100ms, page):
+    prometheus.expose("llama-0", page | {"vllm:num_requests_waiting": "NaN"})
+    read = await backend.read(request_2s_100ms, NOW)
+    waiting = read.pages["chat", "llama-0"]["llama"].waiting
+    assert isinstance(waiting, Unknown)
+    assert "vllm:num_requests_waiting is nan" in waiting.reason
+
+
+async def test_a_counter_that_the_version_lacks_is_unknown_not_zero(prometheus, backend, request_2s_100ms, page):
+    del page["vllm:admission_rejections_total"]
+    prometheus.expose("llama-0", page)
+    read = await backend.read(request_2s_100ms, NOW)
+    assert read.pages["chat", "llama-0"]["llama"].admission_rejections is NOT_EXPOSED
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"vllm:time_to_first_token_seconds_sum": "NaN"},
+        {"vllm:time_to_first_token_seconds_bucket": {"1.0": "NaN", "2.5": 4}},
+        {"vllm:time_to_first_token_seconds_count": "+Inf"},
+    ],
+)
+async def test_a_histogram_with_nan_in_it_is_unknown(prometheus, backend, request_2s_100ms, page, broken):
+    prometheus.expose("llama-0", page | broken)
+    read = await backend.read(request_2s_100ms, NOW)
+    assert isinstance(read.pages["chat", "llama-0"]["llama"].time_to_first_token, Unknown)
+
+
+async def test_a_histogram_without_its_sum_is_unknown(prometheus, backend, request_2s_100ms, page):
+    del page["vllm:time_to_first_token_seconds_sum"]
+    prometheus.expose("llama-0", page)
+    read = await backend.read(request_2s_100ms, NOW)
+    assert isinstance(read.pages["chat", "llama-0"]["llama"].time_to_first_token, Unknown)
+
+
+async def test_vllm_0_9_is_read_by_its_old_names(prometheus, backend, request_2s_100ms, page):
+    old = "vllm:time_per_output_token_seconds"
+    modern = ("kv_cache", "by_source", "rejections", "inter_token", "request_time_per_output")
+    page = {name: figure for name, figure in page.items() if not any(part in name for part in modern)}
+    page |= {"vllm:gpu_cache_usage_perc": 0.5, "vllm:prefix_cache_hits_total": 700}
+    page |= {f"{old}_sum": 270.0, f"{old}_count": 9_000, f"{old}_bucket": {"0.1": 8_900, "0.15": 8_990}}
+    prometheus.layout[old] = prometheus.layout.pop("vllm:request_time_per_output_token_seconds")
+    prometheus.expose("llama-0", page)
+    metrics = (await backend.read(request_2s_100ms, NOW)).pages["chat", "llama-0"]["llama"]
+    assert metrics.kv_cache_usage == 0.5
+    assert metrics.cached_prompt_tokens == 700
+    per_token = Histogram((0.1, 0.15), (8_900, 8_990), 270.0, 9_000)
+    assert metrics.inter_token_latency == metrics.time_per_output_token == per_token
+
+
+async def test_where_old_and_new_names_are_both_exposed_the_new_one_counts(prometheus, backend, request_2s_100ms, page):
+    old = "vllm:time_per_output_token_seconds"
+    page |= {f"{old}_sum": 99.0, f"{old}_count": 99, f"{old}_bucket": {"0.1": 99}}
+    page |= {"vllm:gpu_cache_usage_perc": 0.99, "vllm:prefix_cache_hits_total": 99}
+    prometheus.layout[old] = {"0.1": 1, "+Inf": 1}
+    prometheus.expose("llama-0", page)
+    metrics = (await backend.read(request_2s_100ms, NOW)).pages["chat", "llama-0"]["llama"]
+    assert metrics.kv_cache_usage == 0.25
+    assert metrics.cached_prompt_tokens == 8_000
+    assert metrics.inter_token_latency.count == 9_000
+    assert metrics.time_per_output_token.count == 45
+
+
+async def test_labels_of_the_page_itself_win_over_those_of_the_scraper(prometheus, backend, request_2s_100ms):
+    prometheus.expose(
+        "collector-0",
+        namespace="monitoring",
+        model_name="gpu-job",
+        exported_namespace="chat",
+        exported_pod="llama-0",
+        exported_model_name="llama",
+    )
+    read = await backend.read(request_2s_100ms, NOW)
+    assert list(read.pages) == [("chat", "llama-0")]
+    assert list(read.pages["chat", "llama-0"]) == ["llama"]
+
+
+async def test_a_page_that_was_scraped_long_ago_is_dropped_and_said_so(prometheus, backend, request_2s_100ms):
+    prometheus.expose("fresh")
+    prometheus.expose("lost", scraped_at=NOW - 93)
+    selection = (await backend.read(request_2s_100ms, NOW)).select("chat", ["fresh", "lost"], "llama")
+    assert [page.replica for page in selection.pages] == ["fresh"]
+    assert selection.missing["lost"].kind is Absence.STALE
+    assert selection.explain() == "pod lost: last scraped 93 s ago"
+
+
+async def test_a_clock_that_is_wrong_here_makes_nothing_stale(prometheus, backend, request_2s_100ms):
+    prometheus.expose("llama-0")
+    reading = await backend.read(request_2s_100ms, NOW + 3_600)
+    assert ("chat", "llama-0") in reading.pages
+
+
+async def test_a_page_without_a_scrape_time_is_as_good_as_none(prometheus, backend, request_2s_100ms):
+    prometheus.expose("llama-0", scraped_at=None)
+    reading = await backend.read(request_2s_100ms, NOW)
+    assert reading.pages == {}
+
+
+async def test_a_pod_that_vanished_is_missing_not_idle(prometheus, backend, request_2s_100ms):
+    prometheus.expose("llama-0")
+    await backend.read(request_2s_100ms, NOW)
+    prometheus.rows.clear()
+    selection = (await backend.read(request_2s_100ms, NOW + 15)).select("chat", ["llama-0"], "llama")
+    assert selection.pages == ()
+    assert selection.missing["llama-0"].kind is Absence.NOT_SCRAPED
+    assert "--disable-log-stats" in selection.explain()
+
+
+async def test_a_wrong_model_name_is_told_from_an_idle_pool(prometheus, backend, request_2s_100ms):
+    for pod in "abcde":
+        prometheus.expose(pod, model_name="meta-llama/Llama-3.1-8B")
+    prometheus.expose("other-tenants", namespace="elsewhere")
+    selection = (await backend.read(request_2s_100ms, NOW)).select("chat", list("abcdez"), "llama")
+    assert selection.pages == ()
+    assert selection.missing["a"].kind is Absence.OTHER_MODEL
+    assert selection.explain() == (
+        "pods a, b, c and 2 more: scraped, but the page is of model 'meta-llama/Llama-3.1-8B', not 'llama'; "
+        "pod z: not scraped, or the engine publishes no metrics (--disable-log-stats)"
+    )
+
+
+async def test_a_pod_that_serves_two_models_has_two_pages(prometheus, backend, request_2s_100ms, page):
+    prometheus.expose("llama-0")
+    prometheus.expose("llama-0", page | {"vllm:num_requests_running": 8}, model_name="embedder")
+    reading = await backend.read(request_2s_100ms, NOW)
+    assert reading.pages["chat", "llama-0"]["llama"].running == 3
+    assert reading.pages["chat", "llama-0"]["embedder"].running == 8
+
+
+async def test_a_bound_whose_buckets_are_unknown_makes_the_histogram_unknown(
+    prometheus, backend, request_2s_100ms, page
+):
+    # Without buckets every request would count as late, and the fleet would grow to its maximum.
+    del page["vllm:time_to_first_token_seconds_bucket"]
+    prometheus.expose("llama-0", page)
+    metrics = (await backend.read(request_2s_100ms, NOW)).pages["chat", "llama-0"]["llama"]
+    assert isinstance(metrics.time_to_first_token, Unknown)
+
+
+async def test_without_a_bound_a_histogram_needs_no_buckets(prometheus, backend, request_2s_100ms, page):
+    del page["vllm:time_to_first_token_seconds_bucket"]
+    prometheus.expose("llama-0", page)
+    reading = await backend.read(replace(request_2s_100ms, ttft_bounds=frozenset()), NOW)
+    assert reading.pages["chat", "llama-0"]["llama"].time_to_first_token == Histogram((), (), 60.0, 50)
+
+
+async def test_an_engine_without_a_profile_is_refused_by_name(backend):
+    with pytest.raises(ValueError, match="no metrics of engine 'ollama' are known, only of vllm"):
+        await backend.read(ReadRequest(engine="ollama"), NOW)
+
+
+def test_pages_are_built_in_the_order_of_the_fields():
+    assert [field.name for field in fields(ReplicaMetrics)][2:] == [*FIGURES, *HISTOGRAMS]
+
+
+def test_the_profile_fills_every_field():
+    profile = profile_of("vllm")
+    assert {*profile.sums, *profile.means} == set(FIGURES)
+    assert set(profile.histograms) == set(HISTOGRAMS)
+
+
+def test_the_newest_name_of_every_figure_is_on_the_recorded_page():
+    profile = profile_of("vllm")
+    exposed = {line.split("{")[0] for line in RECORDED.read_text().splitlines()}
+    plain = [names[0] for names in (*profile.sums.values(), *profile.means.values())]
+    parts = [f"{names[0]}_{part}" for names in profile.histograms.values() for part in ("bucket", "sum", "count")]
+    assert set(plain + parts) <= exposed

@@ -1,0 +1,204 @@
+"""How Prometheus is asked: few queries, quoted, authenticated."""
+
+from __future__ import annotations
+
+import re
+import string
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servingpool.adapters.prometheus import ReadRequest
+from servingpool.adapters.prometheus.promql import Scope, quote
+
+NOW = 1_790_000_000.0
+TTFT = "vllm:time_to_first_token_seconds"
+
+
+async def test_the_number_of_queries_grows_neither_with_pods_nor_with_pools(prometheus, backend):
+    for index in range(500):
+        prometheus.expose(f"llama-{index}", namespace=f"team-{index}")
+    bounds = frozenset(index / 100 for index in range(1, 400))
+    reading = await backend.read(ReadRequest(ttft_bounds=bounds), NOW)
+    assert len(reading.pages) == 500
+    assert reading.queries == len(prometheus.asked) == 2
+    reading = await backend.read(ReadRequest(ttft_bounds=bounds), NOW + 15)
+    assert reading.queries == 1
+
+
+async def test_twenty_thousand_pods_are_read_in_eight_slices(prometheus, backend, request_2s_100ms):
+    prometheus.layout[TTFT] = dict.fromkeys(prometheus.layout[TTFT], 20_000)
+    reading = await backend.read(request_2s_100ms, NOW)
+    assert reading.queries == 9
+    endings = [re.findall(r'pod=~"\.\+\[(\w+)\]"', query)[0] for query in prometheus.queries()]
+    assert sorted("".join(endings)) == sorted(string.ascii_lowercase + string.digits)
+
+
+@given(number=st.integers(2, 12))
+def test_slices_hold_every_pod_once(number):
+    slices = Scope((("a", "b"),)).slices(number)
+    assert len(slices) == number
+    assert sorted("".join(part.endings for part in slices)) == sorted(string.ascii_lowercase + string.digits)
+    assert all(part.match_labels == (("a", "b"),) for part in slices)
+
+
+async def test_buckets_are_looked_up_again_every_ten_minutes(prometheus, backend, request_2s_100ms):
+    prometheus.expose("llama-0")
+    for age in (0, 15, 599, 601, 615):
+        await backend.read(request_2s_100ms, NOW + age)
+    assert len(prometheus.queries(layout=True)) == 2
+
+
+async def test_a_pod_with_buckets_of_its_own_is_understood_at_the_next_look(
+    prometheus, backend, request_2s_100ms, page
+):
+    page[f"{TTFT}_bucket"] = {"1.9": 30, "2.1": 45}
+    prometheus.expose("llama-0", page)
+    await backend.read(request_2s_100ms, NOW)
+    prometheus.layout[TTFT] |= {"1.9": 1, "2.1": 1}
+    reading = await backend.read(request_2s_100ms, NOW + 15)
+    assert reading.pages["chat", "llama-0"]["llama"].time_to_first_token.bounds == (1.9, 2.1)
+
+
+async def test_while_there_is_no_engine_each_look_may_find_the_first(prometheus, backend, request_2s_100ms):
+    layout, prometheus.layout = prometheus.layout, {}
+    assert (await backend.read(request_2s_100ms, NOW)).pages == {}
+    prometheus.layout = layout
+    prometheus.expose("llama-0")
+    reading = await backend.read(request_2s_100ms, NOW + 15)
+    assert reading.pages["chat", "llama-0"]["llama"].time_to_first_token.bounds == (1.0, 2.5)
+
+
+@pytest.mark.parametrize("text", ["1", "1.0"])
+async def test_le_is_understood_as_any_prometheus_writes_it(prometheus, backend, request_2s_100ms, page, text):
+    prometheus.layout[TTFT] = {text: 1, "2.5": 1, "+Inf": 1}
+    prometheus.expose("llama-0", page | {f"{TTFT}_bucket": {text: 30, "2.5": 45}})
+    await backend.read(request_2s_100ms, NOW)
+    reading = await backend.read(request_2s_100ms, NOW + 15)
+    assert reading.pages["chat", "llama-0"]["llama"].time_to_first_token.bounds == (1.0, 2.5)
+    assert r'le=~"1|1\\.0|2\\.5"' in prometheus.queries()[0]
+
+
+async def test_an_upgrade_of_prometheus_rewrites_le_and_no_bucket_is_lost(prometheus, backend, request_2s_100ms, page):
+    prometheus.expose("llama-0")
+    await backend.read(request_2s_100ms, NOW)
+    prometheus.rows.clear()
+    prometheus.expose("llama-0", page | {f"{TTFT}_bucket": {"1": 31, "2.5": 46}})
+    reading = await backend.read(request_2s_100ms, NOW + 15)
+    assert reading.pages["chat", "llama-0"]["llama"].time_to_first_token.counts == (31, 46)
+
+
+HOSTILE = 'a"} or {__name__=~".+"} #\\\n\u202eü'
+
+
+async def test_a_label_value_cannot_leave_its_quotes(prometheus, backend, request_2s_100ms):
+    await backend.read(replace(request_2s_100ms, match_labels=(("team", HOSTILE),)), NOW)
+    for query in prometheus.queries() + prometheus.queries(layout=True):
+        strings = re.findall(r'"(?:[^"\\]|\\.)*"', query)
+        assert any('a\\"} or {__name__=~\\".+\\"} #\\\\\\n' in text for text in strings)
+        assert "or {__name__" not in re.sub(r'"(?:[^"\\]|\\.)*"', "", query)
+        assert "\n" not in query
+
+
+def test_go_reads_what_is_quoted():
+    assert quote('say "hi"\t\\ ü') == r'"say \"hi\"\t\\ ü"'
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a-b", 'a="b",c', "ü"])
+def test_a_label_name_that_is_none_is_refused(name):
+    with pytest.raises(ValueError, match="is no Prometheus label name"):
+        ReadRequest(match_labels=((name, "x"),))
+
+
+async def test_requests_with_different_matchers_keep_their_own_buckets(prometheus, backend, request_2s_100ms):
+    prometheus.expose("llama-0")
+    for _ in range(2):
+        for team in ("a", "b"):
+            await backend.read(replace(request_2s_100ms, match_labels=(("team", team),)), NOW)
+    assert len(prometheus.queries(layout=True)) == 2
+    assert all('team="' in query for query in prometheus.queries())
+
+
+async def test_never_fills_in_zero_nor_takes_a_rate(prometheus, backend, request_2s_100ms):
+    await backend.read(request_2s_100ms, NOW)
+    for query in prometheus.queries():
+        assert "vector(" not in query
+        assert "rate(" not in query
+        assert "increase(" not in query
+
+
+async def test_series_of_the_router_are_not_the_engines(prometheus, backend, request_2s_100ms):
+    await backend.read(request_2s_100ms, NOW)
+    (query,) = prometheus.queries()
+    selectors = re.findall(r"\{[^}]*\}", query)
+    assert selectors
+    assert all('model_name!=""' in selector for selector in selectors)
+
+
+async def test_long_queries_are_posted_and_short_ones_are_not(prometheus, backend, request_2s_100ms):
+    await backend.read(request_2s_100ms, NOW)
+    layout, pages = prometheus.asked
+    assert (layout.method, pages.method) == ("GET", "POST")
+    assert len(pages.parameters["query"]) > 2_000
+
+
+async def test_prometheus_is_told_how_long_we_wait(prometheus, open_backend, request_2s_100ms):
+    await open_backend(timeout="4s").read(request_2s_100ms, NOW)
+    milliseconds = [int(asked.parameters["timeout"].removesuffix("ms")) for asked in prometheus.asked]
+    assert all(0 < later <= earlier <= 4_000 for earlier, later in pairwise(milliseconds))
+
+
+async def test_a_rotated_token_is_used_at_once(prometheus, open_backend, request_2s_100ms, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    backend = open_backend(bearer_token_file=token, headers={"X-Scope-OrgID": "tenant-1"})
+    await backend.read(request_2s_100ms, NOW)
+    token.write_text("second\n")
+    await backend.read(request_2s_100ms, NOW + 15)
+    assert prometheus.asked[0].headers["Authorization"] == "Bearer first"
+    assert prometheus.asked[-1].headers["Authorization"] == "Bearer second"
+    assert {asked.headers["X-Scope-OrgID"] for asked in prometheus.asked} == {"tenant-1"}
+
+
+async def test_a_password_is_read_from_its_file(prometheus, open_backend, request_2s_100ms, tmp_path):
+    (tmp_path / "password").write_text("pa:ss\n")
+    backend = open_backend(basic_auth={"username": "me", "password_file": tmp_path / "password"})
+    await backend.read(request_2s_100ms, NOW)
+    assert prometheus.asked[0].headers["Authorization"] == "Basic bWU6cGE6c3M="
+
+
+async def test_both_ends_show_certificates(secure_prometheus, open_backend, request_2s_100ms, certificates):
+    tls = {"ca_file": certificates["ca"], "cert_file": certificates["cert"], "key_file": certificates["key"]}
+    secure_prometheus.expose("llama-0")
+    reading = await open_backend(url=secure_prometheus.url, tls=tls).read(request_2s_100ms, NOW)
+    assert ("chat", "llama-0") in reading.pages
+
+
+async def test_the_environment_redirects_nothing(prometheus, backend, request_2s_100ms, monkeypatch, tmp_path):
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login evil password evil\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    prometheus.expose("llama-0")
+    assert (await backend.read(request_2s_100ms, NOW)).pages
+    assert "Authorization" not in prometheus.asked[0].headers
+
+
+async def test_one_connection_serves_many_reads(prometheus, open_backend, request_2s_100ms):
+    backend = open_backend(concurrency=1)
+    for age in range(5):
+        await backend.read(request_2s_100ms, NOW + age)
+    assert len({asked.connection for asked in prometheus.asked}) == 1
+
+
+async def test_a_path_prefix_and_own_label_names_are_kept(prometheus, open_backend, request_2s_100ms):
+    backend = open_backend(
+        url=f"{prometheus.url}/prometheus/", labels={"namespace": "kubernetes_namespace", "pod": "kubernetes_pod_name"}
+    )
+    prometheus.expose("x", kubernetes_namespace="chat", kubernetes_pod_name="llama-0")
+    reading = await backend.read(request_2s_100ms, NOW)
+    assert ("chat", "llama-0") in reading.pages
+    assert prometheus.asked[0].path == "/prometheus/api/v1/query"
+    assert "kubernetes_pod_name" in prometheus.queries()[0]

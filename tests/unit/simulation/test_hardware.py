@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from servingpool.simulation.hardware import engine_profile, profile_names
+
+
+def test_every_shipped_pair_makes_a_profile() -> None:
+    assert len(profile_names()) == 10
+    profiles = {name: engine_profile(name) for name in profile_names()}
+    assert profiles["h100-70b-tp8"].gpus == 8
+    assert profiles["a100-8b-tp1"].max_num_batched_tokens == 8192
+    assert profiles["l40s-8b-tp1"].max_num_batched_tokens == 2048
+
+
+def test_an_unknown_pair_names_those_that_are_known() -> None:
+    with pytest.raises(ValueError, match="no step times for 'b200'; shipped are h100-8b-tp1, h100-70b-tp4"):
+        engine_profile("b200")
+
+
+def test_the_dense_table_is_linear_between_its_points_and_beyond() -> None:
+    table = engine_profile("h100-8b-tp1", max_num_batched_tokens=16_384).dense_table() * 1e3
+    assert table[[1, 8, 8192]].tolist() == pytest.approx([6.078, 6.27, 177.787])
+    assert table[12] == pytest.approx((6.27 + 6.137) / 2)
+    assert table[16_384] == pytest.approx(177.787 + 2 * (177.787 - 82.192))
+
+
+def test_a_slower_twin_takes_longer_in_every_part() -> None:
+    profile = engine_profile("a100-70b-tp4")
+    slower = profile.scaled(1.1)
+    assert slower.dense_table() == pytest.approx(profile.dense_table() * 1.1)
+    assert slower.host_overhead == pytest.approx(0.000715)
+    assert slower.kv_tokens == profile.kv_tokens
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"max_num_seqs": 0}, r"max_num_seqs must be 1 to max_num_batched_tokens \(8192\), got 0"),
+        ({"max_num_seqs": 9000}, "got 9000"),
+        ({"max_model_len": 500_000}, r"max_model_len must be 2 to the KV cache's 428816 tokens, got 500000"),
+        ({"prefix_cache_hit_rate": 1.0}, "prefix_cache_hit_rate must be 0 to below 1, got 1.0"),
+        ({"dense": ((1, 0.1),)}, "two points or more"),
+    ],
+)
+def test_limits_that_vllm_would_refuse_are_refused(limits: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        engine_profile("h100-8b-tp1", **limits)
