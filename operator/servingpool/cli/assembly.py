@@ -80,6 +80,8 @@ class _Assembly:
 
     async def stop(self) -> None:
         """Stop the loop and disconnect."""
+        # kopf waits for the flag in a thread, and Python for the thread: unset, it would hang until SIGKILL.
+        self.stop_flag.set()
         if self._operator is not None:
             await self._operator.stop()
         await asyncio.gather(*(backend.close() for backend in self._backends.values()))

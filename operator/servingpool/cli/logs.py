@@ -7,8 +7,8 @@ import sys
 
 from pythonjsonlogger.json import JsonFormatter
 
-QUIET = ("kopf", "aiohttp", "urllib3", "asyncio", "kubernetes")
-"""Their INFO tells of every watch that ends on time, which happens every ten minutes by our own wish."""
+QUIET = ("kopf.objects", "aiohttp", "urllib3", "asyncio", "kubernetes")
+"""Their INFO has a line for each event that a handler took in, which is each heartbeat of each pod."""
 
 
 def configure(*, json: bool, debug: bool) -> None:

@@ -13,13 +13,13 @@ def reason(observation: Observation, need: Reading, backlog: float, answer: Limi
     if isinstance(need, Unknown):
         return f"{_move(observation.requested, answer.replicas)}: the need is unknown ({need.reason})"
     sizing = (
-        f"{_number(figures.forecast)} busy replicas of work expected in {figures.horizon:.0f} s "
-        f"({_number(figures.arrivals)} requests/s now) at a safe load of {_number(figures.safe_load)} "
-        f"need {need:.1f} replicas"
+        f"{_number(figures.arrivals)} requests/s now; work for {_number(figures.forecast)} fully busy replicas is "
+        f"expected in {figures.horizon:.0f} s; the SLO holds up to load {_number(figures.safe_load)}, "
+        f"so {need:.1f} replicas are needed"
     )
     parts = [sizing]
     if backlog >= 0.1:
-        parts.append(f"{backlog:.1f} of them for {_number(figures.queue)} queued requests")
+        parts.append(f"{backlog:.1f} of them to work off {_number(figures.queue)} queued requests")
     if answer.applied:
         parts.append(answer.applied[-1].reason)
     return f"{_move(observation.requested, answer.replicas)}: {'; '.join(parts)}"

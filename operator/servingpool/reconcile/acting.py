@@ -20,7 +20,9 @@ from servingpool.reconcile.telling import changes, worth_writing
 log = logging.getLogger(__name__)
 
 PROFILE_AFTER = 600.0
-"""Seconds between two writes of the learned profile. What a crash would lose is in Prometheus's history."""
+"""Seconds between two writes of the learned profile, the first one when calibration ends.
+
+What a crash would lose is in Prometheus's history."""
 WARNED = {
     ConditionType.READY: Truth.FALSE,
     ConditionType.METRICS_AVAILABLE: Truth.FALSE,
@@ -81,11 +83,11 @@ class Actor:
     async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> None:
         """Write the status if a person would care, and warn of what has just gone wrong."""
         learned = state.memory.profile
-        due = now - state.profile_at >= PROFILE_AFTER and learned.curve != state.profile_curve
+        due = state.settled and now - state.profile_at >= PROFILE_AFTER and learned.curve != state.profile_curve
         if not due and not worth_writing(state.status, status, now - state.written_at):
             return
-        if due and learned.learned > 0.0:
-            status = status.model_copy(update={"profile": learned.to_dict()})
+        if due:
+            status = status.model_copy(update={"profile": state.kept()})
         if await self._write(pool, state, status):
             state.written_at = now
             if due:
@@ -95,7 +97,7 @@ class Actor:
         """Write the learned profile whatever its age: the operator stops."""
         learned = state.memory.profile
         if learned.learned > 0.0 and learned.curve != state.profile_curve:
-            await self._write(pool, state, state.status.model_copy(update={"profile": learned.to_dict()}))
+            await self._write(pool, state, state.status.model_copy(update={"profile": state.kept()}))
 
     async def event(self, pool: Metadata, type_: str, reason: str, message: str) -> None:
         """Post an event; one that is lost is only logged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import Status
@@ -10,6 +11,9 @@ from servingpool.decision.decision import Decision
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
+
+MODEL = "model"
+"""Key in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it."""
 
 
 @dataclass(slots=True)
@@ -41,13 +45,28 @@ class PoolState:
     def found(cls, pool: ServingPool) -> tuple[PoolState, str | None]:
         """The state of a pool seen for the first time, resumed from its status; and why it could not be, if so."""
         state = cls(uid=pool.metadata.uid, model=pool.spec.model, status=pool.status)
-        if pool.status.profile is None:
+        kept = pool.status.profile
+        if kept is None:
             return state, None
+        if kept.get(MODEL) != pool.spec.model:
+            return state, f"it is of model {kept.get(MODEL)!r}, the pool's is {pool.spec.model!r} now"
         try:
-            state.memory = Memory.resume(Profile.from_dict(pool.status.profile))
+            profile = Profile.from_dict(kept)
         except ValueError as error:
             return state, str(error)
+        state.memory = Memory.resume(profile)
+        # Not written again before it has changed: after a restart that would be every pool at once.
+        state.profile_at, state.profile_curve = profile.at, profile.curve
         return state, None
+
+    @property
+    def settled(self) -> bool:
+        """Calibration has ended, so what was learned is worth keeping."""
+        return self.decision is not None and not self.decision.calibrating
+
+    def kept(self) -> dict[str, Any]:
+        """What was learned, in the form that `found` reads."""
+        return self.memory.profile.to_dict() | {MODEL: self.model}
 
     def is_of(self, pool: ServingPool) -> bool:
         """Whether what is kept still speaks of this pool."""

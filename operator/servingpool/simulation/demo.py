@@ -102,6 +102,11 @@ class Comparison:
         return self.entries[-1]
 
     @property
+    def best(self) -> Result | None:
+        """The smallest fixed fleet that attains the target, known in hindsight; None where none does."""
+        return next(filter(_attains, self.statics), None)
+
+    @property
     def others(self) -> tuple[Entry, ...]:
         """All but ours."""
         return self.entries[:-1]
@@ -137,12 +142,13 @@ def compare(setup: Setup, progress: Progress = lambda *_: None) -> Comparison:
     varied = setup.trace.duration <= LONGEST_VARIED
     runs = _Runs(setup, progress, planned=len(_scalers()) + len(HPA_TARGETS) + varied * VARIED_RUNS)
     statics = tuple(runs.statics())
-    best = next((result for result in statics if _attains(result)), None)
+    best = next(filter(_attains, statics), None)
     peak = next((result for result in statics if _attains_always(result)), statics[-1])
     initial = setup.options.initial_replicas or peak.score.peak_replicas
     runs.options = replace(setup.options, initial_replicas=initial)
-    entries = [] if best is None else [_hindsight(best)]
-    entries.append(_peak(peak))
+    entries = [_peak(peak, best=best is peak)]
+    if best is not None and best is not peak:
+        entries.insert(0, _hindsight(best))
     entries.extend(runs.entry(*scaler) for scaler in _scalers())
     tuned = tuple(runs.run(HpaOnRunning(target)) for target in HPA_TARGETS)
     variants = tuple(runs.variants(best)) if varied else ()
@@ -154,7 +160,7 @@ def _scalers() -> tuple[tuple[Role, str, str, Policy], ...]:
     return (
         (
             Role.RIVAL,
-            "HPA on running requests",
+            "HPA on running",
             f"{HPA_TARGET:g} running requests a replica, as in llm-d's default guide; HPA's own default behavior",
             HpaOnRunning(HPA_TARGET),
         ),
@@ -173,13 +179,13 @@ def _hindsight(result: Result) -> Entry:
     return Entry(f"static {result.score.peak_replicas} (hindsight)", Role.HINDSIGHT, settings, result)
 
 
-def _peak(result: Result) -> Entry:
-    always = _attains_always(result)
-    settings = (
-        f"the smallest fixed fleet that attains the target in every {PEAK_WINDOW / 60:g} minutes"
-        if always
-        else f"the pool's maximum; no fixed fleet attains the target in every {PEAK_WINDOW / 60:g} minutes"
-    )
+def _peak(result: Result, *, best: bool) -> Entry:
+    every = f"every {PEAK_WINDOW / 60:g} minutes"
+    if not _attains_always(result):
+        settings = f"the pool's maximum; no fixed fleet attains the target in {every}"
+    else:
+        also = "; also the smallest over the whole trace" if best else ""
+        settings = f"the smallest fixed fleet that attains the target in {every}{also}"
     return Entry(f"static {result.score.peak_replicas} (peak)", Role.PEAK, settings, result)
 
 

@@ -15,7 +15,6 @@ from servingpool.api.part import Part
 from servingpool.api.rule import Between
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.spec import Spec
-from servingpool.decision.pool import Behavior, Pool, Slo
 from servingpool.simulation.fleet import ColdStart, Routing
 from servingpool.simulation.hardware import EngineProfile, engine_profile, profile_names
 from servingpool.simulation.policies import Ours, Policy, Static
@@ -134,17 +133,6 @@ def read_pool(path: Path) -> ServingPool:
         raise InputError(f"{path}: {problems(error)}") from error
 
 
-def decision_pool(spec: Spec) -> Pool:
-    """What the core needs of a manifest; in charge whatever its mode, for else nothing would happen."""
-    slo, (target,), behavior = spec.slo, spec.targets, spec.behavior
-    return Pool(
-        slo=Slo(slo.time_to_first_token, slo.time_per_output_token, slo.attainment_share),
-        min_replicas=target.min,
-        max_replicas=target.max,
-        behavior=Behavior(behavior.scale_down_window, behavior.calibration, behavior.cold_start),
-    )
-
-
 def price(spec: Spec, profile: EngineProfile) -> float | None:
     """Dollars a GPU-hour; None without a price. Raises InputError when manifest and fleet speak of other GPUs."""
     (target,) = spec.targets
@@ -176,7 +164,9 @@ def named_policy(name: str) -> Policy:
 def _yaml(path: Path) -> object:
     try:
         documents = [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
     if len(documents) != 1:
         raise InputError(f"{path} must hold exactly 1 YAML document, it holds {len(documents)}")

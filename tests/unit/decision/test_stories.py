@@ -190,5 +190,5 @@ def test_every_decision_gives_a_reason_with_figures():
     world = World(replicas=2)
     for outcome in world.run(20.0, 10)[8:]:
         assert "requests/s" in outcome.decision.reason
-        assert "safe load" in outcome.decision.reason
+        assert "the SLO holds up to load" in outcome.decision.reason
         assert outcome.decision.reason.startswith(("hold", "scale up", "scale down"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from enum import StrEnum
 
 from servingpool.simulation.demo import Comparison, Entry, Role
@@ -12,53 +14,61 @@ LEVEL = 0.005
 
 
 class Verdict(StrEnum):
-    """How our own did."""
+    """How our own did, against policies that know the past only: a fleet chosen in hindsight is no alternative."""
 
-    CHEAPEST = "SLO held, at the lowest cost without hindsight"
-    LEVEL = "SLO held, at no lower cost than others"
-    DEARER = "SLO held, but another was cheaper"
-    MISSED = "SLO missed"
+    CHEAPEST = "cheapest"
+    LEVEL = "level"
+    DEARER = "dearer"
+    MISSED = "missed"
 
 
-def verdict(comparison: Comparison) -> Verdict:
-    """Against policies that know the past only; a fleet chosen in hindsight is nobody's alternative."""
-    ours = comparison.ours
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """One sentence in two parts, the first of which says it all."""
+
+    verdict: Verdict
+    head: str
+    figures: str
+
+    @property
+    def sentence(self) -> str:
+        """Both parts."""
+        return f"{self.head}: {self.figures}."
+
+
+def conclude(comparison: Comparison) -> Conclusion:
+    """Did ours hold the SLO, at what cost, and what did it cost the others."""
+    ours, slo = comparison.ours, comparison.setup.pool.slo
+    others = sorted(comparison.others, key=_cost)
+    held = [entry for entry in others if entry.held]
+    attained = (
+        f"{percent(ours.result.score.attainment)} of requests attained ({target(slo)} asked) "
+        f"with {_cost(ours):.1f} GPU-hours"
+    )
     if not ours.held:
-        return Verdict.MISSED
-    cost = _cost(ours)
-    cheapest = min((_cost(entry) for entry in _alternatives(comparison) if entry.held), default=None)
-    if cheapest is None or cost < cheapest * (1 - LEVEL):
+        by = listed([f"{entry.label} with {_cost(entry):.1f}" for entry in held])
+        figures = f"{attained}; {f'it was held by {by}' if held else 'nobody held it'}"
+        return Conclusion(Verdict.MISSED, f"{ours.label} missed the SLO", figures)
+    figures = attained
+    if held:
+        figures += f", {listed([_against(ours, entry) for entry in held])}"
+    missed = [f"{entry.label} ({percent(entry.result.score.attainment)})" for entry in others if not entry.held]
+    if missed:
+        figures += f"; {listed(missed)} missed it"
+    rivals = [entry for entry in held if entry.role is not Role.HINDSIGHT]
+    verdict = _verdict(_cost(ours), _cost(rivals[0]) if rivals else math.inf)
+    head = {
+        Verdict.CHEAPEST: f"{ours.label} held the SLO at the lowest cost without hindsight",
+        Verdict.LEVEL: f"{ours.label} held the SLO at no lower cost than others",
+        Verdict.DEARER: f"{ours.label} held the SLO, but {rivals[0].label if rivals else ''} did so for less",
+    }
+    return Conclusion(verdict, head[verdict], figures)
+
+
+def _verdict(cost: float, cheapest: float) -> Verdict:
+    if cost < cheapest * (1 - LEVEL):
         return Verdict.CHEAPEST
     return Verdict.LEVEL if cost <= cheapest * (1 + LEVEL) else Verdict.DEARER
-
-
-def conclusion(comparison: Comparison) -> str:
-    """One sentence: did ours hold the SLO, at what cost, against what the others cost."""
-    ours, slo = comparison.ours, comparison.setup.pool.slo
-    attained = percent(ours.result.score.attainment)
-    if not ours.held:
-        held = sorted((entry for entry in comparison.others if entry.held), key=_cost)
-        by = listed([f"{entry.label} with {_cost(entry):.1f}" for entry in held])
-        return (
-            f"{ours.label} missed the SLO: {attained} of requests attained where {target(slo)} were asked, "
-            f"with {_cost(ours):.1f} GPU-hours; {f'it was held by {by}' if held else 'nobody held it'}."
-        )
-    said = [_against(ours, entry) for entry in sorted(comparison.others, key=_cost) if entry.held]
-    missed = [
-        f"{entry.label} ({percent(entry.result.score.attainment)})" for entry in comparison.others if not entry.held
-    ]
-    sentence = (
-        f"{ours.label} held the SLO ({attained} of requests, {target(slo)} asked) with {_cost(ours):.1f} GPU-hours"
-    )
-    if said:
-        sentence += f": {listed(said)}"
-    if missed:
-        sentence += f"; {listed(missed)} missed it"
-    return f"{sentence}."
-
-
-def _alternatives(comparison: Comparison) -> list[Entry]:
-    return [entry for entry in comparison.others if entry.role is not Role.HINDSIGHT]
 
 
 def _against(ours: Entry, other: Entry) -> str:

@@ -85,7 +85,12 @@ def replicas(axes: Axes, comparison: Comparison) -> Sequence[Label]:
             axes.fill_between(at, ready, step="post", color=BLUE, alpha=0.16, linewidth=0)
         requested = [*series.requested, series.requested[-1]]
         axes.step(
-            at, requested, where="post", color=drawn.color, linestyle=drawn.dash, linewidth=drawn.width,
+            at,
+            requested,
+            where="post",
+            color=drawn.color,
+            linestyle=drawn.dash,
+            linewidth=drawn.width,
             zorder=3 if ours else 2,
         )
         labels.append(Label(requested[-1], entry.label, drawn.color, bold=ours))
@@ -149,9 +154,7 @@ def _latencies(axes: Axes, comparison: Comparison, lines: Sequence[Sequence[floa
     return labels
 
 
-def _by_minute(
-    comparison: Comparison, weights: NDArray[Any]
-) -> tuple[Floats, Floats]:
+def _by_minute(comparison: Comparison, weights: NDArray[Any]) -> tuple[Floats, Floats]:
     """(minutes, rate per second); the last rate twice, to end the last step."""
     trace, begin = comparison.setup.trace, comparison.setup.options.history
     seconds = trace.duration - begin

@@ -18,7 +18,6 @@ from servingpool.simulation.report.palette import FAINT, INK, MUTED
 from servingpool.simulation.tables import Floats
 
 _STYLE: dict[Any, Any] = {  # matplotlib types the keys as a literal of all its settings
-
     "svg.fonttype": "none",  # text stays text: smaller, searchable, read by screen readers
     "svg.hashsalt": "servingpool",  # ids would be random
     "font.size": 10.0,

@@ -58,7 +58,14 @@ def _curve(axes: Axes, results: Sequence[Result], color: str, name: str, marks: 
         axes.annotate(mark, (x, y), xytext=(3, -10), textcoords="offset points", fontsize=8, color=color)
     first = int(np.argmin(misses))
     axes.annotate(
-        name, (cost[first], misses[first]), xytext=(0, 8), textcoords="offset points", ha="center", fontsize=9, color=color
+        name,
+        (cost[first], misses[first]),
+        xytext=(0, 8),
+        textcoords="offset points",
+        ha="center",
+        fontsize=9,
+        color=color,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
     )
 
 

@@ -12,13 +12,15 @@ _AZURE_2023 = (
     "every request of an hour of a service, recorded by Microsoft: "
     "Azure/AzurePublicDataset, AzureLLMInferenceTrace 2023, CC-BY-4.0 (Patel et al., Splitwise, ISCA 2024)"
 )
-_TRACES: Mapping[str, str] = MappingProxyType({
-    "Azure 2023 conv": _AZURE_2023,
-    "Azure 2023 code": _AZURE_2023,
-    "llm-d ramp": "generated: Poisson arrivals at the rates and lengths of llm-d's published slo-aware benchmark",
-    "Azure 2024 conv": "reconstructed from plots of the data set, not recorded arrivals: Azure/AzurePublicDataset, "
-    "AzureLLMInferenceDataset 2024, CC-BY-4.0 (Stojkovic et al., DynamoLLM, HPCA 2025)",
-})
+_TRACES: Mapping[str, str] = MappingProxyType(
+    {
+        "Azure 2023 conv": _AZURE_2023,
+        "Azure 2023 code": _AZURE_2023,
+        "llm-d ramp": "generated: Poisson arrivals at the rates and lengths of llm-d's published slo-aware benchmark",
+        "Azure 2024 conv": "reconstructed from plots of the data set, not recorded arrivals: Azure/AzurePublicDataset, "
+        "AzureLLMInferenceDataset 2024, CC-BY-4.0 (Stojkovic et al., DynamoLLM, HPCA 2025)",
+    }
+)
 
 
 def ground(comparison: Comparison) -> list[tuple[str, str]]:

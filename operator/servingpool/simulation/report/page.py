@@ -12,7 +12,7 @@ from servingpool.decision.decision import Decision
 from servingpool.decision.unknown import Unknown
 from servingpool.simulation.changes import Change
 from servingpool.simulation.demo import LONGEST_VARIED, Comparison, Entry, Role
-from servingpool.simulation.report.conclusion import Verdict, conclusion, verdict
+from servingpool.simulation.report.conclusion import Verdict, conclude
 from servingpool.simulation.report.course import course
 from servingpool.simulation.report.figures import (
     clock,
@@ -59,14 +59,13 @@ def page(comparison: Comparison, command: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found = verdict(comparison)
+    found = conclude(comparison)
     return environment.get_template("page.html.j2").render(
         title=f"{comparison.setup.trace.name} on {comparison.setup.profile.name}",
         objective=objective(comparison.setup.pool.slo),
-        verdict=found.value,
-        good=found is Verdict.CHEAPEST,
-        missed=found is Verdict.MISSED,
-        conclusion=conclusion(comparison),
+        good=found.verdict is Verdict.CHEAPEST,
+        missed=found.verdict is Verdict.MISSED,
+        conclusion=found,
         cards=list(_cards(comparison)),
         priced=comparison.setup.options.price is not None,
         rows=[_row(entry, comparison) for entry in comparison.entries],
@@ -164,9 +163,8 @@ def _variants(comparison: Comparison) -> list[tuple[str, list[tuple[bool, str, s
     """(name, for each of `_labels` whether it held, attainment and average replicas; None without a run)."""
     labels = _labels(comparison)
     lines = [("as above", {entry.label: entry.result for entry in comparison.entries})]
-    hindsight = next((entry for entry in comparison.entries if entry.role is Role.HINDSIGHT), None)
-    if hindsight is not None:
-        lines[0][1]["best static"] = hindsight.result
+    if comparison.best is not None:
+        lines[0][1]["best static"] = comparison.best
     lines.extend((variant.name, dict(variant.results)) for variant in comparison.variants)
     return [(name, [_cell(results.get(label)) for label in labels]) for name, results in lines]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from servingpool.simulation.demo import Comparison, Entry, Role
-from servingpool.simulation.report.conclusion import Verdict, conclusion, verdict
+from servingpool.simulation.report.conclusion import Verdict, conclude
 from servingpool.simulation.report.figures import latency, objective, percent
 from servingpool.simulation.score import Score
 
@@ -18,9 +17,9 @@ _STYLE = {Verdict.CHEAPEST: "green", Verdict.LEVEL: "yellow", Verdict.DEARER: "y
 
 def summary(comparison: Comparison) -> RenderableType:
     """Table and conclusion."""
-    found = verdict(comparison)
-    said = Text.assemble((found.value, f"bold {_STYLE[found]}"), ". ", conclusion(comparison))
-    return Group(table(comparison), Padding(said, (0, 1)))
+    found = conclude(comparison)
+    said = Text.assemble((found.head, f"bold {_STYLE[found.verdict]}"), f": {found.figures}.")
+    return Group(table(comparison), "", said)
 
 
 def table(comparison: Comparison) -> Table:
@@ -30,15 +29,16 @@ def table(comparison: Comparison) -> Table:
     found = Table(
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
+        show_edge=False,
         title=f"{setup.trace.name} on {setup.profile.name}\n{objective(setup.pool.slo)}",
         title_style="bold",
     )
     found.add_column("Policy\n", no_wrap=True)
     found.add_column("Attained\n", no_wrap=True)
-    for header in ("Average\nreplicas", "GPU-\nhours", *(("Cost\n$",) if priced else ()), "Changes\nan hour"):
-        found.add_column(header, justify="right")
+    for header in ("Mean\nfleet", "GPU-\nhours", *(("Cost\n$",) if priced else ()), "Scaled\n/ hour"):
+        found.add_column(header, justify="right", no_wrap=True)
     for name in ("TTFT", "TPOT"):
-        found.add_column(f"{name}\np95", justify="right")
+        found.add_column(f"{name}\np95", justify="right", no_wrap=True)
     for entry in comparison.entries:
         found.add_row(*_cells(entry, priced=priced), style="bold" if entry.role is Role.OURS else "")
     return found

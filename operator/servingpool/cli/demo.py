@@ -1,0 +1,182 @@
+"""`servingpool demo`: an hour of traffic on virtual time, every policy beside ours, an HTML report."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import shlex
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from servingpool.api.duration import DurationBetween
+
+if TYPE_CHECKING:
+    from servingpool.simulation.demo import Comparison, Setup
+
+NEEDED = ("jinja2", "matplotlib")
+"""What the report takes from the extra `simulation`. Without numba it is only slower."""
+
+
+def demo(  # noqa: PLR0913, a command line's options are its parameters
+    trace: Annotated[
+        str, typer.Option(help="azure-conv, azure-code, llmd-ramp, or the path of a CSV in the Azure traces' format.")
+    ] = "azure-conv",
+    hardware: Annotated[
+        str, typer.Option(help="GPU and model of a replica; a wrong name lists those that are shipped.")
+    ] = "a100-70b-tp4",
+    ttft: Annotated[str, typer.Option(help="Bound on time to first token, 1ms to 10m, or none.")] = "2s",
+    tpot: Annotated[str, typer.Option(help="Bound on time per output token, 1ms to 10s, or none.")] = "150ms",
+    attainment: Annotated[
+        float, typer.Option(help="Percent of requests that must meet every bound, 50 to 99.9.")
+    ] = 95.0,
+    max_replicas: Annotated[int, typer.Option(min=1, max=64, help="Most replicas that a policy may ask for.")] = 16,
+    price: Annotated[float | None, typer.Option(min=0, help="Dollars a GPU-hour; adds what each run costs.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of start-up times, scrape phases and generated traces.")] = 0,
+    output: Annotated[Path, typer.Option(help="The report.")] = Path("report/demo.html"),
+    picture: Annotated[
+        Path | None, typer.Option(help="Also write load, replicas and TTFT as an SVG here.", dir_okay=False)
+    ] = None,
+    open_report: Annotated[bool, typer.Option("--open/--no-open", help="Open the report in a browser.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the comparison as JSON (no table); keys as below.")
+    ] = False,
+) -> None:
+    """Compare the operator's decisions with other autoscalers, on one hour of real traffic, in seconds.
+
+    No cluster, no GPU, no Prometheus: the operator's own decision core scales a modelled vLLM fleet on virtual
+    time, beside fixed fleets, HPA on running requests and llm-d slo-aware. Writes one HTML file.
+
+    For example:
+
+        servingpool demo
+
+        servingpool demo --trace azure-code --hardware h100-70b-tp4 --tpot 100ms --open
+
+        servingpool demo --trace my-requests.csv --price 2.50 --json | jq .conclusion
+
+    JSON: format, verdict (cheapest, level, dearer, missed), conclusion, entries (label, role, settings, held, result,
+    changes), frontier and variants (label, attainment, gpu_hours, average_replicas). New keys may come; format rises
+    when one changes its meaning.
+
+    Exit codes: 0 the comparison was made, whoever won; 2 something given cannot be used.
+    """
+    require_extra()
+    # Here and not above: numba and matplotlib take a second to import, which no other command should wait for.
+    from servingpool.decision.pool import Pool, Slo
+    from servingpool.simulation.demo import Setup
+    from servingpool.simulation.inputs import named_hardware, named_trace
+    from servingpool.simulation.report.conclusion import conclude
+    from servingpool.simulation.report.course import picture as drawn
+    from servingpool.simulation.report.page import page
+    from servingpool.simulation.report.terminal import summary
+    from servingpool.simulation.run import SimulationOptions
+
+    bounds = bound(ttft, "--ttft", "10m"), bound(tpot, "--tpot", "10s")
+    if not 50 <= attainment <= 99.9:
+        raise typer.BadParameter(f"must be 50 to 99.9 percent, got {attainment:g}", param_hint="--attainment")
+    try:
+        slo = Slo(*bounds, attainment=round(attainment / 100, 6))
+        setup = Setup(
+            trace=named_trace(trace, seed),
+            profile=named_hardware(hardware),
+            pool=Pool(slo, min_replicas=1, max_replicas=max_replicas),
+            options=SimulationOptions(seed=seed, price=price),
+        )
+        comparison = _compared(setup)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    command = again(
+        trace=trace,
+        hardware=hardware,
+        ttft=ttft,
+        tpot=tpot,
+        attainment=attainment,
+        max_replicas=max_replicas,
+        price=price,
+        seed=seed,
+    )
+    write(output, page(comparison, command), "--output")
+    if picture is not None:
+        write(picture, drawn(comparison), "--picture")
+    if as_json:
+        found = conclude(comparison)
+        document = {"verdict": found.verdict.value, "conclusion": found.sentence, **comparison.to_dict()}
+        typer.echo(orjson.dumps(document))
+    else:
+        console = Console()
+        console.print(summary(comparison))
+        console.print(f"\nReport: {output}", highlight=False, soft_wrap=True)
+    if open_report:
+        webbrowser.open(output.resolve().as_uri())
+
+
+def again(**options: str | float | None) -> str:
+    """The command line that leads to the same report."""
+    defaults = inspect.signature(demo).parameters
+    words = ["servingpool", "demo"]
+    for name, value in options.items():
+        if value != defaults[name].default:
+            words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return shlex.join(words)
+
+
+def require_extra() -> None:
+    """Says how to install what is missing. Raises typer.Exit(2)."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        typer.echo(
+            f"The report needs {' and '.join(missing)}, which come with the extra `simulation`: "
+            "pip install 'servingpool-operator[simulation]'",
+            err=True,
+        )
+        raise typer.Exit(2)
+
+
+def bound(text: str, option: str, high: str) -> float | None:
+    """Seconds, or None for `none`. Raises typer.BadParameter."""
+    if text == "none":
+        return None
+    try:
+        return DurationBetween("1ms", high).read(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}, or none", param_hint=option) from error
+
+
+def write(path: Path, text: str, option: str) -> None:
+    """Creates the folder too. Raises typer.BadParameter."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {path}: {error.strerror}", param_hint=option) from error
+
+
+def _compared(setup: Setup) -> Comparison:
+    """With a progress bar on stderr."""
+    from servingpool.simulation.compiled import COMPILED
+    from servingpool.simulation.demo import compare
+
+    columns = (
+        TextColumn("[progress.description]{task.description:<24}"),
+        BarColumn(bar_width=28),
+        MofNCompleteColumn(),
+        TextColumn("runs"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        if not COMPILED:
+            bar.console.print("numba (extra `simulation`) is not installed: this takes many times as long.")
+
+        def show(doing: str, done: int, total: int) -> None:
+            # Machine code is made on the first run after an installation, which takes a moment.
+            what = doing if done or not COMPILED else f"{doing}, compiling"
+            bar.update(task, description=what, completed=done, total=total)
+
+        return compare(setup, show)

@@ -1,0 +1,131 @@
+"""`servingpool simulate`: one policy, one trace, one pool, one fleet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from servingpool.simulation.changes import Change
+    from servingpool.simulation.run import Result
+
+MISSED = 3
+"""Exit code: the run was made and missed its SLO."""
+
+
+def simulate(
+    pool: Annotated[Path, typer.Option(help="A ServingPool manifest: SLO, min, max, behavior, cost.")],
+    trace: Annotated[
+        str,
+        typer.Option(
+            help="azure-conv, azure-code, azure-conv-day, llmd-ramp, or the path of a CSV with the columns "
+            "TIMESTAMP, ContextTokens, GeneratedTokens."
+        ),
+    ] = "azure-conv",
+    fleet: Annotated[
+        str, typer.Option(help="Shipped hardware such as h100-8b-tp1, or the path of a fleet description (below).")
+    ] = "a100-70b-tp4",
+    policy: Annotated[
+        str, typer.Option(help="servingpool, static:N, hpa-running[:TARGET] or llmd-slo-aware.")
+    ] = "servingpool",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; keys as below.")] = False,
+) -> None:
+    """Run one scaling policy on one trace, on virtual time.
+
+    The pool's mode is taken as Auto, and its metrics are those of the modelled fleet.
+
+    For example:
+
+        servingpool simulate --pool pool.yaml
+
+        servingpool simulate --pool pool.yaml --fleet h100-8b-tp1 --policy static:4
+
+        servingpool simulate --pool pool.yaml --trace requests.csv --json | jq .score.attainment
+
+    A fleet description; all but hardware may be left out, and this is what they are then:
+
+        hardware: a100-70b-tp4
+        coldStart: 100s
+        jitter: 0.2
+        scrapeInterval: 5s
+        lostScrapes: 0
+        initialReplicas: 1
+        seed: 0
+        maxNumSeqs: 256
+        routing: least-loaded
+
+    JSON: format, held, policy, trace, profile, slo, score (attainment, gpu_hours, average_replicas, ttft, tpot, ...),
+    series (lists, one place a decision), changes (at, before, after, ready, reason, need, limits). Times are seconds,
+    attainment is a share. New keys may come; format rises when one changes its meaning.
+
+    Exit codes: 0 the SLO was held; 3 the SLO was missed; 2 something given cannot be used.
+    """
+    # Here and not above: numba takes a second to import, which no other command should wait for.
+    from servingpool.reconcile.observing import core_pool
+    from servingpool.simulation import inputs
+    from servingpool.simulation.changes import Watched
+    from servingpool.simulation.policies import Static
+    from servingpool.simulation.run import simulate as run
+    from servingpool.simulation.traces import TraceError
+
+    try:
+        manifest = inputs.read_pool(pool)
+        described = inputs.named_fleet(fleet)
+        profile = described.profile()
+        options = described.options(inputs.price(manifest.spec, profile))
+        chosen = inputs.named_policy(policy)
+        requests = inputs.named_trace(trace, described.seed)
+    except (inputs.InputError, TraceError) as error:
+        raise typer.BadParameter(str(error)) from error
+    if isinstance(chosen, Static) and options.initial_replicas is None:
+        options = replace(options, initial_replicas=chosen.replicas)
+    # In charge whatever the mode: a pool that only recommends would scale nothing.
+    asked = replace(core_pool(manifest, in_charge=True), in_charge=True)
+    watched = Watched(chosen)
+    try:
+        with Console(stderr=True).status(f"{watched.name} on {requests.name}"):
+            result = run(requests, profile, asked, watched, options)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    held = result.score.attainment >= result.slo.attainment
+    if as_json:
+        changes = [change.to_dict() for change in watched.changes]
+        typer.echo(orjson.dumps({**result.to_dict(), "held": held, "changes": changes}))
+    else:
+        Console().print(_shown(result, watched.changes, held=held))
+    if not held:
+        raise typer.Exit(MISSED)
+
+
+def _shown(result: Result, changes: list[Change], *, held: bool) -> RenderableType:
+    from servingpool.simulation.report.figures import clock, latency, objective, percent
+
+    score = result.score
+    figures = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("SLO", objective(result.slo)),
+        ("attained", f"{percent(score.attainment)} of {score.requests:,} requests: {'held' if held else 'MISSED'}"),
+        ("replicas", f"{score.average_replicas:.2f} on average, {score.peak_replicas} at most"),
+        ("GPU-hours", f"{score.gpu_hours:.1f}" + ("" if score.cost is None else f", ${score.cost:.2f}")),
+        ("TTFT", ", ".join(f"{name} {latency(value)}" for name, value in score.ttft.items())),
+        ("TPOT", ", ".join(f"{name} {latency(value)}" for name, value in score.tpot.items())),
+        ("throughput", f"{score.tokens_per_gpu_second:.0f} tokens/s per GPU, {score.goodput:.2f} good requests/s"),
+        ("unserved", f"{score.rejected} rejected, {score.unfinished} unfinished"),
+    ):
+        figures.add_row(name, value, style="" if held or name != "attained" else "bold red")
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("Minute", justify="right")
+    table.add_column("Replicas", no_wrap=True)
+    table.add_column("Why")
+    for change in changes:
+        table.add_row(clock(change.at), f"{change.before} -> {change.after}", change.reason)
+    title = f"[bold]{result.policy}[/bold], {result.trace} on {result.profile}"
+    return Group(Padding(title, (1, 1, 0, 1)), Padding(figures, (0, 1)), table if changes else "")

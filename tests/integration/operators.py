@@ -1,0 +1,246 @@
+"""What the stories of the whole operator are told with: a fleet that answers scrapes, and operator processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import urllib.error
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from servingpool.api.group import API_VERSION, KIND
+from servingpool.lab.api_client import ApiError
+from servingpool.lab.control_plane import ControlPlane, free_ports
+from servingpool.lab.processes import SupervisedProcess, http_ready, open_local, wait_until
+
+NAMESPACE, ACCOUNT = "servingpool-system", "servingpool-operator"
+BASE, PER_REQUEST, PER_PREFILL_TOKEN = 0.016, 0.00008, 0.00007
+PROMPT, OUTPUT = 1000, 200
+WORK = PER_REQUEST * OUTPUT + PER_PREFILL_TOKEN * PROMPT
+"""Replica-seconds of one request: 0.086."""
+TTFT_BOUNDS = (0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0)
+TPOT_BOUNDS = (0.025, 0.05, 0.075, 0.1, 0.15, 0.2)
+
+
+@dataclass
+class Engine:
+    """One pod's cumulative figures under smooth load."""
+
+    requests: float = 0.0
+    decode_seconds: float = 0.0
+
+    def serve(self, rate: float, seconds: float) -> None:
+        self.requests += rate * seconds
+        self.decode_seconds += rate * seconds * OUTPUT * BASE / max(0.05, 1.0 - rate * WORK)
+
+    def page(self, model: str, rate: float) -> str:
+        requests, tokens = self.requests, self.requests * OUTPUT
+        name = f'model_name="{model}",engine="0"'
+        samples = {
+            f"vllm:num_requests_running{{{name}}}": min(rate * OUTPUT * BASE, 256),
+            f"vllm:num_requests_waiting{{{name}}}": 0.0,
+            f"vllm:kv_cache_usage_perc{{{name}}}": 0.2,
+            f"vllm:generation_tokens_total{{{name}}}": tokens,
+            f"vllm:prompt_tokens_total{{{name}}}": requests * PROMPT,
+            f'vllm:request_success_total{{{name},finished_reason="stop"}}': requests,
+        }
+        for histogram, bounds, count, total in (
+            ("time_to_first_token_seconds", TTFT_BOUNDS, requests, requests * 0.2),
+            ("inter_token_latency_seconds", TPOT_BOUNDS, tokens, self.decode_seconds),
+            ("request_time_per_output_token_seconds", TPOT_BOUNDS, requests, requests * 0.03),
+        ):
+            for bound in (*bounds, "+Inf"):
+                samples[f'vllm:{histogram}_bucket{{{name},le="{bound}"}}'] = count
+            samples |= {f"vllm:{histogram}_sum{{{name}}}": total, f"vllm:{histogram}_count{{{name}}}": count}
+        return "".join(f"{sample} {value:g}\n" if value < 1e5 else f"{sample} {value:.3f}\n" for sample, value in samples.items())
+
+
+@dataclass
+class Service:
+    """A Deployment's model and the requests per second that its pods share."""
+
+    model: str
+    rate: float
+
+
+@dataclass
+class Traffic:
+    """Serves requests on every pod, and writes its page, four times a second."""
+
+    plane: ControlPlane
+    pages: dict[tuple[str, str], str]
+    services: dict[tuple[str, str], Service] = field(default_factory=dict)
+    """By namespace and Deployment."""
+    engines: dict[tuple[str, str], Engine] = field(default_factory=dict)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pods: dict[tuple[str, str], list[str]] = {}
+        last = time.monotonic()
+        while not self._over.wait(0.25):
+            elapsed, last = time.monotonic() - last, time.monotonic()
+            try:
+                pods = {key: self._pods(*key) for key in tuple(self.services)}
+            except (OSError, ApiError):
+                pass  # the API server is down; requests go on
+            for (namespace, name), service in tuple(self.services.items()):
+                for pod in (serving := pods.get((namespace, name), [])):
+                    engine = self.engines.setdefault((namespace, pod), Engine())
+                    engine.serve(service.rate / len(serving), elapsed)
+                    self.pages[namespace, pod] = engine.page(service.model, service.rate / len(serving))
+
+    def _pods(self, namespace: str, name: str) -> list[str]:
+        pods = self.plane.client.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{name}")
+        return [
+            pod["metadata"]["name"]
+            for pod in pods
+            if any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+        ]
+
+
+def deployment(namespace: str, name: str, replicas: int) -> dict[str, Any]:
+    labels = {"app": name}
+    container = {"name": "vllm", "image": "vllm/vllm-openai:latest", "ports": [{"containerPort": 8000}]}
+    template = {
+        "metadata": {"labels": labels, "annotations": {"prometheus.io/scrape": "true"}},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def serving_pool(namespace: str, name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "model": name,
+            "slo": {"timeToFirstToken": "2s", "timePerOutputToken": "100ms"},
+            "targets": [{"name": name, "min": 1, "max": 8}],
+            "behavior": {"calibration": "5s", "coldStart": "2s", "scaleDownWindow": "5s"},
+            **spec,
+        },
+    }
+
+
+@dataclass
+class Cluster:
+    """One namespace of a control plane, as stories look at it."""
+
+    plane: ControlPlane
+    traffic: Traffic
+    namespace: str
+
+    def serve(self, name: str, *, replicas: int = 1, rate: float = 0.0, model: str | None = None) -> None:
+        """A Deployment under traffic."""
+        self.plane.apply(deployment(self.namespace, name, replicas))
+        self.traffic.services[self.namespace, name] = Service(model or name, rate)
+
+    def load(self, name: str, rate: float) -> None:
+        self.traffic.services[self.namespace, name].rate = rate
+
+    def pool(self, name: str, **spec: Any) -> None:
+        self.plane.apply(serving_pool(self.namespace, name, **spec))
+
+    def found(self, name: str) -> dict[str, Any]:
+        return self.plane.client.get(self.path(name))
+
+    def path(self, name: str) -> str:
+        return f"/apis/{API_VERSION}/namespaces/{self.namespace}/servingpools/{name}"
+
+    def status(self, name: str) -> dict[str, Any]:
+        status: dict[str, Any] = self.found(name).get("status", {})
+        return status
+
+    def condition(self, name: str, type_: str) -> tuple[str, str]:
+        """Status and reason; two empty words where it was not judged yet."""
+        for one in self.status(name).get("conditions", []):
+            if one["type"] == type_:
+                return one["status"], one["reason"]
+        return "", ""
+
+    def wait_condition(self, name: str, type_: str, expected: tuple[str, str], seconds: float = 20.0) -> None:
+        try:
+            wait_until(lambda: self.condition(name, type_) == expected, seconds, f"{name}: {type_} {expected}")
+        except TimeoutError as late:
+            raise AssertionError(f"{late}; it is {json.dumps(self.status(name), indent=1)}") from None
+
+    def replicas(self, name: str) -> int:
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{name}"
+        return int(self.plane.client.get(path)["spec"]["replicas"])
+
+    def events(self, name: str, reason: str) -> list[dict[str, Any]]:
+        return [
+            event
+            for event in self.plane.client.items(f"/api/v1/namespaces/{self.namespace}/events")
+            if (event["involvedObject"]["name"], event["reason"]) == (name, reason)
+        ]
+
+
+class OperatorProcess:
+    """`servingpool run` under its own service account's rights."""
+
+    def __init__(self, plane: ControlPlane, directory: Path, settings: dict[str, Any], name: str = "operator") -> None:
+        self.health_port, self.metrics_port = free_ports(2)
+        directory.mkdir(parents=True, exist_ok=True)
+        config = directory / f"{name}.yaml"
+        config.write_text(json.dumps({"healthPort": self.health_port, "metricsPort": self.metrics_port, **settings}))
+        kubeconfig = plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+        command = [sys.executable, "-m", "servingpool.cli.main", "run", f"--config={config}"]
+        self.process = SupervisedProcess(
+            name,
+            [*command, f"--kubeconfig={kubeconfig}", "--log-format=text"],
+            directory / f"{name}.log",
+            ready=http_ready(f"http://127.0.0.1:{self.health_port}/healthz"),
+            environment={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stop_timeout_seconds=15.0,
+        )
+
+    def start(self) -> Self:
+        self.process.start().wait_ready()
+        return self
+
+    def healthy(self) -> int:
+        """The status that a kubelet's probe sees."""
+        try:
+            with open_local(f"http://127.0.0.1:{self.health_port}/healthz", 5.0):
+                return 200
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
+        with open_local(f"http://127.0.0.1:{self.metrics_port}/metrics", 5.0) as response:
+            page = response.read().decode()
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                yield sample.name, sample.labels, sample.value
+
+    def figure(self, name: str, **labels: str) -> float | None:
+        """The sum of the samples of that name; None where there is none."""
+        found = [v for n, carried, v in self.samples() if n == name and labels.items() <= carried.items()]
+        return sum(found) if found else None
+
+    def log(self) -> str:
+        return self.process.log_file.read_text()

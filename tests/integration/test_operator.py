@@ -1,0 +1,236 @@
+"""The whole operator, under its own rights, on a real API server and a real Prometheus."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servingpool.lab.control_plane import ControlPlane
+from servingpool.lab.processes import wait_until
+from servingpool.lab.prometheus import Prometheus
+
+from .operators import NAMESPACE, Cluster, OperatorProcess, Traffic
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.timeout(120, func_only=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
+    control_plane.apply(ROOT / "crds")
+    for manifest in ("namespace.yaml", "rbac.yaml"):
+        control_plane.apply(ROOT / "deploy" / manifest)
+    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "stories"}})
+    with Traffic(control_plane, pod_metrics) as traffic:
+        yield Cluster(control_plane, traffic, "stories")
+    control_plane.client.delete("/api/v1/namespaces/stories")
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    settings = {
+        "interval": "1s",
+        "backends": [
+            {"name": "default", "url": prometheus.url, "timeout": "2s", "staleness": "10s"},
+            {"name": "elsewhere", "url": prometheus.url, "namespaces": ["other-*"]},
+        ],
+        "leaderElection": {"duration": "6s", "deadline": "4s", "retry": "500ms"},
+    }
+    operator = OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings)
+    operator.start()
+    yield operator
+    operator.process.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pools(cluster: Cluster, operator: OperatorProcess) -> None:
+    """All at once, so that each story finds its pool already looked at."""
+    cluster.serve("chat", rate=4.0)
+    cluster.pool("chat")
+    cluster.serve("advised", rate=30.0)
+    cluster.pool("advised", mode="Recommend")
+    cluster.serve("misnamed", rate=1.0, model="the-real-name")
+    cluster.pool("misnamed")
+    cluster.serve("idle", rate=2.0)
+    cluster.pool("idle")
+    cluster.pool("orphan")
+    cluster.serve("owned", rate=30.0)
+    cluster.plane.apply(hpa(cluster.namespace, "owned"))
+    cluster.pool("owned")
+    cluster.pool("lost", targets=[{"name": "idle", "min": 1, "max": 2}], mode="Recommend", metrics={"backend": "elsewhere"})
+
+
+def hpa(namespace: str, target: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": target, "namespace": namespace},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
+            "minReplicas": 1,
+            "maxReplicas": 2,
+        },
+    }
+
+
+def explain(cluster: Cluster, name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "servingpool.cli.main", "explain", f"{cluster.namespace}/{name}"]
+        + [f"--kubeconfig={cluster.plane.kubeconfig}", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "160"},
+    )
+
+
+def test_scales_up_when_load_grows_and_says_so_once(cluster: Cluster, operator: OperatorProcess) -> None:
+    cluster.wait_condition("chat", "MetricsAvailable", ("True", "ValidMetrics"))
+    cluster.load("chat", 20.0)
+    wait_until(lambda: cluster.replicas("chat") >= 2, 30, "chat is scaled up")
+    cluster.wait_condition("chat", "Ready", ("True", "SucceededGetScale"))
+    wait_until(lambda: cluster.status("chat").get("readyReplicas", 0) >= 2, 20, "they serve")
+    changes = operator.log().count(" scale up ") + operator.log().count(" scale down ")
+    events = cluster.events("chat", "SuccessfulRescale")
+    assert len(events) == changes
+    assert all(event["count"] == 1 for event in events)
+    status = cluster.status("chat")
+    assert f"New size: {status['desiredReplicas']}; reason: scale up" in events[-1]["message"]
+    assert status["lastScaleTime"]
+    assert status["lastDecision"]["need"] > 1
+    assert status["profile"]["fit"]["windows"] > 0
+
+
+def test_recommend_decides_and_touches_nothing(cluster: Cluster) -> None:
+    wait_until(lambda: cluster.status("advised").get("desiredReplicas", 0) > 1, 30, "a recommendation")
+    cluster.wait_condition("advised", "Ready", ("True", "Recommending"))
+    assert cluster.replicas("advised") == 1
+    assert cluster.events("advised", "SuccessfulRescale") == []
+
+
+def test_what_an_hpa_owns_is_left_alone(cluster: Cluster) -> None:
+    cluster.wait_condition("owned", "Ready", ("False", "OwnedByHPA"))
+    wait_until(lambda: cluster.status("owned").get("desiredReplicas", 0) > 1, 30, "it is decided all the same")
+    assert cluster.replicas("owned") == 1
+    assert cluster.events("owned", "SuccessfulRescale") == []
+    cluster.plane.client.delete(f"/apis/autoscaling/v2/namespaces/{cluster.namespace}/horizontalpodautoscalers/owned")
+    cluster.wait_condition("owned", "Ready", ("True", "SucceededGetScale"))
+    wait_until(lambda: cluster.replicas("owned") > 1, 20, "it is taken over")
+
+
+def test_a_target_that_comes_late_is_taken_up(cluster: Cluster) -> None:
+    cluster.wait_condition("orphan", "Ready", ("False", "TargetNotFound"))
+    assert len(cluster.events("orphan", "TargetNotFound")) == 1
+    cluster.serve("orphan", rate=1.0)
+    cluster.wait_condition("orphan", "Ready", ("True", "SucceededGetScale"))
+
+
+def test_a_backend_that_is_not_open_to_the_namespace_is_refused(cluster: Cluster) -> None:
+    cluster.wait_condition("lost", "Ready", ("False", "UnknownBackend"))
+    said = cluster.status("lost")["conditions"][0]["message"]
+    assert said == "backend elsewhere is not open to namespace stories"
+
+
+def test_a_wrong_model_name_is_told_with_the_right_one(cluster: Cluster) -> None:
+    cluster.wait_condition("misnamed", "MetricsAvailable", ("False", "NoSeriesForModel"))
+    said = next(c["message"] for c in cluster.status("misnamed")["conditions"] if c["type"] == "MetricsAvailable")
+    assert "'the-real-name'" in said
+    assert cluster.replicas("misnamed") == 1
+
+
+def test_a_pool_with_a_steady_load_is_hardly_written(cluster: Cluster, operator: OperatorProcess) -> None:
+    cluster.wait_condition("idle", "MetricsAvailable", ("True", "ValidMetrics"))
+    cluster.wait_condition("idle", "Calibrating", ("False", "Learned"))
+    before, version = operator.figure("servingpool_api_writes_total"), cluster.found("idle")["metadata"]["resourceVersion"]
+    time.sleep(8)
+    assert cluster.found("idle")["metadata"]["resourceVersion"] == version
+    after = operator.figure("servingpool_api_writes_total")
+    assert before is not None
+    assert after is not None
+    assert after - before <= 8  # of seven pools, six of which may still move
+
+
+def test_explain_shows_the_last_decision(cluster: Cluster) -> None:
+    shown = explain(cluster, "chat")
+    assert shown.returncode == 0, shown.stderr
+    assert "ServingPool stories/chat: chat on Deployment chat, mode Auto" in shown.stdout
+    assert "raw need" in shown.stdout
+    assert "MetricsAvailable" in shown.stdout
+    missing = explain(cluster, "no-such")
+    assert (missing.returncode, missing.stderr) == (1, "there is no ServingPool stories/no-such\n")
+
+
+def test_nothing_is_removed_while_prometheus_is_down(
+    cluster: Cluster, operator: OperatorProcess, prometheus: Prometheus
+) -> None:
+    before = cluster.replicas("chat")
+    prometheus.stop()
+    try:
+        cluster.wait_condition("chat", "MetricsAvailable", ("False", "FailedGetMetrics"))
+        assert len(cluster.events("chat", "FailedGetMetrics")) <= 2
+        cluster.load("chat", 0.1)
+        deadline = time.monotonic() + 8
+        while time.monotonic() < deadline:
+            assert cluster.replicas("chat") == before
+            time.sleep(0.5)
+        assert "cannot be reached" in cluster.status("chat")["lastDecision"]["reason"]
+        assert operator.healthy() == 200
+    finally:
+        prometheus.start()
+    cluster.load("chat", 20.0)
+    cluster.wait_condition("chat", "MetricsAvailable", ("True", "ValidMetrics"))
+    assert cluster.replicas("chat") >= before
+
+
+def test_goes_on_after_the_api_server_was_away(cluster: Cluster, operator: OperatorProcess) -> None:
+    before = cluster.replicas("chat")
+    cluster.plane.stop_apiserver()
+    time.sleep(10)
+    cluster.plane.start_apiserver()
+    assert cluster.replicas("chat") >= before
+    assert operator.process.running, operator.process.log_tail()
+    cluster.load("chat", 45.0)
+    wait_until(lambda: cluster.replicas("chat") > before, 40, "chat is scaled up again")
+
+
+def test_a_deleted_pool_leaves_its_workload_and_no_series(cluster: Cluster, operator: OperatorProcess) -> None:
+    wait_until(lambda: operator.figure("servingpool_desired_replicas", pool="idle") is not None, 20, "a series")
+    cluster.plane.client.delete(cluster.path("idle"))
+    wait_until(lambda: operator.figure("servingpool_desired_replicas", pool="idle") is None, 10, "no series")
+    assert cluster.replicas("idle") == 1
+
+
+def test_resumes_with_what_it_had_learned_after_a_crash(cluster: Cluster, operator: OperatorProcess) -> None:
+    learned = cluster.status("chat")["profile"]
+    before = cluster.replicas("chat")
+    operator.process.kill()
+    killed = time.time()
+    operator.start()
+    wait_until(lambda: "leading as" in operator.log().rpartition("warmed up")[0] or decided_since(cluster, killed), 30, "")
+    wait_until(lambda: decided_since(cluster, killed), 30, "a decision after the restart")
+    status = cluster.status("chat")
+    assert "unknown" not in status["lastDecision"]["reason"]
+    assert status["profile"]["learned"] >= learned["learned"]
+    assert cluster.replicas("chat") >= before
+
+
+def decided_since(cluster: Cluster, since: float) -> bool:
+    at = cluster.status("chat").get("lastDecision", {}).get("at", "")
+    return bool(at) and time.mktime(time.strptime(at, "%Y-%m-%dT%H:%M:%SZ")) - time.timezone > since
+
+
+def test_stops_with_grace(cluster: Cluster, operator: OperatorProcess) -> None:
+    began = time.monotonic()
+    assert operator.process.stop() == 0, operator.process.log_tail()
+    assert time.monotonic() - began < 8
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
+    assert cluster.plane.client.get(lease)["spec"]["holderIdentity"] == ""
+    assert cluster.status("chat")["profile"]["learned"] > 30

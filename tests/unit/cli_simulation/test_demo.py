@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import importlib.util
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import Result
+
+from servingpool.cli import demo as module
+
+Command = Callable[..., Result]
+BASE = ("demo", "--trace", "trace.csv", "--hardware", "h100-8b-tp1", "--ttft", "1s", "--tpot", "50ms")
+
+
+def test_it_prints_a_table_and_writes_report_and_picture(servingpool: Command) -> None:
+    result = servingpool(*BASE, "--picture", "docs/run.svg", "--max-replicas", "3")
+    assert result.exit_code == 0
+    assert "llm-d slo-aware" in result.stdout
+    assert "Report: report/demo.html" in result.stdout
+    report = Path("report/demo.html").read_text()
+    command = "servingpool demo --trace trace.csv --hardware h100-8b-tp1 --ttft 1s --tpot 50ms --max-replicas 3"
+    assert f"<code>{command}</code>" in report
+    assert Path("docs/run.svg").read_text().startswith("<svg")
+
+
+def test_json_is_all_that_stdout_gets(servingpool: Command) -> None:
+    result = servingpool(*BASE, "--json", "--output", "here.html")
+    found = orjson.loads(result.stdout)
+    assert list(found) == ["verdict", "conclusion", "format", "entries", "frontier", "variants"]
+    assert found["verdict"] in {"cheapest", "level", "dearer", "missed"}
+    assert Path("here.html").exists()
+
+
+def test_it_opens_the_report_when_asked(servingpool: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    servingpool(*BASE, "--open")
+    assert opened == [Path("report/demo.html").resolve().as_uri()]
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_without_the_extra_it_says_how_to_install_it(
+    servingpool: Command, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else found(name))
+    result = servingpool(*BASE)
+    assert result.exit_code == 2
+    assert f"needs {package}" in result.stderr
+    assert "pip install 'servingpool-operator[simulation]'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--trace", "nope"), "no trace 'nope'"),
+        (("--hardware", "b300"), "no step times for 'b300'; shipped are h100-8b-tp1"),
+        (("--ttft", "2"), "'2' is not a duration: write whole numbers with units"),
+        (("--tpot", "11s"), "must be 1ms to 10s, got 11s, or none"),
+        (("--ttft", "none", "--tpot", "none"), "an SLO needs a bound"),
+        (("--attainment", "20"), "must be 50 to 99.9 percent, got 20"),
+        (("--trace", "one.csv"), "leaves nothing of a trace of 0 s"),
+        (("--output", "trace.csv/demo.html"), "cannot write trace.csv/demo.html: "),
+    ],
+)
+def test_what_cannot_be_used_is_told_with_exit_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
+    Path("one.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,10,10\n")
+    result = servingpool(*BASE, *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_the_command_to_run_it_again_names_only_what_was_changed() -> None:
+    assert module.again(trace="azure-conv", price=None, seed=0, attainment=95.0) == "servingpool demo"
+    again = module.again(trace="my trace.csv", max_replicas=4, price=2.0, attainment=99.5)
+    assert again == "servingpool demo --trace 'my trace.csv' --max-replicas 4 --price 2 --attainment 99.5"

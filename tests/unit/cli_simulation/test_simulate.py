@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import Result
+
+Command = Callable[..., Result]
+BASE = ("simulate", "--pool", "pool.yaml", "--trace", "trace.csv", "--fleet", "h100-8b-tp1")
+
+
+def test_exits_0_where_the_slo_was_held(servingpool: Command) -> None:
+    result = servingpool(*BASE)
+    assert result.exit_code == 0
+    assert "100% of 800 requests: held" in result.output
+    assert "$" in result.output
+
+
+def test_exits_3_where_the_slo_was_missed(servingpool: Command) -> None:
+    Path("pool.yaml").write_text(Path("pool.yaml").read_text().replace("timeToFirstToken: 1s", "timeToFirstToken: 1ms"))
+    result = servingpool(*BASE)
+    assert result.exit_code == 3
+    assert "0.0% of 800 requests: MISSED" in result.output
+
+
+def test_json_keys_are_stable(servingpool: Command) -> None:
+    result = servingpool(*BASE, "--json")
+    found = orjson.loads(result.stdout)
+    assert list(found) == ["format", "policy", "trace", "profile", "slo", "score", "series", "held", "changes"]
+    assert (found["policy"], found["trace"], found["held"]) == ("servingpool", "trace", True)
+    assert found["score"]["cost"] == pytest.approx(found["score"]["gpu_hours"] * 3)
+
+
+def test_a_static_policy_has_its_size_from_the_start(servingpool: Command) -> None:
+    found = orjson.loads(servingpool(*BASE, "--policy", "static:2", "--json").stdout)
+    assert found["changes"] == []
+    assert set(found["series"]["requested"]) == {2}
+
+
+def test_a_fleet_is_read_from_a_file(servingpool: Command) -> None:
+    Path("fleet.yaml").write_text("{hardware: h100-8b-tp1, initialReplicas: 3, coldStart: 30s, routing: round-robin}")
+    found = orjson.loads(servingpool(*BASE[:-1], "fleet.yaml", "--policy", "hpa-running:64", "--json").stdout)
+    assert found["policy"] == "HPA on running, 64"
+    assert found["series"]["ready"][0] == 3
+
+
+@pytest.mark.parametrize("mode", ["Recommend", "Paused"])
+def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> None:
+    auto = orjson.loads(servingpool(*BASE, "--json").stdout)
+    Path("pool.yaml").write_text(Path("pool.yaml").read_text() + f"  mode: {mode}\n")
+    assert orjson.loads(servingpool(*BASE, "--json").stdout) == auto
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--trace", "nope"), "no trace 'nope': neither a file nor one of azure-conv, azure-code, azure-conv-day"),
+        (("--trace", "pool.yaml"), "the first line must name TIMESTAMP, ContextTokens, GeneratedTokens"),
+        (("--trace", "one.csv"), "leaves nothing of a trace of 0 s"),
+        (("--fleet", "b300"), "no fleet 'b300': neither a YAML file nor one of h100-8b-tp1"),
+        (("--fleet", "fleet.yaml"), "coldStart: must be 0s to 1h, got 2h"),
+        (("--fleet", "typo.yaml"), "coldstart: extra inputs are not permitted, got '10s'"),
+        (("--policy", "best"), "no policy 'best': choose servingpool, static:N, hpa-running[:TARGET], llmd-slo-aware"),
+        (("--policy", "static:0"), "no policy 'static:0'"),
+        (("--policy", "static"), "no policy 'static'"),
+        (("--pool", "nope.yaml"), "cannot read nope.yaml: No such file or directory"),
+        (("--pool", "bad.yaml"), "bad.yaml: spec.targets[0]: min must be at most max, got min 9 and max 4"),
+        (("--pool", "two.yaml"), "two.yaml must hold exactly 1 YAML document, it holds 2"),
+        (("--pool", "broken.yaml"), "cannot read broken.yaml: "),
+        (
+            ("--fleet", "a100-70b-tp4", "--pool", "gpus.yaml"),
+            "gpusPerReplica is 1, but a replica of a100-70b-tp4 has 4",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_told_with_exit_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
+    manifest = Path("pool.yaml").read_text()
+    Path("one.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,10,10\n")
+    Path("fleet.yaml").write_text("{hardware: h100-8b-tp1, coldStart: 2h}")
+    Path("typo.yaml").write_text("{hardware: h100-8b-tp1, coldstart: 10s}")
+    Path("bad.yaml").write_text(manifest.replace("min: 1", "min: 9"))
+    Path("two.yaml").write_text(f"{manifest}---\n{manifest}")
+    Path("broken.yaml").write_text("{")
+    Path("gpus.yaml").write_text(manifest.replace("max: 4", "max: 4, gpusPerReplica: 1"))
+    result = servingpool(*BASE, *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servingpool.simulation.report.drawing import apart
+
+GAP = 0.1
+
+
+@given(st.lists(st.floats(0, 1), max_size=12).map(sorted))
+def test_labels_never_overlap_and_keep_their_order(places: list[float]) -> None:
+    moved = apart(places, GAP)
+    assert len(moved) == len(places)
+    assert all(high - low >= GAP - 1e-9 for low, high in pairwise(moved))
+
+
+@given(st.lists(st.integers(0, 50), unique=True, max_size=8).map(sorted))
+def test_labels_that_do_not_collide_stay_where_their_lines_end(steps: list[int]) -> None:
+    places = [step * GAP * 1.01 for step in steps]
+    assert apart(places, GAP) == places
+
+
+def test_two_that_collide_part_around_their_mean() -> None:
+    low, high = apart([0.5, 0.52], GAP)
+    assert (round(low, 6), round(high, 6)) == (0.46, 0.56)
