@@ -99,7 +99,7 @@ class MissCurve:
         weight = log_miss @ late + log_hit @ (np.array(self.requests) - late)
         weight = weight - 0.5 * ((np.log(knee) - math.log(expected_knee)) / KNEE_SPREAD) ** 2
         weight = weight - 0.5 * (np.log(steep / 8.0) / 0.7) ** 2
-        weight = weight - 0.35 * np.arange(len(FLOORS))[np.searchsorted(FLOORS, floor)]
+        weight = weight - 0.8 * np.arange(len(FLOORS))[np.searchsorted(FLOORS, floor)]
         weight = np.where(knee > highest_knee * 1.05, weight - 12.0, weight)
         weight = np.exp(weight - weight.max())
         weight /= weight.sum()

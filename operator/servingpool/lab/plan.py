@@ -21,7 +21,7 @@ def plan(scenario: Scenario, *, build: bool) -> list[str]:
         f"send them the {workload.title} at its own pace, from {words.seconds(scenario.start_at)} on",
         (
             f"run the operator in mode {scenario.mode.value}: {words.percent(slo.attainment)} of requests with "
-            f"{objective}, at 1 to {workload.maximum} replicas"
+            f"{objective}, at 1 to {workload.maximum} replicas; {workload.expect}"
         ),
         f"stop all of it {end}; it takes about 1.1 GB of memory and a tenth of a core",
     ]

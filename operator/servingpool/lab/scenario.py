@@ -29,6 +29,8 @@ class Workload:
     cost_per_gpu_hour: float
     """Dollars, an on-demand list price of 2026 rounded; it scales $/MTok and nothing else."""
     slo: Slo
+    expect: str
+    """What its traffic asks of the fleet, for people."""
     initial: int
     """Replicas at the start."""
     maximum: int
@@ -51,8 +53,8 @@ WORKLOADS: Mapping[str, Workload] = {
             gpu_product="NVIDIA-A100-SXM4-80GB",
             gpus_per_replica=4,
             cost_per_gpu_hour=2.0,
-            # 2 to 4 replicas hold this over the hour; 3 is the best static fleet in hindsight.
             slo=Slo(time_to_first_token=2.0, time_per_output_token=0.15, attainment=0.95),
+            expect="2 to 4 replicas are needed over the hour, and soon more than the 2 of the start",
             initial=2,
             maximum=8,
             # Two replicas are too few from here on, and the hour's peak comes 15 minutes later.
@@ -69,8 +71,8 @@ WORKLOADS: Mapping[str, Workload] = {
             gpu_product="NVIDIA-H100-80GB-HBM3",
             gpus_per_replica=4,
             cost_per_gpu_hour=3.0,
-            # On-off bursts: the best static fleet in hindsight has 7.
             slo=Slo(time_to_first_token=2.0, time_per_output_token=0.1, attainment=0.95),
+            expect="minutes of silence, then bursts that take about 10 replicas",
             initial=4,
             maximum=16,
             start_at=0.0,

@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,21 +69,28 @@ class Session:
             PartDiedError: a part exited.
         """
         self._say_plan()
-        binaries = ensure_binaries(console=self._console)
-        stack = Stack(self._scenario, self._options.directory, binaries)
-        collector: Collector | None = None
         with _interruptible():
             try:
-                self._console.print("[b]Starting[/]")
-                stack.start(self._say_done)
-                collector = Collector(self._scenario, stack.plane.client, stack.emulator_url, stack.parts, self._begun)
-                collector.start()
-                self._watch(collector, self._hints(stack, binaries["kubectl"]))
+                binaries = ensure_binaries(console=self._console)
             except KeyboardInterrupt:
-                self._console.print()
-            finally:
-                with _deaf():
-                    self._finish(stack, collector)
+                self._console.print("Stopped. What was compiled is kept: the next start goes on from there.")
+                return
+            self._run(binaries)
+
+    def _run(self, binaries: Mapping[str, Path]) -> None:
+        stack = Stack(self._scenario, self._options.directory, binaries)
+        collector: Collector | None = None
+        try:
+            self._console.print("[b]Starting[/]")
+            stack.start(self._say_done)
+            collector = Collector(self._scenario, stack.plane.client, stack.emulator_url, stack.parts, self._begun)
+            collector.start()
+            self._watch(collector, self._hints(stack, binaries["kubectl"]))
+        except KeyboardInterrupt:
+            self._console.print()
+        finally:
+            with _deaf():
+                self._finish(stack, collector)
 
     def _watch(self, collector: Collector, hints: list[str]) -> None:
         for hint in hints:

@@ -62,14 +62,12 @@ class Stack:
                 )
             )
             self._parts["control plane"] = lambda: not self.plane.exited()
-        with _timed(say, "GPU nodes, CRD, the operator's rights, the vLLM Deployment"):
+        with _timed(say, "GPU nodes, CRD, the operator's rights, vLLM Deployment, ServingPool"):
             self._create_objects()
         with _timed(say, "emulated vLLM fleet, Prometheus"):
             prometheus = self._start_metrics()
         with _timed(say, "operator"):
             self._start_operator(prometheus)
-            # Last, so that the operator sees it come, as it would in any cluster.
-            self.plane.apply(workload.serving_pool(self.scenario))
 
     def stop(self, say: Callable[[str], None] = lambda _: None) -> None:
         """Stop everything that `start` started, last first. Safe to call twice."""
@@ -93,6 +91,8 @@ class Stack:
         wait_until(lambda: self._schedulable() == len(nodes), 30, "GPU nodes ready")
         # Before everything that does not need it: replicas load while the rest starts.
         plane.apply(workload.deployment(scenario))
+        # Before the operator, or its first decision comes a tick later.
+        plane.apply(workload.serving_pool(scenario))
 
     def _schedulable(self) -> int:
         nodes = self.plane.client.items("/api/v1/nodes")

@@ -125,7 +125,13 @@ def objective(snapshot: Snapshot, scenario: Scenario, gap: int) -> Panel:
     )
     lost = truth["ended"]["lost"] if truth else None
     table.add_row("lost", "0", words.UNKNOWN, _judged(words.UNKNOWN if lost is None else str(lost), not lost))
-    return Panel(table, title="[b]Objective[/]", title_align="left", border_style="dim", padding=(0, 1))
+    return Panel(
+        table,
+        title="[b]Objective[/]  [dim](5 min, truth 1 min)[/]",
+        title_align="left",
+        border_style="dim",
+        padding=(0, 1),
+    )
 
 
 def _judged(text: str, good: bool) -> str:
@@ -189,16 +195,14 @@ def decision(snapshot: Snapshot, lines: int) -> Panel:
 
 def events(snapshot: Snapshot, lines: int) -> Panel:
     """The newest events of the pool, newest first."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
+    written = []
     for event in list(reversed(snapshot.events))[:lines]:
         at = datetime.fromtimestamp(event.at, UTC).astimezone().strftime("%H:%M:%S")
-        table.add_row(at, Text(event.reason, "red" if event.warning else ""), Text(event.message))
-    if not snapshot.events:
-        table.add_row("none yet", "", "")
-    return Panel(table, title="[b]Events[/]", title_align="left", border_style="dim", padding=(0, 1), height=lines + 2)
+        line = Text.assemble((f"{at}  ", "dim"), (f"{event.reason}  ", "red" if event.warning else ""), event.message)
+        line.no_wrap, line.overflow = True, "ellipsis"
+        written.append(line)
+    body = Group(*written or [Text("none yet", "dim")])
+    return Panel(body, title="[b]Events[/]", title_align="left", border_style="dim", padding=(0, 1), height=lines + 2)
 
 
 def footer(snapshot: Snapshot, hints: Sequence[str]) -> RenderableType:
