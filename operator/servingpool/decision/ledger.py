@@ -60,7 +60,7 @@ class Ledger:
             return Window(self.rows)
         end = self.rows[-1, AT] if until is None else until
         at = self.rows[:, AT]
-        return Window(self.rows[(at > end - seconds + 1e-6) & (at <= end + 1e-6)])
+        return Window(self.rows[at.searchsorted(end - seconds + 1e-6, "right") : at.searchsorted(end + 1e-6, "right")])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -47,9 +47,9 @@ class Profile:
         Forecasts still open are left out, and of the errors every fourth is kept: neighbours repeat each other.
         """
         forecast = replace(self.forecast, pending=(), errors=self.forecast.errors[::-4][::-1])
-        data = asdict(replace(self, forecast=forecast))
-        data["version"] = VERSION
-        return _rounded(data)  # type: ignore[no-any-return]  # plain data in, plain data out
+        data: dict[str, Any] = _rounded(asdict(replace(self, forecast=forecast)))
+        # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
+        return data | {"version": VERSION, "at": round(self.at, 3)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +39,27 @@ KNEE_SPREAD = 0.35
 """Standard deviation of the prior knee, in log load."""
 
 
+class _Grid(NamedTuple):
+    """What is the same for every pool, per cell (knees ascend) and, in a second axis, per bin."""
+
+    knee: Array
+    floor: Array
+    log_knee: Array
+    log_prior: Array
+    """Of steepness and floor."""
+    miss: Array
+    log_miss: Array
+    log_hit: Array
+
+
 @cache
-def _grid() -> tuple[Array, Array, Array, Array, Array]:
-    """Per cell: knee, steepness, floor; and log miss, log hit at every bin."""
+def _grid() -> _Grid:
     knee, steep, floor = (axis.ravel() for axis in np.meshgrid(KNEES, STEEPNESS, FLOORS, indexing="ij"))
     rise = 1.0 / (1.0 + (BINS[None, :] / knee[:, None]) ** -steep[:, None])
-    miss = floor[:, None] + (1.0 - floor[:, None]) * rise
-    return knee, steep, floor, np.log(np.clip(miss, 1e-9, 1.0)), np.log(np.clip(1.0 - miss, 1e-9, 1.0))
+    share = floor[:, None] + (1.0 - floor[:, None]) * rise
+    miss, hit = np.clip(share, 1e-9, 1.0), np.clip(1.0 - share, 1e-9, 1.0)
+    log_prior = -0.5 * (np.log(steep / 8.0) / 0.7) ** 2 - 0.8 * np.searchsorted(FLOORS, floor)
+    return _Grid(knee, floor, np.log(knee), log_prior, miss, np.log(miss), np.log(hit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +109,12 @@ class MissCurve:
 
     def posterior(self, *, expected_knee: float, highest_knee: float) -> Curve:
         """The curve, given where physics expects the knee and the load it cannot lie beyond."""
-        knee, steep, floor, log_miss, log_hit = _grid()
+        grid = _grid()
         late = np.array(self.late)
-        weight = log_miss @ late + log_hit @ (np.array(self.requests) - late)
-        weight = weight - 0.5 * ((np.log(knee) - math.log(expected_knee)) / KNEE_SPREAD) ** 2
-        weight = weight - 0.5 * (np.log(steep / 8.0) / 0.7) ** 2
-        weight = weight - 0.8 * np.arange(len(FLOORS))[np.searchsorted(FLOORS, floor)]
-        weight = np.where(knee > highest_knee * 1.05, weight - 12.0, weight)
+        weight = grid.log_prior + grid.log_miss @ late + grid.log_hit @ (np.array(self.requests) - late)
+        weight = weight - 0.5 * ((grid.log_knee - math.log(expected_knee)) / KNEE_SPREAD) ** 2
+        weight = np.where(grid.knee > highest_knee * 1.05, weight - 12.0, weight)
         weight = np.exp(weight - weight.max())
         weight /= weight.sum()
-        order = np.argsort(knee, kind="stable")
-        middle = float(knee[order][np.searchsorted(np.cumsum(weight[order]), 0.5)])
-        return Curve(np.maximum.accumulate(weight @ np.exp(log_miss)), float(weight @ floor), middle)
+        middle = float(grid.knee[np.searchsorted(np.cumsum(weight), 0.5)])
+        return Curve(np.maximum.accumulate(weight @ grid.miss), float(weight @ grid.floor), middle)

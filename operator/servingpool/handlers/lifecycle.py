@@ -28,22 +28,26 @@ def live(
     start: Callable[[], Awaitable[None]],
     stop: Callable[[], Awaitable[None]],
     problem: Callable[[], str | None],
-    login: Callable[..., Any],
+    login: Callable[[], Awaitable[kopf.ConnectionInfo]],
 ) -> None:
     """Register what happens at start, at stop, and when a probe asks."""
 
     @kopf.on.startup(registry=registry)
     async def begin(*, settings: kopf.OperatorSettings, **_: Any) -> None:
         settle(settings)
-        await start()
+        try:
+            await start()
+        except Exception as error:
+            # kopf tries anything else again in a minute, for ever, and the kubelet sees a pod that runs.
+            raise kopf.PermanentError(str(error)) from error
 
     @kopf.on.cleanup(registry=registry)
     async def end(**_: Any) -> None:
         await stop()
 
     @kopf.on.login(registry=registry)
-    def authenticate(**context: Any) -> Any:
-        return login(**context)
+    async def authenticate(**_: Any) -> kopf.ConnectionInfo:
+        return await login()
 
     @kopf.on.probe(id="loop", registry=registry)
     async def alive(**_: Any) -> str:

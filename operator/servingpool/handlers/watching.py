@@ -6,11 +6,14 @@ in quadratic time. Pods and Deployments come the same way, so that one library w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import kopf
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import Kind
+from servingpool.adapters.cluster.relist import Relist
 from servingpool.api.group import GROUP, PLURAL, VERSION
 
 
@@ -21,30 +24,48 @@ class See(Protocol):
         """Take in an object as it is now, or that it is gone."""
 
 
-class Listed(Protocol):
-    """Is told that a first list is still coming in."""
+class Watches:
+    """Puts what is shown into the cache, and knows what was not shown."""
 
-    def __call__(self) -> None:
-        """An object of a first list was delivered."""
+    def __init__(self, cache: ClusterCache, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kinds: dict[Kind, tuple[See, Relist]] = {
+            kind: (see, Relist(clock))
+            for kind, see in (
+                ((GROUP, VERSION, PLURAL), cache.see_pool),
+                (("apps", "v1", "deployments"), cache.see_workload),
+                (("apps", "v1", "replicasets"), cache.see_replica_set),
+                (("", "v1", "pods"), cache.see_pod),
+                (("autoscaling", "v2", "horizontalpodautoscalers"), cache.see_autoscaler),
+                (("keda.sh", "v1alpha1", "scaledobjects"), cache.see_autoscaler),
+            )
+        }
+        self.listed_at = clock()
+        """When an object of a list was last shown, by `clock`."""
+        self.expected: dict[Kind, int] = dict.fromkeys(self._kinds, 0)
+        """Objects of each kind that there were at the start; kopf does not tell where a list ends."""
 
+    def register(self, registry: kopf.OperatorRegistry) -> None:
+        """Register a handler for each kind."""
+        for kind, (see, relist) in self._kinds.items():
+            kopf.on.event(*kind, registry=registry)(self._handler(see, relist))
 
-def watch(registry: kopf.OperatorRegistry, cache: ClusterCache, listed: Listed) -> None:
-    """Register a handler for each kind that matters."""
-    for selector, see in (
-        ((GROUP, VERSION, PLURAL), cache.see_pool),
-        (("apps", "v1", "deployments"), cache.see_workload),
-        (("apps", "v1", "replicasets"), cache.see_replica_set),
-        (("", "v1", "pods"), cache.see_pod),
-        (("autoscaling", "v2", "horizontalpodautoscalers"), cache.see_autoscaler),
-        (("keda.sh", "v1alpha1", "scaledobjects"), cache.see_autoscaler),
-    ):
-        kopf.on.event(*selector, registry=registry)(_handler(see, listed))
+    def complete(self) -> bool:
+        """Whether as many objects of each kind were shown as there were at the start."""
+        return all(len(relist) >= self.expected[kind] for kind, (_, relist) in self._kinds.items())
 
+    def sweep(self) -> None:
+        """Take out of the cache what was deleted while no watch was open."""
+        for see, relist in self._kinds.values():
+            for raw in relist.missed():
+                see(raw, gone=True)
 
-def _handler(see: See, listed: Listed) -> Any:
-    async def handler(*, event: Any, **_: Any) -> None:
-        if event["type"] is None:
-            listed()
-        see(event["object"], gone=event["type"] == "DELETED")
+    def _handler(self, see: See, relist: Relist) -> Any:
+        async def handler(*, event: Any, **_: Any) -> None:
+            listed, gone = event["type"] is None, event["type"] == "DELETED"
+            if listed:
+                self.listed_at = self._clock()
+            relist.saw(event["object"], listed=listed, gone=gone)
+            see(event["object"], gone=gone)
 
-    return handler
+        return handler

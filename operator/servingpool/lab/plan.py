@@ -23,8 +23,8 @@ def plan(scenario: Scenario, *, build: bool) -> list[str]:
             f"run the operator in mode {scenario.mode.value}: {words.percent(slo.attainment)} of requests with "
             f"{objective}, at 1 to {workload.maximum} replicas; {workload.expect}"
         ),
-        f"stop all of it {end}; it takes about 1.1 GB of memory and a tenth of a core",
+        f"stop all of it {end}; it takes about 1.3 GB of memory and a tenth of a core",
     ]
     if build:
-        steps.insert(0, "build these programs from Go packages: once, about 10 minutes on 2 cores, no root, no Docker")
+        steps.insert(0, "build etcd, Kubernetes and Prometheus from Go packages: once, about 7 minutes on 2 idle cores")
     return steps

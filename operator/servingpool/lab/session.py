@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import signal
 import threading
@@ -28,6 +29,7 @@ from servingpool.lab.view.screen import Screen
 
 LINE_SECONDS = 15.0
 _FRAME_SECONDS = 0.5
+_FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _PATIENCE_SECONDS = 3.0
 """How long a part may seem to be away before the lab gives up: a busy machine makes a probe late."""
 
@@ -177,7 +179,9 @@ def save_picture(path: Path, snapshot: Snapshot, scenario: Scenario, *, width: i
     console = Console(record=True, width=width, height=height, file=io.StringIO(), force_terminal=True)
     console.print(Screen(snapshot, scenario))
     path.parent.mkdir(parents=True, exist_ok=True)
-    console.save_svg(str(path), title="servingpool lab")
+    svg = console.export_svg(title="servingpool lab")
+    # rich lets the picture fetch its font from the network, which no page that shows it allows.
+    path.write_text(_FONT_FACE.sub("", svg))
 
 
 @contextmanager

@@ -28,6 +28,8 @@ WARNED = {
     ConditionType.METRICS_AVAILABLE: Truth.FALSE,
 }
 """Conditions whose turn to this status is worth a warning event."""
+WARNED_AGAIN_AFTER = 600.0
+"""Seconds. A condition that flaps would post an event every other tick, and push the telling ones out of sight."""
 
 
 class Writer(Protocol):
@@ -88,10 +90,12 @@ class Actor:
             return
         if due:
             status = status.model_copy(update={"profile": state.kept()})
+        before = state.status
         if await self._write(pool, state, status):
             state.written_at = now
             if due:
                 state.profile_at, state.profile_curve = now, learned.curve
+            await self._warn(pool, state, before, now)
 
     async def save(self, pool: Metadata, state: PoolState) -> None:
         """Write the learned profile whatever its age: the operator stops."""
@@ -108,8 +112,7 @@ class Actor:
             log.warning("%s", error, extra=_pool(pool))
 
     async def _write(self, pool: Metadata, state: PoolState, status: Status) -> bool:
-        before = state.status
-        patch = changes(before.to_dict(), status.to_dict())
+        patch = changes(state.status.to_dict(), status.to_dict())
         if not patch:
             return True
         try:
@@ -121,21 +124,23 @@ class Actor:
             log.warning("%s", error, extra=_pool(pool))
             return False
         state.status = status
-        await self._warn(pool, before, status)
         return True
 
-    async def _warn(self, pool: Metadata, before: Status, after: Status) -> None:
+    async def _warn(self, pool: Metadata, state: PoolState, before: Status, now: float) -> None:
         for type_, bad in WARNED.items():
-            now, then = after.condition(type_), before.condition(type_)
-            if now is None or now.status != bad:
+            found, then = state.status.condition(type_), before.condition(type_)
+            if found is None or found.status != bad:
                 continue
-            if then is None or (then.status, then.reason) != (now.status, now.reason):
-                await self.event(pool, "Warning", now.reason, now.message)
+            if then is not None and (then.status, then.reason) == (found.status, found.reason):
+                continue
+            if now - state.warned.get(found.reason, -WARNED_AGAIN_AFTER) >= WARNED_AGAIN_AFTER:
+                state.warned[found.reason] = now
+                await self.event(pool, "Warning", found.reason, found.message)
 
 
-def stamped(status: Status, now: float) -> Status:
+def stamped(status: Status, replicas: int, now: float) -> Status:
     """The status of a pool that was scaled just now."""
-    return status.model_copy(update={"last_scale_time": from_unix(now)})
+    return status.model_copy(update={"replicas": replicas, "last_scale_time": from_unix(now)})
 
 
 def _pool(pool: Metadata) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
 from servingpool.adapters.prometheus import BackendConfig
 from servingpool.api.duration import DurationBetween
@@ -80,10 +81,17 @@ def load(path: Path) -> OperatorConfig:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no YAML: it is not UTF-8") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is no YAML: {error}") from error
     try:
         return OperatorConfig.model_validate(raw)
     except ValidationError as error:
-        lines = [f"  {'.'.join(str(step) for step in e['loc']) or 'file'}: {e['msg']}" for e in error.errors()]
-        raise ConfigError(f"{path} is not valid:\n" + "\n".join(lines)) from error
+        raise ConfigError(f"{path} is not valid:\n" + "\n".join(map(_line, error.errors()))) from error
+
+
+def _line(problem: ErrorDetails) -> str:
+    where, said, given = ".".join(map(str, problem["loc"])) or "file", problem["msg"], problem["input"]
+    # Texts are left out: a wrong one is often a secret in the wrong place. The types that need to tell theirs do.
+    return f"  {where}: {said}, got {given}" if isinstance(given, int | float) else f"  {where}: {said}"

@@ -26,6 +26,8 @@ from servingpool.reconcile.telling import metrics_condition, status, with_ready
 log = logging.getLogger(__name__)
 
 WRITES_AT_ONCE = 16
+LONGEST_ACTING = 30.0
+"""Seconds for all writes of a tick. Where each one takes the API server's whole time-out, the next tick is due."""
 WARMED_A_TICK = 200
 """Pools that are taught from history in one tick; the others hold until it is their turn."""
 YIELD_EVERY = 20
@@ -45,15 +47,24 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done to a target."""
+
+    pool: ServingPool
+    decision: Decision
+    current: int
+    wanted: bool
+    """False where it is only told: nothing changes, or the pool may not be acted for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """What is to be done for one pool."""
 
-    pool: ServingPool
+    meta: Metadata
     state: PoolState
-    decision: Decision
     status: Status
-    current: int
-    act: bool
+    order: Order | None = None
 
 
 class Reconciler:
@@ -69,32 +80,26 @@ class Reconciler:
         """One turn over all pools. `now` is Unix time in seconds."""
         if not self._leading():
             # A follower keeps its watches warm and no more: reading and deciding everywhere would double the queries.
-            self.states.clear()
             return Tick(pools=len(self._cache.pools))
         self._forget()
-        readable = []
-        for key, raw in tuple(self._cache.pools.items()):
+        readable, turns = [], []
+        for key, raw in self._cache.pools.items():
             pool = self._parse(key, raw)
             problem = (Reason.INVALID_SPEC, pool) if isinstance(pool, str) else self._readings.problem(pool)
             if problem is None and isinstance(pool, ServingPool):
                 self._keep(pool)
                 readable.append(pool)
             elif problem is not None:
-                await self._refuse(raw, problem, now)
+                turns.append(self._refusal(raw, problem, now))
         await self._readings.read(readable, now)
         await self._warm(readable, now)
-        turns, failed = await self._turns(readable, now)
-        gate = asyncio.Semaphore(WRITES_AT_ONCE)
-        done = await asyncio.gather(*(self._carry_out(turn, gate, now) for turn in turns), return_exceptions=True)
-        for outcome in done:
-            if isinstance(outcome, BaseException):
-                failed += 1
-                log.error("acting for a pool failed, the others go on", exc_info=outcome)
+        decided, failed = await self._turns(readable, now)
+        done = await self._act([*turns, *decided], now)
         return Tick(
             pools=len(self._cache.pools),
-            decided=len(turns),
+            decided=sum(turn.order is not None for turn in decided),
             scaled=sum(outcome is True for outcome in done),
-            failed=failed,
+            failed=failed + sum(isinstance(outcome, Exception) for outcome in done),
             queries=self._readings.queries,
         )
 
@@ -103,26 +108,24 @@ class Reconciler:
         if self._leading():
             gate = asyncio.Semaphore(WRITES_AT_ONCE)
             states = [state for state in self.states.values() if state.pool is not None]
-            await asyncio.gather(*(self._save(state, gate) for state in states))
+            await asyncio.gather(*(self._save(state, gate) for state in states), return_exceptions=True)
 
     async def _turns(self, pools: list[ServingPool], now: float) -> tuple[list[Turn], int]:
-        owned = owners([(self._cache.pools[pool.key]["metadata"]["creationTimestamp"], pool) for pool in pools])
+        # Reading takes seconds, in which pools are deleted.
+        here = [(self._cache.pools[pool.key], pool) for pool in pools if pool.key in self._cache.pools]
+        owned = owners([(raw["metadata"]["creationTimestamp"], pool) for raw, pool in here])
         turns, failed = [], 0
-        for count, pool in enumerate(pools):
+        for count, (raw, pool) in enumerate(here):
             if count % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
-            if not self.states[pool.key].warm:
+            if self._waits(pool):
                 continue
             try:
                 turn = self._turn(pool, owned.get(target_of(pool)), now)
+                turns.append(turn or self._refusal(raw, (Reason.TARGET_NOT_FOUND, _no_target(pool)), now))
             except Exception:
                 failed += 1
-                log.exception("deciding for a pool failed, the others go on", extra={"pool": "/".join(pool.key)})
-                continue
-            if turn is None:
-                await self._refuse(self._cache.pools[pool.key], (Reason.TARGET_NOT_FOUND, _no_target(pool)), now)
-            else:
-                turns.append(turn)
+                log.exception("deciding for a pool failed, the others go on", extra=_pool(pool.metadata))
         return turns, failed
 
     def _turn(self, pool: ServingPool, owner: Key | None, now: float) -> Turn | None:
@@ -149,40 +152,76 @@ class Reconciler:
             state.memory,
             observation,
         )
-        return Turn(pool, state, outcome.decision, told, conduct.workload.replicas, conduct.act)
+        wanted = conduct.act and outcome.decision.verdict is not Verdict.HOLD
+        order = Order(pool, outcome.decision, conduct.workload.replicas, wanted=wanted)
+        return Turn(pool.metadata, state, told, order)
 
-    async def _carry_out(self, turn: Turn, gate: asyncio.Semaphore, now: float) -> bool:
+    def _refusal(self, raw: Raw, problem: tuple[Reason, str], now: float) -> Turn:
+        """Tell why nothing can be decided. The workload stays as it is."""
+        meta = Metadata.read(raw["metadata"])
+        state = self.states.get(meta.key)
+        if state is None or state.uid != meta.uid:
+            state = self.states[meta.key] = PoolState(meta.uid, model="", status=readable_status(raw.get("status")))
+        state.decision = state.observation = None  # figures of a time when it could be decided are none of now
+        return Turn(meta, state, with_ready(meta, state.status, problem, now))
+
+    async def _act(self, turns: list[Turn], now: float) -> list[bool | BaseException]:
+        """Carry out every turn. For each, whether replicas were changed, or what went wrong."""
+        gate = asyncio.Semaphore(WRITES_AT_ONCE)
+        until = asyncio.get_running_loop().time() + LONGEST_ACTING
+        done = await asyncio.gather(
+            *(self._carry_out(turn, gate, until, now) for turn in turns), return_exceptions=True
+        )
+        for turn, outcome in zip(turns, done, strict=True):
+            if isinstance(outcome, BaseException):
+                log.error("acting for a pool failed, the others go on", exc_info=outcome, extra=_pool(turn.meta))
+        return done
+
+    async def _carry_out(self, turn: Turn, gate: asyncio.Semaphore, until: float, now: float) -> bool:
         """Scale where it is to be, and tell. Whether replicas were changed."""
-        told, scaled = turn.status, False
         async with gate:
-            if not self._leading():
+            # Reading, and the writes before this one, take seconds: what was true then may not be now.
+            if not self._leading() or not self._stands(turn.meta):
                 return False
-            if turn.act and turn.decision.verdict is not Verdict.HOLD:
-                scaled, failure = await self._actor.scale(turn.pool, turn.decision, turn.current)
-                if scaled:
-                    told = stamped(told, now)
-                elif failure is not None:
-                    told = with_ready(turn.pool.metadata, told, failure, now)
-            await self._actor.tell(turn.pool.metadata, turn.state, told, now)
+            try:
+                async with asyncio.timeout_at(until):
+                    return await self._write(turn, now)
+            except TimeoutError:
+                log.warning("the API server is slow: this pool is left for the next tick", extra=_pool(turn.meta))
+                return False
+
+    async def _write(self, turn: Turn, now: float) -> bool:
+        told, scaled, order = turn.status, False, turn.order
+        if order is not None and order.wanted:
+            scaled, failure = await self._actor.scale(order.pool, order.decision, order.current)
+            if scaled:
+                told = stamped(told, order.decision.replicas, now)
+            elif failure is not None:
+                told = with_ready(turn.meta, told, failure, now)
+        await self._actor.tell(turn.meta, turn.state, told, now)
         return scaled
+
+    def _stands(self, meta: Metadata) -> bool:
+        """The pool is still there, and says what was decided on: a person may have paused it since."""
+        raw = self._cache.pools.get(meta.key)
+        if raw is None:
+            return False
+        found = Metadata.read(raw["metadata"])
+        return (found.uid, found.generation) == (meta.uid, meta.generation)
 
     async def _save(self, state: PoolState, gate: asyncio.Semaphore) -> None:
         async with gate:
             if state.pool is not None:
                 await self._actor.save(state.pool.metadata, state)
 
-    async def _refuse(self, raw: Raw, problem: tuple[Reason, str], now: float) -> None:
-        """Tell why nothing can be decided. The workload stays as it is."""
-        meta = Metadata.read(raw["metadata"])
-        state = self.states.get(meta.key)
-        if state is None:
-            state = self.states[meta.key] = PoolState(meta.uid, model="", status=readable_status(raw.get("status")))
-        await self._actor.tell(meta, state, with_ready(meta, state.status, problem, now), now)
+    def _waits(self, pool: ServingPool) -> bool:
+        """Whether a pool is to be taught from history before anything is decided for it."""
+        return not self.states[pool.key].warm and self._readings.answered(pool)
 
     async def _warm(self, pools: list[ServingPool], now: float) -> None:
-        fresh = [(pool, self.states[pool.key]) for pool in pools if not self.states[pool.key].warm][:WARMED_A_TICK]
+        fresh = [(pool, self.states[pool.key]) for pool in pools if self._waits(pool)]
         if fresh:
-            await self._readings.warm(fresh, pools, now)
+            await self._readings.warm(fresh[:WARMED_A_TICK], pools, now)
 
     def _parse(self, key: Key, raw: Raw) -> ServingPool | str:
         version = raw["metadata"].get("resourceVersion", "")
@@ -202,7 +241,7 @@ class Reconciler:
         if state is None or not state.is_of(pool):
             state, damage = PoolState.found(pool)
             if damage is not None:
-                log.warning("the learned profile is dropped: %s", damage, extra={"pool": "/".join(pool.key)})
+                log.warning("the learned profile is dropped: %s", damage, extra=_pool(pool.metadata))
             self.states[pool.key] = state
         return state
 
@@ -215,3 +254,7 @@ class Reconciler:
 
 def _no_target(pool: ServingPool) -> str:
     return f"Deployment {pool.spec.targets[0].name} does not exist in namespace {pool.metadata.namespace}"
+
+
+def _pool(meta: Metadata) -> dict[str, str]:
+    return {"pool": "/".join(meta.key)}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Pod, Workload
-from servingpool.adapters.prometheus import FleetReading, PodPages, ReadRequest, Selection
+from servingpool.adapters.prometheus import FleetReading, PodKey, PodPages, ReadRequest, Selection
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
-from servingpool.decision.observation import Observation, Replica
+from servingpool.decision.observation import Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Behavior, Pool, Slo
 from servingpool.decision.unknown import Unknown
 
@@ -68,16 +69,35 @@ def observe(
     for pod in cache.pods(workload):
         (ready if pod.ready_since is not None else starting).append(_replica(pod, now))
     selection = None
-    if not isinstance(reading, Unknown):
+    metrics: tuple[ReplicaMetrics, ...] | Unknown
+    if isinstance(reading, Unknown):
+        metrics = reading
+    elif workload.replicas and not ready and not starting:
+        metrics = Unknown(f"of {workload.replicas} replicas no pod is to be seen")
+    else:
         selection = reading.select(pool.metadata.namespace, [replica.name for replica in ready], pool.spec.model)
+        metrics = selection.pages
     observation = Observation(
         requested=workload.replicas,
         ready=tuple(ready),
         starting=tuple(starting),
-        metrics=reading if isinstance(reading, Unknown) else selection.pages if selection is not None else (),
+        metrics=metrics,
         rollout=cache.rolling_out(workload),
     )
     return observation, selection
+
+
+def apart(history: Sequence[tuple[float, PodPages]]) -> dict[tuple[str, str], list[tuple[float, PodPages]]]:
+    """The history of each namespace and model by itself: else every pool looks through the pages of all."""
+    found: defaultdict[tuple[str, str], list[tuple[float, PodPages]]] = defaultdict(list)
+    for at, pages in history:
+        looks: defaultdict[tuple[str, str], dict[PodKey, Mapping[str, ReplicaMetrics]]] = defaultdict(dict)
+        for pod, models in pages.items():
+            for model in models:
+                looks[pod[0], model][pod] = models
+        for owner, look in looks.items():
+            found[owner].append((at, look))
+    return found
 
 
 def past(
@@ -99,9 +119,9 @@ def past(
 
 
 def _replica(pod: Pod, now: float) -> Replica:
-    return Replica(
-        name=pod.name,
-        age=max(0.0, now - pod.created_at),
-        ready_for=None if pod.ready_since is None else max(0.0, now - pod.ready_since),
-        unschedulable=pod.unschedulable,
-    )
+    if pod.ready_since is None:
+        return Replica(pod.name, age=max(0.0, now - pod.created_at), unschedulable=pod.unschedulable)
+    # Between two times of the API server's clock, which ours may be behind: else a cold start would read as short.
+    load_time = pod.ready_since - pod.created_at
+    ready_for = max(0.0, now - pod.ready_since)
+    return Replica(pod.name, age=ready_for + load_time, ready_for=ready_for)

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from servingpool.adapters.cluster.lease import Election
 from servingpool.reconcile.exposing import LoopMetrics
@@ -16,9 +17,32 @@ log = logging.getLogger(__name__)
 
 DEAD_AFTER = 4
 """Intervals without a finished tick after which the loop counts as hung."""
-QUIET = 1.5
-"""Seconds without a newly listed object after which the first lists count as read."""
+LEAST_PATIENCE = 120.0
+"""Seconds without a finished tick that are never too long: one may wait for Prometheus, then for the API server."""
+LONGEST_SILENCE = 300.0
+"""Seconds without an answer about the Lease after which a restart is worth a try: credentials may have expired."""
+QUIET = 10.0
+"""Seconds without a newly listed object after which the first lists count as whole, whatever was expected."""
 LONGEST_LISTING = 90.0
+FOLLOWER_LOOKS = 1.0
+"""Seconds between two looks of one that does not lead at whether it leads by now."""
+LAST_TICK = 5.0
+"""Seconds that the tick under way is given at the end. With what follows it fits the pod's 30 s of grace."""
+LAST_WRITES = 10.0
+"""Seconds that writing what was learned is given."""
+
+
+class Watched(Protocol):
+    """What the loop needs of the watches."""
+
+    listed_at: float
+    """When an object of a list was last shown, by the heartbeat's clock."""
+
+    def complete(self) -> bool:
+        """Whether all that there was at the start was shown."""
+
+    def sweep(self) -> None:
+        """Forget what was deleted while no watch was open."""
 
 
 @dataclass(slots=True)
@@ -27,18 +51,23 @@ class Heartbeat:
 
     clock: Callable[[], float]
     started: float = field(init=False)
-    listed: float = field(init=False)
-    """When a watch last delivered an object of its first list."""
     ticked: float | None = None
 
     def __post_init__(self) -> None:
-        self.started = self.listed = self.clock()
+        self.started = self.clock()
 
-    def problem(self, interval: float) -> str | None:
-        """Why the operator should be restarted; None while it is well."""
+    def problem(self, interval: float, silence: float) -> str | None:
+        """Why the operator should be restarted; None while it is well.
+
+        `silence` is the time in seconds since the API server last answered about the Lease.
+        """
         since = self.clock() - (self.ticked if self.ticked is not None else self.started + LONGEST_LISTING)
-        longest = DEAD_AFTER * interval
-        return f"no tick for {since:.0f} s, more than {longest:.0f} s" if since > longest else None
+        longest = max(DEAD_AFTER * interval, LEAST_PATIENCE)
+        if since > longest:
+            return f"no tick for {since:.0f} s, more than {longest:.0f} s"
+        if silence > LONGEST_SILENCE:
+            return f"the lease could not be read for {silence:.0f} s, more than {LONGEST_SILENCE:.0f} s"
+        return None
 
 
 class Operator:
@@ -47,6 +76,7 @@ class Operator:
     def __init__(
         self,
         reconciler: Reconciler,
+        watched: Watched,
         election: Election | None,
         metrics: LoopMetrics,
         heartbeat: Heartbeat,
@@ -55,7 +85,7 @@ class Operator:
         now: Callable[[], float],
         lost: Callable[[], None],
     ) -> None:
-        self._reconciler, self._election, self._metrics = reconciler, election, metrics
+        self._reconciler, self._watched, self._election, self._metrics = reconciler, watched, election, metrics
         self._heartbeat, self._interval, self._now, self._lost = heartbeat, interval, now, lost
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -70,19 +100,34 @@ class Operator:
         """Finish the tick, write what was learned, give the Lease back."""
         self._stopping.set()
         loop, *others = self._tasks
-        with contextlib.suppress(asyncio.CancelledError):
-            await loop
-        await self._reconciler.stop()
+        await asyncio.wait({loop}, timeout=LAST_TICK)
+        loop.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WRITES):
+                await self._reconciler.stop()
         for task in others:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(loop, *others, return_exceptions=True)
         if self._election is not None:
             await self._election.release()
 
+    @property
+    def problem(self) -> str | None:
+        """Why the operator should be restarted; None while it is well."""
+        return self._heartbeat.problem(self._interval, 0.0 if self._election is None else self._election.silence)
+
+    @property
+    def _leading(self) -> bool:
+        return self._election is None or self._election.leading
+
     async def _elect(self, election: Election) -> None:
-        await election.run()
-        # Another may be leading by now. What this process believes of the fleet is no longer its to act on.
-        log.error("the lease was lost: leaving, to start afresh as a follower")
+        try:
+            await election.run()
+        except Exception:
+            log.exception("the election failed: leaving")
+        else:
+            # Another leads by now. What this process believes of the fleet is no longer its to act on.
+            log.error("the lease was lost: leaving, to start afresh as a follower")
         self._lost()
 
     async def _loop(self) -> None:
@@ -99,25 +144,30 @@ class Operator:
             else:
                 self._heartbeat.ticked = self._heartbeat.clock()
             self._metrics.duration.observe(self._heartbeat.clock() - began)
+            pause = self._interval if self._leading else min(self._interval, FOLLOWER_LOOKS)
             # On the grid, and never a burst of ticks to make up for those that a slow one has missed.
-            due = max(due + self._interval, self._heartbeat.clock())
+            due = pause + (due if began - due < pause else began)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), max(0.0, due - self._heartbeat.clock()))
 
     async def _tick(self) -> None:
+        self._watched.sweep()
         done = await self._reconciler.tick(self._now())
         self._metrics.pools.set(done.pools)
-        self._metrics.leading.set(self._election is None or self._election.leading)
+        self._metrics.leading.set(self._leading)
         self._metrics.queries.inc(done.queries)
         self._metrics.failures.inc(done.failed)
 
     async def _first_lists(self) -> None:
-        """Wait until the watches have listed what there is.
+        """Wait until the watches have shown what there is.
 
-        A pool whose Deployment is listed a second later is no pool without a target.
+        A pool whose Deployment is shown a second later is no pool without a target, and of a fleet of which half is
+        shown, half is unknown.
         """
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and not self._watched.complete():
             clock = self._heartbeat.clock()
-            if clock - self._heartbeat.listed >= QUIET or clock - self._heartbeat.started >= LONGEST_LISTING:
+            quiet = clock - max(self._watched.listed_at, self._heartbeat.started)
+            if quiet >= QUIET or clock - self._heartbeat.started >= LONGEST_LISTING:
+                log.warning("not all that there was at the start was shown by the watches; going on without")
                 return
             await asyncio.sleep(0.1)

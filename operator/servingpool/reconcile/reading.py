@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.prometheus import BackendConfig, FleetReading, PodPages, ReadRequest
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.learn import observe
+from servingpool.decision.memory import Memory
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile.observing import core_pool, past, requests_for, share_of
+from servingpool.reconcile.observing import apart, core_pool, past, requests_for, share_of
 from servingpool.reconcile.state import PoolState
 
 log = logging.getLogger(__name__)
@@ -22,6 +24,7 @@ HISTORY_STEP = 60.0
 """Seconds between two looks at the past: four scrapes of 15 s."""
 HISTORY_NAMESPACES = 50
 """Namespaces asked for at once, so that no reply is huge."""
+T = TypeVar("T")
 Share = tuple[str, str, tuple[tuple[str, str], ...]]
 """Backend, engine and extra labels: what pools that are read together share."""
 
@@ -65,6 +68,10 @@ class Readings:
         """What was read for this pool in this tick."""
         return self._latest[_share(pool)]
 
+    def answered(self, pool: ServingPool) -> bool:
+        """Whether its backend did in this tick. One that does not now has its history asked for later."""
+        return isinstance(self.of(pool), FleetReading)
+
     async def read(self, pools: Sequence[ServingPool], now: float) -> None:
         """Ask every backend for all its pools."""
         wanted = {
@@ -72,7 +79,9 @@ class Readings:
             for name in self._backends
             for share, request in requests_for(_on(pools, name)).items()
         }
-        answers = await asyncio.gather(*(self._backends[share[0]].read(ask, now) for share, ask in wanted.items()))
+        answers = await asyncio.gather(
+            *(_sound(share[0], self._backends[share[0]].read(ask, now)) for share, ask in wanted.items())
+        )
         self._latest = dict(zip(wanted, answers, strict=True))
         self.queries = sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
 
@@ -89,7 +98,8 @@ class Readings:
                 namespaces = sorted({pool.metadata.namespace for pool, _ in members})
                 for first in range(0, len(namespaces), HISTORY_NAMESPACES):
                     chunk = namespaces[first : first + HISTORY_NAMESPACES]
-                    await self._warm_chunk(name, request, members, chunk, twins, now)
+                    if not await self._warm_chunk(name, request, members, chunk, twins, now):
+                        break  # each further one would take the backend's whole timeout
         for _, state in fresh:
             state.warm = True
 
@@ -101,29 +111,48 @@ class Readings:
         namespaces: Sequence[str],
         twins: Mapping[tuple[Any, ...], int],
         now: float,
-    ) -> None:
+    ) -> bool:
+        """Whether the backend answered."""
         if self._history < HISTORY_STEP:
-            return
-        history = await self._backends[name].history(
+            return True
+        past_hour = self._backends[name].history(
             request, start=now - self._history, end=now - HISTORY_STEP, step=HISTORY_STEP, namespaces=namespaces
         )
+        history = await _sound(name, past_hour)
         if isinstance(history, Unknown):
             log.warning("no history for %d namespaces from backend %s: %s", len(namespaces), name, history.reason)
-            return
+            return False
+        looked_at = apart(history)
         for pool, state in members:
             if pool.metadata.namespace not in namespaces:
                 continue
             shared = twins[(*_share(pool), pool.metadata.namespace, pool.spec.model)] > 1
             core = core_pool(pool, in_charge=False)
-            known_until = state.memory.profile.at
+            kept = state.memory.profile
+            # Afresh: looks at nothing, while the backend was away, would stand in the way of those before them.
+            state.memory = Memory.resume(kept)
             looks = 0
-            for at, observation in past(pool, history, shared=shared):
-                # What a kept profile has seen already must not be learned twice.
-                if at > known_until:
-                    state.memory = observe(observation, core, state.memory, at)
-                    looks += 1
+            own = looked_at.get((pool.metadata.namespace, pool.spec.model), ())
+            for at, observation in past(pool, own, shared=shared):
+                state.memory = observe(observation, core, state.memory, at)
+                # What a kept profile has seen already fills the windows, and must not be learned twice.
+                if at <= kept.at:
+                    state.memory = replace(state.memory, profile=kept)
+                looks += 1
+            # The needs of the last minutes are not in the history, so nothing is removed before windows have filled anew.
+            state.memory = replace(state.memory, since=None)
             log.info("warmed up from %d looks at the past", looks, extra={"pool": "/".join(pool.key)})
             await asyncio.sleep(0)
+        return True
+
+
+async def _sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
+    """The answer. A defect in reading one backend is unknown for its pools, and nothing to the others."""
+    try:
+        return await answer
+    except Exception as defect:
+        log.exception("reading backend %s failed", backend)
+        return Unknown(f"Prometheus backend '{backend}' could not be read: {type(defect).__name__} in the operator")
 
 
 def _on(pools: Sequence[ServingPool], backend: str) -> list[ServingPool]:

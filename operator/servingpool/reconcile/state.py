@@ -35,6 +35,8 @@ class PoolState:
     """Likewise, of the learned profile."""
     profile_curve: MissCurve | None = None
     """What it held then."""
+    warned: dict[str, float] = field(default_factory=dict)
+    """Unix time in seconds of the last warning event, by reason."""
     pool: ServingPool | None = None
     decision: Decision | None = None
     observation: Observation | None = None

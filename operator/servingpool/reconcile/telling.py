@@ -21,18 +21,23 @@ FIGURES_AFTER = 60.0
 """Seconds between two writes for nothing but changed figures."""
 FIGURES_CHANGE = 0.2
 """Relative change of a figure that is worth one."""
+SERVING_AFTER = 300.0
+"""Seconds after which a pool with traffic is written all the same: a decision that is older than this reads as if
+the operator were gone. An idle pool is not written at all."""
+FIGURES_FLOOR = 5.0
+"""Tokens per second, requests, percent: what is smaller is measured by this. One request that waits now and then
+caused half of all writes to 1,000 pools under steady traffic."""
 
 
 def metrics_condition(observation: Observation, selection: Selection | None) -> tuple[Truth, Reason, str]:
     """What to say of the metrics."""
-    if isinstance(observation.metrics, Unknown):
+    if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
         return Truth.FALSE, Reason.FAILED_GET_METRICS, observation.metrics.reason
-    if not observation.ready:
+    if selection is None or not observation.ready:
         return Truth.UNKNOWN, Reason.NO_READY_REPLICAS, "no replica is ready, so there is nothing to scrape"
-    missing = selection.missing if selection is not None else {}
+    missing, said = selection.missing, selection.explain()
     if not missing:
         return Truth.TRUE, Reason.VALID_METRICS, f"all {len(observation.ready)} ready replicas are scraped"
-    said = selection.explain() if selection is not None else ""
     if len(missing) < len(observation.ready):
         return Truth.TRUE, Reason.PARTIAL_METRICS, said
     if all(one.kind is Absence.OTHER_MODEL for one in missing.values()):
@@ -108,7 +113,9 @@ def worth_writing(before: Status, after: Status, age: float) -> bool:
     """Whether a person would care, `age` seconds after the last write."""
     if _headline(before) != _headline(after):
         return True
-    return age >= FIGURES_AFTER and (before.why != after.why or _figures_moved(before, after))
+    if age < FIGURES_AFTER:
+        return False
+    return before.why != after.why or _figures_moved(before, after) or (age >= SERVING_AFTER and _serving(after))
 
 
 def changes(before: Any, after: Any) -> Any:
@@ -136,8 +143,12 @@ def _figures_moved(before: Status, after: Status) -> bool:
     )
 
 
+def _serving(status: Status) -> bool:
+    return status.throughput is not None and bool(status.throughput.generation_tokens_per_second)
+
+
 def _moved(old: float, new: float) -> bool:
-    return abs(new - old) > FIGURES_CHANGE * max(abs(old), abs(new), 1.0)
+    return abs(new - old) > FIGURES_CHANGE * max(abs(old), abs(new), FIGURES_FLOOR)
 
 
 def _figures(status: Status) -> tuple[float | None, ...]:

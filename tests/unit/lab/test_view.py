@@ -149,6 +149,7 @@ def test_a_picture_is_an_svg_of_the_frame(tmp_path: Any) -> None:
     svg = path.read_text()
     assert svg.startswith("<svg")
     assert "SuccessfulRescale" in svg
+    assert "url(" not in svg.replace("url(#", "")
 
 
 def test_a_long_run_is_reduced_to_the_width_and_its_columns_keep_their_ticks() -> None:

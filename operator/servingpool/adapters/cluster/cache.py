@@ -25,24 +25,27 @@ class ClusterCache:
         self._revisions_of: defaultdict[str, set[str]] = defaultdict(set)
         self._pods: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         """ReplicaSet uid to its pods by uid."""
+        self._owners: dict[str, str] = {}
+        """Pod uid to ReplicaSet uid."""
         self._autoscalers: dict[tuple[str, Key], Autoscaler] = {}
         self._autoscaled: defaultdict[Key, set[tuple[str, Key]]] = defaultdict(set)
 
     def see_pool(self, raw: Raw, *, gone: bool) -> None:
         """A ServingPool was added, changed or deleted; likewise for the others."""
-        key = objects.key_of(raw)
-        if gone:
-            self.pools.pop(key, None)
-        else:
+        key, uid = objects.key_of(raw), raw["metadata"]["uid"]
+        if not gone:
             self.pools[key] = raw
+        # Events of different objects come in any order: the end of one may be told after the next one of its name.
+        elif key in self.pools and self.pools[key]["metadata"]["uid"] == uid:
+            del self.pools[key]
 
     def see_workload(self, raw: Raw, *, gone: bool) -> None:
         """A Deployment."""
-        key = objects.key_of(raw)
-        if gone:
-            self._workloads.pop(key, None)
-        else:
+        key, uid = objects.key_of(raw), raw["metadata"]["uid"]
+        if not gone:
             self._workloads[key] = objects.workload(raw)
+        elif key in self._workloads and self._workloads[key].uid == uid:
+            del self._workloads[key]
 
     def see_replica_set(self, raw: Raw, *, gone: bool) -> None:
         """A ReplicaSet."""
@@ -59,22 +62,29 @@ class ClusterCache:
 
     def see_pod(self, raw: Raw, *, gone: bool) -> None:
         """A pod."""
-        pod = objects.pod(raw)
-        if pod is None:
-            return
-        if gone:
-            self._pods[pod.owner].pop(pod.uid, None)
-        else:
-            self._pods[pod.owner][pod.uid] = pod
-        if not self._pods[pod.owner]:
-            del self._pods[pod.owner]
+        uid = raw["metadata"]["uid"]
+        pod = None if gone else objects.pod(raw)
+        # The set that it was of, not the one it names now: a pod that is relabelled by hand is let go of.
+        before = self._owners.pop(uid, None)
+        if before is not None:
+            del self._pods[before][uid]
+            if not self._pods[before]:
+                del self._pods[before]
+        if pod is not None:
+            self._owners[uid] = pod.owner
+            self._pods[pod.owner][uid] = pod
 
     def see_autoscaler(self, raw: Raw, *, gone: bool) -> None:
         """An HPA or a ScaledObject."""
         name = (raw["kind"], objects.key_of(raw))
+        held = self._autoscalers.get(name)
+        if gone and held is not None and held.uid != raw["metadata"]["uid"]:
+            return
         before = self._autoscalers.pop(name, None)
         if before is not None:
             self._autoscaled[before.target].discard(name)
+            if not self._autoscaled[before.target]:
+                del self._autoscaled[before.target]
         autoscaler = None if gone else objects.autoscaler(raw)
         if autoscaler is not None:
             self._autoscalers[name] = autoscaler

@@ -2,23 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
+import orjson
 from kubernetes.aio import client, config
+from kubernetes.aio.client.exceptions import ApiException
 
 from servingpool.adapters.cluster.errors import translated
-from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.objects import Key, Kind
 from servingpool.api.group import API_VERSION, GROUP, KIND, PLURAL, VERSION
 
 TIMEOUT = 10.0
 """Seconds for one request. The client's own default is five minutes: twenty ticks."""
 FIELD_MANAGER = "servingpool-operator"
+REFUSED = 400
+"""HTTP status from which an answer is a refusal."""
 LONGEST_EVENT = 1024
 """Characters of an event's message that the API server accepts."""
 LEASES = ("coordination.k8s.io", "v1", "leases")
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Where the API server is, and who we are to it."""
+
+    server: str
+    """URL."""
+    verified: bool
+    """Its certificate is checked."""
+    authority: str | None
+    """Path of the certificates to trust."""
+    authorization: str | None
+    """Value of the header: scheme and token."""
+    certificate: str | None
+    """Path of the client's certificate."""
+    key: str | None
+    """Path of its private key."""
+    proxy: str | None
+
+
+async def credentials(kubeconfig: str | None) -> Credentials:
+    """Those that `Cluster.connect` uses, read anew: a token may have been renewed, by a plugin too."""
+    settings = await _configuration(kubeconfig, None)
+    return Credentials(
+        server=settings.host,
+        verified=settings.verify_ssl,
+        authority=settings.ssl_ca_cert,
+        authorization=await settings.get_api_key_with_prefix("BearerToken"),
+        certificate=settings.cert_file,
+        key=settings.key_file,
+        proxy=settings.proxy,
+    )
 
 
 class Cluster:
@@ -36,20 +74,31 @@ class Cluster:
     @classmethod
     async def connect(cls, kubeconfig: str | None, context: str | None = None) -> Self:
         """Connect with a kubeconfig's path, or else as the pod's service account, or else with `~/.kube/config`."""
-        settings = client.Configuration()
-        with translated("read the cluster's credentials"):
-            if kubeconfig is not None:
-                await config.load_kube_config(kubeconfig, context=context, client_configuration=settings)
-            else:
-                try:
-                    config.load_incluster_config(client_configuration=settings)
-                except config.ConfigException:
-                    await config.load_kube_config(context=context, client_configuration=settings)
-        return cls(client.ApiClient(settings))
+        return cls(client.ApiClient(await _configuration(kubeconfig, context)))
 
     async def close(self) -> None:
         """Let go of the connection."""
         await self._api.close()
+
+    async def count(self, kind: Kind, namespace: str | None) -> int:
+        """How many objects of a kind there are, in a namespace or in all. NotFound if the kind does not exist."""
+        group, version, plural = kind
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        path += f"/{plural}" if namespace is None else f"/namespaces/{namespace}/{plural}"
+        with translated(f"count {plural}"):
+            request = await self._api.param_serialize(
+                "GET",
+                path,
+                query_params=[("limit", 1)],
+                header_params={"Accept": "application/json"},
+                auth_settings=["BearerToken"],
+            )
+            response = await self._api.call_api(*request, _request_timeout=TIMEOUT)
+            body = await response.read()
+            if response.status >= REFUSED:
+                raise ApiException(status=response.status, reason=response.reason)
+        listed = orjson.loads(body)
+        return len(listed["items"]) + (listed["metadata"].get("remainingItemCount") or 0)
 
     async def read_pool(self, pool: Key) -> dict[str, Any]:
         """A ServingPool as plain data. NotFound if there is none."""
@@ -157,3 +206,16 @@ class Cluster:
                 *LEASES[:2], namespace, LEASES[2], name, held, _request_timeout=TIMEOUT
             )
         return made
+
+
+async def _configuration(kubeconfig: str | None, context: str | None) -> client.Configuration:
+    settings = client.Configuration()
+    with translated("read the cluster's credentials"):
+        if kubeconfig is not None:
+            await config.load_kube_config(kubeconfig, context=context, client_configuration=settings)
+        else:
+            try:
+                config.load_incluster_config(client_configuration=settings)
+            except config.ConfigException:
+                await config.load_kube_config(context=context, client_configuration=settings)
+    return settings

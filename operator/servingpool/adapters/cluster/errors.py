@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import aiohttp
+import yaml
 from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.config import ConfigException
 
 CONFLICT, INVALID, NOT_FOUND, FORBIDDEN = 409, 422, 404, 403
 
@@ -35,5 +37,7 @@ def translated(what: str) -> Iterator[None]:
     except ApiException as error:
         kinds = {CONFLICT: Conflict, INVALID: Conflict, NOT_FOUND: NotFound, FORBIDDEN: Forbidden}
         raise kinds.get(error.status, ClusterError)(f"cannot {what}: {error.status} {error.reason}") from error
+    except (ConfigException, yaml.YAMLError) as error:
+        raise ClusterError(f"cannot {what}: {error}") from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise ClusterError(f"cannot {what}: the API server did not answer ({type(error).__name__})") from error

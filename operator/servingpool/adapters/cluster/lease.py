@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
 from servingpool.adapters.cluster.objects import Key
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Leases(Protocol):
@@ -64,26 +66,41 @@ class Election:
         self._seen: tuple[str | None, Any] = (None, None)
         self._seen_at = float("-inf")
         """Since when, by our clock, the record of another holder has not changed."""
+        self._taken = False
+        """Another holds it, as of the last answer."""
+        self._answered = clock()
 
     @property
     def leading(self) -> bool:
         """Whether we may write now."""
         return self._held is not None and self._clock() < self._renewed + self._terms.deadline
 
+    @property
+    def silence(self) -> float:
+        """Seconds since the API server last let us read or write the Lease."""
+        return self._clock() - self._answered
+
     async def run(self) -> None:
-        """Acquire, renew, and return when leadership was lost. Cancel to stop; then call `release`."""
-        was_leading = False
+        """Acquire, renew, and return when another leads after us. Cancel to stop; then call `release`.
+
+        An API server that is away for a minute ends nobody's term: it cannot be written to anyway, and if the Lease
+        still names us afterwards, nobody else has written meanwhile.
+        """
+        led = leading = False
         while True:
             started = self._clock()
             try:
-                async with asyncio.timeout(self._terms.deadline):
-                    await self.attempt()
+                await self.attempt()
             except (ClusterError, TimeoutError) as error:
                 log.warning("lease %s/%s: %s", *self._lease, error or "timed out")
-            if self.leading and not was_leading:
-                was_leading = True
-                log.info("leading as %s", self.identity)
-            if was_leading and not self.leading:
+            if leading != self.leading:
+                leading = not leading
+                if leading:
+                    log.info("leading as %s", self.identity)
+                else:
+                    log.warning("the lease was not renewed for %g s: nothing is written", self._terms.deadline)
+            led = led or leading
+            if led and self._taken:
                 return
             await asyncio.sleep(max(0.0, self._terms.retry - (self._clock() - started)))
 
@@ -91,29 +108,32 @@ class Election:
         """One try to acquire or renew."""
         now = self._clock()
         try:
-            held = await self._leases.read_lease(self._lease)
+            held = await self._soon(self._leases.read_lease(self._lease))
         except NotFound:
-            self._held = await self._leases.create_lease(self._lease, self._spec(transitions=0))
+            self._held = await self._soon(self._leases.create_lease(self._lease, self._spec(transitions=0)))
             self._renewed = now
             return
+        self._answered = self._clock()
         spec = held.get("spec") or {}
         holder = spec.get("holderIdentity")
         record = (holder, spec.get("renewTime"))
         if record != self._seen:
-            self._seen, self._seen_at = record, now
-        if holder not in {None, "", self.identity}:
+            # From the answer on: counted from the question, a slow one ends the other's term before he does.
+            self._seen, self._seen_at = record, self._clock()
+        self._taken = holder not in {None, "", self.identity}
+        if self._taken:
             self._held = None
             duration = float(spec.get("leaseDurationSeconds") or self._terms.duration)
-            if now < self._seen_at + duration:
+            if self._clock() < self._seen_at + duration:
                 return
         transitions = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
         held["spec"] = spec | self._spec(transitions=transitions, acquired=spec if holder == self.identity else None)
         try:
-            self._held = await self._leases.replace_lease(self._lease, held)
+            self._held = await self._soon(self._leases.replace_lease(self._lease, held))
         except Conflict:
             self._held = None
             return
-        self._renewed = now
+        self._renewed, self._taken = now, False
 
     async def release(self) -> None:
         """Give the Lease back, so that the next leader need not wait for it to run out."""
@@ -122,9 +142,14 @@ class Election:
         held, self._held = self._held, None
         held["spec"] = held["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
         try:
-            await self._leases.replace_lease(self._lease, held)
-        except ClusterError as error:
-            log.info("the lease was not released and will run out: %s", error)
+            await self._soon(self._leases.replace_lease(self._lease, held))
+        except (ClusterError, TimeoutError) as error:
+            log.info("the lease was not released and will run out: %s", error or "timed out")
+
+    async def _soon(self, request: Coroutine[Any, Any, T]) -> T:
+        """Its answer, within half the deadline: a connection that died silently leaves time for another try."""
+        async with asyncio.timeout(self._terms.deadline / 2):
+            return await request
 
     def _spec(self, *, transitions: int, acquired: dict[str, Any] | None = None) -> dict[str, Any]:
         now = _now()

@@ -11,6 +11,8 @@ from typing import Any
 Raw = Mapping[str, Any]
 Key = tuple[str, str]
 """Namespace and name."""
+Kind = tuple[str, str, str]
+"""API group (empty for core), version and plural."""
 
 # Extended resources of GPU vendors and their kin: nvidia.com/gpu, nvidia.com/mig-1g.10gb, amd.com/gpu,
 # gpu.intel.com/i915, habana.ai/gaudi, google.com/tpu, aws.amazon.com/neuron, huawei.com/Ascend910.
@@ -67,6 +69,7 @@ class Autoscaler:
 
     kind: str
     key: Key
+    uid: str
     target: Key
 
 
@@ -116,7 +119,7 @@ def autoscaler(raw: Raw) -> Autoscaler | None:
     if reference.get("kind", "Deployment") != "Deployment" or "name" not in reference:
         return None
     key = key_of(raw)
-    return Autoscaler(raw["kind"], key, (key[0], reference["name"]))
+    return Autoscaler(raw["kind"], key, raw["metadata"]["uid"], (key[0], reference["name"]))
 
 
 def unix(text: str) -> float:

@@ -1,0 +1,188 @@
+"""A thousand pools of four pods: CPU per tick, memory, queries and writes of the operator's own code.
+
+`python benchmarks/thousand_pools.py --help` tells the options; README.md beside it, what is real and what is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import gc
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+import real_cluster
+from fleet import MOST_REPLICAS, entries
+from measuring import Meter, Sample, rss, summary
+from prometheus_process import StandInPrometheus
+from reporting import show, write
+from world import World
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
+from servingpool.api.conditions import Reason
+from servingpool.api.serving_pool import Metadata, ServingPool
+from servingpool.api.status import Status
+from servingpool.cli.assembly import GC_THRESHOLDS
+from servingpool.decision.decide import decide
+from servingpool.decision.decision import Decision
+from servingpool.reconcile.acting import Actor
+from servingpool.reconcile.loop import Reconciler, Tick
+from servingpool.reconcile.reading import Readings
+from servingpool.reconcile.state import PoolState
+from servingpool.reconcile.telling import status
+
+BEGIN = 1_790_000_000.0
+INTERVAL = 15.0
+SEED = 1
+HISTORY = 3600.0
+SETTLING = 12
+"""Ticks before the measured ones, in which windows fill (75 s) and scale-ups end (60 s)."""
+
+
+class Bench:
+    """The operator without kopf, against a counting world and a stand-in Prometheus."""
+
+    def __init__(
+        self, world: World, cache: ClusterCache, prometheus: StandInPrometheus, backend: PrometheusBackend
+    ) -> None:
+        self.world, self._prometheus, self._meter = world, prometheus, Meter()
+        self.now = BEGIN
+        self._reconciler = Reconciler(
+            cache,
+            _MeteredReadings(self._meter, backend),
+            _MeteredActor(self._meter, world, cache),
+            leading=lambda: True,
+        )
+
+    async def tick(self, share: float = 1.0) -> Sample:
+        """Time moves on by one interval, and the operator has its turn. Only the turn is measured."""
+        self.now += INTERVAL
+        self._prometheus.advance(self.now, self.world.advance(self.now), share)
+        sent, writes = self._prometheus.sent(), dict(self.world.writes)
+        with (
+            patch("servingpool.reconcile.loop.decide", self._meter.timed("decide", decide)),
+            patch("servingpool.reconcile.loop.status", self._meter.timed("status", status)),
+        ):
+            cpu, wall = time.process_time(), time.perf_counter()
+            done: Tick = await self._reconciler.tick(self.now)
+            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        assert done.failed == 0, "a pool's turn failed: the log above says why"
+        now_sent = self._prometheus.sent()
+        return Sample(
+            cpu=cpu,
+            wall=wall,
+            parts=self._meter.take(cpu),
+            rss=rss(),
+            queries=now_sent["queries"] - sent["queries"],
+            received=now_sent["bytes"] - sent["bytes"],
+            compressed=now_sent["compressed_bytes"] - sent["compressed_bytes"],
+            writes={kind: count - writes[kind] for kind, count in self.world.writes.items()},
+            decided=done.decided,
+            scaled=done.scaled,
+            pods=self.world.pods,
+        )
+
+    async def ticks(self, count: int, share: float = 1.0) -> list[Sample]:
+        return [await self.tick(share) for _ in range(count)]
+
+
+class _MeteredReadings(Readings):
+    def __init__(self, meter: Meter, backend: PrometheusBackend) -> None:
+        super().__init__({backend.config.name: backend}, history=HISTORY)
+        self._meter = meter
+
+    async def read(self, pools: Sequence[ServingPool], now: float) -> None:
+        with self._meter.part("read"):
+            await super().read(pools, now)
+
+    async def warm(
+        self, fresh: Sequence[tuple[ServingPool, PoolState]], every: Sequence[ServingPool], now: float
+    ) -> None:
+        with self._meter.part("history"):
+            await super().warm(fresh, every, now)
+
+
+class _MeteredActor(Actor):
+    def __init__(self, meter: Meter, world: World, cache: ClusterCache) -> None:
+        super().__init__(world, cache)
+        self._meter = meter
+
+    async def scale(
+        self, pool: ServingPool, decision: Decision, current: int
+    ) -> tuple[bool, tuple[Reason, str] | None]:
+        with self._meter.part("write"):
+            return await super().scale(pool, decision, current)
+
+    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> None:
+        with self._meter.part("write"):
+            await super().tell(pool, state, status, now)
+
+
+async def measure(options: argparse.Namespace) -> dict[str, object]:
+    """First ticks with history, then steady traffic, then none."""
+    every, cache = entries(options.pools), ClusterCache()
+    world = World(cache, every, options.pods, BEGIN)
+    settings = {"pools": options.pools, "replicas": options.pods, "slots": max(MOST_REPLICAS, options.pods)}
+    with TemporaryDirectory() as logs, StandInPrometheus(Path(logs), **settings, seed=SEED, begin=BEGIN) as prometheus:
+        backend = PrometheusBackend(BackendConfig(url=prometheus.url, timeout="60s"))
+        empty, began = rss(), time.process_time()
+        world.list_all()
+        listed = time.process_time() - began
+        bench = Bench(world, cache, prometheus, backend)
+        first = [await bench.tick()]
+        while first[-1].decided < options.pools:
+            first.append(await bench.tick())
+        await bench.ticks(SETTLING)
+        profile = cProfile.Profile() if options.profile else None
+        if profile is not None:
+            profile.enable()
+        steady = await bench.ticks(options.ticks)
+        if profile is not None:
+            profile.disable()
+            profile.dump_stats(options.profile)
+        await bench.ticks(SETTLING, share=0.0)
+        idle = await bench.ticks(options.ticks, share=0.0)
+        await backend.close()
+    return {
+        "pools": options.pools,
+        "rss_mib_before_the_first_list": round(empty, 1),
+        "cpu_seconds_first_lists": round(listed, 3),
+        "ticks_until_all_are_warm": len(first),
+        "first_tick": summary(first[:1]),
+        "warming": summary(first),
+        "steady": summary(steady),
+        "idle": summary(idle),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pools", type=int, default=1000, help="default: %(default)s")
+    parser.add_argument("--pods", type=int, default=4, help="pods of each pool at first; default: %(default)s")
+    parser.add_argument("--ticks", type=int, default=16, help="ticks measured of each kind; default: %(default)s")
+    parser.add_argument("--profile", type=Path, help="write cProfile's statistics of the steady ticks here")
+    parser.add_argument("--real", action="store_true", help="on a real API server; takes about 8 minutes")
+    parser.add_argument("--interval", type=float, default=15.0, help="seconds, of --real; default: %(default)s")
+    parser.add_argument("--no-results", action="store_true", help="do not write benchmarks/results")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    if options.real:
+        with TemporaryDirectory() as directory:
+            size = {"pools": options.pools, "pods": options.pods, "ticks": options.ticks}
+            found = real_cluster.measure(Path(directory), **size, interval=options.interval)
+    else:
+        gc.set_threshold(*GC_THRESHOLDS)
+        found = asyncio.run(measure(options))
+    show(found)
+    if not options.no_results:
+        write(f"{options.pools} pools{', real API server' if options.real else ''}", found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""What was deleted while no watch was open.
+
+After a partition of some minutes a watch is too old to go on (410 Gone), and kopf lists the kind anew; of the objects
+that are not in the list any more nobody is told. A pool that was deleted meanwhile would be scaled for ever, and a pod
+would for ever count as ready and unread, which forbids every scale-down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from servingpool.adapters.cluster.objects import Raw
+
+QUIET = 30.0
+"""Seconds without a listed object after which a list counts as whole: its chunks may be far apart."""
+
+
+class Relist:
+    """Of one kind: when each object was last shown, and since when a list is coming in."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._shown: dict[tuple[str, ...], float] = {}
+        self._began: float | None = None
+        self._latest = 0.0
+
+    def __len__(self) -> int:
+        """Objects that there are, as far as is known."""
+        return len(self._shown)
+
+    def saw(self, raw: Raw, *, listed: bool, gone: bool) -> None:
+        """An object was shown, in a list or by a watch."""
+        meta, now = raw["metadata"], self._clock()
+        name = (raw["kind"], meta.get("namespace", ""), meta["name"], meta["uid"])
+        if listed:
+            self._latest = now
+            if self._began is None:
+                self._began = now
+        if gone:
+            self._shown.pop(name, None)
+        else:
+            self._shown[name] = now
+
+    def missed(self) -> list[dict[str, Any]]:
+        """Objects that were there before the last list, were not in it, and were not shown since: once each."""
+        began = self._began
+        if began is None or self._clock() < self._latest + QUIET:
+            return []
+        self._began = None
+        gone = [name for name, at in self._shown.items() if at < began]
+        for name in gone:
+            del self._shown[name]
+        return [
+            {"kind": kind, "metadata": {"namespace": namespace, "name": name, "uid": uid}}
+            for kind, namespace, name, uid in gone
+        ]

@@ -1,0 +1,158 @@
+"""Which pods belong to a Deployment, as watch events come in, in any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from servingpool.adapters.cluster.cache import ClusterCache
+
+CHAT = ("chat", "vllm")
+
+
+def deployment(name: str = "vllm", uid: str = "d-1", replicas: int = 2) -> dict[str, Any]:
+    return {"metadata": {"namespace": "chat", "name": name, "uid": uid}, "spec": {"replicas": replicas}}
+
+
+def replica_set(uid: str, owner: str = "d-1") -> dict[str, Any]:
+    return _owned("ReplicaSet", uid, "Deployment", owner)
+
+
+def pod(uid: str, owner: str | None = "rs-1", *, ready: bool = True, going: bool = False) -> dict[str, Any]:
+    raw = _owned("Pod", uid, "ReplicaSet", owner)
+    if going:
+        raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:02:00Z"
+    ready_at = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    raw["status"] = {"conditions": [ready_at]}
+    return raw
+
+
+def hpa(name: str, target: str = "vllm", kind: str = "HorizontalPodAutoscaler") -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "metadata": {"namespace": "chat", "name": name, "uid": name},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": target}},
+    }
+
+
+def _owned(kind: str, uid: str, owner_kind: str, owner: str | None) -> dict[str, Any]:
+    references = [] if owner is None else [{"kind": owner_kind, "uid": owner, "controller": True}]
+    meta = {
+        "namespace": "chat",
+        "name": uid,
+        "uid": uid,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "ownerReferences": references,
+    }
+    return {"kind": kind, "metadata": meta}
+
+
+def pods_of(cache: ClusterCache) -> set[str]:
+    workload = cache.workload(CHAT)
+    assert workload is not None
+    return {pod.name for pod in cache.pods(workload)}
+
+
+def filled() -> ClusterCache:
+    cache = ClusterCache()
+    cache.see_workload(deployment(), gone=False)
+    cache.see_replica_set(replica_set("rs-1"), gone=False)
+    for uid in ("p-1", "p-2"):
+        cache.see_pod(pod(uid), gone=False)
+    return cache
+
+
+def test_pods_are_found_through_their_owners_in_whatever_order_they_come() -> None:
+    cache = ClusterCache()
+    cache.see_pod(pod("p-1"), gone=False)
+    cache.see_replica_set(replica_set("rs-1"), gone=False)
+    cache.see_workload(deployment(), gone=False)
+    assert pods_of(cache) == {"p-1"}
+
+
+def test_a_deployment_with_the_same_labels_has_its_own_pods() -> None:
+    cache = filled()
+    cache.see_workload(deployment("twin", uid="d-2"), gone=False)
+    cache.see_replica_set(replica_set("rs-2", owner="d-2"), gone=False)
+    cache.see_pod(pod("p-3", "rs-2"), gone=False)
+    assert pods_of(cache) == {"p-1", "p-2"}
+
+
+def test_a_deployment_made_again_under_its_name_has_none_of_the_old_pods() -> None:
+    cache = filled()
+    cache.see_workload(deployment(uid="d-9"), gone=False)
+    assert pods_of(cache) == set()
+
+
+def test_a_pod_being_deleted_no_longer_counts() -> None:
+    cache = filled()
+    cache.see_pod(pod("p-1", going=True), gone=False)
+    assert pods_of(cache) == {"p-2"}
+    cache.see_pod(pod("p-2"), gone=True)
+    assert pods_of(cache) == set()
+
+
+def test_a_pod_that_was_taken_out_of_its_set_no_longer_counts() -> None:
+    # Relabelled to be looked at by a person: the ReplicaSet lets go of it and makes another.
+    cache = filled()
+    cache.see_pod(pod("p-1", owner=None), gone=False)
+    assert pods_of(cache) == {"p-2"}
+    cache.see_pod(pod("p-1", owner=None), gone=True)
+    assert pods_of(cache) == {"p-2"}
+
+
+def test_a_set_that_another_deployment_adopts_takes_its_pods_along() -> None:
+    cache = filled()
+    cache.see_replica_set(replica_set("rs-1", owner="d-2"), gone=False)
+    assert pods_of(cache) == set()
+
+
+def test_pods_of_two_revisions_are_a_rollout_until_the_old_ones_go() -> None:
+    cache = filled()
+    workload = cache.workload(CHAT)
+    assert workload is not None
+    assert not cache.rolling_out(workload)
+    cache.see_replica_set(replica_set("rs-2"), gone=False)
+    assert not cache.rolling_out(workload), "an old revision without pods is history, not a rollout"
+    cache.see_pod(pod("p-3", "rs-2", ready=False), gone=False)
+    assert cache.rolling_out(workload)
+    for uid in ("p-1", "p-2"):
+        cache.see_pod(pod(uid, going=True), gone=False)
+    assert not cache.rolling_out(workload)
+
+
+def test_what_we_scaled_counts_before_the_watch_says_so() -> None:
+    cache = filled()
+    cache.scaled(CHAT, 5)
+    workload = cache.workload(CHAT)
+    assert workload is not None
+    assert workload.replicas == 5
+
+
+def test_keda_is_named_before_the_hpa_that_it_made() -> None:
+    cache = filled()
+    cache.see_autoscaler(hpa("keda-hpa-x"), gone=False)
+    cache.see_autoscaler(hpa("x", kind="ScaledObject"), gone=False)
+    assert [one.kind for one in cache.autoscalers(CHAT)] == ["ScaledObject", "HorizontalPodAutoscaler"]
+
+
+def test_an_autoscaler_that_turns_to_another_target_lets_go_of_the_first() -> None:
+    cache = filled()
+    cache.see_autoscaler(hpa("x"), gone=False)
+    cache.see_autoscaler(hpa("x", target="other"), gone=False)
+    assert cache.autoscalers(CHAT) == []
+    assert len(cache.autoscalers(("chat", "other"))) == 1
+    cache.see_autoscaler(hpa("x", target="other"), gone=True)
+    assert cache.autoscalers(("chat", "other")) == []
+
+
+def test_nothing_is_left_when_all_is_gone() -> None:
+    cache = filled()
+    cache.see_autoscaler(hpa("x"), gone=False)
+    cache.see_pool({"metadata": {"namespace": "chat", "name": "pool", "uid": "s-1"}}, gone=False)
+    for uid in ("p-1", "p-2"):
+        cache.see_pod(pod(uid), gone=True)
+    cache.see_replica_set(replica_set("rs-1"), gone=True)
+    cache.see_workload(deployment(), gone=True)
+    cache.see_autoscaler(hpa("x"), gone=True)
+    cache.see_pool({"metadata": {"namespace": "chat", "name": "pool", "uid": "s-1"}}, gone=True)
+    assert not any(vars(cache).values()), vars(cache)

@@ -1,0 +1,129 @@
+"""The requests themselves, as an API server receives them, and its refusals in our own words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from kubernetes.aio import client
+
+from servingpool.adapters.cluster import client as cluster_client
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
+
+POOL, TARGET = ("chat", "pool"), ("chat", "vllm")
+
+
+class Api:
+    """Remembers what it was asked, and answers with `status`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, str, Any]] = []
+        self.status, self.silent, self.over = 200, False, asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append((request.method, request.path, request.content_type, await request.json()))
+        if self.silent:
+            await self.over.wait()
+        refusal = {"kind": "Status", "message": "secret detail"}
+        return web.json_response(self.asked[-1][3] if self.status == 200 else refusal, status=self.status)
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[tuple[Api, Cluster]]:
+    fake = Api()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", fake.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    server: Any = site._server
+    settings = client.Configuration(host=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    cluster = Cluster(client.ApiClient(settings))
+    yield fake, cluster
+    fake.over.set()
+    await cluster.close()
+    await runner.cleanup()
+
+
+async def test_scaling_is_refused_by_the_server_if_somebody_else_was_faster(api: tuple[Api, Cluster]) -> None:
+    fake, cluster = api
+    await cluster.scale(TARGET, current=2, replicas=5)
+    assert fake.asked == [
+        (
+            "PATCH",
+            "/apis/apps/v1/namespaces/chat/deployments/vllm/scale",
+            "application/json-patch+json",
+            [
+                {"op": "test", "path": "/spec/replicas", "value": 2},
+                {"op": "replace", "path": "/spec/replicas", "value": 5},
+            ],
+        )
+    ]
+    assert cluster.writes["scale"] == 1
+
+
+async def test_a_status_is_merged(api: tuple[Api, Cluster]) -> None:
+    fake, cluster = api
+    await cluster.write_status(POOL, {"queueDepth": None})
+    method, path, content_type, body = fake.asked[0]
+    assert (method, path) == ("PATCH", "/apis/servingpool.dev/v1alpha1/namespaces/chat/servingpools/pool/status")
+    assert content_type == "application/merge-patch+json"
+    assert body == {"status": {"queueDepth": None}}
+
+
+async def test_an_event_that_is_too_long_is_cut_not_lost(api: tuple[Api, Cluster]) -> None:
+    fake, cluster = api
+    await cluster.post_event(POOL, "uid-1", type_="Normal", reason="SuccessfulRescale", message="x" * 5000)
+    _, path, _, event = fake.asked[0]
+    assert path == "/api/v1/namespaces/chat/events"
+    assert len(event["message"]) == 1024
+    assert event["involvedObject"]["uid"] == "uid-1"
+    assert event["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(409, Conflict), (422, Conflict), (404, NotFound), (403, Forbidden), (500, ClusterError), (429, ClusterError)],
+)
+async def test_a_refusal_is_told_without_the_servers_own_words(
+    api: tuple[Api, Cluster], status: int, error: type[ClusterError]
+) -> None:
+    fake, cluster = api
+    fake.status = status
+    with pytest.raises(error, match=f"cannot scale Deployment chat/vllm: {status}") as caught:
+        await cluster.scale(TARGET, current=2, replicas=5)
+    assert type(caught.value) is error
+    assert "secret" not in str(caught.value)
+    assert cluster.writes["scale"] == 0
+
+
+async def test_a_server_that_does_not_answer_is_given_up(
+    api: tuple[Api, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake, cluster = api
+    fake.silent = True
+    monkeypatch.setattr(cluster_client, "TIMEOUT", 0.05)
+    with pytest.raises(ClusterError, match="the API server did not answer"):
+        await cluster.write_status(POOL, {})
+
+
+async def test_a_server_that_is_not_there_is_told() -> None:
+    cluster = Cluster(client.ApiClient(client.Configuration(host="http://127.0.0.1:1")))
+    with pytest.raises(ClusterError, match="cannot read ServingPool chat/pool: the API server did not answer"):
+        await cluster.read_pool(POOL)
+    await cluster.close()
+
+
+@pytest.mark.parametrize("content", [None, "{}", "not: [yaml"])
+async def test_a_kubeconfig_that_cannot_be_used_is_told(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "config"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ClusterError, match="cannot read the cluster's credentials"):
+        await Cluster.connect(str(path))

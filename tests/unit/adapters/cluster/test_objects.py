@@ -1,0 +1,147 @@
+"""What is kept of a Kubernetes object, from manifests as the API server sends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster import objects
+
+CREATED, READY = "2026-01-01T00:00:00Z", "2026-01-01T00:01:40Z"
+
+
+def container(name: str = "vllm", **more: Any) -> dict[str, Any]:
+    """`gpus` and `cpu` are limits."""
+    limits = {"nvidia.com/gpu": more.pop("gpus", None), "cpu": more.pop("cpu", None)}
+    return {"name": name, "resources": {"limits": {key: value for key, value in limits.items() if value}}, **more}
+
+
+def deployment(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (), **spec: Any) -> dict[str, Any]:
+    pod = {"containers": list(containers), "initContainers": list(init)}
+    return {
+        "metadata": {"namespace": "chat", "name": "vllm", "uid": "d-1"},
+        "spec": {"replicas": 2, "template": {"spec": pod}, **spec},
+    }
+
+
+def pod(*conditions: dict[str, str], owner: str | None = "ReplicaSet", **changes: Any) -> dict[str, Any]:
+    references = [{"kind": owner, "uid": "rs-1", "controller": True}] if owner else []
+    meta = {
+        "namespace": "chat",
+        "name": "vllm-1",
+        "uid": "p-1",
+        "creationTimestamp": CREATED,
+        "ownerReferences": references,
+        **changes.pop("meta", {}),
+    }
+    return {"metadata": meta, "status": {"phase": "Running", "conditions": list(conditions), **changes}}
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/mig-3g.40gb",
+        "amd.com/gpu",
+        "gpu.intel.com/i915",
+        "habana.ai/gaudi",
+        "google.com/tpu",
+        "aws.amazon.com/neuron",
+        "aws.amazon.com/neuroncore",
+        "huawei.com/Ascend910",
+    ],
+)
+def test_counts_the_gpus_of_any_vendor(resource: str) -> None:
+    limits = {"resources": {"limits": {resource: "4", "cpu": "8", "memory": "64Gi"}}}
+    assert objects.workload(deployment(limits)).gpus == 4
+
+
+@pytest.mark.parametrize(
+    "resource", ["nvidia.com/gpumem", "cpu", "memory", "hugepages-2Mi", "rdma/hca", "notnvidia.com/gpu"]
+)
+def test_other_resources_are_no_gpus(resource: str) -> None:
+    assert objects.workload(deployment({"resources": {"limits": {resource: "4"}}})).gpus == 0
+
+
+def test_adds_the_gpus_of_containers_and_sidecars_but_not_of_what_ends_before_they_start() -> None:
+    loader = container("download", gpus="8")
+    sidecar = container("embedder", gpus="1", restartPolicy="Always")
+    engine, proxy = container(gpus="2", cpu="8"), container("proxy", cpu="1")
+    assert objects.workload(deployment(engine, proxy, {"name": "plain"}, init=(loader, sidecar))).gpus == 3
+
+
+def test_a_deployment_without_replicas_asks_for_one() -> None:
+    raw = deployment({"name": "vllm"})
+    del raw["spec"]["replicas"]
+    assert objects.workload(raw).replicas == 1
+
+
+def test_a_ready_pod_serves_since_its_condition_turned() -> None:
+    found = objects.pod(pod({"type": "Ready", "status": "True", "lastTransitionTime": READY}))
+    assert found is not None
+    assert found.ready_since is not None
+    assert found.ready_since - found.created_at == 100.0
+    assert not found.going
+    assert not found.unschedulable
+
+
+def test_a_pod_that_is_not_ready_is_starting() -> None:
+    found = objects.pod(pod({"type": "Ready", "status": "False", "lastTransitionTime": READY}))
+    assert found is not None
+    assert found.ready_since is None
+
+
+def test_a_pod_without_status_is_starting() -> None:
+    raw = pod()
+    del raw["status"]
+    found = objects.pod(raw)
+    assert found is not None
+    assert (found.ready_since, found.going, found.unschedulable) == (None, False, False)
+
+
+@pytest.mark.parametrize(("reason", "expected"), [("Unschedulable", True), ("SchedulingGated", False)])
+def test_only_a_pod_that_no_node_has_room_for_is_unschedulable(reason: str, expected: bool) -> None:
+    found = objects.pod(pod({"type": "PodScheduled", "status": "False", "reason": reason}))
+    assert found is not None
+    assert found.unschedulable == expected
+
+
+@pytest.mark.parametrize(
+    "changes", [{"phase": "Failed"}, {"phase": "Succeeded"}, {"meta": {"deletionTimestamp": READY}}]
+)
+def test_a_pod_that_ended_or_is_being_deleted_is_going(changes: dict[str, Any]) -> None:
+    found = objects.pod(pod({"type": "Ready", "status": "True", "lastTransitionTime": READY}, **changes))
+    assert found is not None
+    assert found.going
+
+
+@pytest.mark.parametrize("owner", [None, "StatefulSet", "Job"])
+def test_a_pod_of_something_else_is_not_kept(owner: str | None) -> None:
+    assert objects.pod(pod(owner=owner)) is None
+
+
+def test_an_owner_that_does_not_control_is_no_owner() -> None:
+    raw = pod()
+    raw["metadata"]["ownerReferences"][0]["controller"] = False
+    assert objects.pod(raw) is None
+
+
+@pytest.mark.parametrize(
+    ("reference", "target"),
+    [
+        ({"apiVersion": "apps/v1", "kind": "Deployment", "name": "vllm"}, ("chat", "vllm")),
+        ({"name": "vllm"}, ("chat", "vllm")),  # KEDA's default kind is Deployment
+        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "vllm"}, None),
+        ({"kind": "Deployment"}, None),
+    ],
+)
+def test_reads_what_an_autoscaler_scales(reference: dict[str, str], target: tuple[str, str] | None) -> None:
+    raw = {
+        "kind": "ScaledObject",
+        "metadata": {"namespace": "chat", "name": "other", "uid": "a-1"},
+        "spec": {"scaleTargetRef": reference},
+    }
+    found = objects.autoscaler(raw)
+    assert (found.target if found is not None else None) == target
