@@ -26,12 +26,24 @@ class Budget:
 
     steering: float = CAREFUL
 
-    def learn(self, *, missed: float, allowed: float, requests: float, usual_requests: float, elapsed: float) -> Budget:
+    def learn(
+        self,
+        *,
+        missed: float,
+        allowed: float,
+        requests: float,
+        usual_requests: float,
+        elapsed: float,
+        may_rise: bool = True,
+        may_fall: bool = True,
+    ) -> Budget:
         """Steer by one tick's share of misses. Ticks count by their requests, as the SLO does."""
         if requests <= 0.0 or usual_requests <= 0.0:
             return self
         weight = min(2.0, requests / usual_requests)
         surplus = min(2.0, missed / allowed) - 1.0
+        if (surplus > 0.0 and not may_fall) or (surplus < 0.0 and not may_rise):
+            return self
         time = CAUTION_TIME if surplus > 0.0 else HOPE_TIME
         moved = self.steering * math.exp(-surplus * weight * elapsed / time)
         return Budget(min(MOST, max(LEAST, moved)))

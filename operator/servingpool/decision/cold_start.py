@@ -7,30 +7,31 @@ from dataclasses import dataclass
 from servingpool.decision.observation import Replica
 
 KEPT = 12
+MOST_LOADING = 64
 LONGEST = 1800.0
 """Seconds; a start that took longer waited for a node or an image, and says nothing on loading."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColdStart:
-    """The last start-ups, in seconds, and whose they were."""
+    """The last start-ups, in seconds, and who is starting up."""
 
     seconds: tuple[float, ...] = ()
-    replicas: tuple[str, ...] = ()
+    loading: tuple[str, ...] = ()
+    """Replicas seen while they load: only their becoming Ready shows how long that took. For one that was Ready
+    before, the time since its last transition may be that of a failed probe."""
 
-    def learn(self, ready: tuple[Replica, ...]) -> ColdStart:
-        """Note the load time of each replica not noted before."""
-        fresh = [
-            (replica.name, replica.load_time)
+    def learn(self, ready: tuple[Replica, ...], starting: tuple[Replica, ...]) -> ColdStart:
+        """Note the load time of each replica that was seen to load and is Ready now."""
+        times = tuple(
+            replica.load_time
             for replica in ready
-            if replica.load_time is not None
-            and 0.0 < replica.load_time <= LONGEST
-            and replica.name not in self.replicas
-        ]
-        if not fresh:
+            if replica.name in self.loading and replica.load_time is not None and 0.0 < replica.load_time <= LONGEST
+        )
+        loading = tuple(replica.name for replica in starting[:MOST_LOADING] if replica.ready_for is None)
+        if not times and loading == self.loading:
             return self
-        names = self.replicas + tuple(name for name, _ in fresh)
-        return ColdStart((self.seconds + tuple(time for _, time in fresh))[-KEPT:], names[-4 * KEPT :])
+        return ColdStart((self.seconds + times)[-KEPT:], loading)
 
     def expected(self, otherwise: float) -> float:
         """The slower third of recent starts, in seconds: late capacity costs more than early capacity."""

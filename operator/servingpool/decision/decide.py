@@ -78,8 +78,11 @@ def _assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment:
     if isinstance(observation.metrics, Unknown):
         return Assessment(observation.metrics)
     memory = lesson.memory
-    if observation.ready and memory.coverage == 0.0:
-        return Assessment(Unknown("no ready replica has a fresh sample"))
+    if not observation.ready and observation.requested > 0:
+        return Assessment(Unknown("no replica is ready"))
+    if memory.coverage == 0.0:
+        lacking = memory.lacking
+        return Assessment(Unknown(f"pages lack {lacking}" if lacking else "no ready replica has a fresh sample"))
     if lesson.step is None:
         return Assessment(Unknown("no request was decoded yet, so the engine's speed is not known"))
     if lesson.demand is None:
@@ -117,6 +120,13 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
             limits.PARTIAL,
             f"only {memory.coverage:.0%} of the ready replicas could be read, so nothing is removed",
         )
+    standing = len(observation.ready) + len(observation.starting)
+    if standing < requested:
+        answer = answer.at_least(
+            requested,
+            limits.REPLICAS_MISSING,
+            f"only {standing} of {requested} replicas exist so far",
+        )
     if observation.rollout:
         answer = answer.at_least(
             requested, limits.ROLLOUT, "a rollout is under way, so nothing is removed until it ends"
@@ -127,7 +137,7 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
             limits.CALIBRATING,
             f"seen for {memory.profile.learned:.0f} s of {pool.behavior.calibration:.0f} s, nothing is removed before",
         )
-    fill_time = figures.fill_time(memory)
+    fill_time = max(figures.fill_time(memory), pool.behavior.scale_down_window)
     if memory.since is None or now - memory.since < fill_time:
         answer = answer.at_least(
             requested,

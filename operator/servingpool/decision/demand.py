@@ -10,16 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.decision.ledger import (
-    AT,
-    OUTPUT_TOKENS,
-    PROMPT_TOKENS,
-    REJECTIONS,
-    WAITING,
-    WORK,
-    Ledger,
-    Window,
-)
+from servingpool.decision.intake import GENERATED, REJECTED
+from servingpool.decision.ledger import AT, WAITING, WORK, Ledger, Window
 from servingpool.decision.step_time import StepTime
 
 LENGTHS_WINDOW = 600.0
@@ -61,7 +53,7 @@ def measure(ledger: Ledger, step: StepTime, interval: float) -> Demand | None:
     scale = window.ready / window.covered
     served = window.first_tokens().total * scale
     growth = window.span_of(WAITING) / window.seconds
-    rejected = window.total(REJECTIONS) * scale
+    rejected = window.total(REJECTED) * scale
     prompt, output = _lengths(window, ledger.last(LENGTHS_WINDOW))
     waiting = window.rows[-1, WAITING]
     return Demand(
@@ -82,10 +74,10 @@ def _lengths(recent: Window, longer: Window) -> tuple[float, float]:
     requests = longer.first_tokens().total
     if requests <= 0.0:
         return 0.0, 0.0
-    usual = longer.total(PROMPT_TOKENS) / requests
+    usual = longer.computed_prompts / requests
     count = recent.first_tokens().total
-    prompt = (recent.total(PROMPT_TOKENS) + PROMPT_INERTIA * usual) / (count + PROMPT_INERTIA)
-    return prompt, longer.total(OUTPUT_TOKENS) / requests
+    prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (count + PROMPT_INERTIA)
+    return prompt, longer.total(GENERATED) / requests
 
 
 def trend(ledger: Ledger) -> float:

@@ -7,15 +7,9 @@ import numpy as np
 from servingpool.decision import demand
 from servingpool.decision.decision import Figures
 from servingpool.decision.demand import LEVEL_SCRAPES, LEVEL_WINDOW
+from servingpool.decision.intake import GENERATED, PROMPTS
 from servingpool.decision.learn import Lesson, horizon
-from servingpool.decision.ledger import (
-    OUTPUT_TOKENS,
-    PROMPT_TOKENS,
-    READY,
-    RUNNING,
-    WAITING,
-    Window,
-)
+from servingpool.decision.ledger import READY, RUNNING, WAITING, Window
 from servingpool.decision.memory import Memory
 from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
@@ -39,8 +33,8 @@ def measure(memory: Memory, pool: Pool, lesson: Lesson, need: Reading) -> Figure
     known = lesson.demand
     return Figures(
         arrivals=no_rate if known is None else known.arrivals,
-        generation_rate=_rate(recent, OUTPUT_TOKENS, no_rate),
-        prompt_rate=_rate(recent, PROMPT_TOKENS, no_rate),
+        generation_rate=_rate(recent, GENERATED, no_rate),
+        prompt_rate=_rate(recent, PROMPTS, no_rate),
         queue=_gauge(recent, WAITING),
         running=_gauge(recent, RUNNING),
         time_to_first_token=memory.first_token_tail.at(pool.slo.attainment),

@@ -52,6 +52,8 @@ class Forecast:
     """Scaled errors, oldest first."""
     trend_product: float = 0.0
     trend_square: float = 0.0
+    settled: float = 0.0
+    """Forecasts that the two sums rest on, after forgetting."""
     mean: float = 0.0
     """Mean demand of about the last hour."""
     seen: float = 0.0
@@ -60,14 +62,14 @@ class Forecast:
     @property
     def damping(self) -> float:
         """Share of the trend that has been worth following, 0 to 1."""
-        if self.trend_square <= 0.0:
+        if self.trend_square <= 0.0 or self.settled <= 0.0:
             return 0.0
-        typical = self.trend_square / max(len(self.errors), 1)
+        typical = self.trend_square / self.settled
         return min(1.0, max(0.0, self.trend_product / (self.trend_square + RIDGE * typical)))
 
     def learn(self, *, now: float, level: float, trend: float, horizon: float, elapsed: float) -> Forecast:
         """Settle the forecasts that are due against `level`, and file a new one. `trend` is per second."""
-        product, square = self.trend_product, self.trend_square
+        product, square, settled = self.trend_product, self.trend_square, self.settled
         errors = list(self.errors)
         keep = math.exp(-elapsed / MEAN_MEMORY)
         window = min(self.seen, MEAN_MEMORY)
@@ -78,11 +80,21 @@ class Forecast:
                 pending.append((due, then, slope))
                 continue
             product, square = product * keep + slope * (level - then), square * keep + slope * slope
+            settled = settled * keep + 1.0
             forecast = max(0.0, then + self.damping * slope)
             errors.append((level - forecast) / _spread(forecast, mean))
-        pending.append((now + horizon, level, trend * horizon))
+        # As many as fit, evenly: were the oldest dropped, those about to come true would go, and a horizon longer than
+        # all that is kept would never teach anything.
+        if not pending or now + horizon >= pending[-1][0] + horizon / PENDING:
+            pending.append((now + horizon, level, trend * horizon))
         return Forecast(
-            tuple(pending[-PENDING:]), tuple(errors[-KEPT_ERRORS:]), product, square, mean, self.seen + elapsed
+            tuple(pending[-2 * PENDING :]),
+            tuple(errors[-KEPT_ERRORS:]),
+            product,
+            square,
+            settled,
+            mean,
+            self.seen + elapsed,
         )
 
     def outlook(self, *, level: float, trend: float, horizon: float, recent_maximum: float) -> Outlook:

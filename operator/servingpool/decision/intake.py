@@ -7,58 +7,39 @@ cover, so that everything after it divides one by the other and stays unbiased w
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
 from servingpool.decision.pool import Slo
-from servingpool.decision.slo_count import SloCount, bracket, split
 from servingpool.decision.unknown import Reading, Unknown
 
-FRESH_START = 180.0
-"""Seconds. A replica first seen within this time after it became Ready has counted only what happened since."""
+LONGEST_GAP = 180.0
+"""Seconds between two pages of a replica beyond which their difference is the mean of an outage and not of now."""
+
+# Cumulative figures of one replica, as kept and as summed. Only raw ones: a reset is told by a counter that falls, and
+# a derived figure falls when nothing was reset (an SLO bound that moved, cached tokens that ran ahead of prompts).
+(TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
+(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED) = range(7, 13)
+FIELDS = 13
+NOTHING = (0.0,) * FIELDS
+_TOLD_BY = (TTFT_COUNT, TTFT_SUM, ITL_COUNT, ITL_SUM, GENERATED, PROMPTS)
+"""Figures that no engine ever lowers but by a restart."""
+
+Edges = tuple[float, float, float, float]
+"""Lower and upper end, in seconds, of the bucket that holds the TTFT bound, then of the TPOT bound's."""
+NO_EDGES: Edges = (0.0, float("inf"), 0.0, float("inf"))
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
-    """One replica's cumulative figures at one scrape, reduced to what the core uses."""
+class Page:
+    """One replica's cumulative figures at one scrape."""
 
     at: float
-    first_tokens: SloCount
-    """TTFT observations, split at the SLO bound."""
-    first_token_seconds: float
-    finished: SloCount
-    """TPOT observations, split at the SLO bound."""
-    decode_seconds: float
-    """Sum of all inter-token latencies."""
-    decode_steps: float
-    """Number of inter-token latencies: steps times requests in them."""
-    output_tokens: float
-    prompt_tokens: float
-    """Prompt tokens computed, cached ones excluded: what costs time."""
-    rejections: float
-
-    def values(self) -> tuple[float, ...]:
-        """All cumulative figures, for sums and differences, in a fixed order (see `FIELDS`)."""
-        return (
-            self.first_tokens.within,
-            self.first_tokens.straddling,
-            self.first_tokens.late,
-            self.first_token_seconds,
-            self.finished.within,
-            self.finished.straddling,
-            self.finished.late,
-            self.decode_seconds,
-            self.decode_steps,
-            self.output_tokens,
-            self.prompt_tokens,
-            self.rejections,
-        )
-
-
-FIELDS = 12
-"""Length of `Counters.values()`."""
-NOTHING = (0.0,) * FIELDS
+    """Unix time in seconds of the scrape."""
+    edges: Edges
+    figures: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +47,7 @@ class Intake:
     """What happened in one interval, over the replicas that could be read twice."""
 
     sums: tuple[float, ...]
-    """Increase of each cumulative figure, in the order of `Counters.values()`."""
+    """Increase of each cumulative figure."""
     covered: float
     """Replica-seconds that `sums` cover."""
     running: Reading
@@ -76,43 +57,61 @@ class Intake:
     kv_usage: Reading
     """Mean share of KV cache in use."""
     coverage: float
-    """Share of the ready replicas whose page was read, 0 to 1."""
-    counters: Mapping[str, tuple[float, ...]]
-    """Per replica: scrape time and cumulative figures, to compare the next look with."""
-    brackets: tuple[tuple[float, float], tuple[float, float]]
-    """The buckets (seconds) that the TTFT and the TPOT bound fall into."""
+    """Share of the ready replicas whose page was read whole, 0 to 1; 0 where none is ready."""
+    pages: Mapping[str, Page]
+    """Per replica, to compare the next look with."""
+    edges: Edges
     interval: float | None
     """Seconds between two scrapes of a replica, as seen; None where no replica was scraped again."""
+    lacking: str | None
+    """A series that a page should have and has not; None where none is missing."""
 
 
-def take_in(
-    observation: Observation, slo: Slo, previous: Mapping[str, tuple[float, ...]], *, known_before: bool
-) -> Intake:
-    """Compare the pages with those of the last look. `known_before`: the pool was observed before this look."""
-    pages = () if isinstance(observation.metrics, Unknown) else observation.metrics
-    ready = {replica.name: replica for replica in observation.ready}
+def missing_series(page: ReplicaMetrics, slo: Slo) -> str | None:
+    """What a page lacks that nothing can be decided without, by name; None where it is whole.
+
+    A series that relabelling drops or an upgrade renames is not a series of zeros: with TTFT gone, arrivals would read
+    zero under full load and the fleet would go.
+    """
+    essential = {
+        "time to first token": page.time_to_first_token,
+        "inter-token latency": page.inter_token_latency,
+        "generation tokens": page.generation_tokens,
+        "prompt tokens": page.prompt_tokens,
+    }
+    if slo.time_per_output_token is not None:
+        essential["time per output token"] = page.time_per_output_token
+    return next((name for name, figure in essential.items() if isinstance(figure, Unknown)), None)
+
+
+def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) -> Intake:
+    """Compare the pages with those of the last look. A replica's first page is where its counting begins."""
+    found = () if isinstance(observation.metrics, Unknown) else observation.metrics
+    ready = {replica.name for replica in observation.ready}
+    serving, lacking = [], None
+    for page in found:
+        if page.replica in ready:
+            missing = missing_series(page, slo)
+            lacking = lacking or missing
+            if missing is None:
+                serving.append(page)
     sums, covered, intervals = list(NOTHING), 0.0, []
-    counters: dict[str, tuple[float, ...]] = {}
-    serving = [page for page in pages if page.replica in ready]
-    brackets = ((0.0, float("inf")), (0.0, float("inf")))
-    for page in serving:
-        current = (page.scraped_at, *_counters(page, slo).values())
-        brackets = _brackets(page, slo, brackets)
-        before = previous.get(page.replica) or _from_zero(ready[page.replica], page.scraped_at, known_before)
-        counters[page.replica] = current
-        if before is None or page.scraped_at <= before[0]:
+    pages: dict[str, Page] = {}
+    for metrics in serving:
+        now = pages[metrics.replica] = _page(metrics, slo)
+        before = previous.get(metrics.replica)
+        if before is None or before.edges != now.edges or not 0.0 < now.at - before.at <= LONGEST_GAP:
             continue
-        restarted = any(now < then - 1e-6 for now, then in zip(current[1:], before[1:], strict=True))
-        base = NOTHING if restarted else before[1:]
-        for index, (now, then) in enumerate(zip(current[1:], base, strict=True)):
-            sums[index] += now - then
-        covered += page.scraped_at - before[0]
-        if page.replica in previous:
-            intervals.append(page.scraped_at - before[0])
-    for name, figures in previous.items():
-        if name in ready and name not in counters:
-            counters[name] = figures  # its scrape was lost; the next one is compared with the last that came
-    share = len(serving) / len(ready) if ready else 1.0
+        restarted = any(now.figures[told] < before.figures[told] for told in _TOLD_BY)
+        base = NOTHING if restarted else before.figures
+        for index, (new, old) in enumerate(zip(now.figures, base, strict=True)):
+            sums[index] += max(0.0, new - old)
+        covered += now.at - before.at
+        intervals.append(now.at - before.at)
+    # A replica whose scrape was lost, or that is not Ready for a moment, is compared with the last page that came.
+    standing = ready | {replica.name for replica in observation.starting}
+    pages = {name: page for name, page in previous.items() if name in standing} | pages
+    share = len(serving) / len(ready) if ready else 0.0
     waiting = _gauge([page.waiting for page in serving], share)
     return Intake(
         sums=tuple(sums),
@@ -121,52 +120,48 @@ def take_in(
         waiting=_with_gateway(waiting, observation.gateway.queued),
         kv_usage=_mean([page.kv_cache_usage for page in serving]),
         coverage=share,
-        counters=counters,
-        brackets=brackets,
+        pages=pages,
+        edges=next((pages[metrics.replica].edges for metrics in serving), NO_EDGES),
         interval=min(intervals) if intervals else None,
+        lacking=lacking,
     )
 
 
-def _counters(page: ReplicaMetrics, slo: Slo) -> Counters:
-    ttft, tpot, itl = page.time_to_first_token, page.time_per_output_token, page.inter_token_latency
-    prompt = _or_zero(page.prompt_tokens) - _or_zero(page.cached_prompt_tokens)
-    return Counters(
-        at=page.scraped_at,
-        first_tokens=_split(ttft, slo.time_to_first_token),
-        first_token_seconds=ttft.total if isinstance(ttft, Histogram) else 0.0,
-        finished=_split(tpot, slo.time_per_output_token),
-        decode_seconds=itl.total if isinstance(itl, Histogram) else 0.0,
-        decode_steps=itl.count if isinstance(itl, Histogram) else 0.0,
-        output_tokens=_or_zero(page.generation_tokens),
-        prompt_tokens=max(0.0, prompt),
-        rejections=_or_zero(page.admission_rejections),
+def _page(metrics: ReplicaMetrics, slo: Slo) -> Page:
+    ttft, tpot, itl = metrics.time_to_first_token, metrics.time_per_output_token, metrics.inter_token_latency
+    ttft_figures, ttft_edges = _around(ttft, slo.time_to_first_token)
+    tpot_figures, tpot_edges = _around(tpot, slo.time_per_output_token)
+    figures = (
+        *ttft_figures,
+        ttft.total if isinstance(ttft, Histogram) else 0.0,
+        *tpot_figures,
+        itl.total if isinstance(itl, Histogram) else 0.0,
+        itl.count if isinstance(itl, Histogram) else 0.0,
+        _or_zero(metrics.generation_tokens),
+        _or_zero(metrics.prompt_tokens),
+        _or_zero(metrics.cached_prompt_tokens),
+        _or_zero(metrics.admission_rejections),
     )
+    return Page(metrics.scraped_at, (*ttft_edges, *tpot_edges), figures)
 
 
-def _split(histogram: Histogram | Unknown, bound: float | None) -> SloCount:
+def _around(
+    histogram: Histogram | Unknown, bound: float | None
+) -> tuple[tuple[float, float, float], tuple[float, float]]:
+    """Count in all, at most the lower and at most the upper end of the bucket that holds `bound`; and these ends."""
     if isinstance(histogram, Unknown):
-        return SloCount()
+        return (0.0, 0.0, 0.0), (0.0, float("inf"))
     if bound is None:
-        return SloCount(within=histogram.count)
-    return split(histogram, bound)
-
-
-def _brackets(
-    page: ReplicaMetrics, slo: Slo, default: tuple[tuple[float, float], tuple[float, float]]
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    ttft, tpot = default
-    if isinstance(page.time_to_first_token, Histogram) and slo.time_to_first_token is not None:
-        ttft = bracket(page.time_to_first_token.bounds, slo.time_to_first_token)
-    if isinstance(page.time_per_output_token, Histogram) and slo.time_per_output_token is not None:
-        tpot = bracket(page.time_per_output_token.bounds, slo.time_per_output_token)
-    return ttft, tpot
-
-
-def _from_zero(replica: Replica, scraped_at: float, known_before: bool) -> tuple[float, ...] | None:
-    """A replica that just came up has counted from zero, so its first page is already a difference."""
-    if not known_before or replica.ready_for is None or replica.ready_for > FRESH_START:
-        return None
-    return (scraped_at - max(replica.ready_for, 1.0), *NOTHING)
+        return (histogram.count, histogram.count, histogram.count), (0.0, float("inf"))
+    bounds, counts = histogram.bounds, histogram.counts
+    above = bisect_left(bounds, bound * (1 - 1e-9))
+    upper_end = bounds[above] if above < len(bounds) else float("inf")
+    upper = counts[above] if above < len(bounds) else histogram.count
+    if upper_end <= bound * (1 + 1e-9):
+        return (histogram.count, upper, upper), (upper_end, upper_end)
+    lower_end = bounds[above - 1] if above > 0 else 0.0
+    lower = counts[above - 1] if above > 0 else 0.0
+    return (histogram.count, lower, upper), (lower_end, upper_end)
 
 
 def _gauge(readings: list[Reading], share: float) -> Reading:
@@ -189,5 +184,5 @@ def _with_gateway(waiting: Reading, queued: Reading) -> Reading:
 
 
 def _or_zero(reading: Reading) -> float:
-    """Zero for a counter that this engine version lacks: its increase is then zero too, never negative."""
+    """Zero for a counter that this engine version lacks and that nothing hangs on: rejections, cached tokens."""
     return 0.0 if isinstance(reading, Unknown) else reading

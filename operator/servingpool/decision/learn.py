@@ -9,22 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from servingpool.decision import demand as demand_model
+from servingpool.decision.budget import Budget
 from servingpool.decision.demand import Demand
-from servingpool.decision.intake import take_in
-from servingpool.decision.ledger import (
-    COVERED,
-    DECODE_SECONDS,
-    DECODE_STEPS,
-    LOAD,
-    PROMPT_TOKENS,
-    TTFT_SECONDS,
-    Ledger,
-    Misses,
-    Window,
-    misses,
-)
+from servingpool.decision.intake import ITL_COUNT, ITL_SUM, LONGEST_GAP, TTFT_SUM, take_in
+from servingpool.decision.ledger import LOAD, Ledger, Misses, Window, misses
 from servingpool.decision.memory import Memory
-from servingpool.decision.miss_curve import Curve
+from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.observation import Histogram, Observation
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
@@ -33,13 +23,13 @@ from servingpool.decision.unknown import Unknown
 
 LEAST_SPAN = 1.0
 """Seconds between two looks below which the second teaches nothing."""
-LONGEST_SPAN = 120.0
-"""Seconds; a longer gap is not one tick but a hole, and windows must fill anew behind it."""
 SHAPE_WINDOW = 600.0
 """Over which the late share of the bucket that the bound cuts is taken."""
 SCORE_BIN = 300.0
 SCORE_KEPT = 3600.0
 LEAST_DECODE_STEPS = 50.0
+MOST_DECODING = 8192.0
+"""Requests decoding in one replica: eight times vLLM's largest default batch, so a damaged page and no engine."""
 FASTEST_STEP = 1e-5
 """Seconds. No engine steps faster; such an ITL is a damaged page, and one alone would drown the fit."""
 KNEE_SHARE = 0.75
@@ -69,38 +59,61 @@ def observe(observation: Observation, pool: Pool, memory: Memory, now: float) ->
 
 def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> Lesson:
     """`observe`, with what is needed to go on and decide."""
+    memory = _without_the_past_of_another_slo(memory, pool)
+    if memory.at is not None and now < memory.at - LEAST_SPAN:
+        memory = memory.interrupted()  # the clock was set back: nothing in the windows can be compared with now
     if memory.at is not None and now < memory.at + LEAST_SPAN:
         return _recall(memory)
-    span = min(now - memory.at, LONGEST_SPAN) if memory.at is not None else 0.0
-    intake = take_in(observation, pool.slo, memory.counters, known_before=memory.at is not None)
+    span = min(now - memory.at, LONGEST_GAP) if memory.at is not None else 0.0
+    intake = take_in(observation, pool.slo, memory.pages)
+    seen = intake.covered > 0.0
+    if seen and (memory.covered_at is None or now - memory.covered_at > LONGEST_GAP):
+        # A hole: the loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
+        memory = replace(memory, since=now, needs=())
     ledger = memory.ledger.add(now=now, span=span, ready=len(observation.ready), intake=intake)
     profile = memory.profile
     fit = _learn_step_time(profile.fit, ledger, span)
-    cold_start = profile.cold_start.learn(observation.ready)
+    cold_start = profile.cold_start.learn(observation.ready, observation.starting)
     interval = memory.interval if intake.interval is None else min(intake.interval, memory.interval * 1.02)
+    learned = profile.learned + (span if seen else 0.0)
     memory = replace(
         memory,
-        profile=replace(profile, at=now, fit=fit, cold_start=cold_start, learned=profile.learned + span),
-        since=now if memory.since is None else memory.since,
+        profile=replace(profile, at=now, fit=fit, cold_start=cold_start, learned=learned),
         ledger=ledger,
-        counters=intake.counters,
-        edges=intake.brackets if intake.counters else memory.edges,
+        pages=intake.pages,
+        edges=intake.edges if intake.coverage > 0.0 else memory.edges,
         interval=max(interval, 1.0),
         coverage=intake.coverage,
+        lacking=intake.lacking,
+        covered_at=now if seen else memory.covered_at,
         kv_usage=None if isinstance(intake.kv_usage, Unknown) else intake.kv_usage,
         first_token_tail=_tail(memory.first_token_tail, observation, "time_to_first_token", span),
         output_token_tail=_tail(memory.output_token_tail, observation, "time_per_output_token", span),
-        last_change=memory.last_change if observation.requested == memory.requested else now,
         requested=observation.requested,
     )
     step = fit.solve()
-    if step is None or span == 0.0:
+    if step is None:
         return Lesson(memory, step, None)
     demand = demand_model.measure(ledger, step, memory.interval)
-    if demand is None:
-        return Lesson(memory, step, None)
+    if demand is None or not seen:
+        return Lesson(memory, step, demand)
     memory = _learn_from_demand(memory, pool, step, demand, ready=len(observation.ready), span=span, now=now)
     return Lesson(memory, step, demand)
+
+
+def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
+    """Drop what was learned of another SLO: which requests were late, and how much hope that gave.
+
+    What was learned of engine, traffic and cold start stays.
+    """
+    slo = (pool.slo.time_to_first_token, pool.slo.time_per_output_token, pool.slo.attainment)
+    if memory.profile.slo == slo:
+        return memory
+    profile = replace(memory.profile, slo=slo)
+    if memory.profile.slo is None:
+        return replace(memory, profile=profile)
+    profile = replace(profile, curve=MissCurve(), budget=Budget())
+    return replace(memory.interrupted(), profile=profile, kept_score=())
 
 
 def _recall(memory: Memory) -> Lesson:
@@ -113,14 +126,16 @@ def _learn_step_time(fit: StepTimeFit, ledger: Ledger, span: float) -> StepTimeF
     """One more window for the fit, if the fleet was the same in it: means over a fleet that changed mix two."""
     window = Window(ledger.rows[-2:])
     last = Window(ledger.rows[-1:])
-    steps, seconds, covered = last.total(DECODE_STEPS), last.total(DECODE_SECONDS), last.total(COVERED)
-    if not window.steady or steps < LEAST_DECODE_STEPS or seconds < steps * FASTEST_STEP or covered <= 0.0:
+    steps, seconds, covered = last.total(ITL_COUNT), last.total(ITL_SUM), last.covered
+    if not window.steady or steps < LEAST_DECODE_STEPS or covered <= 0.0:
+        return fit
+    if seconds < steps * FASTEST_STEP or seconds > covered * MOST_DECODING:
         return fit
     itl = seconds / steps
     # Each decoding request spends all its time between tokens, so the sum of ITLs over the time is the mean
     # number decoding: exact, where the gauge is one instant in fifteen seconds.
     decoding = seconds / covered
-    prefill_per_step = last.total(PROMPT_TOKENS) / covered * itl
+    prefill_per_step = last.computed_prompts / covered * itl
     return fit.learn(itl=itl, decoding=decoding, prefill_per_step=prefill_per_step, elapsed=span)
 
 
@@ -153,8 +168,7 @@ def _learn_from_demand(
         elapsed=span,
     )
     budget = profile.budget
-    pinned = memory.requested is None or not pool.min_replicas < memory.requested < pool.max_replicas
-    if pool.in_charge and not pinned and settled(memory, pool):
+    if pool.in_charge and memory.requested is not None and settled(memory, pool):
         usual = ledger.last(SHAPE_WINDOW)
         budget = budget.learn(
             missed=late.share,
@@ -162,6 +176,9 @@ def _learn_from_demand(
             requests=late.requests,
             usual_requests=usual.first_tokens().total * span / max(usual.seconds, span),
             elapsed=span,
+            # At a bound the fleet does not follow, so what would only push further into it must not add up.
+            may_rise=memory.requested > pool.min_replicas,
+            may_fall=memory.requested < pool.max_replicas,
         )
     return replace(
         memory,
@@ -177,7 +194,7 @@ def missed(memory: Memory, pool: Pool, window: Window) -> Misses:
     by less than their product, where the same requests break both.
     """
     pooled = memory.ledger.last(SHAPE_WINDOW)
-    ttft_edges, tpot_edges = memory.edges
+    ttft_edges, tpot_edges = memory.edges[:2], memory.edges[2:]
     slo = pool.slo
     ttft = misses(window.first_tokens(), pooled.first_tokens(), ttft_edges, slo.time_to_first_token)
     tpot = misses(window.finished(), pooled.finished(), tpot_edges, slo.time_per_output_token)
@@ -230,7 +247,7 @@ def _lifetime(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> flo
     slo = pool.slo
     recent = ledger.last(LIFETIME_WINDOW)
     judged = recent.first_tokens().total
-    waited = 2.0 * recent.total(TTFT_SECONDS) / judged if judged > 0.0 else 0.0
+    waited = 2.0 * recent.total(TTFT_SUM) / judged if judged > 0.0 else 0.0
     per_token = slo.time_per_output_token if slo.time_per_output_token is not None else 2.0 * step.base
     return max(waited, slo.time_to_first_token or 0.0) + demand.output_tokens * per_token
 

@@ -8,7 +8,18 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.intake import FIELDS, Intake
+from servingpool.decision.intake import (
+    CACHED,
+    FIELDS,
+    PROMPTS,
+    TPOT_COUNT,
+    TPOT_LOWER,
+    TPOT_UPPER,
+    TTFT_COUNT,
+    TTFT_LOWER,
+    TTFT_UPPER,
+    Intake,
+)
 from servingpool.decision.slo_count import SloCount, late_share_of_straddling
 from servingpool.decision.unknown import Unknown
 
@@ -18,13 +29,10 @@ KEPT_SECONDS = 1200.0
 KEPT_TICKS = 240
 """A bound on memory where the loop is faster than 5 s."""
 
-# Columns: when, how long, the fleet then, what was covered, then Counters.values(), gauges, and the verdicts.
-AT, SPAN, READY, COVERED = range(4)
-(TTFT_WITHIN, TTFT_STRADDLING, TTFT_LATE, TTFT_SECONDS, TPOT_WITHIN, TPOT_STRADDLING, TPOT_LATE) = range(4, 11)
-DECODE_SECONDS, DECODE_STEPS, OUTPUT_TOKENS, PROMPT_TOKENS, REJECTIONS = range(11, 16)
-WAITING, RUNNING, LOAD, WORK = range(16, 20)
-WIDTH = 20
-assert TTFT_WITHIN + FIELDS == WAITING
+# Columns: when, how long, the fleet then, what was covered, the intake's sums, gauges, and the verdicts.
+AT, SPAN, READY, COVERED, SUMS = range(5)
+WAITING, RUNNING, LOAD, WORK = range(SUMS + FIELDS, SUMS + FIELDS + 4)
+WIDTH = SUMS + FIELDS + 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +50,7 @@ class Ledger:
         """Append a tick of `span` seconds; ticks older than twenty minutes go."""
         row = np.full((1, WIDTH), np.nan)
         row[0, AT], row[0, SPAN], row[0, READY], row[0, COVERED] = now, span, ready, intake.covered
-        row[0, TTFT_WITHIN:WAITING] = intake.sums
+        row[0, SUMS : SUMS + FIELDS] = intake.sums
         row[0, WAITING] = np.nan if isinstance(intake.waiting, Unknown) else intake.waiting
         row[0, RUNNING] = np.nan if isinstance(intake.running, Unknown) else intake.running
         kept = self.rows[self.rows[:, AT] > now - KEPT_SECONDS][-(KEPT_TICKS - 1) :]
@@ -54,13 +62,12 @@ class Ledger:
         rows[-1, LOAD], rows[-1, WORK] = load, work
         return Ledger(rows)
 
-    def last(self, seconds: float, *, until: float | None = None) -> Window:
-        """The ticks of the last `seconds` before `until` (default: the last tick)."""
+    def last(self, seconds: float) -> Window:
+        """The ticks of the last `seconds`, up to the last tick."""
         if not len(self.rows):
             return Window(self.rows)
-        end = self.rows[-1, AT] if until is None else until
         at = self.rows[:, AT]
-        return Window(self.rows[at.searchsorted(end - seconds + 1e-6, "right") : at.searchsorted(end + 1e-6, "right")])
+        return Window(self.rows[at.searchsorted(at[-1] - seconds + 1e-6, "right") :])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,21 +88,31 @@ class Window:
 
     @property
     def ready(self) -> float:
-        """Mean number of ready replicas."""
-        return float((self.rows[:, READY] * self.rows[:, SPAN]).sum()) / self.seconds if self.seconds else 0.0
+        """Mean number of ready replicas, over the ticks in which anything was covered.
+
+        A tick without a ready replica, or without a scrape, saw no traffic at all: it is not a tick without demand.
+        """
+        seen = self.rows[self.rows[:, COVERED] > 0.0]
+        seconds = float(seen[:, SPAN].sum())
+        return float((seen[:, READY] * seen[:, SPAN]).sum()) / seconds if seconds else 0.0
 
     @property
     def steady(self) -> bool:
         """The number of ready replicas did not change."""
         return len(self.rows) > 0 and bool((self.rows[:, READY] == self.rows[0, READY]).all())
 
-    def total(self, column: int) -> float:
-        """Sum of a column over the replicas that were seen."""
-        return float(self.rows[:, column].sum())
+    def total(self, figure: int) -> float:
+        """Increase of a cumulative figure (see `intake`), over the replicas that were seen."""
+        return float(self.rows[:, SUMS + figure].sum())
 
-    def rate(self, column: int) -> float | None:
+    @property
+    def computed_prompts(self) -> float:
+        """Prompt tokens that had to be computed: what the prefix cache supplied costs no time."""
+        return max(0.0, self.total(PROMPTS) - self.total(CACHED))
+
+    def rate(self, figure: int) -> float | None:
         """Per second and over the whole pool; None where nothing was covered."""
-        return self.total(column) / self.covered * self.ready if self.covered > 0.0 else None
+        return self.total(figure) / self.covered * self.ready if self.covered > 0.0 else None
 
     def span_of(self, column: int) -> float:
         """Last value minus first of a gauge column; 0 where either is missing."""
@@ -105,11 +122,15 @@ class Window:
 
     def first_tokens(self) -> SloCount:
         """TTFT observations."""
-        return SloCount(*(self.total(column) for column in (TTFT_WITHIN, TTFT_STRADDLING, TTFT_LATE)))
+        return self._split(TTFT_COUNT, TTFT_LOWER, TTFT_UPPER)
 
     def finished(self) -> SloCount:
         """TPOT observations."""
-        return SloCount(*(self.total(column) for column in (TPOT_WITHIN, TPOT_STRADDLING, TPOT_LATE)))
+        return self._split(TPOT_COUNT, TPOT_LOWER, TPOT_UPPER)
+
+    def _split(self, count: int, lower: int, upper: int) -> SloCount:
+        total, within, up_to = self.total(count), self.total(lower), self.total(upper)
+        return SloCount(within, max(0.0, up_to - within), max(0.0, total - up_to))
 
     def highest_load(self) -> float | None:
         """Largest work per ready replica, queues left aside."""
@@ -137,10 +158,10 @@ class Misses:
         return self.late / self.requests if self.requests else 0.0
 
 
-def misses(count: SloCount, pooled: SloCount, edges: tuple[float, float], bound: float | None) -> Misses:
+def misses(count: SloCount, pooled: SloCount, bucket: tuple[float, float], bound: float | None) -> Misses:
     """Late requests of `count`, with the straddling bucket divided as in the longer window `pooled`."""
     if bound is None:
         return Misses(count.total, 0.0)
     if count.straddling <= 0.0:
         return Misses(count.total, count.late)
-    return Misses(count.total, count.late + count.straddling * late_share_of_straddling(pooled, edges, bound))
+    return Misses(count.total, count.late + count.straddling * late_share_of_straddling(pooled, bucket, bound))

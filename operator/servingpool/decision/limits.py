@@ -9,6 +9,7 @@ from servingpool.decision.decision import Limit
 PARTIAL = "PartialMetrics"
 CALIBRATING = "Calibrating"
 WINDOW_FILLING = "WindowFilling"
+REPLICAS_MISSING = "ReplicasMissing"
 ROLLOUT = "RolloutInProgress"
 SCALE_DOWN_WINDOW = "ScaleDownWindow"
 UNSCHEDULABLE = "Unschedulable"
@@ -19,6 +20,7 @@ NAMES = (
     PARTIAL,
     CALIBRATING,
     WINDOW_FILLING,
+    REPLICAS_MISSING,
     ROLLOUT,
     SCALE_DOWN_WINDOW,
     UNSCHEDULABLE,

@@ -13,14 +13,16 @@ import numpy as np
 from servingpool.decision.budget import Budget
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
+from servingpool.decision.intake import FIELDS, NO_EDGES, Edges, Page
 from servingpool.decision.kv_cache import KvCache
-from servingpool.decision.ledger import WIDTH, Ledger
+from servingpool.decision.ledger import AT, WIDTH, Ledger
 from servingpool.decision.miss_curve import BINS, MissCurve
 from servingpool.decision.percentile import Tail
 from servingpool.decision.step_time import StepTimeFit
 
 VERSION = 1
-Edges = tuple[tuple[float, float], tuple[float, float]]
+KEPT_ERRORS = 60
+"""Forecast errors in a stored profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,17 @@ class Profile:
     budget: Budget = field(default_factory=Budget)
     learned: float = 0.0
     """Seconds of observation that it rests on."""
+    slo: tuple[float | None, float | None, float] | None = None
+    """The SLO that curve and budget speak of: TTFT and TPOT in seconds, attainment."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON.
 
-        Forecasts still open are left out, and of the errors every fourth is kept: neighbours repeat each other.
+        Forecasts still open are left out, and of many errors every n-th is kept: neighbours repeat each other.
         """
-        forecast = replace(self.forecast, pending=(), errors=self.forecast.errors[::-4][::-1])
+        errors = self.forecast.errors
+        every = -(-len(errors) // KEPT_ERRORS) or 1
+        forecast = replace(self.forecast, pending=(), errors=errors[::-every][::-1])
         data: dict[str, Any] = _rounded(asdict(replace(self, forecast=forecast)))
         # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
         return data | {"version": VERSION, "at": round(self.at, 3)}
@@ -72,17 +78,19 @@ class Profile:
                     trend_product=float(forecast["trend_product"]),
                     trend_square=float(forecast["trend_square"]),
                     mean=float(forecast["mean"]),
+                    settled=float(forecast["settled"]),
                     seen=float(forecast["seen"]),
                     pending=tuple((float(a), float(b), float(c)) for a, b, c in forecast["pending"]),
                 ),
                 kv_cache=KvCache(float(data["kv_cache"]["product"]), float(data["kv_cache"]["square"])),
                 cold_start=ColdStart(
-                    _floats(data["cold_start"]["seconds"]), tuple(str(name) for name in data["cold_start"]["replicas"])
+                    _floats(data["cold_start"]["seconds"]), tuple(str(name) for name in data["cold_start"]["loading"])
                 ),
                 budget=Budget(float(data["budget"]["steering"])),
                 learned=float(data["learned"]),
+                slo=_slo(data["slo"]),
             )
-        except (KeyError, TypeError, ValueError) as damage:
+        except (KeyError, TypeError, ValueError, OverflowError) as damage:
             raise ValueError(f"profile is damaged: {damage!r}") from damage
         return profile
 
@@ -93,12 +101,15 @@ class Memory:
 
     profile: Profile = field(default_factory=Profile)
     since: float | None = None
-    """Unix time in seconds of the first look in this memory; None before it."""
+    """Unix time in seconds since which the pool is seen without a hole; None where nothing was seen yet."""
+    covered_at: float | None = None
+    """Unix time in seconds of the last look that told of any traffic, or that there was none."""
     ledger: Ledger = field(default_factory=Ledger.empty)
-    counters: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Per replica: scrape time, then its cumulative figures at the last scrape."""
-    edges: Edges = ((0.0, math.inf), (0.0, math.inf))
-    """Buckets that hold the TTFT and the TPOT bound, seconds."""
+    pages: Mapping[str, Page] = field(default_factory=dict)
+    """Each replica's last page."""
+    edges: Edges = NO_EDGES
+    lacking: str | None = None
+    """A series that some page lacked at the last look."""
     interval: float = 15.0
     """Seconds between scrapes, as seen."""
     coverage: float = 0.0
@@ -111,8 +122,6 @@ class Memory:
     """(start of a five-minute bin, requests, late) of the last hour."""
     needs: tuple[tuple[float, float], ...] = ()
     """(time, raw need in replicas) of recent decisions, for the scale-down window."""
-    last_change: float | None = None
-    """Unix time in seconds when `requested` was last seen to change."""
     requested: int | None = None
 
     @classmethod
@@ -128,7 +137,20 @@ class Memory:
     @property
     def at(self) -> float | None:
         """Unix time in seconds of the last look; None before the first."""
-        return float(self.ledger.rows[-1, 0]) if len(self.ledger.rows) else self.since
+        return float(self.ledger.rows[-1, AT]) if len(self.ledger.rows) else None
+
+    def interrupted(self) -> Memory:
+        """The memory behind a break: what was learned is kept, what was in windows must be seen again."""
+        return replace(
+            self,
+            since=None,
+            covered_at=None,
+            ledger=Ledger.empty(),
+            pages={},
+            first_token_tail=Tail(),
+            output_token_tail=Tail(),
+            needs=(),
+        )
 
     def to_json(self) -> str:
         """As JSON text."""
@@ -136,9 +158,11 @@ class Memory:
             "version": VERSION,
             "profile": asdict(self.profile) | {"version": VERSION},
             "since": self.since,
+            "covered_at": self.covered_at,
             "ledger": [[None if math.isnan(cell) else cell for cell in row] for row in self.ledger.rows.tolist()],
-            "counters": {name: list(figures) for name, figures in self.counters.items()},
-            "edges": [[edge if math.isfinite(edge) else None for edge in pair] for pair in self.edges],
+            "pages": {name: (page.at, _finite(page.edges), page.figures) for name, page in self.pages.items()},
+            "edges": _finite(self.edges),
+            "lacking": self.lacking,
             "interval": self.interval,
             "coverage": self.coverage,
             "kv_usage": self.kv_usage,
@@ -146,7 +170,6 @@ class Memory:
             "output_token_tail": _tail_data(self.output_token_tail),
             "kept_score": self.kept_score,
             "needs": self.needs,
-            "last_change": self.last_change,
             "requested": self.requested,
         }
         return json.dumps(data, allow_nan=False)
@@ -155,24 +178,49 @@ class Memory:
     def from_json(cls, text: str) -> Self:
         """Read `to_json`'s text. Raises ValueError where it is damaged or of another version."""
         data = json.loads(text)
-        rows = [[math.nan if cell is None else cell for cell in row] for row in data["ledger"]]
-        ttft, tpot = ((float(low), math.inf if high is None else float(high)) for low, high in data["edges"])
-        return cls(
-            profile=Profile.from_dict(data["profile"]),
-            since=data["since"],
-            ledger=Ledger(np.array(rows, dtype=float).reshape(-1, WIDTH)),
-            counters={name: tuple(figures) for name, figures in data["counters"].items()},
-            edges=(ttft, tpot),
-            interval=data["interval"],
-            coverage=data["coverage"],
-            kv_usage=data["kv_usage"],
-            first_token_tail=_tail(data["first_token_tail"]),
-            output_token_tail=_tail(data["output_token_tail"]),
-            kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
-            needs=tuple((a, b) for a, b in data["needs"]),
-            last_change=data["last_change"],
-            requested=data["requested"],
-        )
+        if not isinstance(data, dict) or data.get("version") != VERSION:
+            raise ValueError(f"this is no memory of version {VERSION}")
+        try:
+            rows = [[math.nan if cell is None else cell for cell in row] for row in data["ledger"]]
+            return cls(
+                profile=Profile.from_dict(data["profile"]),
+                since=data["since"],
+                covered_at=data["covered_at"],
+                ledger=Ledger(np.array(rows, dtype=float).reshape(-1, WIDTH)),
+                pages={
+                    name: Page(float(at), _edges(edges), _floats(figures, FIELDS))
+                    for name, (at, edges, figures) in data["pages"].items()
+                },
+                edges=_edges(data["edges"]),
+                lacking=data["lacking"],
+                interval=data["interval"],
+                coverage=data["coverage"],
+                kv_usage=data["kv_usage"],
+                first_token_tail=_tail(data["first_token_tail"]),
+                output_token_tail=_tail(data["output_token_tail"]),
+                kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
+                needs=tuple((a, b) for a, b in data["needs"]),
+                requested=data["requested"],
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as damage:
+            raise ValueError(f"memory is damaged: {damage!r}") from damage
+
+
+def _slo(data: Any) -> tuple[float | None, float | None, float] | None:
+    if data is None:
+        return None
+    ttft, tpot, attainment = data
+    return None if ttft is None else float(ttft), None if tpot is None else float(tpot), float(attainment)
+
+
+def _finite(edges: Edges) -> list[float | None]:
+    """JSON has no infinity."""
+    return [edge if math.isfinite(edge) else None for edge in edges]
+
+
+def _edges(data: Any) -> Edges:
+    a, b, c, d = (math.inf if edge is None else float(edge) for edge in data)
+    return a, b, c, d
 
 
 def _tail_data(tail: Tail) -> dict[str, Any]:

@@ -70,8 +70,6 @@ class Curve:
     """Expected share of misses at each of BINS, non-decreasing."""
     floor: float
     """Expected share that misses at any fleet size."""
-    knee: float
-    """Median load at which half of the requests miss."""
 
     def at(self, load: Array) -> Array:
         """Expected share of misses at each load; flat beyond the ends of the table."""
@@ -116,5 +114,4 @@ class MissCurve:
         weight = np.where(grid.knee > highest_knee * 1.05, weight - 12.0, weight)
         weight = np.exp(weight - weight.max())
         weight /= weight.sum()
-        middle = float(grid.knee[np.searchsorted(np.cumsum(weight), 0.5)])
-        return Curve(np.maximum.accumulate(weight @ grid.miss), float(weight @ grid.floor), middle)
+        return Curve(np.maximum.accumulate(weight @ grid.miss), float(weight @ grid.floor))

@@ -22,8 +22,3 @@ class Unknown:
 
 Reading = float | Unknown
 """A figure, or the reason why there is none."""
-
-
-def known(figure: Reading, otherwise: float) -> float:
-    """The figure, or a stand-in that the caller chose and can defend."""
-    return otherwise if isinstance(figure, Unknown) else figure

@@ -11,13 +11,14 @@ from servingpool.decision import capacity
 from servingpool.decision.budget import CAREFUL, LEAST, MOST, Budget
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast, Outlook
-from servingpool.decision.intake import take_in
+from servingpool.decision.intake import LONGEST_GAP, TTFT_COUNT, take_in
 from servingpool.decision.kv_cache import FULL, KvCache
+from servingpool.decision.ledger import Ledger
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool, Slo
-from servingpool.decision.slo_count import SloCount, bracket, late_share_of_straddling, split
+from servingpool.decision.slo_count import SloCount, late_share_of_straddling
 from servingpool.decision.step_time import StepTime, StepTimeFit
 from servingpool.decision.unknown import Unknown
 
@@ -25,19 +26,28 @@ TTFT = Histogram((1.0, 2.5, 5.0), (90.0, 99.0, 100.0), 60.0, 102.0)
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
 
 
+def taken(histogram: Histogram, bound: float) -> tuple[SloCount, tuple[float, float]]:
+    """What one replica's histogram, filled between two looks, says of a TTFT bound."""
+    slo = Slo(time_to_first_token=bound)
+    empty = Histogram(histogram.bounds, (0.0,) * len(histogram.bounds), 0.0, 0.0)
+    before = take_in(look(page("r0", 0.0, empty), ready=1), slo, {})
+    seen = take_in(look(page("r0", 15.0, histogram), ready=1), slo, before.pages)
+    window = Ledger.empty().add(now=15.0, span=15.0, ready=1, intake=seen).last(60.0)
+    return window.first_tokens(), seen.edges[:2]
+
+
 def test_a_bound_on_a_bucket_needs_no_guess():
-    assert split(TTFT, 2.5) == SloCount(within=99.0, straddling=0.0, late=3.0)
+    assert taken(TTFT, 2.5)[0] == SloCount(within=99.0, straddling=0.0, late=3.0)
 
 
 def test_a_bound_inside_a_bucket_leaves_that_bucket_open():
-    assert split(TTFT, 2.0) == SloCount(within=90.0, straddling=9.0, late=3.0)
-    assert bracket(TTFT.bounds, 2.0) == (1.0, 2.5)
+    assert taken(TTFT, 2.0) == (SloCount(within=90.0, straddling=9.0, late=3.0), (1.0, 2.5))
 
 
 def test_a_bound_beyond_the_last_bucket_counts_what_is_beyond_as_late():
-    assert split(TTFT, 60.0) == SloCount(within=100.0, straddling=2.0, late=0.0)
-    assert bracket(TTFT.bounds, 60.0) == (5.0, math.inf)
-    assert late_share_of_straddling(split(TTFT, 60.0), (5.0, math.inf), 60.0) == 1.0
+    count, bucket = taken(TTFT, 60.0)
+    assert (count, bucket) == (SloCount(within=100.0, straddling=2.0, late=0.0), (5.0, math.inf))
+    assert late_share_of_straddling(count, bucket, 60.0) == 1.0
 
 
 def test_an_exponential_tail_is_divided_as_it_falls_not_linearly():
@@ -135,21 +145,39 @@ def test_the_budget_falls_faster_than_it_rises_and_stays_bounded():
         assert moved.steering == bound
 
 
-def test_a_replica_teaches_its_cold_start_once():
-    starts = ColdStart()
+def test_a_replica_teaches_its_cold_start_once_and_only_if_it_was_seen_to_load():
+    loading, ready = Replica("a", age=80.0), Replica("a", age=200.0, ready_for=110.0)
+    flapped = Replica("old", age=1500.0, ready_for=300.0)
+    starts = ColdStart().learn((flapped,), (loading,))
     for _ in range(5):
-        starts = starts.learn((Replica("a", age=200.0, ready_for=110.0), Replica("b", age=100.0)))
+        starts = starts.learn((flapped, ready), ())
     assert starts.seconds == (90.0,)
     assert starts.expected(otherwise=120.0) == 90.0
     assert ColdStart().expected(otherwise=120.0) == 120.0
 
 
-def page(name: str, at: float, count: float, *, waiting: float = 0.0) -> ReplicaMetrics:
+def test_forecasts_come_true_however_long_the_cold_start():
+    forecast = Forecast()
+    for tick in range(400):
+        forecast = forecast.learn(now=15.0 * tick, level=1.0, trend=0.0, horizon=1500.0, elapsed=15.0)
+    assert len(forecast.errors) > 100
+
+
+def counted(count: float) -> Histogram:
+    return Histogram((1.0, 2.5), (count, count), count * 0.3, count)
+
+
+def page(name: str, at: float, ttft: Histogram | Unknown, *, waiting: float = 0.0) -> ReplicaMetrics:
+    served = ttft.count if isinstance(ttft, Histogram) else 0.0
     return ReplicaMetrics(
         name,
         at,
         waiting=waiting,
-        time_to_first_token=Histogram((1.0, 2.5), (count, count), count * 0.3, count),
+        generation_tokens=100.0 * served,
+        prompt_tokens=500.0 * served,
+        time_to_first_token=ttft,
+        inter_token_latency=Histogram((0.1,), (served,), 0.03 * served, served),
+        time_per_output_token=Histogram((0.1,), (served,), 0.03 * served, served),
     )
 
 
@@ -163,25 +191,37 @@ def look(*pages: ReplicaMetrics, ready: int) -> Observation:
 
 
 def test_a_lost_scrape_is_made_up_for_by_the_next_one():
-    first = take_in(look(page("r0", 0.0, 10.0), ready=1), SLO, {}, known_before=True)
-    lost = take_in(look(ready=1), SLO, first.counters, known_before=True)
-    back = take_in(look(page("r0", 30.0, 70.0), ready=1), SLO, lost.counters, known_before=True)
+    first = take_in(look(page("r0", 0.0, counted(10.0)), ready=1), SLO, {})
+    lost = take_in(look(ready=1), SLO, first.pages)
+    back = take_in(look(page("r0", 30.0, counted(70.0)), ready=1), SLO, lost.pages)
     assert (lost.covered, lost.coverage) == (0.0, 0.0)
-    assert back.covered == 30.0
-    assert sum(back.sums[:3]) == 60.0
+    assert (back.covered, back.sums[TTFT_COUNT]) == (30.0, 60.0)
 
 
 def test_the_same_sample_seen_twice_counts_once():
-    first = take_in(look(page("r0", 0.0, 10.0), ready=1), SLO, {}, known_before=True)
-    second = take_in(look(page("r0", 15.0, 40.0), ready=1), SLO, first.counters, known_before=True)
-    again = take_in(look(page("r0", 15.0, 40.0), ready=1), SLO, second.counters, known_before=True)
-    assert sum(second.sums[:3]) == 30.0
-    assert again.covered == 0.0
-    assert sum(again.sums[:3]) == 0.0
+    first = take_in(look(page("r0", 0.0, counted(10.0)), ready=1), SLO, {})
+    second = take_in(look(page("r0", 15.0, counted(40.0)), ready=1), SLO, first.pages)
+    again = take_in(look(page("r0", 15.0, counted(40.0)), ready=1), SLO, second.pages)
+    assert second.sums[TTFT_COUNT] == 30.0
+    assert (again.covered, again.sums[TTFT_COUNT]) == (0.0, 0.0)
+
+
+def test_a_difference_over_an_outage_is_not_the_rate_of_now():
+    first = take_in(look(page("r0", 0.0, counted(10.0)), ready=1), SLO, {})
+    back = take_in(look(page("r0", LONGEST_GAP + 1.0, counted(9e4)), ready=1), SLO, first.pages)
+    assert (back.covered, back.sums[TTFT_COUNT]) == (0.0, 0.0)
+
+
+def test_a_page_without_its_histogram_is_unread_not_idle():
+    first = take_in(look(page("r0", 0.0, counted(10.0)), ready=1), SLO, {})
+    torn = take_in(look(page("r0", 15.0, Unknown("NaN")), ready=1), SLO, first.pages)
+    whole = take_in(look(page("r0", 30.0, counted(50.0)), ready=1), SLO, torn.pages)
+    assert (torn.coverage, torn.lacking) == (0.0, "time to first token")
+    assert whole.sums[TTFT_COUNT] == 40.0
 
 
 def test_a_queue_is_scaled_up_for_replicas_that_were_not_read():
-    seen = take_in(look(page("r0", 0.0, 1.0, waiting=6.0), ready=3), SLO, {}, known_before=True)
+    seen = take_in(look(page("r0", 0.0, counted(1.0), waiting=6.0), ready=3), SLO, {})
     assert seen.waiting == pytest.approx(18.0)
     assert seen.coverage == pytest.approx(1 / 3)
 

@@ -12,6 +12,7 @@ from servingpool.decision.decide import decide
 from servingpool.decision.decision import Verdict
 from servingpool.decision.learn import observe
 from servingpool.decision.memory import Memory, Profile
+from servingpool.decision.pool import Slo
 from servingpool.decision.unknown import Unknown
 
 
@@ -185,6 +186,88 @@ def test_nothing_winds_up_in_recommend():
     world = World(replicas=1, pool=replace(POOL, in_charge=False), obey=False)
     world.run(45.0, 30)
     assert world.memory.profile.budget == Budget()
+
+
+def test_editing_the_slo_does_not_shrink_the_fleet():
+    for slo in (Slo(1.0, 0.1), Slo(5.0, 0.1), Slo(None, 0.1), Slo(2.0, 0.15)):
+        world = World(replicas=4)
+        world.run(35.0, 20)
+        before = world.requested
+        world.pool = replace(POOL, slo=slo)
+        outcomes = world.run(35.0, 30)
+        assert min(outcome.decision.replicas for outcome in outcomes) >= min(before, 4) - 1
+        assert max(engine.waiting for engine in world.engines) < 50
+
+
+def test_a_new_slo_forgets_who_was_late_under_the_old_one():
+    world = World(replicas=4, obey=False)
+    world.run(35.0, 20)
+    engine, curve = world.memory.profile.fit, world.memory.profile.curve
+    world.pool = replace(POOL, slo=Slo(0.5, 0.1))
+    world.tick(35.0)
+    assert sum(world.memory.profile.curve.requests) < 0.1 * sum(curve.requests)
+    assert world.memory.profile.fit.windows >= engine.windows - 1
+
+
+def test_a_replica_that_was_unready_for_a_moment_does_not_count_twice():
+    world = World(replicas=4, obey=False)
+    world.run(25.0, 20)
+    flapping = world.engines.pop()
+    world.tick(25.0)
+    flapping.ready_at = world.now
+    world.engines.append(flapping)
+    outcomes = world.run(25.0, 3)
+    needs = [o.decision.need for o in outcomes if not isinstance(o.decision.need, Unknown)]
+    assert max(needs) < 5.0
+
+
+def test_back_from_an_outage_it_holds_until_windows_are_full():
+    world = World(replicas=4)
+    world.run(8.0, 30)
+    world.scale(4)
+    world.blind = True
+    world.run(4.0, 30)
+    world.run(30.0, 10)
+    world.blind = False
+    back = world.run(30.0, 2)
+    assert all(outcome.decision.replicas >= 4 for outcome in back)
+
+
+def test_no_ready_replica_is_no_sign_of_no_demand():
+    world = World(replicas=4)
+    world.run(25.0, 20)
+    before = world.requested
+    gone, world.engines = world.engines, []
+    world.ordered = [world.now] * before
+    for outcome in world.run(25.0, 1.5):
+        assert outcome.decision.replicas == before
+        assert "no replica is ready" in outcome.decision.reason
+    assert gone
+
+
+def test_time_blind_is_no_calibration():
+    world = World(replicas=6, blind=True)
+    world.run(2.0, 10)
+    world.blind = False
+    outcomes = world.run(2.0, 4)
+    assert all(outcome.decision.replicas == 6 for outcome in outcomes)
+
+
+def test_a_clock_that_is_set_back_starts_afresh_instead_of_freezing():
+    world = World(replicas=2)
+    world.run(10.0, 20)
+    world.now -= 1800.0
+    outcomes = world.run(60.0, 10)
+    assert max(outcome.decision.replicas for outcome in outcomes) > 2
+
+
+def test_replicas_that_do_not_exist_yet_are_not_removed():
+    world = World(replicas=6)
+    world.run(1.0, 4.5)
+    for _ in range(20):
+        world.tick(1.0)
+        half = replace(world.observation(), ready=world.observation().ready[:1], requested=6)
+        assert decide(half, world.pool, world.memory, world.now + 15.0).decision.replicas == 6
 
 
 def test_every_decision_gives_a_reason_with_figures():
