@@ -60,7 +60,9 @@ class Engine:
             for bound in (*bounds, "+Inf"):
                 samples[f'vllm:{histogram}_bucket{{{name},le="{bound}"}}'] = count
             samples |= {f"vllm:{histogram}_sum{{{name}}}": total, f"vllm:{histogram}_count{{{name}}}": count}
-        return "".join(f"{sample} {value:g}\n" if value < 1e5 else f"{sample} {value:.3f}\n" for sample, value in samples.items())
+        return "".join(
+            f"{sample} {value:g}\n" if value < 1e5 else f"{sample} {value:.3f}\n" for sample, value in samples.items()
+        )
 
 
 @dataclass
@@ -202,12 +204,20 @@ class Cluster:
 class OperatorProcess:
     """`servingpool run` under its own service account's rights."""
 
-    def __init__(self, plane: ControlPlane, directory: Path, settings: dict[str, Any], name: str = "operator") -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        directory: Path,
+        settings: dict[str, Any],
+        *,
+        name: str = "operator",
+        kubeconfig: Path | None = None,
+    ) -> None:
         self.health_port, self.metrics_port = free_ports(2)
         directory.mkdir(parents=True, exist_ok=True)
         config = directory / f"{name}.yaml"
         config.write_text(json.dumps({"healthPort": self.health_port, "metricsPort": self.metrics_port, **settings}))
-        kubeconfig = plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+        kubeconfig = kubeconfig or plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
         command = [sys.executable, "-m", "servingpool.cli.main", "run", f"--config={config}"]
         self.process = SupervisedProcess(
             name,

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     PAUSED = "Paused"
     RECOMMENDING = "Recommending"
+    INTERNAL_ERROR = "InternalError"
     # MetricsAvailable
     VALID_METRICS = "ValidMetrics"
     PARTIAL_METRICS = "PartialMetrics"

@@ -22,6 +22,7 @@ class Exit(IntEnum):
     USAGE = 2
     NO_DECISION = 3
     NO_CLUSTER = 4
+    INVALID = 5
 
 
 def explain(
@@ -37,15 +38,19 @@ def explain(
 
     Example: `servingpool explain default/chat`
 
-    Exit codes: 0 explained, 1 no such pool, 2 wrong usage, 3 nothing decided yet, 4 the cluster did not answer.
+    Exit codes: 0 explained, 1 no such pool, 2 wrong usage, 3 nothing decided yet, 4 the cluster did not answer,
+    5 the pool is not valid.
     """
+    from pydantic import ValidationError
+
     from servingpool.adapters.cluster.errors import ClusterError, NotFound
+    from servingpool.api.serving_pool import problems
     from servingpool.cli.explained import show
 
     namespace, slash, name = pool.partition("/")
     if not slash:
         namespace, name = "default", namespace
-    if not name or "/" in name:
+    if not namespace or not name or "/" in name:
         typer.echo(f"write the pool as NAMESPACE/NAME, got '{pool}'", err=True)
         raise typer.Exit(Exit.USAGE)
     try:
@@ -56,6 +61,9 @@ def explain(
     except ClusterError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(Exit.NO_CLUSTER) from None
+    except ValidationError as error:
+        typer.echo(f"ServingPool {namespace}/{name} is not valid: {problems(error)}", err=True)
+        raise typer.Exit(Exit.INVALID) from None
     if as_json:
         typer.echo(json.dumps(found.status.to_dict(), indent=2))
     else:

@@ -91,7 +91,7 @@ def _figures(pool: ServingPool) -> Table:
         row("price", f"${throughput.dollars_per_million_tokens:.2f}", " per million output tokens")
     row("queue", status.queue_depth, " requests")
     if decision is not None:
-        row("load", decision.load, aside=f"  safe up to {decision.safe_load}")
+        row("load", decision.load, aside="" if decision.safe_load is None else f"  safe up to {decision.safe_load}")
         row("forecast", decision.forecast, " replicas kept busy", f"  in {decision.horizon}")
     row("cold start, measured", status.cold_start)
     return table

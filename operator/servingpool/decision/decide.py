@@ -21,6 +21,8 @@ from servingpool.decision.unknown import Reading, Unknown
 ROUNDING = 0.05
 """Replicas of raw need that are forgiven when rounding up: the search's own resolution."""
 RECENT = 600.0
+STUCK_AFTER = 300.0
+"""Seconds that a replica may wait for a node before ordering more is pointless: nodes come in 2 to 4 minutes."""
 
 
 class Outcome(NamedTuple):
@@ -150,7 +152,9 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
         limits.SCALE_DOWN_WINDOW,
         f"{highest:.1f} replicas were needed within the last {pool.behavior.scale_down_window:.0f} s",
     )
-    stuck = sum(replica.unschedulable for replica in observation.starting)
+    # A cluster autoscaler brings a node because pods are pending: being unschedulable for minutes is its normal case.
+    patience = max(STUCK_AFTER, horizon(memory, pool))
+    stuck = sum(replica.unschedulable and replica.age > patience for replica in observation.starting)
     if stuck:
         answer = answer.at_most(
             max(requested, pool.min_replicas),

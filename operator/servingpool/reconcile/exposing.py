@@ -48,8 +48,13 @@ FIGURES = (
 class PoolCollector(Collector):
     """Reads the pools when it is scraped. A tick costs nothing for it, and deleted pools leave no series behind."""
 
-    def __init__(self, states: Callable[[], Mapping[Key, PoolState]], writes: Callable[[], Mapping[str, int]]) -> None:
-        self._states, self._writes = states, writes
+    def __init__(
+        self,
+        states: Callable[[], Mapping[Key, PoolState]],
+        writes: Callable[[], Mapping[str, int]],
+        failures: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._states, self._writes, self._failures = states, writes, failures
 
     def collect(self) -> Iterator[Metric]:
         """Every pool's figures as of its last decision; what is unknown is absent."""
@@ -63,10 +68,8 @@ class PoolCollector(Collector):
                     if not isinstance(value, Unknown):
                         family.add_metric(key, value)
             yield family
-        writes = CounterMetricFamily("servingpool_api_writes", "Writes to the API server.", labels=("kind",))
-        for kind, count in self._writes().items():
-            writes.add_metric((kind,), count)
-        yield writes
+        yield _by_kind("servingpool_api_writes", "Writes to the API server.", self._writes())
+        yield _by_kind("servingpool_api_write_failures", "Writes that the API server did not take.", self._failures())
 
     @staticmethod
     def _replicas(states: Mapping[Key, PoolState]) -> Iterator[Metric]:
@@ -85,6 +88,13 @@ class PoolCollector(Collector):
             ready.add_metric(key, len(state.observation.ready))
             gpus.add_metric(key, state.observation.requested * state.gpus)
         yield from (wanted, need, requested, ready, gpus)
+
+
+def _by_kind(name: str, documentation: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, documentation, labels=("kind",))
+    for kind, count in counts.items():
+        family.add_metric((kind,), count)
+    return family
 
 
 class LoopMetrics:

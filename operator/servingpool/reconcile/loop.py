@@ -123,9 +123,10 @@ class Reconciler:
             try:
                 turn = self._turn(pool, owned.get(target_of(pool)), now)
                 turns.append(turn or self._refusal(raw, (Reason.TARGET_NOT_FOUND, _no_target(pool)), now))
-            except Exception:
+            except Exception as error:
                 failed += 1
                 log.exception("deciding for a pool failed, the others go on", extra=_pool(pool.metadata))
+                turns.append(self._refusal(raw, (Reason.INTERNAL_ERROR, _defect(error)), now))
         return turns, failed
 
     def _turn(self, pool: ServingPool, owner: Key | None, now: float) -> Turn | None:
@@ -134,14 +135,13 @@ class Reconciler:
         conduct = judge(pool, self._cache, owner)
         if conduct.workload is None:
             return None
-        observation, selection = observe(pool, conduct.workload, self._cache, self._readings.of(pool), now)
+        reading, gateway = self._readings.of(pool), self._readings.gateway(pool)
+        observation, selection = observe(pool, conduct.workload, self._cache, reading, gateway, now)
         outcome = decide(observation, core_pool(pool, in_charge=conduct.act), state.memory, now)
-        state.pool, state.memory, state.decision, state.observation = (
-            pool,
-            outcome.memory,
-            outcome.decision,
-            observation,
-        )
+        state.pool, state.decision, state.observation = pool, outcome.decision, observation
+        if state.warm:
+            # Before that it looked at nothing, and such a look is later than all that history will teach.
+            state.memory = outcome.memory
         state.gpus = pool.spec.targets[0].gpus_per_replica or conduct.workload.gpus
         told = status(
             pool,
@@ -254,6 +254,10 @@ class Reconciler:
 
 def _no_target(pool: ServingPool) -> str:
     return f"Deployment {pool.spec.targets[0].name} does not exist in namespace {pool.metadata.namespace}"
+
+
+def _defect(error: Exception) -> str:
+    return f"the operator failed on this pool ({type(error).__name__}), its log says where; replicas stay as they are"
 
 
 def _pool(meta: Metadata) -> dict[str, str]:

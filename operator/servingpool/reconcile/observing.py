@@ -10,7 +10,7 @@ from servingpool.adapters.cluster.objects import Pod, Workload
 from servingpool.adapters.prometheus import FleetReading, PodKey, PodPages, ReadRequest, Selection
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
-from servingpool.decision.observation import Observation, Replica, ReplicaMetrics
+from servingpool.decision.observation import Gateway, Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Behavior, Pool, Slo
 from servingpool.decision.unknown import Unknown
 
@@ -61,7 +61,12 @@ def share_of(pool: ServingPool) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def observe(
-    pool: ServingPool, workload: Workload, cache: ClusterCache, reading: FleetReading | Unknown, now: float
+    pool: ServingPool,
+    workload: Workload,
+    cache: ClusterCache,
+    reading: FleetReading | Unknown,
+    gateway: Gateway,
+    now: float,
 ) -> tuple[Observation, Selection | None]:
     """One look at a pool, and which pages it used; no selection where the reading failed."""
     ready: list[Replica] = []
@@ -82,6 +87,7 @@ def observe(
         ready=tuple(ready),
         starting=tuple(starting),
         metrics=metrics,
+        gateway=gateway,
         rollout=cache.rolling_out(workload),
     )
     return observation, selection

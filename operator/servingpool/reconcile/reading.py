@@ -9,11 +9,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, PodPages, ReadRequest
+from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayReading, PodPages, ReadRequest
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.learn import observe
-from servingpool.decision.memory import Memory
+from servingpool.decision.observation import Gateway
 from servingpool.decision.unknown import Unknown
 from servingpool.reconcile.observing import apart, core_pool, past, requests_for, share_of
 from servingpool.reconcile.state import PoolState
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 HISTORY_STEP = 60.0
 """Seconds between two looks at the past: four scrapes of 15 s."""
-HISTORY_NAMESPACES = 50
+HISTORY_NAMESPACES = 10
 """Namespaces asked for at once, so that no reply is huge."""
 T = TypeVar("T")
 Share = tuple[str, str, tuple[tuple[str, str], ...]]
@@ -42,6 +42,9 @@ class Backend(Protocol):
     ) -> Sequence[tuple[float, PodPages]] | Unknown:
         """The pages of these namespaces as they were."""
 
+    async def gateway(self) -> GatewayReading | Unknown:
+        """What waits before the engines."""
+
 
 class Readings:
     """The backends by name, and what they said in this tick."""
@@ -50,6 +53,7 @@ class Readings:
         self._backends = backends
         self._history = history
         self._latest: dict[Share, FleetReading | Unknown] = {}
+        self._gateways: dict[str, GatewayReading | Unknown] = {}
         self.queries = 0
         """Queries sent in the last tick."""
 
@@ -68,6 +72,15 @@ class Readings:
         """What was read for this pool in this tick."""
         return self._latest[_share(pool)]
 
+    def gateway(self, pool: ServingPool) -> Gateway:
+        """What waits for this pool before its engines, where its backend is told of a gateway."""
+        reading = self._gateways.get(pool.spec.metrics.backend)
+        if reading is None:
+            return Gateway()
+        if isinstance(reading, Unknown):
+            return Gateway(queued=reading)
+        return reading.select(pool.metadata.namespace, pool.spec.model)
+
     def answered(self, pool: ServingPool) -> bool:
         """Whether its backend did in this tick. One that does not now has its history asked for later."""
         return isinstance(self.of(pool), FleetReading)
@@ -79,11 +92,16 @@ class Readings:
             for name in self._backends
             for share, request in requests_for(_on(pools, name)).items()
         }
-        answers = await asyncio.gather(
-            *(_sound(share[0], self._backends[share[0]].read(ask, now)) for share, ask in wanted.items())
+        gateways = sorted({share[0] for share in wanted if self._backends[share[0]].config.gateway is not None})
+        answers, queues = await asyncio.gather(
+            asyncio.gather(
+                *(_sound(share[0], self._backends[share[0]].read(ask, now)) for share, ask in wanted.items())
+            ),
+            asyncio.gather(*(_sound(name, self._backends[name].gateway()) for name in gateways)),
         )
         self._latest = dict(zip(wanted, answers, strict=True))
-        self.queries = sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
+        self._gateways = dict(zip(gateways, queues, strict=True))
+        self.queries = len(gateways) + sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
 
     async def warm(
         self, fresh: Sequence[tuple[ServingPool, PoolState]], every: Sequence[ServingPool], now: float
@@ -127,23 +145,31 @@ class Readings:
             if pool.metadata.namespace not in namespaces:
                 continue
             shared = twins[(*_share(pool), pool.metadata.namespace, pool.spec.model)] > 1
-            core = core_pool(pool, in_charge=False)
-            kept = state.memory.profile
-            # Afresh: looks at nothing, while the backend was away, would stand in the way of those before them.
-            state.memory = Memory.resume(kept)
-            looks = 0
             own = looked_at.get((pool.metadata.namespace, pool.spec.model), ())
-            for at, observation in past(pool, own, shared=shared):
-                state.memory = observe(observation, core, state.memory, at)
-                # What a kept profile has seen already fills the windows, and must not be learned twice.
-                if at <= kept.at:
-                    state.memory = replace(state.memory, profile=kept)
-                looks += 1
-            # The needs of the last minutes are not in the history, so nothing is removed before windows have filled anew.
-            state.memory = replace(state.memory, since=None)
-            log.info("warmed up from %d looks at the past", looks, extra={"pool": "/".join(pool.key)})
+            try:
+                looks = _teach(pool, state, own, shared=shared)
+            except Exception:
+                # A page that breaks us would end every tick for all pools, for it stays in the past for an hour.
+                log.exception("the past of a pool could not be learned", extra={"pool": "/".join(pool.key)})
+            else:
+                log.info("warmed up from %d looks at the past", looks, extra={"pool": "/".join(pool.key)})
             await asyncio.sleep(0)
         return True
+
+
+def _teach(pool: ServingPool, state: PoolState, history: Sequence[tuple[float, PodPages]], *, shared: bool) -> int:
+    """Learn from the past, oldest first; how many looks there were."""
+    core, memory, looks = core_pool(pool, in_charge=False), state.memory, 0
+    kept = memory.profile
+    for at, observation in past(pool, history, shared=shared):
+        memory = observe(observation, core, memory, at)
+        # What a kept profile has seen already fills the windows, and must not be learned twice.
+        if at <= kept.at:
+            memory = replace(memory, profile=kept)
+        looks += 1
+    # Needs of the last minutes are not in the history: nothing is removed before a window has filled anew.
+    state.memory = replace(memory, since=None)
+    return looks
 
 
 async def _sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:

@@ -94,11 +94,13 @@ def test_rollout_removes_nothing():
 def test_unschedulable_replicas_stop_further_orders():
     world = World(replicas=2, unschedulable=True)
     world.run(10.0, 10)
+    first = world.run(80.0, 4)
+    assert not any(limits.UNSCHEDULABLE in applied(outcome) for outcome in first)
     outcomes = world.run(80.0, 30)
     stuck = [outcome for outcome in outcomes if limits.UNSCHEDULABLE in applied(outcome)]
     assert stuck
     assert "no node has room" in stuck[-1].decision.reason
-    assert world.requested < POOL.max_replicas
+    assert all(outcome.decision.replicas == world.requested for outcome in stuck)
 
 
 def test_scale_down_waits_for_its_window():

@@ -12,7 +12,7 @@ from servingpool.lab.scenario import WORKLOADS, Scenario
 from servingpool.lab.session import save_picture
 from servingpool.lab.snapshot import Event, Snapshot
 from servingpool.lab.view import plain, words
-from servingpool.lab.view.chart import clock, mean, resample, sparkline, stacked, stretch
+from servingpool.lab.view.chart import clock, fit, latest, mean, sparkline, stacked
 from servingpool.lab.view.screen import Screen
 from servingpool.lab.workload import serving_pool
 
@@ -98,7 +98,7 @@ def test_a_frame_shows_what_a_person_wants_to_know() -> None:
     for wanted in (
         *("3 ready", "1 loading", "desired 4", "max 8", "1,190 tok/s", "2 waiting", "3,300 done"),
         *("TTFT p95", "2s", "1.32s", "1.28s", "TPOT p95", "150ms", "61ms"),
-        *("95.0%", "97.3%", "97.1%", "1.60 GPU-hours", "2.00 with 3: -20% (best in hindsight)"),
+        *("95.0%", "97.3%", "97.1%", "1.60 GPU-hours", "2.00 with 3: -20%, attains 97.4%"),
         *("ScaleUp at 4", "scale up 3 -> 4", "Max 9 → 8", "prompts of 60,000 tokens", "14 s after start"),
         *("SuccessfulRescale", "● operator", "export KUBECONFIG=", "11:12"),
     ):
@@ -152,19 +152,24 @@ def test_a_picture_is_an_svg_of_the_frame(tmp_path: Any) -> None:
     assert "url(" not in svg.replace("url(#", "")
 
 
-def test_a_long_run_is_reduced_to_the_width_and_its_columns_keep_their_ticks() -> None:
-    assert resample([1, 2, 3], 10, max) == [1, 2, 3]
-    assert resample(list(range(10)), 5, max) == [1, 3, 5, 7, 9]
-    assert resample(list(range(11)), 6, max) == [0, 2, 4, 6, 8, 10]
-    assert resample([1.0, 3.0, 5.0], 2, mean) == [1.0, 4.0]
-    assert resample([], 5, max) == []
+def test_a_long_run_fills_the_width_and_no_more() -> None:
+    assert fit([1, 2, 3, 4, 5, 6], 3, latest) == [2, 4, 6]
+    assert fit([1.0, 3.0, 5.0], 2, mean) == [1.0, 4.0]
+    assert fit(list(range(104)), 88, latest)[-1] == 103
+    assert len(fit(list(range(104)), 88, latest)) == 88
+    assert fit([], 5, latest) == fit([1.0], 0, latest) == []
 
 
-def test_a_young_chart_is_stretched() -> None:
-    assert stretch([1, 2], 100) == [1, 1, 1, 1, 2, 2, 2, 2]
-    assert stretch([1, 2, 3], 7) == [1, 1, 2, 2, 3, 3]
-    assert stretch([1, 2, 3], 2) == [1, 2, 3]
-    assert stretch([], 10) == []
+def test_a_young_chart_is_stretched_but_not_over_the_whole_width() -> None:
+    assert fit([1, 2], 100, latest) == [1, 1, 1, 1, 2, 2, 2, 2]
+    assert fit([1, 2, 3], 7, latest) == [1, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_replica_that_becomes_ready_within_a_column_is_counted_once() -> None:
+    series = snapshot().series | {"ready": [3] * 99 + [4] * 101, "loading": [0] * 95 + [1] * 4 + [0] * 101}
+    series |= {"time": [15.0 * (k + 1) for k in range(200)], "arrivals": [5.0] * 200}
+    lines = drawn(snapshot(series=series))
+    assert lines[2].split()[1] == "4", lines[2]
 
 
 def test_a_chart_stacks_loading_on_ready_and_marks_the_static_fleet() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -92,7 +93,7 @@ class Election:
             try:
                 await self.attempt()
             except (ClusterError, TimeoutError) as error:
-                log.warning("lease %s/%s: %s", *self._lease, error or "timed out")
+                log.warning("%s", error or f"Lease {'/'.join(self._lease)}: timed out")
             if leading != self.leading:
                 leading = not leading
                 if leading:
@@ -155,7 +156,7 @@ class Election:
         now = _now()
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": round(self._terms.duration),
+            "leaseDurationSeconds": math.ceil(self._terms.duration),
             "acquireTime": (acquired or {}).get("acquireTime") or now,
             "renewTime": now,
             "leaseTransitions": transitions,

@@ -17,7 +17,7 @@ Kind = tuple[str, str, str]
 # Extended resources of GPU vendors and their kin: nvidia.com/gpu, nvidia.com/mig-1g.10gb, amd.com/gpu,
 # gpu.intel.com/i915, habana.ai/gaudi, google.com/tpu, aws.amazon.com/neuron, huawei.com/Ascend910.
 ACCELERATOR = re.compile(
-    r"(^|\.)(nvidia\.com/(gpu|mig-.*)|amd\.com/gpu|gpu\.intel\.com/.*|habana\.ai/gaudi.*"
+    r"(^|\.)(nvidia\.com/(gpu|mig-.*)|amd\.com/gpu|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi.*"
     r"|google\.com/tpu|aws\.amazon\.com/neuron.*|huawei\.com/ascend.*)$",
     re.IGNORECASE,
 )

@@ -29,6 +29,10 @@ from servingpool.decision.unknown import Unknown
 LAYOUT_LASTS = 600.0
 """Seconds until the buckets are looked up again: they change with a rollout of the engine, at most."""
 
+LAYOUT_LACKING_WAIT = 15.0
+"""Seconds in which they are first looked up again while some pod has none of those known; twice as many each time. One
+page whose buckets relabelling drops would else cost a count over all buckets of all pods in every tick."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Known:
@@ -36,9 +40,12 @@ class _Known:
     since: float
     lacking: bool = False
     """Some pod has none of these buckets: it came after them, of another version."""
+    wait: float = LAYOUT_LACKING_WAIT
+    """Seconds to look again in while some pod lacks them."""
 
     def good(self, now: float) -> bool:
-        return self.layout.engines > 0 and not self.lacking and 0 <= now - self.since < LAYOUT_LASTS
+        lasts = self.wait if self.lacking else LAYOUT_LASTS
+        return self.layout.engines > 0 and 0 <= now - self.since < lasts
 
 
 class PrometheusBackend:
@@ -64,7 +71,10 @@ class PrometheusBackend:
         looked_up = known is None or not known.good(now)
         try:
             if known is None or looked_up:
-                known = _Known(await self._workers.run(deadline, read_layout, queries, scope, None), now)
+                wait = (
+                    min(2.0 * known.wait, LAYOUT_LASTS) if known is not None and known.lacking else LAYOUT_LACKING_WAIT
+                )
+                known = _Known(await self._workers.run(deadline, read_layout, queries, scope, None), now, wait=wait)
             plan = Plan.of(queries, known.layout, request)
             slices = scope.slices(plan.slices)
             parts = await asyncio.gather(*(self._workers.run(deadline, read_pages, plan, part) for part in slices))

@@ -54,10 +54,13 @@ class Tls(_Section):
 
 
 class SeriesLabels(_Section):
-    """Names of the labels that scraping added. `exported_<name>` is looked for by itself."""
+    """Names of the labels that scraping added. `exported_model_name` is looked for by itself."""
 
     namespace: Annotated[str, Field(pattern=LABEL_NAME)] = "namespace"
     pod: Annotated[str, Field(pattern=LABEL_NAME)] = "pod"
+    exported: bool = False
+    """Believe `exported_namespace` and `exported_pod` before the labels above: only where this Prometheus reads another
+    one's federation endpoint. Anywhere else a pod could print another tenant's names and scale its fleet."""
 
 
 class GatewayQueue(_Section):

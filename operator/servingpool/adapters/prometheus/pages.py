@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from servingpool.adapters.prometheus.promql import Queries, exported
+from servingpool.adapters.prometheus.promql import Queries
 from servingpool.adapters.prometheus.reading import PodKey
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 from servingpool.decision.unknown import Reading, Unknown
@@ -54,7 +54,7 @@ class Columns:
     ) -> None:
         """`buckets`: histogram -> upper bound -> texts of `le`. `bounded`: the histogram fields of no use without."""
         profile = queries.profile
-        self._identity = tuple((name, exported(name)) for name in queries.identity)
+        self._identity = queries.owned
         self.plain: dict[str, int] = {SCRAPED_AT: 0}
         self.by_le: dict[str, dict[str, int]] = {}
         self.width = 1

@@ -53,6 +53,20 @@ class Queries:
         return (self.labels.namespace, self.labels.pod, self.profile.model_label)
 
     @property
+    def owned(self) -> tuple[tuple[str, str], ...]:
+        """Each label of the identity, and the one that wins over it where a series has it.
+
+        Empty where none does: a page may name its model, and not whose pod it is, unless the configuration says so.
+        """
+        namespace, pod, model = self.identity
+        trusted = self.labels.exported
+        return (
+            (namespace, exported(namespace) if trusted else ""),
+            (pod, exported(pod) if trusted else ""),
+            (model, exported(model)),
+        )
+
+    @property
     def histograms(self) -> list[str]:
         """The names of all histograms of the profile, old names included."""
         return sorted({name for names in self.profile.histograms.values() for name in names})
@@ -94,11 +108,11 @@ class Queries:
         return f"max by ({labels}) ({' or '.join(selectors)})"
 
     def _by(self, *more: str) -> str:
-        return ", ".join((*more, *self.identity, *(exported(name) for name in self.identity)))
+        return ", ".join((*more, *self.identity, *(own for _, own in self.owned if own)))
 
     def _select(self, names: Sequence[str], scope: Scope, *matchers: str) -> list[str]:
         """Selectors whose union is wanted: two where a namespace may be under either of two labels."""
-        namespace, pod, model = self.identity
+        _, pod, model = self.identity
         common = [
             f"__name__=~{_any_of(names)}",
             f'{model}!=""',
@@ -114,7 +128,8 @@ class Queries:
         if not scope.namespaces:
             return [f"{{{','.join(common)}}}"]
         within = _any_of(scope.namespaces)
-        return [f"{{{','.join([*common, f'{label}=~{within}'])}}}" for label in (namespace, exported(namespace))]
+        labels = [label for label in self.owned[0] if label]
+        return [f"{{{','.join([*common, f'{label}=~{within}'])}}}" for label in labels]
 
 
 def gateway_queue(gateway: GatewayQueue, staleness: float) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from rich.style import Style
 from rich.text import Text
@@ -11,21 +11,21 @@ from rich.text import Text
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
-def resample(values: Sequence[float], width: int, reduce: Callable[[Sequence[float]], float]) -> list[float]:
-    """At most `width` values: neighbours are reduced to one, equally many everywhere but at the begin."""
-    if not values or width < 1:
-        return []
-    each = math.ceil(len(values) / width)
-    # Counted from the newest, so that a column never changes what it covers when a value is added.
-    first = len(values) % each or each
-    groups = [values[:first], *(values[k : k + each] for k in range(first, len(values), each))]
-    return [reduce(group) for group in groups]
+STRETCH = 4
+"""Columns that one value takes at most: a young chart is not a sliver, and not a wall either."""
 
 
-def stretch(values: Sequence[float], width: int, most: int = 4) -> list[float]:
-    """Each value several times over, at most `most`, as long as `width` holds them: a young chart is not a sliver."""
-    times = max(1, min(most, width // max(1, len(values))))
-    return [value for value in values for _ in range(times)]
+def fit(values: Sequence[float], width: int, reduce: Callable[[Sequence[float]], float]) -> list[float]:
+    """The values over `width` columns, or STRETCH columns each if that is fewer; what shares a column is reduced."""
+    count = len(values)
+    columns = min(width, STRETCH * count)
+    edges = [column * count // columns for column in range(columns + 1)] if columns > 0 else []
+    return [reduce(values[begin : max(end, begin + 1)]) for begin, end in pairwise(edges)]
+
+
+def latest(values: Sequence[float]) -> float:
+    """The last one."""
+    return values[-1]
 
 
 def mean(values: Sequence[float]) -> float:

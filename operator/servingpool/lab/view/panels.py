@@ -16,7 +16,7 @@ from servingpool.lab.record import static_gpu_hours
 from servingpool.lab.scenario import Scenario
 from servingpool.lab.snapshot import Snapshot
 from servingpool.lab.view import words
-from servingpool.lab.view.chart import clock, mean, resample, sparkline, stacked, stretch
+from servingpool.lab.view.chart import clock, fit, latest, mean, sparkline, stacked
 
 _READY, _LOADING, _ARRIVALS = "green", "yellow", "cyan"
 _VERDICTS = {"ScaleUp": "bold yellow", "ScaleDown": "bold cyan", "Hold": "bold green"}
@@ -39,8 +39,9 @@ def replicas(snapshot: Snapshot, scenario: Scenario, width: int, rows: int) -> P
     """Replicas over time in `rows` lines, with the arrivals below."""
     series = snapshot.series
     span = max(10, width - 12)
-    ready, loading = (stretch(resample(series.get(name, []), span, max), span) for name in ("ready", "loading"))
-    arrivals = stretch(resample(series.get("arrivals", []), span, mean), span)
+    # The largest of a column would add a replica that loads to the one that it has become a moment later.
+    ready, loading = (fit(series.get(name, []), span, latest) for name in ("ready", "loading"))
+    arrivals = fit(series.get("arrivals", []), span, mean)
     peak = int(max((a + b for a, b in zip(ready, loading, strict=True)), default=0))
     top = rows * max(1, -(-peak // rows))
     static = (snapshot.truth or {}).get("static")
@@ -54,16 +55,10 @@ def replicas(snapshot: Snapshot, scenario: Scenario, width: int, rows: int) -> P
         table.add_row(f"{at:d}", line if ready else _before_the_first_request(snapshot, scenario, row))
     table.add_row("req/s", sparkline(arrivals, _ARRIVALS))
     table.add_row("", _axis(snapshot.seconds, len(arrivals)))
-    legend = f"[{_READY}]█[/] ready  [{_LOADING}]█[/] loading" + (f"  ▁ best static fleet: {mark}" if mark else "")
-    return Panel(
-        table,
-        title=_fleet(snapshot, scenario),
-        title_align="left",
-        subtitle=legend,
-        subtitle_align="right",
-        border_style="dim",
-        padding=(0, 1),
+    legend = f"[{_READY}]█[/] ready  [{_LOADING}]█[/] loading" + (
+        f"  ▁ best static fleet in hindsight: {mark}" if mark else ""
     )
+    return _panel(table, _fleet(snapshot, scenario), subtitle=legend)
 
 
 def _fleet(snapshot: Snapshot, scenario: Scenario) -> str:
@@ -125,13 +120,7 @@ def objective(snapshot: Snapshot, scenario: Scenario, gap: int) -> Panel:
     )
     lost = truth["ended"]["lost"] if truth else None
     table.add_row("lost", "0", words.UNKNOWN, _judged(words.UNKNOWN if lost is None else str(lost), not lost))
-    return Panel(
-        table,
-        title="[b]Objective[/]  [dim](5 min, truth 1 min)[/]",
-        title_align="left",
-        border_style="dim",
-        padding=(0, 1),
-    )
+    return _panel(table, "[b]Objective[/]  [dim](5 min, truth 1 min)[/]")
 
 
 def _judged(text: str, good: bool) -> str:
@@ -145,7 +134,7 @@ def work(snapshot: Snapshot) -> Panel:
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for name, text in (_work(snapshot.truth) if snapshot.truth else _NOTHING_YET).items():
         table.add_row(name, text)
-    return Panel(table, title="[b]Work and cost[/]", title_align="left", border_style="dim", padding=(0, 1))
+    return _panel(table, "[b]Work and cost[/]")
 
 
 _NOTHING_YET = dict.fromkeys(("requests", "tokens", "queue", "spent", "static"), words.UNKNOWN)
@@ -169,7 +158,7 @@ def _static(truth: Mapping[str, Any]) -> str:
     if static is None or not hours:
         return words.UNKNOWN
     saved = words.saving(truth["gpu_hours"], hours)
-    return f"{hours:.2f} with {static['replicas']}: [b]{saved}[/] (best in hindsight)"
+    return f"{hours:.2f} with {static['replicas']}: [b]{saved}[/], attains {words.percent(static['attainment'])}"
 
 
 def decision(snapshot: Snapshot, lines: int) -> Panel:
@@ -190,7 +179,7 @@ def decision(snapshot: Snapshot, lines: int) -> Panel:
         limits = [Text(f"{limit.name} {limit.before} → {limit.after}: {limit.reason}", "dim") for limit in last.limits]
         warnings = [Text(warning, "yellow") for warning in last.warnings]
         body = Group(Text(last.reason), *limits, *warnings)
-    return Panel(body, title=title, title_align="left", border_style="dim", padding=(0, 1), height=lines + 2)
+    return _panel(body, title, height=lines + 2)
 
 
 def events(snapshot: Snapshot, lines: int) -> Panel:
@@ -202,7 +191,7 @@ def events(snapshot: Snapshot, lines: int) -> Panel:
         line.no_wrap, line.overflow = True, "ellipsis"
         written.append(line)
     body = Group(*written or [Text("none yet", "dim")])
-    return Panel(body, title="[b]Events[/]", title_align="left", border_style="dim", padding=(0, 1), height=lines + 2)
+    return _panel(body, "[b]Events[/]", height=lines + 2)
 
 
 def footer(snapshot: Snapshot, hints: Sequence[str]) -> RenderableType:
@@ -211,3 +200,17 @@ def footer(snapshot: Snapshot, hints: Sequence[str]) -> RenderableType:
         Text.assemble(("● ", "green") if runs else ("✗ ", "bold red"), name) for name, runs in snapshot.parts.items()
     )
     return Group(health, *(Text(hint, "dim", no_wrap=True, overflow="ellipsis") for hint in hints))
+
+
+def _panel(body: RenderableType, title: str, *, subtitle: str | None = None, height: int | None = None) -> Panel:
+    return Panel(
+        body,
+        # A title takes the border's style where it has none of its own.
+        title=f"[default]{title}[/]",
+        title_align="left",
+        subtitle=subtitle and f"[default]{subtitle}[/]",
+        subtitle_align="right",
+        border_style="bright_black",
+        padding=(0, 1),
+        height=height,
+    )

@@ -12,8 +12,9 @@ from aiohttp import web
 from kubernetes.aio import client
 
 from servingpool.adapters.cluster import client as cluster_client
-from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.client import Cluster, credentials
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
+from servingpool.lab.credentials import write_kubeconfig
 
 POOL, TARGET = ("chat", "pool"), ("chat", "vllm")
 
@@ -24,13 +25,17 @@ class Api:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str, Any]] = []
         self.status, self.silent, self.over = 200, False, asyncio.Event()
+        self.answers: Any = None
+        """Else the request's own body, as an API server that stores it."""
 
     async def answer(self, request: web.Request) -> web.Response:
-        self.asked.append((request.method, request.path, request.content_type, await request.json()))
+        body = await request.json() if request.can_read_body else dict(request.query)
+        self.asked.append((request.method, request.path, request.content_type, body))
         if self.silent:
             await self.over.wait()
         refusal = {"kind": "Status", "message": "secret detail"}
-        return web.json_response(self.asked[-1][3] if self.status == 200 else refusal, status=self.status)
+        answer = self.asked[-1][3] if self.answers is None else self.answers
+        return web.json_response(answer if self.status == 200 else refusal, status=self.status)
 
 
 @pytest.fixture
@@ -118,6 +123,42 @@ async def test_a_server_that_is_not_there_is_told() -> None:
     with pytest.raises(ClusterError, match="cannot read ServingPool chat/pool: the API server did not answer"):
         await cluster.read_pool(POOL)
     await cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "path"),
+    [
+        (("", "v1", "pods"), None, "/api/v1/pods"),
+        (("", "v1", "pods"), "chat", "/api/v1/namespaces/chat/pods"),
+        (("apps", "v1", "deployments"), None, "/apis/apps/v1/deployments"),
+    ],
+)
+async def test_counting_transfers_one_object(
+    api: tuple[Api, Cluster], kind: tuple[str, str, str], namespace: str | None, path: str
+) -> None:
+    fake, cluster = api
+    fake.answers = {"metadata": {"remainingItemCount": 19_999}, "items": [{}]}
+    assert await cluster.count(kind, namespace) == 20_000
+    assert fake.asked[0][1] == path
+    assert fake.asked[0][3] == {"limit": "1"}
+    fake.answers = {"metadata": {}, "items": []}
+    assert await cluster.count(kind, namespace) == 0
+
+
+async def test_a_kind_that_is_not_installed_cannot_be_counted(api: tuple[Api, Cluster]) -> None:
+    fake, cluster = api
+    fake.status = 404
+    with pytest.raises(NotFound, match="cannot count scaledobjects: 404"):
+        await cluster.count(("keda.sh", "v1alpha1", "scaledobjects"), None)
+
+
+async def test_kopf_is_given_the_credentials_that_we_use(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path / "config", "https://127.0.0.1:6443", b"authority", token="secret")
+    found = await credentials(str(path))
+    assert (found.server, found.authorization, found.verified) == ("https://127.0.0.1:6443", "Bearer secret", True)
+    assert found.authority is not None
+    assert await asyncio.to_thread(Path(found.authority).read_bytes) == b"authority"
+    assert (found.certificate, found.key, found.proxy) == (None, None, None)
 
 
 @pytest.mark.parametrize("content", [None, "{}", "not: [yaml"])

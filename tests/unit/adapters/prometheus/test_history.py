@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from servingpool.adapters.prometheus import plan
+from servingpool.adapters.prometheus import SeriesLabels, plan
 from servingpool.decision.unknown import Unknown
 
 NOW = 1_790_000_000.0
@@ -19,7 +19,8 @@ async def test_the_past_has_the_shape_of_the_present(prometheus, backend, reques
     assert [pages["chat", "llama-0"]["llama"].scraped_at for _, pages in past] == [NOW - 35, NOW - 20, NOW - 5]
 
 
-async def test_only_the_namespaces_asked_for_are_read_under_either_label(prometheus, backend, request_2s_100ms):
+async def test_only_the_namespaces_asked_for_are_read_under_either_label(prometheus, open_backend, request_2s_100ms):
+    backend = open_backend(labels=SeriesLabels(exported=True))
     await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["team.a", "chat"])
     for query in prometheus.queries() + prometheus.queries(layout=True):
         selectors = re.findall(r"\{[^}]*\}", query)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import Absence, ReadRequest
+from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.pages import FIGURES, HISTOGRAMS
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
@@ -108,18 +108,25 @@ async def test_where_old_and_new_names_are_both_exposed_the_new_one_counts(prome
     assert metrics.time_per_output_token.count == 45
 
 
-async def test_labels_of_the_page_itself_win_over_those_of_the_scraper(prometheus, backend, request_2s_100ms):
-    prometheus.expose(
-        "collector-0",
-        namespace="monitoring",
-        model_name="gpu-job",
-        exported_namespace="chat",
-        exported_pod="llama-0",
-        exported_model_name="llama",
-    )
+FEDERATED = {
+    "namespace": "monitoring",
+    "model_name": "gpu-job",
+    "exported_namespace": "chat",
+    "exported_pod": "llama-0",
+    "exported_model_name": "llama",
+}
+
+
+async def test_a_page_may_name_its_model_but_not_whose_pod_it_is(prometheus, backend, request_2s_100ms):
+    prometheus.expose("collector-0", **FEDERATED)
     read = await backend.read(request_2s_100ms, NOW)
-    assert list(read.pages) == [("chat", "llama-0")]
-    assert list(read.pages["chat", "llama-0"]) == ["llama"]
+    assert {key: list(models) for key, models in read.pages.items()} == {("monitoring", "collector-0"): ["llama"]}
+
+
+async def test_behind_federation_the_pod_is_the_one_that_the_page_names(prometheus, open_backend, request_2s_100ms):
+    prometheus.expose("collector-0", **FEDERATED)
+    read = await open_backend(labels=SeriesLabels(exported=True)).read(request_2s_100ms, NOW)
+    assert {key: list(models) for key, models in read.pages.items()} == {("chat", "llama-0"): ["llama"]}
 
 
 async def test_a_page_that_was_scraped_long_ago_is_dropped_and_said_so(prometheus, backend, request_2s_100ms):

@@ -1,0 +1,139 @@
+"""What a person sees who asks why."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner, Result
+
+from servingpool.adapters.cluster.errors import ClusterError, NotFound
+from servingpool.api.serving_pool import ServingPool
+from servingpool.cli import explain as command
+from servingpool.cli.main import app
+
+AT = "2026-01-01T10:00:00Z"
+SPEC = {
+    "model": "llama-70b",
+    "slo": {"timeToFirstToken": "2s", "timePerOutputToken": "100ms"},
+    "targets": [{"name": "vllm", "min": 1, "max": 8}],
+}
+CONDITION = {"type": "Ready", "status": "True", "reason": "SucceededGetScale", "message": "vllm can be scaled"}
+DECISION = {
+    "at": AT,
+    "replicas": 4,
+    "verdict": "ScaleUp",
+    "need": 5.2,
+    "limits": [{"name": "TooManyReplicas", "before": 6, "after": 4, "reason": "max is 4"}],
+    "reason": "scale up 2 -> 4: 12 requests/s now",
+    "load": 0.71,
+    "safeLoad": 0.5,
+    "forecast": 2.6,
+    "horizon": "1m40s",
+    "warnings": ["time per output token 10 ms cannot be held at any fleet size"],
+}
+STATUS: dict[str, Any] = {
+    "fleet": "2/4/4",
+    "replicas": 2,
+    "attainment": 96.2,
+    "throughput": {"generationTokensPerSecond": 2400.0, "dollarsPerMillionTokens": 1.5},
+    "latency": {"timeToFirstToken": "1.32s"},
+    "queueDepth": 3.0,
+    "conditions": [CONDITION | {"lastTransitionTime": AT}],
+    "lastDecision": DECISION,
+}
+
+
+def stored(status: dict[str, Any]) -> ServingPool:
+    return ServingPool.read({"metadata": {"name": "chat", "namespace": "prod"}, "spec": SPEC, "status": status})
+
+
+def explain(monkeypatch: pytest.MonkeyPatch, answer: ServingPool | Exception, *arguments: str) -> Result:
+    async def read(key: tuple[str, str], *_: object) -> ServingPool:
+        assert key == ("prod", "chat")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(command, "_read", read)
+    monkeypatch.setenv("COLUMNS", "160")
+    return CliRunner().invoke(app, ["explain", *(arguments or ("prod/chat",))])
+
+
+def test_tells_need_limits_figures_and_conditions_with_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = explain(monkeypatch, stored(STATUS))
+    assert shown.exit_code == 0
+    for line in (
+        "ServingPool prod/chat: llama-70b on Deployment vllm, mode Auto",
+        "scale up 2 -> 4: 12 requests/s now",
+        "raw need",
+        "5.2",
+        "6 -> 4",
+        "max is 4",
+        "96.2%",
+        "of 95% asked for",
+        "TTFT p95",
+        "1.32s  SLO 2s",
+        "2400.0 tokens/s",
+        "$1.50 per million output tokens",
+        "SucceededGetScale",
+        "! time per output token 10 ms cannot be held at any fleet size",
+    ):
+        assert line in shown.output, shown.output
+
+
+def test_what_is_unknown_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    decision = {key: value for key, value in DECISION.items() if key not in ("need", "safeLoad", "load", "forecast")}
+    shown = explain(monkeypatch, stored({"fleet": "2/2/8", "replicas": 2, "lastDecision": decision}))
+    assert shown.exit_code == 0
+    assert "unknown is not zero: the fleet stays" in shown.output
+    assert "None" not in shown.output
+
+
+def test_exits_3_where_nothing_was_decided_yet_and_says_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = {"status": "False", "reason": "TargetNotFound", "message": "no Deployment vllm", "lastTransitionTime": AT}
+    shown = explain(monkeypatch, stored({"conditions": [CONDITION | missing]}))
+    assert shown.exit_code == 3
+    assert "Nothing was decided yet" in shown.output
+    assert "TargetNotFound" in shown.output
+
+
+def test_json_is_the_status_as_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = explain(monkeypatch, stored(STATUS), "prod/chat", "--json")
+    assert shown.exit_code == 0
+    assert json.loads(shown.stdout)["lastDecision"]["limits"] == DECISION["limits"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "said"),
+    [
+        (NotFound("404"), 1, "there is no ServingPool prod/chat"),
+        (ClusterError("cannot read ServingPool prod/chat: 401 Unauthorized"), 4, "401 Unauthorized"),
+    ],
+)
+def test_a_failure_is_one_sentence_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, code: int, said: str
+) -> None:
+    shown = explain(monkeypatch, failure)
+    assert shown.exit_code == code
+    assert said in shown.stderr
+    assert "Traceback" not in shown.output
+
+
+def test_a_pool_that_is_not_valid_is_told_with_field_range_and_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ServingPool.read({"metadata": {"name": "chat"}, "spec": SPEC | {"slo": {"timeToFirstToken": "20m"}}})
+    shown = explain(monkeypatch, caught.value)
+    assert shown.exit_code == 5
+    assert shown.stderr == (
+        "ServingPool prod/chat is not valid: spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "prod/", "/chat", ""])
+def test_a_name_that_is_none_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    shown = explain(monkeypatch, NotFound("404"), name)
+    assert shown.exit_code == 2
+    assert "NAMESPACE/NAME" in shown.stderr

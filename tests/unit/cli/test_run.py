@@ -1,0 +1,124 @@
+"""`servingpool run` and `--help`, as far as no cluster is needed."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from servingpool.cli import assembly
+from servingpool.cli.logs import QUIET, configure
+from servingpool.cli.main import app
+from servingpool.reconcile.config import OperatorConfig
+
+CONFIG = "backends: [{name: default, url: 'http://prometheus:9090'}]\nnamespaces: [from-file]\n"
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    """As it was: pytest's own handlers too."""
+    root, levels = logging.getLogger(), {name: logging.getLogger(name).level for name in (*QUIET, "root")}
+    handlers = root.handlers[:]
+    yield
+    root.handlers[:] = handlers
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+@pytest.fixture
+def operated(monkeypatch: pytest.MonkeyPatch) -> list[tuple[OperatorConfig, str | None]]:
+    """What the operator would be run with."""
+    found: list[tuple[OperatorConfig, str | None]] = []
+
+    def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
+        found.append((config, kubeconfig))
+        return 0
+
+    monkeypatch.setattr(assembly, "operate", operate)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("POD_ID", "test")
+    return found
+
+
+def test_a_flag_counts_more_than_the_file(tmp_path: Path, operated: list[tuple[OperatorConfig, str | None]]) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    options = ["--config", str(path), "--interval", "5s", "--namespace", "a", "--namespace", "b", "--kubeconfig", "k"]
+    result = CliRunner().invoke(app, ["run", *options])
+    assert result.exit_code == 0, result.output
+    config, kubeconfig = operated[0]
+    assert (config.interval, config.namespaces, kubeconfig) == (5.0, ("a", "b"), "k")
+
+
+def test_without_flags_the_file_counts(tmp_path: Path, operated: list[tuple[OperatorConfig, str | None]]) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    assert CliRunner().invoke(app, ["run"], env={"SERVINGPOOL_CONFIG": str(path)}).exit_code == 0
+    config, kubeconfig = operated[0]
+    assert (config.interval, config.namespaces, kubeconfig) == (15.0, ("from-file",), None)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--interval", "100ms"), "must be 1s to 5m, got 100ms"),
+        (("--interval", "soon"), "'soon' is not a duration"),
+        ((), "backends"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_starts(
+    tmp_path: Path, operated: list[tuple[OperatorConfig, str | None]], options: tuple[str, ...], said: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("interval: 15s")
+    result = CliRunner().invoke(app, ["run", "--config", str(path), *options], env={"COLUMNS": "300"})
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert operated == []
+
+
+def test_a_log_line_is_one_json_object_with_fields_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(json=True, debug=False)
+    logging.getLogger("servingpool.reconcile").info("scale up 2 -> 4", extra={"pool": "prod/chat", "to": 4})
+    logging.getLogger("kopf.objects").info("Handler 'handler' succeeded.")
+    line = json.loads(capsys.readouterr().err)
+    assert {key: line[key] for key in ("level", "logger", "message", "pool", "to")} == {
+        "level": "INFO",
+        "logger": "servingpool.reconcile",
+        "message": "scale up 2 -> 4",
+        "pool": "prod/chat",
+        "to": 4,
+    }
+
+
+def test_a_traceback_stays_within_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    configure(json=True, debug=False)
+    try:
+        int("broken")
+    except ValueError:
+        logging.getLogger("servingpool").exception("a pool's turn failed")
+    lines = written.getvalue().splitlines()
+    assert len(lines) == 1
+    assert "ValueError: invalid literal" in json.loads(lines[0])["exc_info"]
+
+
+def test_help_waits_for_nothing_heavy() -> None:
+    heavy = ("kopf", "kubernetes", "numpy", "numba", "matplotlib", "aiohttp", "prometheus_api_client")
+    program = f"import sys, servingpool.cli.main; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", ["run", "explain", "crd", "demo", "simulate", "lab"])
+def test_every_command_shows_an_example(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert f"servingpool {command}" in result.output.split("Usage:")[-1].split("\n", 1)[-1]

@@ -1,0 +1,71 @@
+"""The operator's configuration: what is wrong is said before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from servingpool.reconcile.config import ConfigError, OperatorConfig, load
+
+ROOT = Path(__file__).parents[3]
+BACKEND = "backends: [{name: default, url: 'http://prometheus:9090'}]\n"
+
+
+def read(tmp_path: Path, text: str) -> OperatorConfig:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return load(path)
+
+
+def test_a_backend_is_all_it_takes(tmp_path: Path) -> None:
+    config = read(tmp_path, BACKEND)
+    assert config.interval == 15.0
+    assert (config.leader_election.duration, config.leader_election.deadline, config.leader_election.retry) == (
+        15,
+        10,
+        2,
+    )
+    assert config.namespaces == ()
+
+
+def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
+    config = read(tmp_path, BACKEND + "interval: 5s\nleaderElection: {duration: 1m, deadline: 40s, retry: 500ms}\n")
+    assert (config.interval, config.leader_election.duration, config.leader_election.retry) == (5.0, 60.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "file: Input should be a valid dictionary"),
+        ("backends: []", "backends: Tuple should have at least 1 item"),
+        ("[1, 2", "is no YAML"),
+        ("- a list", "is not valid"),
+        (BACKEND + "interval: 100ms", "interval: Value error, must be 1s to 5m, got 100ms"),
+        (BACKEND + "interval: 15", "interval"),
+        (BACKEND + "leaderElecton: {}", "leaderElecton: Extra inputs are not permitted"),
+        (BACKEND + "leaderElection: {deadline: 20s}", "needs retry < deadline < duration, got 2s, 20s and 15s"),
+        (BACKEND + "metricsPort: 99999", "metricsPort: Input should be less than or equal to 65535, got 99999"),
+        (
+            "backends: [{name: a, url: 'http://x'}, {name: a, url: 'http://y'}]",
+            "backends must have different names, got a twice",
+        ),
+        ("backends: [{name: a, url: 'ftp://x'}]", "must be http:// or https:// and a host, got 'ftp://x'"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_field_and_value(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text)
+    assert said in str(caught.value)
+    assert str(tmp_path / "config.yaml") in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
+        load(Path("no/such.yaml"))
+
+
+def test_what_deploy_ships_is_valid(tmp_path: Path) -> None:
+    manifest = yaml.safe_load((ROOT / "deploy" / "config.yaml").read_text())
+    assert read(tmp_path, manifest["data"]["config.yaml"]).backends[0].name == "default"

@@ -1,0 +1,72 @@
+"""The operator's own /metrics: live figures, absent where unknown, gone with their pool."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from servingpool.reconcile.exposing import FIGURES, PoolCollector
+
+from .world import World
+
+
+def exposed(world: World) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    writes, failures = {"scale": len(world.writes.scales)}, world.actor.failures
+    registry.register(PoolCollector(lambda: world.loop.states, lambda: writes, lambda: failures))
+    return registry
+
+
+def figure(registry: CollectorRegistry, name: str, pool: str = "pool") -> float | None:
+    return registry.get_sample_value(f"servingpool_{name}", {"namespace": "chat", "pool": pool})
+
+
+def test_figures_are_those_of_the_last_decision() -> None:
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step(minutes=8)
+    registry, state = exposed(world), world.state()
+    assert state.decision is not None
+    assert figure(registry, "desired_replicas") == state.decision.replicas
+    assert figure(registry, "needed_replicas") == state.decision.need
+    assert figure(registry, "ready_replicas") == 2
+    assert figure(registry, "gpus") == 8
+    assert figure(registry, "generation_tokens_rate") == state.decision.figures.generation_rate
+    for shown in FIGURES:
+        assert figure(registry, shown.name) is not None, shown.name
+    assert registry.get_sample_value("servingpool_api_writes_total", {"kind": "scale"}) == 0
+    assert registry.get_sample_value("servingpool_api_write_failures_total", {"kind": "scale"}) == 0
+
+
+def test_what_is_unknown_is_absent_not_zero() -> None:
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
+    world.step()
+    registry = exposed(world)
+    assert figure(registry, "desired_replicas") == 2
+    assert figure(registry, "needed_replicas") is None
+    assert figure(registry, "attainment_ratio") is None
+    assert figure(registry, "queue_depth") is None
+
+
+def test_a_deleted_pool_leaves_no_series() -> None:
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step()
+    world.delete()
+    world.step()
+    assert figure(exposed(world), "desired_replicas") is None
+
+
+def test_a_pool_that_can_no_longer_be_decided_on_shows_no_old_figures() -> None:
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step()
+    assert figure(exposed(world), "desired_replicas") == 2
+    world.pool(slo={})
+    world.step()
+    assert figure(exposed(world), "desired_replicas") is None

@@ -1,0 +1,490 @@
+"""What the loop does to a fleet, told on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
+from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
+from servingpool.decision.unknown import Unknown
+from servingpool.reconcile import loop, reading
+
+from .world import World, merged
+
+ONE_MINUTE = 1.0
+
+
+def settled(**spec: Any) -> World:
+    """A pool of two replicas that is calibrated at a load that suits them."""
+    world = World()
+    world.serve(rate=6.0)
+    world.pool(**spec)
+    world.step(minutes=8)
+    return world
+
+
+def test_scales_up_when_load_grows_and_says_so_once() -> None:
+    world = settled()
+    before = len(world.services["vllm"].engines)
+    world.services["vllm"].rate = 30.0
+    world.step(minutes=3)
+    first = world.writes.scales[-1]
+    assert first[2] > first[1] >= before
+    scaled = [event for event in world.writes.events if event[2] == "SuccessfulRescale"]
+    assert len(scaled) == len(world.writes.scales)
+    assert scaled[-1][1] == "Normal"
+    assert scaled[-1][3].startswith(f"New size: {first[2]}; reason: ")
+    assert world.status()["lastScaleTime"]
+    assert world.status()["desiredReplicas"] == first[2]
+
+
+def test_scales_down_when_load_has_gone() -> None:
+    world = settled()
+    world.set_replicas("vllm", 6)
+    world.step(minutes=10)
+    assert world.writes.scales[-1][2] < 6
+
+
+def test_one_log_line_tells_a_change_and_a_quiet_tick_none(caplog: pytest.LogCaptureFixture) -> None:
+    world = settled()
+    caplog.set_level(logging.INFO, "servingpool")
+    world.writes.scales.clear()
+    world.step(minutes=2)
+    assert caplog.records == []
+    world.services["vllm"].rate = 30.0
+    world.step(minutes=3)
+    assert len(caplog.records) == len(world.writes.scales) > 0
+    assert vars(caplog.records[0])["pool"] == "chat/pool"
+    assert vars(caplog.records[0])["to"] == world.writes.scales[0][2]
+
+
+@pytest.mark.parametrize("fault", ["silent", "unscraped", "partly scraped"])
+def test_never_scales_down_on_unknown(fault: str) -> None:
+    world = settled()
+    world.set_replicas("vllm", 6)
+    world.step(minutes=2)
+    orders = len(world.services["vllm"].engines) + len(world.services["vllm"].orders)
+    world.writes.scales.clear()
+    if fault == "silent":
+        world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
+    names = [engine.name for engine in world.services["vllm"].engines]
+    world.hidden = set(names if fault == "unscraped" else names[:1] if fault == "partly scraped" else ())
+    world.services["vllm"].rate = 0.5
+    world.step(minutes=20)
+    assert world.writes.scales == []
+    assert len(world.services["vllm"].engines) == orders
+    expected = ("True", "PartialMetrics") if fault == "partly scraped" else ("False", "FailedGetMetrics")
+    assert world.condition("MetricsAvailable") == expected
+
+
+def test_a_lost_prometheus_is_warned_of_once_and_forgiven() -> None:
+    world = settled()
+    world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
+    world.step(minutes=5)
+    assert world.writes.reasons("pool").count("FailedGetMetrics") == 1
+    assert world.message("MetricsAvailable") == world.prometheus.silent
+    assert world.status()["why"] == "FailedGetMetrics"
+    world.prometheus.silent = None
+    world.step(minutes=ONE_MINUTE)
+    assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
+
+
+def test_follower_never_writes_nor_reads() -> None:
+    world = World()
+    world.leading = False
+    world.serve(rate=30.0)
+    world.pool()
+    world.pool("broken", slo={})
+    done = world.step(minutes=10)
+    assert done.pools == 2
+    assert world.writes.count() == 0
+    assert world.prometheus.asked == []
+
+
+def test_who_loses_the_lead_during_a_tick_does_not_write() -> None:
+    world = settled()
+    world.services["vllm"].rate = 30.0
+    writes = world.writes.count()
+
+    class Losing(type(world.prometheus)):  # type: ignore[misc]
+        async def read(self, *args: Any) -> Any:
+            world.leading = False
+            return await super().read(*args)
+
+    world.prometheus.__class__ = Losing
+    for _ in range(8):
+        world.leading = True
+        world.step()
+    assert world.writes.count() == writes
+
+
+def test_scale_conflict_is_retried_next_tick() -> None:
+    world = settled()
+    world.services["vllm"].rate = 30.0
+    world.writes.refuse["scale"] = Conflict("cannot scale Deployment chat/vllm: 422 Invalid")
+    world.step(minutes=2)
+    assert world.writes.scales == []
+    assert "SuccessfulRescale" not in world.writes.reasons("pool")[-1:]
+    assert world.condition("Ready")[0] == "True", "somebody else was faster: that is no fault"
+    world.writes.refuse.clear()
+    world.step()
+    assert len(world.writes.scales) == 1
+
+
+def test_a_refused_scale_is_told_until_it_succeeds() -> None:
+    world = settled()
+    world.services["vllm"].rate = 30.0
+    world.writes.refuse["scale"] = Forbidden("cannot scale Deployment chat/vllm: 403 Forbidden")
+    world.step(minutes=3)
+    assert world.condition("Ready") == ("False", "FailedUpdateScale")
+    assert world.message("Ready") == "cannot scale Deployment chat/vllm: 403 Forbidden"
+    assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
+    assert world.actor.failures["scale"] > 1
+    world.writes.refuse.clear()
+    world.step()
+    assert world.condition("Ready") == ("True", "SucceededGetScale")
+
+
+def test_a_number_changed_by_hand_is_where_the_next_order_starts() -> None:
+    world = settled()
+    world.set_replicas("vllm", 6)
+    world.step(minutes=10)
+    assert world.writes.scales[-1][1] == 6
+
+
+def test_recommend_touches_nothing() -> None:
+    world = World()
+    world.serve(rate=30.0)
+    world.pool(mode="Recommend")
+    world.step(minutes=10)
+    assert world.writes.scales == []
+    assert world.writes.events == []
+    assert world.condition("Ready") == ("True", "Recommending")
+    assert world.status()["desiredReplicas"] > 2
+    assert world.status()["lastDecision"]["verdict"] == "ScaleUp"
+
+
+def test_paused_observes_and_touches_nothing() -> None:
+    world = World()
+    world.serve(rate=30.0)
+    world.pool(mode="Paused")
+    world.step(minutes=5)
+    assert world.writes.scales == []
+    assert world.condition("Ready") == ("True", "Paused")
+    assert world.status()["throughput"]["generationTokensPerSecond"] > 0
+
+
+def test_no_status_write_when_nothing_changed() -> None:
+    world = settled()
+    world.writes.statuses.clear()
+    world.step(minutes=10)
+    told = [set(changes) for _, changes in world.writes.statuses]
+    assert len(told) <= 2, "what was learned is kept every few minutes"
+    assert all(changes <= {"profile", "lastDecision"} for changes in told), told
+
+
+def test_figures_that_move_are_written_once_a_minute_at_most() -> None:
+    world = settled()
+    written = len(world.writes.statuses)
+    for minute in range(10):
+        world.services["vllm"].rate = 6.0 if minute % 2 else 4.0
+        world.step(minutes=ONE_MINUTE)
+    assert 0 < len(world.writes.statuses) - written <= 12
+
+
+def test_a_condition_keeps_the_time_at_which_its_status_turned() -> None:
+    world = settled()
+    turned = {c["type"]: c["lastTransitionTime"] for c in world.status()["conditions"]}
+    world.hidden = {world.services["vllm"].engines[0].name}
+    world.step(minutes=3)
+    now = {c["type"]: c["lastTransitionTime"] for c in world.status()["conditions"]}
+    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
+    assert now["MetricsAvailable"] == turned["MetricsAvailable"]
+
+
+def test_a_deleted_pool_is_forgotten_and_its_workload_kept() -> None:
+    world = settled()
+    world.services["vllm"].rate = 30.0
+    world.delete()
+    writes = world.writes.count()
+    world.step(minutes=5)
+    assert world.loop.states == {}
+    assert world.writes.count() == writes
+    assert len(world.services["vllm"].engines) == 2
+
+
+def test_a_pool_deleted_while_prometheus_is_read_stops_nobody() -> None:
+    world = settled()
+    world.serve("other", rate=3.0)
+    world.pool("other", target="other")
+    world.step()
+
+    class Deleting(type(world.prometheus)):  # type: ignore[misc]
+        async def read(self, *args: Any) -> Any:
+            if ("chat", "pool") in world.cache.pools:
+                world.delete("pool")
+            return await super().read(*args)
+
+    world.prometheus.__class__ = Deleting
+    assert world.step().decided == 1
+
+
+@pytest.mark.parametrize("change", ["another model", "deleted and made again"])
+def test_what_was_learned_is_of_one_pool_and_one_model(change: str) -> None:
+    world = settled()
+    assert world.state().memory.profile.learned > 300
+    if change == "another model":
+        world.services["vllm"].model = "mistral"
+        world.pool(model="mistral")
+    else:
+        raw = world.cache.pools["chat", "pool"]
+        world.cache.see_pool(
+            {**raw, "metadata": {**raw["metadata"], "uid": "uid-pool", "resourceVersion": "x"}, "status": {}},
+            gone=False,
+        )
+        world.state().uid = "an earlier one"
+    world.step(minutes=ONE_MINUTE)
+    assert world.state().memory.profile.learned < 100
+    assert world.condition("Calibrating") == ("True", "Learning")
+
+
+class TestOneBadPoolDoesNotStopTheOthers:
+    """Whatever is wrong with it."""
+
+    def two(self, **spec: Any) -> World:
+        world = World(history=3600.0)
+        world.serve(rate=6.0)
+        world.serve("bad", rate=6.0, model="bad-model")
+        world.pool("good")
+        world.pool("bad", **{"target": "bad", "model": "bad-model"} | spec)
+        return world
+
+    def test_a_wrong_spec(self) -> None:
+        world = self.two(slo={"timeToFirstToken": "20m"})
+        done = world.step(minutes=ONE_MINUTE)
+        assert (done.decided, done.failed) == (1, 0)
+        assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
+        assert world.message("Ready", "bad") == "spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m"
+        assert world.writes.reasons("bad") == ["InvalidSpec"]
+        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
+
+    def test_a_defect_in_deciding(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+        world = self.two()
+        decide = loop.decide
+
+        def failing(observation: Any, *args: Any) -> Any:
+            if any(replica.name.startswith("bad") for replica in observation.ready):
+                raise ZeroDivisionError("secret")
+            return decide(observation, *args)
+
+        monkeypatch.setattr(loop, "decide", failing)
+        done = world.step(minutes=ONE_MINUTE)
+        assert (done.decided, done.failed) == (1, 1)
+        assert world.condition("Ready", "bad") == ("False", "InternalError")
+        assert "ZeroDivisionError" in world.message("Ready", "bad")
+        assert "secret" not in world.message("Ready", "bad")
+        assert "Traceback" in caplog.text
+        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
+
+    def test_a_defect_in_learning_from_the_past(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        world = self.two()
+        world.remember(minutes=30)
+        observe = reading.observe
+
+        def failing(observation: Any, *args: Any) -> Any:
+            if any(replica.name.startswith("bad") for replica in observation.ready):
+                raise ZeroDivisionError
+            return observe(observation, *args)
+
+        monkeypatch.setattr(reading, "observe", failing)
+        assert world.step().decided == 2
+        assert world.state("good").memory.profile.learned > 1000
+        assert "Traceback" in caplog.text
+
+    def test_a_defect_in_reading(self, caplog: pytest.LogCaptureFixture) -> None:
+        world = self.two()
+        world.prometheus.broken = KeyError("le")
+        assert world.step().decided == 2
+        assert world.condition("MetricsAvailable", "good") == ("False", "FailedGetMetrics")
+        assert "Traceback" in caplog.text
+
+    def test_a_status_that_the_api_server_refuses(self, caplog: pytest.LogCaptureFixture) -> None:
+        world = self.two()
+        world.step(minutes=ONE_MINUTE)
+        world.writes.refuse["status"] = ClusterError("cannot write the status: 500")
+        world.services["vllm"].rate = 30.0
+        world.step(minutes=5)
+        assert world.writes.scales != [], "scaling does not depend on telling"
+        assert world.actor.failures["status"] > 0
+        world.writes.refuse.clear()
+        world.step()
+        assert world.status("good")["desiredReplicas"] == world.writes.scales[-1][2]
+
+    def test_a_pool_deleted_before_its_status_is_written(self, caplog: pytest.LogCaptureFixture) -> None:
+        world = self.two()
+        world.writes.refuse["status"] = NotFound("404")
+        assert world.step().failed == 0
+        assert caplog.records == []
+
+    def test_events_that_are_lost(self) -> None:
+        world = self.two(slo={})
+        world.writes.refuse["event"] = ClusterError("500")
+        world.step(minutes=ONE_MINUTE)
+        assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
+
+
+def test_the_past_teaches_before_the_first_decision() -> None:
+    world = World(history=3600.0)
+    world.serve(rate=6.0)
+    world.pool()
+    world.remember(minutes=50)
+    world.step()
+    assert world.state().memory.profile.learned > 2000
+    assert world.state().memory.profile.fit.known
+    assert world.condition("Calibrating") == ("False", "Learned")
+    assert isinstance(world.status()["lastDecision"]["need"], float)
+    world.step(minutes=5)
+    assert world.prometheus.asked.count("history") == 1
+
+
+def test_two_pools_of_one_model_in_one_namespace_have_no_past_that_can_be_told_apart() -> None:
+    world = World(history=3600.0)
+    world.serve(rate=6.0)
+    world.serve("canary", rate=1.0)
+    world.pool()
+    world.pool("canary", target="canary")
+    world.remember(minutes=50)
+    world.step()
+    assert world.state("pool").memory.profile.learned == 0.0
+    assert world.state("canary").memory.profile.learned == 0.0
+
+
+def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost() -> None:
+    world = World(history=3600.0)
+    world.serve(rate=6.0)
+    world.pool()
+    world.remember(minutes=50)
+    world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
+    world.step()
+    assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
+    assert world.writes.scales == []
+    assert "history" not in world.prometheus.asked
+    world.prometheus.silent = None
+    world.step()
+    assert world.state().memory.profile.learned > 2000, "the past is asked for as soon as there is an answer"
+
+
+def test_many_new_pools_are_taught_over_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "WARMED_A_TICK", 2)
+    world = World(history=3600.0)
+    for number in range(5):
+        world.serve(f"vllm-{number}", model=f"model-{number}")
+        world.pool(f"pool-{number}", target=f"vllm-{number}", model=f"model-{number}")
+    assert [world.step().decided for _ in range(4)] == [2, 4, 5, 5]
+
+
+def test_resumes_with_its_profile_after_a_restart() -> None:
+    world = settled()
+    world.step(minutes=12)
+    learned = world.status()["profile"]["learned"]
+    assert learned > 300
+    world.restart()
+    world.step()
+    assert world.state().memory.profile.learned >= learned
+    assert world.condition("Calibrating") == ("False", "Learned")
+    writes = len(world.writes.statuses)
+    world.step(minutes=5)
+    assert len(world.writes.statuses) - writes <= 2, "a restart is no reason to write every pool"
+
+
+def test_a_past_that_the_profile_has_seen_teaches_nothing_twice() -> None:
+    world = World(history=3600.0)
+    world.serve(rate=6.0)
+    world.pool()
+    world.remember(minutes=50)
+    world.step(minutes=12)
+    kept = world.status()["profile"]["learned"]
+    world.restart()
+    world.step()
+    assert world.state().memory.profile.learned < kept + 1000
+
+
+@pytest.mark.parametrize("damage", [{"version": 99}, {"fit": {"gram": "nonsense"}}, {"model": "another"}])
+def test_a_profile_that_cannot_be_used_is_dropped(damage: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    world = settled()
+    world.step(minutes=12)
+    raw = world.cache.pools["chat", "pool"]
+    status = merged(raw["status"], {"profile": damage})
+    world.cache.see_pool({**raw, "metadata": {**raw["metadata"], "resourceVersion": "x"}, "status": status}, gone=False)
+    world.restart()
+    world.step()
+    assert "the learned profile is dropped" in caplog.text
+    assert world.state().memory.profile.learned == 0.0
+
+
+def test_stopping_writes_what_was_learned() -> None:
+    world = settled()
+    world.status().pop("profile", None)
+    world.state().profile_curve = None
+    asyncio.run(world.loop.stop())
+    assert world.status()["profile"]["learned"] > 400
+
+
+def test_a_follower_that_stops_writes_nothing() -> None:
+    world = settled()
+    world.state().profile_curve = None
+    writes = world.writes.count()
+    world.leading = False
+    asyncio.run(world.loop.stop())
+    assert world.writes.count() == writes
+
+
+def test_requests_held_at_the_gateway_are_demand() -> None:
+    queue = GatewayQueue(metric="queue_size", namespace_label="namespace")
+    world = World(gateway=queue)
+    world.serve(rate=6.0)
+    world.pool()
+    world.prometheus.queue = GatewayReading({("chat", "llama"): 0.0}, by_namespace=True)
+    world.step(minutes=8)
+    replicas = world.status()["desiredReplicas"]
+    world.prometheus.queue = GatewayReading({("chat", "llama"): 500.0}, by_namespace=True)
+    world.step(minutes=ONE_MINUTE)
+    assert world.status()["queueDepth"] >= 500
+    assert world.status()["desiredReplicas"] > replicas
+
+
+def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
+    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world.serve(rate=6.0)
+    world.pool()
+    world.prometheus.queue = Unknown("Prometheus backend 'default' did not answer within 10 s")
+    world.step(minutes=ONE_MINUTE)
+    observation = world.state().observation
+    assert observation is not None
+    assert observation.gateway.queued == world.prometheus.queue
+
+
+def test_the_price_of_tokens_is_told() -> None:
+    world = settled(targets=[{"name": "vllm", "min": 1, "max": 10, "costPerReplicaHour": 36.0}])
+    throughput, ready = world.status()["throughput"], world.status()["readyReplicas"]
+    rate = throughput["generationTokensPerSecond"]
+    assert throughput["tokensPerSecondPerGpu"] == pytest.approx(rate / (ready * 4), rel=0.01)
+    assert throughput["dollarsPerMillionTokens"] == pytest.approx(ready * 0.01 / rate * 1e6, rel=0.01)
+
+
+def test_the_status_counts_ready_wanted_and_most_replicas() -> None:
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    world.set_replicas("vllm", 3)
+    world.step()
+    status = world.status()
+    assert status["fleet"] == f"2/{status['desiredReplicas']}/10"
+    assert (status["replicas"], status["readyReplicas"]) == (3, 2)
+    assert status["observedGeneration"] == 1

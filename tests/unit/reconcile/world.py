@@ -1,0 +1,283 @@
+"""A cluster and a Prometheus of a few lines, around the real loop, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayReading, PodPages, ReadRequest
+from servingpool.decision.observation import ReplicaMetrics
+from servingpool.decision.unknown import Unknown
+from servingpool.reconcile.acting import Actor
+from servingpool.reconcile.loop import Reconciler, Tick
+from servingpool.reconcile.reading import Readings
+from servingpool.reconcile.state import PoolState
+
+from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
+
+TICK = 15.0
+Status = dict[str, Any]
+
+
+def stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass
+class Writes:
+    """What was written, and what the API server refuses."""
+
+    scales: list[tuple[Key, int, int]] = field(default_factory=list)
+    """Target, replicas before, replicas after."""
+    statuses: list[tuple[Key, Status]] = field(default_factory=list)
+    events: list[tuple[Key, str, str, str]] = field(default_factory=list)
+    """Pool, Normal or Warning, reason, message."""
+    refuse: dict[str, Exception] = field(default_factory=dict)
+    """By kind: scale, status, event."""
+
+    def count(self) -> int:
+        return len(self.scales) + len(self.statuses) + len(self.events)
+
+    def reasons(self, pool: str) -> list[str]:
+        return [reason for key, _, reason, _ in self.events if key[1] == pool]
+
+
+@dataclass
+class Prometheus:
+    """`reconcile.reading.Backend`. `silent` is why it does not answer."""
+
+    config: BackendConfig
+    world: World
+    silent: str | None = None
+    broken: Exception | None = None
+    """A defect of ours while it is read."""
+    past: list[tuple[float, PodPages]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    queue: GatewayReading | Unknown | None = None
+
+    async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
+        self.asked.append("read")
+        await asyncio.sleep(0)
+        if self.broken is not None:
+            raise self.broken
+        if self.silent is not None:
+            return Unknown(self.silent)
+        return FleetReading(at=now, pages=self.world.pages(), stale={}, queries=1)
+
+    async def history(
+        self, request: ReadRequest, *, start: float, end: float, step: float, namespaces: Sequence[str]
+    ) -> Sequence[tuple[float, PodPages]] | Unknown:
+        self.asked.append("history")
+        if self.silent is not None:
+            return Unknown(self.silent)
+        return [(at, pages) for at, pages in self.past if start <= at <= end]
+
+    async def gateway(self) -> GatewayReading | Unknown:
+        self.asked.append("gateway")
+        assert self.queue is not None
+        return self.queue
+
+
+@dataclass
+class Service:
+    """A Deployment and the engines of its pods."""
+
+    name: str
+    model: str
+    rate: float
+    engines: list[Engine]
+    orders: list[float] = field(default_factory=list)
+    """When each pod that is not Ready was created."""
+    unschedulable: bool = False
+    next: int = 0
+
+
+class World:
+    """`step` serves for 15 s, lets pods come up, and gives the loop its turn."""
+
+    def __init__(self, *, namespaces: Collection[str] = ("*",), history: float = 0.0, gateway: Any = None) -> None:
+        self.now = START
+        self.leading = True
+        self.cache = ClusterCache()
+        self.writes = Writes()
+        self.services: dict[str, Service] = {}
+        self.hidden: set[str] = set()
+        """Pods that are not scraped."""
+        config = BackendConfig(url="http://prometheus:9090", namespaces=tuple(namespaces), gateway=gateway)
+        self.prometheus = Prometheus(config, self)
+        self._history = history
+        self._version = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process: all that it knew is gone, and the watches bring the cluster again."""
+        self.actor = Actor(self, self.cache)
+        readings = Readings({"default": self.prometheus}, history=self._history)
+        self.loop = Reconciler(self.cache, readings, self.actor, leading=lambda: self.leading)
+
+    def serve(self, name: str = "vllm", *, replicas: int = 2, rate: float = 2.0, model: str = "llama") -> Service:
+        engines = [Engine(f"{name}-{number}", self.now - 3600.0) for number in range(replicas)]
+        self.services[name] = Service(name, model, rate, engines, next=replicas)
+        owner = [{"kind": "Deployment", "uid": f"d-{name}", "controller": True}]
+        meta = {"namespace": "chat", "name": f"rs-{name}", "uid": f"rs-{name}", "ownerReferences": owner}
+        self.cache.see_replica_set({"metadata": meta}, gone=False)
+        self.show(name)
+        return self.services[name]
+
+    def pool(self, name: str = "pool", *, target: str = "vllm", created: float = START, **spec: Any) -> None:
+        """Add or change a pool. What it was told in its status stays."""
+        before = self.cache.pools.get(("chat", name), {})
+        self._version += 1
+        meta = {
+            "namespace": "chat",
+            "name": name,
+            "uid": f"uid-{name}",
+            "generation": self._version,
+            "resourceVersion": str(self._version),
+            "creationTimestamp": stamp(created),
+        }
+        wanted = {
+            "model": "llama",
+            "slo": {"timeToFirstToken": "2s", "timePerOutputToken": "100ms"},
+            "targets": [{"name": target, "min": 1, "max": 10}],
+            **spec,
+        }
+        self.cache.see_pool({"metadata": meta, "spec": wanted, "status": before.get("status", {})}, gone=False)
+
+    def delete(self, name: str = "pool") -> None:
+        self.cache.see_pool(self.cache.pools["chat", name], gone=True)
+
+    def autoscaler(self, kind: str, target: str = "vllm", *, gone: bool = False) -> None:
+        reference = {"kind": "Deployment", "name": target}
+        meta = {"namespace": "chat", "name": "x", "uid": "x"}
+        raw = {"kind": kind, "metadata": meta, "spec": {"scaleTargetRef": reference}}
+        self.cache.see_autoscaler(raw, gone=gone)
+
+    def show(self, name: str) -> None:
+        """The Deployment and its pods, as the watches bring them."""
+        service = self.services[name]
+        replicas = len(service.engines) + len(service.orders)
+        gpus = {"name": "vllm", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
+        spec = {"replicas": replicas, "template": {"spec": {"containers": [gpus]}}}
+        self.cache.see_workload(
+            {"metadata": {"namespace": "chat", "name": name, "uid": f"d-{name}"}, "spec": spec}, gone=False
+        )
+        for engine in service.engines:
+            self._show_pod(service, engine.name, engine.ready_at - 100.0, engine.ready_at)
+        for number, created in enumerate(service.orders):
+            self._show_pod(service, f"{name}-{service.next + number}", created, None)
+
+    def _show_pod(self, service: Service, pod: str, created: float, ready: float | None) -> None:
+        owner = [{"kind": "ReplicaSet", "uid": f"rs-{service.name}", "controller": True}]
+        meta = {
+            "namespace": "chat",
+            "name": pod,
+            "uid": pod,
+            "creationTimestamp": stamp(created),
+            "ownerReferences": owner,
+        }
+        conditions = [{"type": "Ready", "status": "False"}]
+        if ready is not None:
+            conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": stamp(ready)}]
+        elif service.unschedulable:
+            conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
+        self.cache.see_pod({"metadata": meta, "status": {"conditions": conditions}}, gone=False)
+
+    def set_replicas(self, name: str, replicas: int) -> None:
+        """Somebody, or the operator, changes the Deployment."""
+        service = self.services[name]
+        while len(service.engines) + len(service.orders) > replicas:
+            pod = f"{name}-{service.next + len(service.orders) - 1}" if service.orders else service.engines[-1].name
+            (service.orders or service.engines).pop()
+            self.cache.see_pod({"metadata": {"namespace": "chat", "name": pod, "uid": pod}}, gone=True)
+        service.orders += [self.now] * (replicas - len(service.engines) - len(service.orders))
+        self.show(name)
+
+    def pages(self) -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
+        return {
+            ("chat", engine.name): {service.model: engine.page(self.now)}
+            for service in self.services.values()
+            for engine in service.engines
+            if engine.name not in self.hidden
+        }
+
+    def step(self, minutes: float = 0.25) -> Tick:
+        done = Tick()
+        for _ in range(round(minutes * 60 / TICK)):
+            for service in self.services.values():
+                for engine in service.engines:
+                    engine.serve(service.rate / len(service.engines), TICK, 1000.0, 200.0)
+            self.now += TICK
+            for service in self.services.values():
+                while not service.unschedulable and service.orders and self.now >= service.orders[0] + 100.0:
+                    service.orders.pop(0)
+                    service.engines.append(Engine(f"{service.name}-{service.next}", self.now))
+                    service.next += 1
+                self.show(service.name)
+            done = asyncio.run(self.loop.tick(self.now))
+        return done
+
+    def remember(self, minutes: int) -> None:
+        """Prometheus has seen the services at their rates for so long already."""
+        self.now -= minutes * 60.0
+        for _ in range(minutes):
+            for service in self.services.values():
+                for engine in service.engines:
+                    engine.serve(service.rate / len(service.engines), 60.0, 1000.0, 200.0)
+            self.now += 60.0
+            self.prometheus.past.append((self.now, self.pages()))
+
+    def state(self, name: str = "pool") -> PoolState:
+        return self.loop.states["chat", name]
+
+    def status(self, name: str = "pool") -> Status:
+        """As stored."""
+        status: Status = self.cache.pools["chat", name].get("status", {})
+        return status
+
+    def condition(self, type_: str, name: str = "pool") -> tuple[str, str]:
+        return next(
+            ((c["status"], c["reason"]) for c in self.status(name)["conditions"] if c["type"] == type_), ("", "")
+        )
+
+    def message(self, type_: str, name: str = "pool") -> str:
+        return next(c["message"] for c in self.status(name)["conditions"] if c["type"] == type_)
+
+    async def scale(self, target: Key, *, current: int, replicas: int) -> None:
+        if "scale" in self.writes.refuse:
+            raise self.writes.refuse["scale"]
+        self.writes.scales.append((target, current, replicas))
+        self.set_replicas(target[1], replicas)
+
+    async def write_status(self, pool: Key, changes: Status) -> None:
+        if "status" in self.writes.refuse:
+            raise self.writes.refuse["status"]
+        self.writes.statuses.append((pool, changes))
+        raw = self.cache.pools[pool]
+        self._version += 1
+        meta = {**raw["metadata"], "resourceVersion": str(self._version)}
+        self.cache.see_pool({**raw, "metadata": meta, "status": merged(raw["status"], changes)}, gone=False)
+
+    async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:
+        if "event" in self.writes.refuse:
+            raise self.writes.refuse["event"]
+        assert uid == f"uid-{pool[1]}"
+        self.writes.events.append((pool, type_, reason, message))
+
+
+def merged(before: Any, patch: Any) -> Any:
+    """RFC 7386, as an API server applies it."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(before) if isinstance(before, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
