@@ -134,6 +134,7 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
     registry = kopf.OperatorRegistry()
     live(
         registry,
+        scoped=bool(config.namespaces),
         start=assembly.start,
         stop=assembly.stop,
         problem=assembly.problem,

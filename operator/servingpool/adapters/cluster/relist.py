@@ -12,8 +12,9 @@ from typing import Any
 
 from servingpool.adapters.cluster.objects import Raw
 
-QUIET = 30.0
-"""Seconds without a listed object after which a list counts as whole: its chunks may be far apart."""
+QUIET = 150.0
+"""Seconds without a listed object after which a list counts as whole. kopf tries for a chunk for 54 s, and one may hang
+for 60 s: cut in two, the list would take the pods of its later chunks out of the cache meanwhile."""
 
 
 class Relist:

@@ -1,0 +1,141 @@
+"""Two operators on a real API server: one writes, and the other takes over, whatever ends the first."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from servingpool.lab.control_plane import ControlPlane
+from servingpool.lab.processes import wait_until
+from servingpool.lab.prometheus import Prometheus
+
+from .operators import NAMESPACE, Cluster, OperatorProcess, Traffic
+
+ROOT = Path(__file__).parents[2]
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
+DURATION = 6.0
+PATIENCE = DURATION + 14.0
+"""Seconds for a take-over: the Lease runs out, the heir notices, reads and decides."""
+
+pytestmark = pytest.mark.timeout(120, func_only=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
+    control_plane.apply(ROOT / "crds")
+    for manifest in ("namespace.yaml", "rbac.yaml"):
+        control_plane.apply(ROOT / "deploy" / manifest)
+    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "leading"}})
+    with Traffic(control_plane, pod_metrics) as traffic:
+        cluster = Cluster(control_plane, traffic, "leading")
+        cluster.serve("chat", rate=4.0)
+        cluster.pool("chat")
+        yield cluster
+    control_plane.client.delete("/api/v1/namespaces/leading")
+
+
+@pytest.fixture(scope="module")
+def pair(
+    cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[OperatorProcess, ...]]:
+    settings = {
+        "interval": "1s",
+        "namespaces": [cluster.namespace],
+        "backends": [{"name": "default", "url": prometheus.url, "timeout": "2s", "staleness": "10s"}],
+        "leaderElection": {"duration": f"{DURATION:.0f}s", "deadline": "4s", "retry": "500ms"},
+    }
+    directory = tmp_path_factory.mktemp("pair")
+    both = tuple(OperatorProcess(cluster.plane, directory / name, settings) for name in ("a", "b"))
+    for operator in both:
+        operator.start()
+    yield both
+    for operator in both:
+        operator.process.stop()
+
+
+@pytest.fixture
+def leader_and_heir(pair: tuple[OperatorProcess, ...]) -> tuple[OperatorProcess, OperatorProcess]:
+    """Both run again, whoever was ended by the test before."""
+    for operator in pair:
+        if not operator.process.running:
+            operator.start()
+    wait_until(lambda: sum(map(leads, pair)) == 1, PATIENCE, "one leads")
+    leader, heir = sorted(pair, key=leads, reverse=True)
+    return leader, heir
+
+
+def leads(operator: OperatorProcess) -> bool:
+    return operator.process.running and operator.figure("servingpool_leader") == 1
+
+
+def writes(operator: OperatorProcess) -> float:
+    return operator.figure("servingpool_api_writes_total") or 0.0
+
+
+def holder(cluster: Cluster) -> str:
+    return str(cluster.plane.client.get(LEASE)["spec"]["holderIdentity"])
+
+
+def test_one_of_two_writes_and_both_are_well(
+    cluster: Cluster, leader_and_heir: tuple[OperatorProcess, OperatorProcess]
+) -> None:
+    leader, heir = leader_and_heir
+    cluster.wait_condition("chat", "Calibrating", ("False", "Learned"), 30.0)
+    cluster.load("chat", 20.0)
+    wait_until(lambda: cluster.replicas("chat") >= 2, 30, "chat is scaled up")
+    wait_until(lambda: cluster.events("chat", "SuccessfulRescale"), 5, "an event")
+    assert writes(leader) > 0
+    assert writes(heir) == 0
+    assert heir.figure("servingpool_pools") == 1, "its watches are warm"
+    assert leader.healthy() == heir.healthy() == 200
+
+
+def test_the_other_takes_over_after_a_crash(
+    cluster: Cluster, leader_and_heir: tuple[OperatorProcess, OperatorProcess]
+) -> None:
+    leader, heir = leader_and_heir
+    before, identity = cluster.replicas("chat"), holder(cluster)
+    leader.process.kill()
+    died = time.monotonic()
+    wait_until(lambda: leads(heir), PATIENCE, "the other leads")
+    assert time.monotonic() - died > DURATION - 1.0, "the Lease had not run out: two could have written"
+    assert holder(cluster) != identity
+    cluster.load("chat", 45.0)
+    wait_until(lambda: cluster.replicas("chat") > before, 30, "the heir scales")
+    assert writes(heir) > 0
+
+
+def test_a_leader_that_stops_hands_over_at_once(
+    cluster: Cluster, leader_and_heir: tuple[OperatorProcess, OperatorProcess]
+) -> None:
+    leader, heir = leader_and_heir
+    assert leader.process.stop() == 0, leader.process.log_tail()
+    stopped = time.monotonic()
+    wait_until(lambda: leads(heir), PATIENCE, "the other leads")
+    assert time.monotonic() - stopped < DURATION, "it need not wait for the Lease to run out"
+
+
+def test_a_leader_that_was_frozen_writes_nothing_when_it_wakes(
+    cluster: Cluster, leader_and_heir: tuple[OperatorProcess, OperatorProcess]
+) -> None:
+    # A node that is suspended, or a cgroup that is frozen: the process wakes believing that no time has passed.
+    leader, heir = leader_and_heir
+    pid = leader.process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: leads(heir), PATIENCE, "the other leads")
+        cluster.load("chat", 20.0)
+        events = len(cluster.events("chat", "SuccessfulRescale"))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: not leader.process.running, PATIENCE, "it leaves")
+    assert leader.process.exit_code == 1, leader.process.log_tail()
+    assert "the lease was lost" in leader.log()
+    assert leads(heir)
+    assert len(cluster.events("chat", "SuccessfulRescale")) - events <= 1
