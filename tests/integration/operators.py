@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -98,10 +99,8 @@ class Traffic:
         last = time.monotonic()
         while not self._over.wait(0.25):
             elapsed, last = time.monotonic() - last, time.monotonic()
-            try:
+            with contextlib.suppress(OSError, ApiError):  # the API server is down; requests go on
                 pods = {key: self._pods(*key) for key in tuple(self.services)}
-            except (OSError, ApiError):
-                pass  # the API server is down; requests go on
             for (namespace, name), service in tuple(self.services.items()):
                 for pod in (serving := pods.get((namespace, name), [])):
                     engine = self.engines.setdefault((namespace, pod), Engine())
@@ -190,8 +189,14 @@ class Cluster:
             raise AssertionError(f"{late}; it is {json.dumps(self.status(name), indent=1)}") from None
 
     def replicas(self, name: str) -> int:
-        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{name}"
-        return int(self.plane.client.get(path)["spec"]["replicas"])
+        return int(self._deployment(name)["spec"]["replicas"])
+
+    def changes(self, name: str) -> int:
+        """How often a Deployment's spec was changed since it was made."""
+        return int(self._deployment(name)["metadata"]["generation"]) - 1
+
+    def _deployment(self, name: str) -> dict[str, Any]:
+        return self.plane.client.get(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{name}")
 
     def events(self, name: str, reason: str) -> list[dict[str, Any]]:
         return [

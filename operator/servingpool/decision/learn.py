@@ -67,8 +67,9 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
     span = min(now - memory.at, LONGEST_GAP) if memory.at is not None else 0.0
     intake = take_in(observation, pool.slo, memory.pages)
     seen = intake.covered > 0.0
-    if seen and (memory.covered_at is None or now - memory.covered_at > LONGEST_GAP):
-        # A hole: the loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
+    hole = memory.covered_at is None or now - memory.covered_at > LONGEST_GAP
+    if seen and (hole or memory.since is None):
+        # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
         memory = replace(memory, since=now, needs=())
     ledger = memory.ledger.add(now=now, span=span, ready=len(observation.ready), intake=intake)
     profile = memory.profile

@@ -53,5 +53,5 @@ def run(  # noqa: PLR0913, one parameter an option
         Session(scenario, Options(directory, record, picture, live=live), Console()).run()
     except (ValueError, BuildError, LabError, ManifestsError) as error:
         raise UsageError(str(error)) from error
-    except (PartDiedError, ProcessError, ApiError, TimeoutError) as error:
+    except (PartDiedError, ProcessError, ApiError, OSError) as error:
         raise FailureError(str(error)) from error

@@ -67,6 +67,7 @@ class Session:
         Raises:
             BuildError: the programs are missing and cannot be built.
             LabError: another lab runs in the directory.
+        OSError: the record cannot be written; everything is stopped all the same.
             ProcessError: a part did not start.
             PartDiedError: a part exited.
         """
@@ -138,12 +139,14 @@ class Session:
 
     def _finish(self, stack: Stack, collector: Collector | None) -> None:
         begin = time.monotonic()
-        if collector is not None:
-            last = collector.refresh()
-            collector.stop()
-            self._leave_behind(last)
-        self._console.print("[b]Stopping[/]")
-        stack.stop(lambda what: self._console.print(f"  {what}", highlight=False))
+        try:
+            if collector is not None:
+                last = collector.refresh()
+                collector.stop()
+                self._leave_behind(last)
+        finally:
+            self._console.print("[b]Stopping[/]")
+            stack.stop(lambda what: self._console.print(f"  {what}", highlight=False))
         self._console.print(
             f"Stopped everything in {time.monotonic() - begin:.1f} s. Logs: {self._options.directory / 'logs'}",
             highlight=False,

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 HISTORY_STEP = 60.0
 """Seconds between two looks at the past: four scrapes of 15 s."""
+HISTORY_ENDS = 15.0
+"""Seconds ago: the live look that follows is then one of many, an interval after the last."""
 HISTORY_NAMESPACES = 10
 """Namespaces asked for at once, so that no reply is huge."""
 T = TypeVar("T")
@@ -134,7 +136,12 @@ class Readings:
         if self._history < HISTORY_STEP:
             return True
         past_hour = self._backends[name].history(
-            request, start=now - self._history, end=now - HISTORY_STEP, step=HISTORY_STEP, namespaces=namespaces
+            request,
+            # A whole number of steps back, for the last step is the one that counts.
+            start=now - HISTORY_ENDS - self._history // HISTORY_STEP * HISTORY_STEP,
+            end=now - HISTORY_ENDS,
+            step=HISTORY_STEP,
+            namespaces=namespaces,
         )
         history = await _sound(name, past_hour)
         if isinstance(history, Unknown):

@@ -85,6 +85,26 @@ def test_a_start_that_fails_still_takes_down_what_it_had_started(
     assert stopped == ["stopped"]
 
 
+def test_a_record_that_cannot_be_written_does_not_keep_anything_running(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Looks:
+        def refresh(self) -> Snapshot:
+            return Snapshot(elapsed=1.0, unix=0.0, parts={})
+
+        def stop(self) -> None:
+            pass
+
+    stopped: list[str] = []
+    monkeypatch.setattr(Stack, "stop", lambda *_: stopped.append("stopped"))
+    (tmp_path / "file").write_text("")
+    options = Options(tmp_path, record=tmp_path / "file" / "record.json")
+    ending = Session(Scenario(WORKLOADS["conv"]), options, Console(file=io.StringIO()))
+    with pytest.raises(OSError, match="file"):
+        ending._finish(Stack(Scenario(WORKLOADS["conv"]), tmp_path, {}), Looks())  # type: ignore[arg-type]
+    assert stopped == ["stopped"]
+
+
 def test_a_late_probe_is_forgiven_and_a_dead_part_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     now = 100.0
     monkeypatch.setattr(session.time, "monotonic", lambda: now)

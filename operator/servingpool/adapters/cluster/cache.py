@@ -34,7 +34,7 @@ class ClusterCache:
         """A ServingPool was added, changed or deleted; likewise for the others."""
         key, uid = objects.key_of(raw), raw["metadata"]["uid"]
         if not gone:
-            self.pools[key] = raw
+            self.pools[key] = objects.pool(raw)
         # Events of different objects come in any order: the end of one may be told after the next one of its name.
         elif key in self.pools and self.pools[key]["metadata"]["uid"] == uid:
             del self.pools[key]

@@ -1,0 +1,251 @@
+"""The loop on its clock, the election beside it, and what a liveness probe is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from servingpool.reconcile.exposing import LoopMetrics
+from servingpool.reconcile.loop import Tick
+from servingpool.reconcile.operator import Heartbeat, Operator
+
+from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
+
+INTERVAL = 15.0
+NEVER = 1e9
+
+
+@dataclass
+class Parts:
+    """Stand-ins for what an Operator is made of. `takes` is how long each tick lasts."""
+
+    takes: Callable[[int], float] = lambda _: 0.1
+    ticks: list[float] = field(default_factory=list)
+    saved: int = 0
+    swept: int = 0
+    shown: bool = True
+    listed_at: float = 0.0
+    lost: int = 0
+    leading: bool = True
+    released: int = 0
+    silence: float = 0.0
+    elects: Callable[[], Coroutine[Any, Any, None]] = lambda: asyncio.sleep(NEVER)
+
+    def complete(self) -> bool:
+        return self.shown
+
+    def sweep(self) -> None:
+        self.swept += 1
+
+    async def tick(self, _: float) -> Tick:
+        self.ticks.append(now())
+        await asyncio.sleep(self.takes(len(self.ticks) - 1))
+        return Tick(pools=3, queries=2)
+
+    async def stop(self) -> None:
+        self.saved += 1
+
+    async def run(self) -> None:
+        await self.elects()
+
+    async def release(self) -> None:
+        self.released += 1
+
+    def leave(self) -> None:
+        self.lost += 1
+
+    def operator(self, *, elected: bool = True) -> Operator:
+        self.registry = CollectorRegistry()
+        parts: Any = self
+        return Operator(
+            parts,
+            parts,
+            parts if elected else None,
+            LoopMetrics(self.registry),
+            Heartbeat(now),
+            interval=INTERVAL,
+            now=now,
+            lost=self.leave,
+        )
+
+
+def lives(parts: Parts, seconds: float, *, elected: bool = True) -> Operator:
+    """The operator, started, and stopped after so long."""
+
+    async def story() -> Operator:
+        operator = parts.operator(elected=elected)
+        operator.start()
+        await asyncio.sleep(seconds)
+        await operator.stop()
+        return operator
+
+    return run(story)
+
+
+def test_ticks_on_the_grid() -> None:
+    parts = Parts(takes=lambda _: 3.0)
+    lives(parts, 50.0)
+    assert parts.ticks == pytest.approx([0.0, 15.0, 30.0, 45.0])
+    assert parts.swept == 4
+    assert parts.registry.get_sample_value("servingpool_prometheus_queries_total") == 8
+    assert parts.registry.get_sample_value("servingpool_tick_lateness_seconds_sum") == pytest.approx(0.0)
+
+
+def test_a_slow_tick_is_not_made_up_for_by_a_burst() -> None:
+    parts = Parts(takes=lambda number: 50.0 if number == 0 else 0.1)
+    lives(parts, 100.0)
+    assert parts.ticks[1] == pytest.approx(50.0)
+    assert min(later - earlier for earlier, later in zip(parts.ticks[1:], parts.ticks[2:], strict=False)) > 5.0
+    assert len(parts.ticks) <= 6
+
+
+def test_one_that_follows_looks_every_second_whether_it_leads() -> None:
+    parts = Parts(leading=False, takes=lambda _: 0.0)
+    lives(parts, 10.5)
+    assert len(parts.ticks) == 11
+    assert parts.registry.get_sample_value("servingpool_leader") == 0
+
+
+def test_a_tick_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    def failing(number: int) -> float:
+        if number == 0:
+            raise ZeroDivisionError
+        return 0.1
+
+    parts = Parts(takes=failing)
+    lives(parts, 20.0)
+    assert len(parts.ticks) == 2
+    assert "the tick failed" in caplog.text
+
+
+def test_nothing_is_decided_before_the_watches_have_shown_what_there_is() -> None:
+    async def story() -> None:
+        parts = Parts(shown=False)
+        operator = parts.operator()
+        operator.start()
+        for _ in range(30):  # a list of many chunks
+            await asyncio.sleep(2.0)
+            parts.listed_at = now()
+            assert parts.ticks == []
+        parts.shown = True
+        await asyncio.sleep(1.0)
+        assert len(parts.ticks) == 1
+        await operator.stop()
+
+    run(story)
+
+
+def test_a_list_that_never_becomes_whole_is_not_waited_for_without_end(caplog: pytest.LogCaptureFixture) -> None:
+    parts = Parts(shown=False)
+    lives(parts, 30.0)
+    assert parts.ticks
+    assert 9.0 <= parts.ticks[0] <= 12.0
+    assert "not all that there was at the start was shown" in caplog.text
+
+
+def test_stopping_ends_the_tick_keeps_what_was_learned_and_gives_the_lease_back() -> None:
+    async def story() -> None:
+        finished = []
+
+        async def tick(_: float) -> Tick:
+            await asyncio.sleep(3.0)
+            finished.append(now())
+            return Tick()
+
+        parts = Parts()
+        parts.tick = tick  # type: ignore[method-assign]
+        operator = parts.operator()
+        operator.start()
+        await asyncio.sleep(1.0)
+        await operator.stop()
+        assert finished == [3.0]
+        assert (parts.saved, parts.released) == (1, 1)
+
+    run(story)
+
+
+def test_stopping_takes_no_longer_than_a_pod_is_given() -> None:
+    async def story() -> float:
+        parts = Parts(takes=lambda _: NEVER)
+
+        async def hanging() -> None:
+            await asyncio.sleep(NEVER)
+
+        parts.stop = hanging  # type: ignore[method-assign]
+        operator = parts.operator()
+        operator.start()
+        await asyncio.sleep(1.0)
+        began = now()
+        await operator.stop()
+        assert parts.released == 1
+        return now() - began
+
+    assert run(story) < 20.0
+
+
+@pytest.mark.parametrize("how", ["another leads", "a defect"])
+def test_one_whose_election_ended_leaves(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def ends() -> None:
+        await asyncio.sleep(5.0)
+        if how == "a defect":
+            raise KeyError("spec")
+
+    parts = Parts(elects=ends)
+    lives(parts, 10.0)
+    assert parts.lost == 1, "else it would follow for ever, and look well doing so"
+    assert ("Traceback" in caplog.text) == (how == "a defect")
+
+
+def test_without_an_election_it_leads() -> None:
+    parts = Parts()
+    lives(parts, 10.0, elected=False)
+    assert (parts.released, parts.lost) == (0, 0)
+    assert parts.registry.get_sample_value("servingpool_leader") == 1
+
+
+@pytest.mark.parametrize(("hangs", "said"), [(False, None), (True, "no tick for ")])
+def test_liveness_means_that_the_loop_ticks(hangs: bool, said: str | None) -> None:
+    async def story() -> str | None:
+        parts = Parts(takes=lambda number: NEVER if hangs and number == 2 else 0.1)
+        operator = parts.operator()
+        operator.start()
+        await asyncio.sleep(300.0)
+        found = operator.problem
+        await operator.stop()
+        return found
+
+    found = run(story)
+    assert found is None if said is None else said in str(found)
+
+
+def test_a_tick_that_waits_for_a_slow_prometheus_is_no_reason_to_restart() -> None:
+    async def story() -> None:
+        parts = Parts(takes=lambda _: 100.0)
+        operator = parts.operator()
+        operator.start()
+        for _ in range(60):
+            await asyncio.sleep(10.0)
+            assert operator.problem is None
+        await operator.stop()
+
+    run(story)
+
+
+def test_a_lease_that_cannot_be_read_for_long_is_a_reason_to_restart() -> None:
+    async def story() -> None:
+        parts = Parts()
+        operator = parts.operator()
+        operator.start()
+        await asyncio.sleep(1.0)
+        parts.silence = 299.0
+        assert operator.problem is None
+        parts.silence = 301.0
+        assert "the lease could not be read for 301 s" in str(operator.problem)
+        await operator.stop()
+
+    run(story)
