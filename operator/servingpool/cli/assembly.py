@@ -85,6 +85,7 @@ class _Assembly:
 
     async def stop(self) -> None:
         """Stop the loop and disconnect."""
+        self.stop_flag.set()  # else kopf waits five seconds for its own waiter for it
         if self._operator is not None:
             await self._operator.stop()
         await asyncio.gather(*(backend.close() for backend in self._backends.values()))

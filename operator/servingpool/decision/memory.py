@@ -54,6 +54,11 @@ class Profile:
         every = -(-len(errors) // KEPT_ERRORS) or 1
         forecast = replace(self.forecast, pending=(), errors=errors[::-every][::-1])
         data: dict[str, Any] = _rounded(asdict(replace(self, forecast=forecast)))
+        # As text: `kubectl describe` gives each figure of a list a line of its own, hundreds in all.
+        data["fit"] |= {"gram": _text(data["fit"]["gram"]), "moment": _text(data["fit"]["moment"])}
+        data["curve"] = {name: _text(figures) for name, figures in data["curve"].items()}
+        data["forecast"] |= {"errors": _text(data["forecast"]["errors"])}
+        data["cold_start"] |= {"seconds": _text(data["cold_start"]["seconds"])}
         # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
         return data | {"version": VERSION, "at": round(self.at, 3)}
 
@@ -243,8 +248,12 @@ def _tail(data: Mapping[str, Any]) -> Tail:
     )
 
 
+def _text(figures: list[float]) -> str:
+    return " ".join(f"{figure:.7g}" for figure in figures)
+
+
 def _floats(values: Any, length: int | None = None) -> tuple[float, ...]:
-    figures = tuple(float(value) for value in values)
+    figures = tuple(float(value) for value in (values.split() if isinstance(values, str) else values))
     if length is not None and len(figures) != length:
         raise ValueError(f"expected {length} figures, found {len(figures)}")
     if not all(math.isfinite(figure) for figure in figures):

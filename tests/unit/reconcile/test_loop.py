@@ -93,6 +93,14 @@ def test_a_lost_prometheus_is_warned_of_once_and_forgiven() -> None:
     assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
 
 
+def test_a_fault_that_comes_and_goes_is_warned_of_every_ten_minutes_at_most() -> None:
+    world = settled()
+    for minute in range(18):
+        world.prometheus.silent = "Prometheus backend 'default' cannot be reached" if minute % 2 else None
+        world.step(minutes=ONE_MINUTE)
+    assert world.writes.reasons("pool").count("FailedGetMetrics") == 2
+
+
 def test_follower_never_writes_nor_reads() -> None:
     world = World()
     world.leading = False
@@ -120,6 +128,40 @@ def test_who_loses_the_lead_during_a_tick_does_not_write() -> None:
         world.leading = True
         world.step()
     assert world.writes.count() == writes
+
+
+def test_a_pool_paused_while_prometheus_is_read_is_not_scaled() -> None:
+    world = settled()
+    world.services["vllm"].rate = 30.0
+
+    class Pausing(type(world.prometheus)):  # type: ignore[misc]
+        async def read(self, *args: Any) -> Any:
+            world.pool(mode="Paused")
+            return await super().read(*args)
+
+    world.prometheus.__class__ = Pausing
+    for _ in range(8):
+        world.pool()
+        world.step()
+    assert world.writes.scales == []
+
+
+def test_an_api_server_that_hangs_leaves_the_rest_for_the_next_tick(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loop, "LONGEST_ACTING", 0.05)
+    world = settled()
+    world.services["vllm"].rate = 30.0
+
+    async def hangs(*_: Any, **__: Any) -> None:
+        await asyncio.sleep(60.0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "scale", hangs)
+        world.step(minutes=2)
+    assert "the API server is slow" in caplog.text
+    world.step()
+    assert len(world.writes.scales) == 1
 
 
 def test_scale_conflict_is_retried_next_tick() -> None:
