@@ -24,6 +24,7 @@ from traffic import BOUNDS, Series, Traffic
 LAYOUT = "count by (__name__, le)"
 STRING = r'("(?:[^"\\]|\\.)*")'
 NAMESPACES = re.compile(rf"[{{,]namespace=~{STRING}")
+MODELS = re.compile(rf"[{{,]model_name=~{STRING}")
 ENDINGS = re.compile(r'pod=~"\.\+\[([^]]*)\]"')
 BUCKETS = re.compile(rf'__name__=~"vllm:([a-z_]+)_bucket".*?le=~{STRING}')
 PARTS = re.compile(r'__name__=~"vllm:([a-z_]+)_bucket".*?"part", "(histogram-\d+)"')
@@ -35,16 +36,17 @@ class Asked:
     """What an expression wants."""
 
     namespaces: frozenset[str]
+    models: frozenset[str]
     endings: str
     buckets: Mapping[str, frozenset[str]]
     parts: Mapping[str, str]
 
     @classmethod
     def of(cls, query: str) -> Asked:
-        found = NAMESPACES.search(query)
-        ending = ENDINGS.search(query)
+        namespaces, models, ending = (pattern.search(query) for pattern in (NAMESPACES, MODELS, ENDINGS))
         return cls(
-            frozenset(_words(found[1])) if found else frozenset(),
+            frozenset(_words(namespaces[1])) if namespaces else frozenset(),
+            frozenset(_words(models[1])) if models else frozenset(),
             ending[1] if ending else "",
             {f"vllm:{name}_bucket": frozenset(_words(texts)) for name, texts in BUCKETS.findall(query)},
             {f"vllm:{name}_bucket": part for name, part in PARTS.findall(query)},
@@ -61,12 +63,14 @@ class Fleet:
     names: list[str] = field(init=False)
     middles: list[str] = field(init=False)
     namespaces: list[str] = field(init=False)
+    models: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = [""] * (self.pools * self.slots)
         every = [entry for entry in entries(self.pools) for _ in range(self.slots)]
         self.middles = [f'"model_name":"{entry.model}","namespace":"{entry.namespace}"' for entry in every]
         self.namespaces = [entry.namespace for entry in every]
+        self.models = [entry.model for entry in every]
 
     def place(self, pods: Sequence[Sequence[str]]) -> None:
         """The pods that serve, by pool."""
@@ -92,6 +96,7 @@ class Fleet:
             if name
             and (not asked.endings or name[-1] in asked.endings)
             and (not asked.namespaces or self.namespaces[place] in asked.namespaces)
+            and (not asked.models or self.models[place] in asked.models)
         ]
 
     def columns(self, series: Sequence[Series], asked: Asked, places: Sequence[int]) -> Iterator[tuple[int, list[str]]]:

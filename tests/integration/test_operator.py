@@ -286,9 +286,10 @@ def test_logs_in_as_kubectl_does_and_keeps_to_its_namespaces(
     cluster: Cluster,
     prometheus: Prometheus,
     tmp_path: Path,
-    namespace: str,
     login: Callable[[ControlPlane, Path], Path],
 ) -> None:
+    namespace = f"logs-in-by-{login.__name__}"
+    cluster.plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     settings = {
         "interval": "1s",
         "namespaces": [namespace],
@@ -305,4 +306,14 @@ def test_logs_in_as_kubectl_does_and_keeps_to_its_namespaces(
         wait_until(lambda: operator.figure("servingpool_pools") == 1, 5, "one pool is watched")
     finally:
         operator.process.stop()
+        cluster.plane.client.delete(f"/api/v1/namespaces/{namespace}")
     assert cluster.found("orphan")["metadata"]["resourceVersion"] == seen
+
+
+def test_a_start_that_cannot_succeed_ends_at_once_with_the_reason(cluster: Cluster, tmp_path: Path) -> None:
+    settings = {"backends": [{"name": "default", "url": "http://127.0.0.1:9"}]}
+    operator = OperatorProcess(cluster.plane, tmp_path, settings, kubeconfig=tmp_path / "no-such")
+    operator.process.start()
+    wait_until(lambda: not operator.process.running, 15, "it ends")
+    assert operator.process.exit_code == 1
+    assert f"cannot read the cluster's credentials: there is no file {tmp_path / 'no-such'}" in operator.log()

@@ -168,12 +168,14 @@ def url(
 
 
 async def scraped(url: str, pods: set[str]) -> PrometheusBackend:
-    """A backend whose Prometheus has scraped all these pods, and which has seen their buckets."""
+    """A backend whose Prometheus has scraped all these pods; it looked the buckets up when they were all there."""
     backend = PrometheusBackend(BackendConfig(url=url))
     for _ in range(100):
         reading = await backend.read(REQUEST, time.time())
         if not isinstance(reading, Unknown) and pods <= {pod for _, pod in reading.pages}:
-            await backend.read(REQUEST, time.time())  # looks the buckets up again if the last pod brought new ones
+            await backend.close()
+            backend = PrometheusBackend(BackendConfig(url=url))
+            await backend.read(REQUEST, time.time())
             return backend
         await asyncio.sleep(0.1)
     raise AssertionError(f"not scraped within 10 s: {reading}")

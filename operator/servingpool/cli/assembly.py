@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
@@ -19,8 +18,9 @@ from prometheus_client.process_collector import ProcessCollector
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.client import Cluster, credentials
-from servingpool.adapters.cluster.errors import NotFound
+from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.lease import Election, Terms
+from servingpool.adapters.cluster.objects import Kind
 from servingpool.adapters.prometheus import PrometheusBackend
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
@@ -44,19 +44,29 @@ class _Assembly:
     def __init__(self, config: OperatorConfig, kubeconfig: str | None) -> None:
         self._config, self._kubeconfig = config, kubeconfig
         self._cache = ClusterCache()
-        self.watches = Watches(self._cache, time.monotonic)
+        self.watches = Watches(self._cache, time.monotonic, self._count)
         self.stop_flag = asyncio.Event()
         self.lost = False
+        self.failure: Exception | None = None
+        """Why the start failed."""
         self._operator: Operator | None = None
         self._cluster: Cluster | None = None
         self._backends: dict[str, PrometheusBackend] = {}
 
     async def start(self) -> None:
         """Connect and start the loop."""
+        try:
+            await self._start()
+        except Exception as error:
+            self.failure = error
+            self.stop_flag.set()  # as in `stop`, which kopf does not call after this
+            raise
+
+    async def _start(self) -> None:
         config = self._config
         self._cluster = await Cluster.connect(self._kubeconfig)
         self._backends = {backend.name: PrometheusBackend(backend) for backend in config.backends}
-        await self._count(self._cluster)
+        await self.watches.expect()
         election = _election(self._cluster, config.leader_election)
         actor = Actor(self._cluster, self._cache)
         reconciler = Reconciler(
@@ -114,11 +124,13 @@ class _Assembly:
             proxy_url=found.proxy,
         )
 
-    async def _count(self, cluster: Cluster) -> None:
-        for kind in self.watches.expected:
-            with contextlib.suppress(NotFound):  # no CRD, no objects
-                for namespace in self._config.namespaces or (None,):
-                    self.watches.expected[kind] += await cluster.count(kind, namespace)
+    async def _count(self, kind: Kind) -> int:
+        if self._cluster is None:
+            raise ClusterError("not connected yet")
+        try:
+            return sum([await self._cluster.count(kind, name) for name in self._config.namespaces or (None,)])
+        except NotFound:
+            return 0  # no CRD, no objects
 
     def _writes(self) -> dict[str, int]:
         return {} if self._cluster is None else self._cluster.writes
@@ -152,7 +164,7 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
             stop_flag=assembly.stop_flag,
         )
     except Exception as error:
-        log.error("the operator ends: %s", error)  # noqa: TRY400, kopf has logged the traceback
+        log.error("the operator ends: %s", assembly.failure or error)  # noqa: TRY400, kopf has logged the traceback
         return 1
     return 1 if assembly.lost else 0
 

@@ -41,7 +41,7 @@ class Watched(Protocol):
     def complete(self) -> bool:
         """Whether all that there was at the start was shown."""
 
-    def sweep(self) -> None:
+    async def sweep(self) -> None:
         """Forget what was deleted while no watch was open."""
 
 
@@ -151,7 +151,7 @@ class Operator:
                 await asyncio.wait_for(self._stopping.wait(), max(0.0, due - self._heartbeat.clock()))
 
     async def _tick(self) -> None:
-        self._watched.sweep()
+        await self._watched.sweep()
         done = await self._reconciler.tick(self._now())
         self._metrics.pools.set(done.pools)
         self._metrics.leading.set(self._leading)

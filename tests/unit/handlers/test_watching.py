@@ -1,4 +1,4 @@
-"""What kopf delivers, put into the cache; and what it does not deliver, taken out."""
+"""What the watches show, and what they leave out."""
 
 from __future__ import annotations
 
@@ -8,85 +8,106 @@ import kopf
 import pytest
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.objects import Kind
 from servingpool.adapters.cluster.relist import QUIET
-from servingpool.api.group import GROUP, PLURAL, VERSION
-from servingpool.handlers.lifecycle import settle
-from servingpool.handlers.watching import Watches
+from servingpool.handlers.watching import RECOUNT, Watches
 
-POOLS = (GROUP, VERSION, PLURAL)
+POOLS = ("servingpool.dev", "v1alpha1", "servingpools")
+HPAS = ("autoscaling", "v2", "horizontalpodautoscalers")
 
 
-class Kopf:
-    """Hands events to the handlers as they were registered."""
+class World:
+    """An API server that only counts, and the operator's side of its watches."""
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.counts: dict[Kind, int] = {}
+        self.down = False
         self.cache = ClusterCache()
-        self.watches = Watches(self.cache, lambda: self.now)
-        registry = kopf.OperatorRegistry()
-        self.watches.register(registry)
-        self.handlers: dict[str, Any] = {
-            str(handler.selector.any_name): handler.fn
-            for handler in registry._watching.get_all_handlers()
-            if handler.selector is not None
-        }
+        self.watches = Watches(self.cache, lambda: self.now, self.count)
+        self.registry = kopf.OperatorRegistry()
+        self.watches.register(self.registry)
 
-    async def show(self, type_: str | None, *names: str, kind: str = PLURAL) -> None:
-        for name in names:
-            meta = {"namespace": "chat", "name": name, "uid": f"uid-{name}"}
-            await self.handlers[kind](event={"type": type_, "object": {"kind": "ServingPool", "metadata": meta}})
+    async def count(self, kind: Kind) -> int:
+        if self.down:
+            raise ClusterError("the API server did not answer")
+        return self.counts.get(kind, 0)
 
-    def pools(self) -> list[str]:
-        return sorted(name for _, name in self.cache.pools)
-
-
-def test_only_what_matters_is_watched() -> None:
-    watched = {"servingpools", "deployments", "replicasets", "pods", "horizontalpodautoscalers", "scaledobjects"}
-    assert Kopf().handlers.keys() == watched
+    async def show(self, kind: Kind, raw: dict[str, Any], type_: str | None = "ADDED") -> None:
+        for handler in self.registry._watching.get_all_handlers():
+            selector = handler.selector
+            assert selector is not None
+            if (selector.group, selector.version, selector.any_name) == kind:
+                await handler.fn(event={"type": type_, "object": raw})  # type: ignore[call-arg]
 
 
-async def test_objects_come_change_and_go() -> None:
-    story = Kopf()
-    await story.show(None, "a", "b")
-    await story.show("ADDED", "c")
-    await story.show("MODIFIED", "a")
-    assert story.pools() == ["a", "b", "c"]
-    await story.show("DELETED", "b")
-    assert story.pools() == ["a", "c"]
+def pool(name: str, uid: str = "") -> dict[str, Any]:
+    return {"kind": "ServingPool", "metadata": {"namespace": "chat", "name": name, "uid": uid or f"uid-{name}"}}
 
 
-async def test_the_first_lists_are_whole_when_all_that_there_was_is_shown() -> None:
-    story = Kopf()
-    story.watches.expected[POOLS] = 2
-    assert not story.watches.complete()
-    await story.show(None, "a")
-    assert not story.watches.complete()
-    story.now += 1.0
-    await story.show(None, "b")
-    assert story.watches.complete()
-    assert story.watches.listed_at == story.now
+def hpa(name: str) -> dict[str, Any]:
+    meta = {"namespace": "chat", "name": name, "uid": f"uid-{name}"}
+    return {"kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": {"scaleTargetRef": {"name": "vllm"}}}
 
 
-async def test_what_was_deleted_while_no_watch_was_open_is_swept_out() -> None:
-    story = Kopf()
-    await story.show(None, "a", "b")
-    story.now += QUIET
-    story.watches.sweep()
-    story.now += 600.0
-    await story.show(None, "a")
-    story.watches.sweep()
-    assert story.pools() == ["a", "b"], "the list may still be coming in"
-    story.now += QUIET
-    story.watches.sweep()
-    assert story.pools() == ["a"]
+@pytest.fixture
+def world() -> World:
+    return World()
 
 
-@pytest.mark.parametrize("scoped", [True, False])
-def test_kopf_has_time_outs_and_writes_nothing(scoped: bool) -> None:
-    settings = kopf.OperatorSettings()
-    settle(settings, scoped=scoped)
-    assert settings.peering.standalone
-    assert not settings.posting.enabled
-    assert (settings.networking.connect_timeout, settings.networking.request_timeout) == (10, 60)
-    assert settings.watching.server_timeout == 600
-    assert settings.scanning.disabled == scoped, "an operator of a few namespaces may not list them"
+async def test_the_first_lists_are_whole_when_all_that_there_was_is_shown(world: World) -> None:
+    world.counts = {POOLS: 2, HPAS: 1}
+    await world.watches.expect()
+    assert not world.watches.complete()
+    await world.show(POOLS, pool("a"), None)
+    await world.show(HPAS, hpa("h"), None)
+    assert not world.watches.complete()
+    await world.show(POOLS, pool("b"), None)
+    assert world.watches.complete()
+
+
+async def test_a_pool_deleted_behind_our_back_is_forgotten_after_the_next_list(world: World) -> None:
+    await world.show(POOLS, pool("kept"), None)
+    await world.show(POOLS, pool("deleted"), None)
+    world.now += 3600
+    world.counts = {POOLS: 1}
+    await world.watches.sweep()
+    assert len(world.cache.pools) == 2
+    world.now += 60
+    await world.show(POOLS, pool("kept"), None)
+    await world.watches.sweep()
+    assert len(world.cache.pools) == 2, "the list may still be coming in"
+    world.now += QUIET
+    await world.watches.sweep()
+    assert list(world.cache.pools) == [("chat", "kept")]
+
+
+async def test_the_last_hpa_of_all_is_forgotten_though_an_empty_list_shows_nothing(world: World) -> None:
+    await world.show(HPAS, hpa("h"))
+    world.counts = {HPAS: 1}
+    world.now += RECOUNT
+    await world.watches.sweep()
+    assert world.cache.autoscalers(("chat", "vllm"))
+    world.counts = {}
+    world.now += RECOUNT
+    await world.watches.sweep()
+    assert not world.cache.autoscalers(("chat", "vllm"))
+
+
+async def test_nothing_is_forgotten_while_the_api_server_cannot_count(world: World) -> None:
+    await world.show(HPAS, hpa("h"))
+    world.down = True
+    world.now += RECOUNT
+    await world.watches.sweep()
+    assert world.cache.autoscalers(("chat", "vllm"))
+
+
+async def test_the_end_of_an_object_told_after_its_successor_leaves_the_successor(world: World) -> None:
+    # kopf handles objects side by side, and these are two of one name.
+    await world.show(POOLS, pool("a", "old"))
+    await world.show(POOLS, pool("a", "new"))
+    await world.show(POOLS, pool("a", "old"), "DELETED")
+    assert world.cache.pools["chat", "a"]["metadata"]["uid"] == "new"
+    await world.show(POOLS, pool("a", "new"), "DELETED")
+    assert not world.cache.pools

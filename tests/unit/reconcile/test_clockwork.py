@@ -39,7 +39,7 @@ class Parts:
     def complete(self) -> bool:
         return self.shown
 
-    def sweep(self) -> None:
+    async def sweep(self) -> None:
         self.swept += 1
 
     async def tick(self, _: float) -> Tick:

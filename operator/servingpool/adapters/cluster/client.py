@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Self
 
 import orjson
@@ -212,6 +214,7 @@ async def _configuration(kubeconfig: str | None, context: str | None) -> client.
     settings = client.Configuration()
     with translated("read the cluster's credentials"):
         if kubeconfig is not None:
+            _must_exist(kubeconfig)
             await config.load_kube_config(kubeconfig, context=context, client_configuration=settings)
         else:
             try:
@@ -219,3 +222,9 @@ async def _configuration(kubeconfig: str | None, context: str | None) -> client.
             except config.ConfigException:
                 await config.load_kube_config(context=context, client_configuration=settings)
     return settings
+
+
+def _must_exist(kubeconfig: str) -> None:
+    """One file, or several that are merged. The library takes none for an empty one."""
+    if not any(Path(path).expanduser().is_file() for path in kubeconfig.split(os.pathsep)):
+        raise config.ConfigException(f"there is no file {kubeconfig}")

@@ -49,7 +49,11 @@ class Relist:
         if began is None or self._clock() < self._latest + QUIET:
             return []
         self._began = None
-        gone = [name for name, at in self._shown.items() if at < began]
+        return self.before(began)
+
+    def before(self, time: float) -> list[dict[str, Any]]:
+        """Takes out, and tells, the objects that were not shown since `time`."""
+        gone = [name for name, at in self._shown.items() if at < time]
         for name in gone:
             del self._shown[name]
         return [

@@ -54,7 +54,7 @@ class PrometheusBackend:
     def __init__(self, config: BackendConfig) -> None:
         self.config = config
         self._workers = Workers(config)
-        self._known: dict[tuple[str, tuple[tuple[str, str], ...]], _Known] = {}
+        self._known: dict[tuple[str, Scope], _Known] = {}
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         """Every pod's page as last scraped; Unknown, with a reason fit for status, if Prometheus did not answer.
@@ -64,8 +64,8 @@ class PrometheusBackend:
         clock here makes nothing look stale. ValueError for an engine without a profile.
         """
         queries = Queries(profile_of(request.engine), self.config.labels)
-        scope = Scope(request.match_labels)
-        which = (request.engine, request.match_labels)
+        scope = Scope(request.match_labels, models=tuple(sorted(request.models)))
+        which = (request.engine, scope)
         deadline = self._workers.deadline()
         known = self._known.get(which)
         looked_up = known is None or not known.good(now)
@@ -93,7 +93,7 @@ class PrometheusBackend:
         configured timeout.
         """
         queries = Queries(profile_of(request.engine), self.config.labels)
-        scope = Scope(request.match_labels, tuple(sorted(namespaces)))
+        scope = Scope(request.match_labels, tuple(sorted(namespaces)), tuple(sorted(request.models)))
         steps = int((end - start) / step + 1e-6) + 1
         found: dict[int, Pages] = {index: {} for index in range(steps)}
         if not namespaces:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from servingpool.adapters.prometheus.config import GatewayQueue, SeriesLabels
 from servingpool.adapters.prometheus.engines import EngineProfile
@@ -30,6 +30,8 @@ class Scope:
     match_labels: tuple[tuple[str, str], ...] = ()
     namespaces: tuple[str, ...] = ()
     """All where empty."""
+    models: tuple[str, ...] = ()
+    """Likewise."""
     endings: str = ""
     """Last characters of the pods' names; any where empty."""
 
@@ -37,7 +39,7 @@ class Scope:
         """Disjoint scopes that together hold the same pods, of about the same size."""
         if number <= 1:
             return [self]
-        return [Scope(self.match_labels, self.namespaces, _POD_ENDINGS[start::number]) for start in range(number)]
+        return [replace(self, endings=_POD_ENDINGS[start::number]) for start in range(number)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Queries:
         return ", ".join((*more, *self.identity, *(own for _, own in self.owned if own)))
 
     def _select(self, names: Sequence[str], scope: Scope, *matchers: str) -> list[str]:
-        """Selectors whose union is wanted: two where a namespace may be under either of two labels."""
+        """Selectors whose union is wanted: two where a namespace or a model may be under either of two labels."""
         _, pod, model = self.identity
         common = [
             f"__name__=~{_any_of(names)}",
@@ -125,11 +127,11 @@ class Queries:
             *matchers,
             *(f"{name}={quote(value)}" for name, value in scope.match_labels),
         ]
-        if not scope.namespaces:
-            return [f"{{{','.join(common)}}}"]
-        within = _any_of(scope.namespaces)
-        labels = [label for label in self.owned[0] if label]
-        return [f"{{{','.join([*common, f'{label}=~{within}'])}}}" for label in labels]
+        ways = [common]
+        for wanted, labels in ((scope.namespaces, self.owned[0]), (scope.models, self.owned[2])):
+            if wanted:
+                ways = [[*way, f"{label}=~{_any_of(wanted)}"] for way in ways for label in labels if label]
+        return [f"{{{','.join(way)}}}" for way in ways]
 
 
 def gateway_queue(gateway: GatewayQueue, staleness: float) -> str:

@@ -31,6 +31,8 @@ class ReadRequest:
     """Every TPOT bound, in seconds, likewise."""
     match_labels: tuple[tuple[str, str], ...] = ()
     """Label names and exact values that a series must carry, sorted by name."""
+    models: frozenset[str] = frozenset()
+    """Served models; all where empty."""
 
     def __post_init__(self) -> None:
         for name, _ in self.match_labels:

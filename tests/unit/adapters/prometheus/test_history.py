@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from servingpool.adapters.prometheus import SeriesLabels, plan
 from servingpool.decision.unknown import Unknown
@@ -26,6 +27,16 @@ async def test_only_the_namespaces_asked_for_are_read_under_either_label(prometh
         selectors = re.findall(r"\{[^}]*\}", query)
         named = [re.findall(r'(\w*namespace)=~"chat\|team\\\\.a"', selector) for selector in selectors]
         assert named == [["namespace"], ["exported_namespace"]] * (len(selectors) // 2)
+
+
+async def test_only_the_models_asked_for_are_read_under_either_label(prometheus, backend, request_2s_100ms):
+    request = replace(request_2s_100ms, models=frozenset({"Qwen/Qwen3-8B", "llama"}))
+    await backend.history(request, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
+    for query in prometheus.queries() + prometheus.queries(layout=True):
+        selectors = re.findall(r"\{[^}]*\}", query)
+        named = [re.findall(r'(\w*model_name)=~"Qwen/Qwen3\\\\-8B\|llama"', selector) for selector in selectors]
+        assert named == [["model_name"], ["exported_model_name"]] * (len(selectors) // 2)
+        assert all('namespace=~"chat"' in selector for selector in selectors)
 
 
 async def test_times_without_a_page_are_empty_not_left_out(prometheus, backend, request_2s_100ms):
