@@ -9,7 +9,6 @@ from typing import Any
 
 from servingpool.api.group import API_VERSION, KIND
 
-POOLS_PER_NAMESPACE = 10
 OBJECTIVES = (("1s", "50ms"), ("2s", "100ms"), ("5s", "100ms"))
 """Three kinds of SLO, so that the buckets around several bounds are read, as in a mixed fleet."""
 MOST_REPLICAS = 8
@@ -30,9 +29,9 @@ class Entry:
         return self.name
 
 
-def entries(count: int) -> list[Entry]:
-    """Ten pools a namespace."""
-    return [Entry(i, f"team-{i // POOLS_PER_NAMESPACE:03d}", f"model-{i:04d}") for i in range(count)]
+def entries(count: int, per_namespace: int) -> list[Entry]:
+    """So many pools, so many of them in each namespace."""
+    return [Entry(i, f"team-{i // per_namespace:03d}", f"model-{i:04d}") for i in range(count)]
 
 
 def stamp(at: float) -> str:

@@ -18,9 +18,19 @@ LONGEST = 300.0
 
 
 class StandInPrometheus:
-    def __init__(self, logs: Path, *, pools: int, replicas: int, slots: int, seed: int, begin: float) -> None:
+    def __init__(
+        self, logs: Path, *, pools: int, replicas: int, slots: int, per_namespace: int, seed: int, begin: float
+    ) -> None:
         port = free_ports(1)[0]
-        settings = {"pools": pools, "replicas": replicas, "slots": slots, "seed": seed, "begin": begin, "port": port}
+        settings = {
+            "pools": pools,
+            "replicas": replicas,
+            "slots": slots,
+            "per-namespace": per_namespace,
+            "seed": seed,
+            "begin": begin,
+            "port": port,
+        }
         script = Path(__file__).with_name("stand_in_prometheus.py")
         self.url = f"http://127.0.0.1:{port}"
         self._process = SupervisedProcess(

@@ -52,8 +52,8 @@ class Look:
 class RealCluster:
     """A control plane with all pools, and the operator under its own rights."""
 
-    def __init__(self, directory: Path, pools: int, pods: int, interval: float) -> None:
-        self._every, self._pods, self._interval = fleet.entries(pools), pods, interval
+    def __init__(self, directory: Path, pools: int, pods: int, per_namespace: int, interval: float) -> None:
+        self._every, self._pods, self._interval = fleet.entries(pools, per_namespace), pods, interval
         self._directory = directory
         self.plane = ControlPlane(directory, default_load_seconds=1.0, default_load_jitter_seconds=0.0)
 
@@ -119,16 +119,25 @@ class RealCluster:
             list(threads.map(create, manifests))
 
 
-def measure(directory: Path, *, pools: int, pods: int, ticks: int, interval: float) -> dict[str, object]:
+def measure(
+    directory: Path, *, pools: int, pods: int, per_namespace: int, ticks: int, interval: float
+) -> dict[str, object]:
     """Start everything, and account for some ticks: while pools are warmed, under steady traffic, and without."""
-    cluster = RealCluster(directory, pools, pods, interval)
+    cluster = RealCluster(directory, pools, pods, per_namespace, interval)
     began = time.monotonic()
     say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok")
     with cluster.plane:
         say(f"creating {pools} ServingPools, {pools} Deployments and {pools * pods} pods")
         cluster.populate()
         populated = time.monotonic() - began
-        settings = {"pools": pools, "replicas": pods, "slots": 2 * pods, "seed": SEED, "begin": time.time()}
+        settings = {
+            "pools": pools,
+            "replicas": pods,
+            "slots": 2 * pods,
+            "per_namespace": per_namespace,
+            "seed": SEED,
+            "begin": time.time(),
+        }
         with StandInPrometheus(directory, **settings) as prometheus:  # type: ignore[arg-type]
             prometheus.advance(time.time(), cluster.serving())
             operator, port = cluster.operator(prometheus.url)
@@ -140,6 +149,7 @@ def measure(directory: Path, *, pools: int, pods: int, ticks: int, interval: flo
                 operator.stop()
     return {
         "pools": pools,
+        "pools_per_namespace": per_namespace,
         "interval_seconds": interval,
         "seconds_to_create_everything": round(populated, 1),
         **found,

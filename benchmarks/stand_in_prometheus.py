@@ -60,6 +60,7 @@ class Fleet:
     traffic: Traffic
     pools: int
     slots: int
+    per_namespace: int
     names: list[str] = field(init=False)
     middles: list[str] = field(init=False)
     namespaces: list[str] = field(init=False)
@@ -67,7 +68,7 @@ class Fleet:
 
     def __post_init__(self) -> None:
         self.names = [""] * (self.pools * self.slots)
-        every = [entry for entry in entries(self.pools) for _ in range(self.slots)]
+        every = [entry for entry in entries(self.pools, self.per_namespace) for _ in range(self.slots)]
         self.middles = [f'"model_name":"{entry.model}","namespace":"{entry.namespace}"' for entry in every]
         self.namespaces = [entry.namespace for entry in every]
         self.models = [entry.model for entry in every]
@@ -240,7 +241,9 @@ def _packed(body: bytes) -> tuple[int, bytes]:
 
 async def _serve(arguments: argparse.Namespace) -> None:
     traffic = Traffic(arguments.pools, arguments.replicas, arguments.slots, seed=arguments.seed, begin=arguments.begin)
-    runner = web.AppRunner(Server(Fleet(traffic, arguments.pools, arguments.slots)).app(), access_log=None)
+    runner = web.AppRunner(
+        Server(Fleet(traffic, arguments.pools, arguments.slots, arguments.per_namespace)).app(), access_log=None
+    )
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", arguments.port).start()
     await asyncio.Event().wait()
@@ -252,6 +255,7 @@ if __name__ == "__main__":
         ("pools", int),
         ("replicas", int),
         ("slots", int),
+        ("per-namespace", int),
         ("seed", int),
         ("begin", float),
         ("port", int),

@@ -126,9 +126,14 @@ class _MeteredActor(Actor):
 
 async def measure(options: argparse.Namespace) -> dict[str, object]:
     """First ticks with history, then steady traffic, then none."""
-    every, cache = entries(options.pools), ClusterCache()
+    every, cache = entries(options.pools, options.per_namespace), ClusterCache()
     world = World(cache, every, options.pods, BEGIN)
-    settings = {"pools": options.pools, "replicas": options.pods, "slots": max(MOST_REPLICAS, options.pods)}
+    settings = {
+        "pools": options.pools,
+        "replicas": options.pods,
+        "slots": max(MOST_REPLICAS, options.pods),
+        "per_namespace": options.per_namespace,
+    }
     with TemporaryDirectory() as logs, StandInPrometheus(Path(logs), **settings, seed=SEED, begin=BEGIN) as prometheus:
         backend = PrometheusBackend(BackendConfig(url=prometheus.url, timeout="60s"))
         empty, began = rss(), time.process_time()
@@ -151,6 +156,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
         await backend.close()
     return {
         "pools": options.pools,
+        "pools_per_namespace": options.per_namespace,
         "rss_mib_before_the_first_list": round(empty, 1),
         "cpu_seconds_first_lists": round(listed, 3),
         "ticks_until_all_are_warm": len(first),
@@ -165,16 +171,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pools", type=int, default=1000, help="default: %(default)s")
     parser.add_argument("--pods", type=int, default=4, help="pods of each pool at first; default: %(default)s")
+    parser.add_argument("--per-namespace", type=int, default=10, help="pools in a namespace; default: %(default)s")
     parser.add_argument("--ticks", type=int, default=16, help="ticks measured of each kind; default: %(default)s")
     parser.add_argument("--profile", type=Path, help="write cProfile's statistics of the steady ticks here")
-    parser.add_argument("--real", action="store_true", help="on a real API server; takes about 8 minutes")
+    parser.add_argument("--real", action="store_true", help="on a real API server; takes about 15 minutes")
     parser.add_argument("--interval", type=float, default=15.0, help="seconds, of --real; default: %(default)s")
     parser.add_argument("--no-results", action="store_true", help="do not write benchmarks/results")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     if options.real:
         with TemporaryDirectory() as directory:
-            size = {"pools": options.pools, "pods": options.pods, "ticks": options.ticks}
+            size = {
+                "pools": options.pools,
+                "pods": options.pods,
+                "per_namespace": options.per_namespace,
+                "ticks": options.ticks,
+            }
             found = real_cluster.measure(Path(directory), **size, interval=options.interval)
     else:
         gc.set_threshold(*GC_THRESHOLDS)

@@ -95,7 +95,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    wait_until(lambda: _exists(control_plane, account), 20, account)
+    wait_until(lambda: _exists(control_plane, account), 60, account)
     yield name
     control_plane.client.delete(f"/api/v1/namespaces/{name}")
     wait_until(lambda: not _kill_pods(control_plane, name), 30, f"{name} without pods")
