@@ -34,7 +34,7 @@ def simulate(
         str, typer.Option(help="Shipped hardware such as h100-8b-tp1, or the path of a fleet description (below).")
     ] = "a100-70b-tp4",
     policy: Annotated[
-        str, typer.Option(help="servingpool, static:N, hpa-running[:TARGET] or llmd-slo-aware.")
+        str, typer.Option(help="servingpool, static:N, or a rival such as hpa-running:16 or llmd-slo-aware.")
     ] = "servingpool",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; keys as below.")] = False,
 ) -> None:
@@ -81,14 +81,14 @@ def simulate(
         described = inputs.named_fleet(fleet)
         profile = described.profile()
         options = described.options(inputs.price(manifest.spec, profile))
-        chosen = inputs.named_policy(policy)
+        # In charge whatever the mode: a pool that only recommends would scale nothing.
+        asked = replace(core_pool(manifest, in_charge=True), in_charge=True)
+        chosen = inputs.named_policy(policy, profile, asked)
         requests = inputs.named_trace(trace, described.seed)
     except (inputs.InputError, TraceError) as error:
         raise typer.BadParameter(str(error)) from error
     if isinstance(chosen, Static) and options.initial_replicas is None:
         options = replace(options, initial_replicas=chosen.replicas)
-    # In charge whatever the mode: a pool that only recommends would scale nothing.
-    asked = replace(core_pool(manifest, in_charge=True), in_charge=True)
     watched = Watched(chosen)
     try:
         with Console(stderr=True).status(f"{watched.name} on {requests.name}"):

@@ -62,6 +62,11 @@ class Watched:
         """The policy's own."""
         return self.policy.every_bucket
 
+    @property
+    def every(self) -> float:
+        """The policy's own."""
+        return self.policy.every
+
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
         """The policy's answer, noted where it changes something."""
         answer = self.policy.decide(observation, pool, now)

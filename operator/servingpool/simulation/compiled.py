@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 
 HERE = Path(__file__).parent
-SOURCES = ("balancer.py", "compiled.py", "hardware.py", "kernel.py", "page.py", "tables.py")
+SOURCES = ("balancer.py", "compiled.py", "hardware.py", "kernel.py", "page.py", "tables.py", "upgrade.py")
 """What the machine code depends on."""
 
 try:

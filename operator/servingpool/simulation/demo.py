@@ -13,9 +13,8 @@ from servingpool.decision.pool import Pool
 from servingpool.simulation.changes import Change, Watched
 from servingpool.simulation.fleet import ColdStart
 from servingpool.simulation.hardware import EngineProfile
-from servingpool.simulation.inputs import HPA_TARGET
 from servingpool.simulation.policies import Ours, Policy, Static
-from servingpool.simulation.rivals import HpaOnRunning, LlmdSloAware
+from servingpool.simulation.rivals import hpa, llmd
 from servingpool.simulation.run import FORMAT, Result, SimulationOptions, best_static, simulate
 from servingpool.simulation.traces import Trace
 
@@ -150,7 +149,7 @@ def compare(setup: Setup, progress: Progress = lambda *_: None) -> Comparison:
     if best is not None and best is not peak:
         entries.insert(0, _hindsight(best))
     entries.extend(runs.entry(*scaler) for scaler in _scalers())
-    tuned = tuple(runs.run(HpaOnRunning(target)) for target in HPA_TARGETS)
+    tuned = tuple(runs.run(hpa.on_running(target)) for target in HPA_TARGETS)
     variants = tuple(runs.variants(best)) if varied else ()
     return Comparison(setup, tuple(entries), statics, tuned, variants, initial)
 
@@ -161,14 +160,14 @@ def _scalers() -> tuple[tuple[Role, str, str, Policy], ...]:
         (
             Role.RIVAL,
             "HPA on running",
-            f"{HPA_TARGET:g} running requests a replica, as in llm-d's default guide; HPA's own default behavior",
-            HpaOnRunning(HPA_TARGET),
+            f"{hpa.RUNNING:g} running requests a replica, as in llm-d's default guide; HPA's own default behavior",
+            hpa.on_running(),
         ),
         (
             Role.RIVAL,
             "llm-d slo-aware",
             "its published settings: up above 0.55 of the SLO, down below 0.40",
-            LlmdSloAware(),
+            llmd.slo_aware(),
         ),
         (Role.OURS, "servingpool", "all defaults; knew nothing of model, hardware or traffic", Ours()),
     )

@@ -26,6 +26,7 @@ from servingpool.simulation.tables import (
     with_more_rows,
 )
 from servingpool.simulation.traces import Trace
+from servingpool.simulation.upgrade import Upgrade, end_plans, with_profile
 
 _TOKENS = [page.PROMPT_TOKENS, page.GENERATION_TOKENS]
 
@@ -92,13 +93,16 @@ class SimulatedReplica:
 
 @dataclass(slots=True)
 class Fleet:
-    """Replicas of one profile that serve one trace."""
+    """Replicas of one profile at a time that serve one trace."""
 
     profile: EngineProfile
+    """The one in force."""
     trace: Trace
     cold_start: ColdStart = ColdStart()
     routing: Routing = Routing.LEAST_LOADED
     seed: int = 0
+    upgrades: tuple[Upgrade, ...] = ()
+    """Ascending in time, in seconds of the trace."""
     now: float = field(default=0.0, init=False)
     replicas: list[SimulatedReplica] = field(default_factory=list, init=False)
     """All that ever were, in order of creation."""
@@ -109,10 +113,16 @@ class Fleet:
     _alive: list[SimulatedReplica] = field(default_factory=list, init=False)
     _free_rows: deque[int] = field(default_factory=deque, init=False)
     _cursor: int = field(default=0, init=False)
+    _widest: EngineProfile = field(init=False, repr=False)
     _tokens_of_gone: Floats = field(default_factory=lambda: np.zeros(2), init=False)
 
     def __post_init__(self) -> None:
-        self.state = engine_rows(self.profile, 0)
+        profiles = (self.profile, *(upgrade.profile for upgrade in self.upgrades))
+        if len({profile.max_model_len for profile in profiles}) > 1:
+            raise ValueError("an upgrade cannot change max_model_len")
+        # Batches have room for the widest profile; the figures in force are another matter.
+        self._widest = max(profiles, key=lambda profile: profile.max_num_seqs)
+        self.state = with_profile(engine_rows(self._widest, 0), self.profile)
         self.requests = request_table(self.trace.arrival, self.trace.prompt, self.trace.output)
 
     def of(self, *phases: Phase) -> list[SimulatedReplica]:
@@ -164,10 +174,12 @@ class Fleet:
     def advance(self, until: float) -> None:
         """Lets virtual time pass to `until` (seconds): arrivals, steps, replicas that become ready or are released."""
         due = {replica.ready_at for replica in self.of(Phase.LOADING) if replica.ready_at <= until}
+        due |= {upgrade.at for upgrade in self.upgrades if self.now < upgrade.at <= until}
         for moment in (*sorted(due), until):
             self._serve(moment)
             self.now = moment
             self._wake(moment)
+            self._upgrade(moment)
         settle_all(self.state, self.requests, self._rows(*self._alive), until)
         for replica in self.of(Phase.DRAINING):
             engine = self.state.engines[replica.row]
@@ -218,7 +230,19 @@ class Fleet:
         for replica in self.of(Phase.LOADING):
             if replica.ready_at <= now:
                 replica.phase = Phase.READY
+                scrape_at = self.state.engines[replica.row].scrape_at  # its first scrape may be arranged already
                 start_engine(self.state, replica.row, replica.ready_at)
+                self.state.engines[replica.row].scrape_at = scrape_at
+
+    def _upgrade(self, now: float) -> None:
+        """Each upgrade once: `now` only ever meets it as the end of a stretch that began before it."""
+        for upgrade in self.upgrades:
+            if upgrade.at == now and upgrade.profile is not self.profile:
+                rows = self._rows(*self._alive)
+                settle_all(self.state, self.requests, rows, now)
+                end_plans(self.state, rows, now)
+                self.state = with_profile(self.state, upgrade.profile)
+                self.profile = upgrade.profile
 
     def _order(self, *, ready_at: float, created_at: float) -> None:
         if not self._free_rows:
@@ -244,5 +268,5 @@ class Fleet:
 
     def _add_rows(self) -> None:
         old = len(self.state.engines)
-        self.state = with_more_rows(self.state, engine_rows(self.profile, max(8, old)))
+        self.state = with_more_rows(self.state, engine_rows(self._widest, max(8, old)))
         self._free_rows.extend(range(old, len(self.state.engines)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,10 +16,11 @@ from servingpool.api.part import Part
 from servingpool.api.rule import Between
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.spec import Spec
+from servingpool.decision.pool import Pool
 from servingpool.simulation.fleet import ColdStart, Routing
 from servingpool.simulation.hardware import EngineProfile, engine_profile, profile_names
 from servingpool.simulation.policies import Ours, Policy, Static
-from servingpool.simulation.rivals import HpaOnRunning, LlmdSloAware
+from servingpool.simulation.rivals.catalogue import BY_SLUG
 from servingpool.simulation.run import SimulationOptions
 from servingpool.simulation.scrape import ScrapeOptions
 from servingpool.simulation.traces import (
@@ -41,10 +43,7 @@ TRACES: Mapping[str, Callable[[int], Trace]] = MappingProxyType(
 )
 """Shipped traces; a generated one is drawn by the seed."""
 
-HPA_TARGET = 16.0
-"""Running requests a replica, the setting of llm-d's default autoscaling guide."""
-
-POLICIES = ("servingpool", "static:N", "hpa-running[:TARGET]", "llmd-slo-aware")
+POLICIES = ("servingpool", "static:N", *(f"{slug}[:VALUE]" for slug in BY_SLUG))
 
 
 class InputError(ValueError):
@@ -145,20 +144,31 @@ def price(spec: Spec, profile: EngineProfile) -> float | None:
     return None if cost is None else cost / profile.gpus
 
 
-def named_policy(name: str) -> Policy:
-    """A fresh policy, such as `servingpool`, `static:4` or `hpa-running:32`. Raises InputError."""
+def named_policy(name: str, profile: EngineProfile, pool: Pool) -> Policy:
+    """A fresh policy, such as `servingpool`, `static:4` or `hpa-running:32`, for this hardware. Raises InputError.
+
+    A rival's value sets the one parameter that the catalogue tunes.
+    """
     kind, colon, text = name.partition(":")
-    number = int(text) if text.isdecimal() and int(text) >= 1 else None
-    match kind:
-        case "servingpool" if not colon:
-            return Ours()
-        case "llmd-slo-aware" if not colon:
-            return LlmdSloAware()
-        case "static" if number is not None:
-            return Static(number)
-        case "hpa-running" if number is not None or not colon:
-            return HpaOnRunning(HPA_TARGET if number is None else float(number))
-    raise InputError(f"no policy {name!r}: choose {', '.join(POLICIES)}, with whole numbers, 1 or more")
+    if kind == "servingpool" and not colon:
+        return Ours()
+    if kind == "static" and text.isdecimal() and int(text) >= 1:
+        return Static(int(text))
+    rival, value = BY_SLUG.get(kind), _positive(text)
+    if rival is not None and not colon:
+        return rival.make(profile, pool)
+    if rival is not None and value is not None:
+        return rival.tuned(profile, pool, value)
+    raise InputError(f"no policy {name!r}: choose {', '.join(POLICIES)}, with N 1 or more and VALUE over 0")
+
+
+def _positive(text: str) -> float | None:
+    """None for what is no finite number over 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 < value < math.inf else None
 
 
 def _yaml(path: Path) -> object:

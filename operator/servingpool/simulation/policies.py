@@ -11,6 +11,9 @@ from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 
+TICK = 15.0
+"""Seconds between two decisions of the operator, and of the HPA."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -23,7 +26,7 @@ class Answer:
 
 
 class Policy(Protocol):
-    """Decides every 15 s from what can be observed. An object serves one run."""
+    """Decides at its own pace from what can be observed. An object serves one run."""
 
     @property
     def name(self) -> str:
@@ -32,6 +35,10 @@ class Policy(Protocol):
     @property
     def every_bucket(self) -> bool:
         """It reads quantiles, so it needs all buckets, not only those around the SLO's bounds."""
+
+    @property
+    def every(self) -> float:
+        """Seconds between two decisions, over 0."""
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
         """How many replicas there should be; `now` in Unix seconds."""
@@ -46,6 +53,7 @@ class Static:
 
     replicas: int
     every_bucket: bool = False
+    every: float = TICK
 
     @property
     def name(self) -> str:
@@ -68,6 +76,7 @@ class Ours:
     """What it learned before."""
     name: str = "servingpool"
     every_bucket: bool = field(default=False, init=False)
+    every: float = field(default=TICK, init=False)
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
         """One call of the core."""

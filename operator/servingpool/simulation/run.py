@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from servingpool.simulation.score import Outcomes, Score, Spending, outcomes, sc
 from servingpool.simulation.scrape import EPOCH, ScrapeOptions, Scraper
 from servingpool.simulation.tables import Floats
 from servingpool.simulation.traces import Trace
+from servingpool.simulation.upgrade import Upgrade
 
 FORMAT = 1
 """Of the JSON of a Result; rises when a key changes its meaning."""
@@ -26,20 +28,23 @@ class SimulationOptions:
 
     cold_start: ColdStart = field(default_factory=ColdStart)
     scrape: ScrapeOptions = field(default_factory=ScrapeOptions)
-    decide_every: float = 15.0
+    decide_every: float | None = None
+    """Between two decisions, whatever the policy's own pace; None for its own."""
     initial_replicas: int | None = None
     """Ready at the start; None for the pool's minimum, and at least 1."""
     routing: Routing = Routing.LEAST_LOADED
     seed: int = 0
     history: float = 0.0
     """The first seconds of the trace: served by the initial replicas, shown to the policy, not scored."""
+    upgrades: tuple[Upgrade, ...] = ()
+    """Changes of the engine's profile, for all replicas at once."""
     tail: float = 600.0
     """After the last arrival, with the fleet left as it is, for requests to finish in."""
     price: float | None = None
     """Of a GPU-hour."""
 
     def __post_init__(self) -> None:
-        if self.decide_every <= 0 or self.history < 0 or self.tail < 0:
+        if (self.decide_every is not None and self.decide_every <= 0) or self.history < 0 or self.tail < 0:
             raise ValueError(
                 "need decide_every > 0 s, history >= 0 s and tail >= 0 s, "
                 f"got {self.decide_every}, {self.history} and {self.tail}"
@@ -111,13 +116,15 @@ def simulate(
     """
     if options.history >= trace.duration:
         raise ValueError(f"history of {options.history:g} s leaves nothing of a trace of {trace.duration:g} s")
-    fleet = Fleet(profile, trace, options.cold_start, options.routing, options.seed)
+    upgrades = tuple(replace(upgrade, at=options.history + upgrade.at) for upgrade in options.upgrades)
+    fleet = Fleet(profile, trace, options.cold_start, options.routing, options.seed, upgrades)
     initial = options.initial_replicas
     fleet.start_ready(max(1, pool.min_replicas) if initial is None else initial)
     scraper = Scraper(fleet, pool.slo, options.scrape, policy.every_bucket)
     recorder = _Recorder(fleet, options.history)
     learning = replace(pool, in_charge=False)
-    for now in _ticks(trace.duration, options):
+    every = policy.every if options.decide_every is None else options.decide_every
+    for now in _ticks(options.history, trace.duration, every):
         scraper.arm(now)
         fleet.advance(now)
         observation = scraper.observe()
@@ -137,7 +144,9 @@ def simulate(
         seconds=seconds,
         replica_seconds=fleet.paid_for(options.history, trace.duration),
         peak_replicas=recorder.peak,
-        scale_changes=recorder.changes,
+        scale_changes=len(recorder.changes),
+        flaps=recorder.flaps(within=2 * options.cold_start.mean),
+        begin=options.history,
         gpus_per_replica=profile.gpus,
         price=options.price,
     )
@@ -175,10 +184,9 @@ def best_static(
     return best
 
 
-def _ticks(duration: float, options: SimulationOptions) -> list[float]:
-    """Decisions are at multiples of decide_every from the start of the scored time."""
-    first = options.history % options.decide_every
-    return np.arange(first, duration, options.decide_every).tolist()
+def _ticks(history: float, duration: float, every: float) -> list[float]:
+    """Decisions are at multiples of `every` seconds from the start of the scored time."""
+    return np.arange(history % every, duration, every).tolist()
 
 
 @dataclass(slots=True)
@@ -188,7 +196,8 @@ class _Recorder:
     fleet: Fleet
     begin: float
     series: Series = field(default_factory=Series)
-    changes: int = 0
+    changes: list[tuple[float, int]] = field(default_factory=list)
+    """(seconds, replicas more) of each."""
     peak: int = 0
     _totals: Floats = field(default_factory=lambda: np.zeros(3))
     _at: float = 0.0
@@ -196,7 +205,15 @@ class _Recorder:
     def scale(self, replicas: int) -> None:
         before = self.fleet.requested
         self.fleet.scale(replicas)
-        self.changes += self.fleet.requested != before
+        if self.fleet.requested != before:
+            self.changes.append((self.fleet.now, self.fleet.requested - before))
+
+    def flaps(self, within: float) -> int:
+        """Changes down that were followed by one up within so many seconds."""
+        return sum(
+            more < 0 < next_more and next_at - at <= within
+            for (at, more), (next_at, next_more) in pairwise(self.changes)
+        )
 
     def note(self, reason: str) -> None:
         fleet, series = self.fleet, self.series

@@ -12,6 +12,9 @@ from servingpool.simulation.tables import FINISHED, TURNED_AWAY, Floats, Records
 
 QUANTILES = (50, 90, 95, 99)
 
+SETTLING = 600.0
+"""Seconds in which a pool that was never seen before is learned."""
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -39,6 +42,10 @@ class Score:
     peak_replicas: int
     """Most that were asked for."""
     scale_changes_per_hour: float
+    flapping: float
+    """Share of the changes that went down and were followed by one that went up within two cold starts."""
+    settled_attainment: float
+    """As attainment, of the requests that arrived after the first SETTLING seconds."""
     tokens_per_gpu_second: float
     """Prompt and output tokens of finished requests."""
     cost: float | None
@@ -104,6 +111,10 @@ class Spending:
     replica_seconds: float
     peak_replicas: int
     scale_changes: int
+    flaps: int
+    """Changes down that were followed by one up within two cold starts."""
+    begin: float
+    """Of the scored time, in seconds of the trace."""
     gpus_per_replica: int
     price: float | None
     """Of a GPU-hour."""
@@ -117,7 +128,7 @@ def score(of: Outcomes, spent: Spending) -> Score:
     return Score(
         requests=requests,
         attained=attained,
-        attainment=attained / requests if requests else 1.0,
+        attainment=_mean(of.met),
         ttft_misses=int(of.late.sum()),
         tpot_misses=int(of.slow.sum()),
         rejected=int(of.rejected.sum()),
@@ -128,11 +139,17 @@ def score(of: Outcomes, spent: Spending) -> Score:
         average_replicas=spent.replica_seconds / spent.seconds,
         peak_replicas=spent.peak_replicas,
         scale_changes_per_hour=spent.scale_changes * 3600 / spent.seconds,
+        flapping=spent.flaps / spent.scale_changes if spent.scale_changes else 0.0,
+        settled_attainment=_mean(of.met[of.arrival >= spent.begin + SETTLING]),
         tokens_per_gpu_second=float(of.tokens.sum()) / (gpu_hours * 3600) if gpu_hours else 0.0,
         cost=None if spent.price is None else gpu_hours * spent.price,
         ttft=_quantiles(of.ttft[~np.isnan(of.ttft)]),
         tpot=_quantiles(decoded),
     )
+
+
+def _mean(met: NDArray[np.bool_]) -> float:
+    return float(met.mean()) if len(met) else 1.0
 
 
 def _quantiles(values: Floats) -> dict[str, float | None]:

@@ -187,6 +187,16 @@ def llmd_ramp(stage: float = 600.0, seed: int = 0) -> Trace:
     return poisson("llm-d ramp", LLMD_RAMP_RATES, stage, prompt=4000, output=1000, seed=seed)
 
 
+def azure2024_conv_curve(day: int = 0, days: int = 1) -> Floats:
+    """[minute, (mean, lowest, highest)]: requests/s that the digitised plot shows around each minute of the days."""
+    if not (0 <= day and days >= 1 and day + days <= 7):
+        raise ValueError(f"the curve has 7 days; got day {day} and {days} days from it")
+    curve = _table("azure2024_conv_rate_digitised.csv")
+    minutes = day * DAY + np.arange(int(days * DAY // 60)) * 60.0 + 30.0
+    column = np.clip(np.searchsorted(curve[:, 0], minutes), 0, len(curve) - 1)
+    return np.asarray(curve[column, 1:4])
+
+
 def azure2024_conv_reconstructed(day: int = 0, days: int = 1, scale: float = 1.0, seed: int = 0) -> Trace:
     """Days of a week-long chat service, reconstructed from digitised plots: not recorded arrivals.
 
@@ -194,13 +204,9 @@ def azure2024_conv_reconstructed(day: int = 0, days: int = 1, scale: float = 1.0
     arrivals are Poisson at that rate, and lengths are drawn from the two published distributions, independently.
     `day` is 0 to 6; `scale` multiplies the rate (mean 45, peak 80 requests/s).
     """
-    if not (0 <= day and days >= 1 and day + days <= 7):
-        raise ValueError(f"the curve has 7 days; got day {day} and {days} days from it")
     random = np.random.default_rng(seed)
-    curve = _table("azure2024_conv_rate_digitised.csv")
-    minutes = day * DAY + np.arange(int(days * DAY // 60)) * 60.0 + 30.0
-    column = np.clip(np.searchsorted(curve[:, 0], minutes), 0, len(curve) - 1)
-    rates = random.uniform(curve[column, 2], curve[column, 3]) * scale
+    curve = azure2024_conv_curve(day, days)
+    rates = random.uniform(curve[:, 1], curve[:, 2]) * scale
     arrival = _arrivals(random, rates, 60.0)
     return Trace(
         name=f"Azure 2024 conv, reconstructed, {days} d",

@@ -46,6 +46,12 @@ def test_a_fleet_is_read_from_a_file(servingpool: Command) -> None:
     assert found["series"]["ready"][0] == 3
 
 
+def test_a_rival_runs_by_its_name_at_its_own_pace(servingpool: Command) -> None:
+    found = orjson.loads(servingpool(*BASE, "--policy", "knative-kpa:8", "--json").stdout)
+    assert found["policy"] == "Knative KPA, 8"
+    assert found["series"]["time"][:3] == [0.0, 2.0, 4.0]
+
+
 @pytest.mark.parametrize("mode", ["Recommend", "Paused"])
 def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> None:
     auto = orjson.loads(servingpool(*BASE, "--json").stdout)
@@ -62,7 +68,7 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
         (("--fleet", "b300"), "no fleet 'b300': neither a YAML file nor one of h100-8b-tp1"),
         (("--fleet", "fleet.yaml"), "coldStart: must be 0s to 1h, got 2h"),
         (("--fleet", "typo.yaml"), "coldstart: extra inputs are not permitted, got '10s'"),
-        (("--policy", "best"), "no policy 'best': choose servingpool, static:N, hpa-running[:TARGET], llmd-slo-aware"),
+        (("--policy", "best"), "no policy 'best': choose servingpool, static:N, hpa-running[:VALUE], "),
         (("--policy", "static:0"), "no policy 'static:0'"),
         (("--policy", "static"), "no policy 'static'"),
         (("--pool", "nope.yaml"), "cannot read nope.yaml: No such file or directory"),

@@ -12,7 +12,7 @@ from servingpool.simulation import traces
 from servingpool.simulation.fleet import ColdStart
 from servingpool.simulation.hardware import engine_profile
 from servingpool.simulation.policies import Answer, Ours, Static
-from servingpool.simulation.rivals import HpaOnRunning, LlmdSloAware
+from servingpool.simulation.rivals import hpa, llmd
 from servingpool.simulation.run import SimulationOptions, best_static, simulate
 from servingpool.simulation.scrape import EPOCH, ScrapeOptions
 
@@ -24,9 +24,9 @@ TEN_MINUTES = CONV.between(0.0, 600.0)
 
 def test_a_run_repeats_to_the_last_bit_for_a_seed_and_differs_for_another() -> None:
     options = SimulationOptions(scrape=ScrapeOptions(lost_share=0.1), seed=7)
-    runs = [simulate(TEN_MINUTES, A100, POOL, HpaOnRunning(16), options) for _ in range(2)]
+    runs = [simulate(TEN_MINUTES, A100, POOL, hpa.on_running(), options) for _ in range(2)]
     assert orjson.dumps(runs[0].to_dict()) == orjson.dumps(runs[1].to_dict())
-    other = simulate(TEN_MINUTES, A100, POOL, HpaOnRunning(16), replace(options, seed=8))
+    other = simulate(TEN_MINUTES, A100, POOL, hpa.on_running(), replace(options, seed=8))
     assert other.score != runs[0].score
 
 
@@ -78,7 +78,7 @@ def test_an_ordered_replica_costs_from_its_order_on() -> None:
 class Notebook:
     """A policy that orders nothing and writes down what it is shown."""
 
-    name, every_bucket = "notebook", False
+    name, every_bucket, every = "notebook", False, 15.0
 
     def __init__(self) -> None:
         self.decided: list[tuple[float, Observation]] = []
@@ -150,7 +150,7 @@ def test_there_is_no_best_static_fleet_for_an_objective_out_of_reach() -> None:
 
 def test_llmd_slo_aware_lands_where_an_independent_simulation_has_it() -> None:
     # 4.5 replicas on average and 99.8% attained.
-    score = simulate(CONV, A100, POOL, LlmdSloAware(), SimulationOptions(initial_replicas=4)).score
+    score = simulate(CONV, A100, POOL, llmd.slo_aware(), SimulationOptions(initial_replicas=4)).score
     assert score.average_replicas == pytest.approx(4.5, abs=0.4)
     assert score.attainment == pytest.approx(0.998, abs=0.005)
 

@@ -114,3 +114,15 @@ def test_the_front_door_is_seen_only_through_a_gateway() -> None:
     assert hidden.metrics == seen.metrics == Unknown("no replica is ready")
     assert isinstance(hidden.gateway.queued, Unknown)
     assert seen.gateway.queued == seen.gateway.arrivals == pytest.approx(55 * 6, rel=0.2)
+
+
+def test_a_replica_that_became_ready_between_two_looks_far_apart_shows_what_it_has_done_since() -> None:
+    fleet = Fleet(engine_profile("h100-8b-tp1"), STEADY, ColdStart(mean=100.0, jitter=0.0))
+    fleet.start_ready(1)
+    fleet.scale(2)
+    watch = Scraper(fleet, SLO)
+    watch.arm(180.0)
+    fleet.advance(180.0)
+    late = next(metrics for metrics in pages(watch.observe()) if metrics.replica == "replica-1")
+    assert isinstance(late.time_to_first_token, Histogram)
+    assert late.time_to_first_token.count == pytest.approx(3 * 77, rel=0.2)  # half of 6 requests/s since 100 s

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from servingpool.api.duration import brief
 from servingpool.simulation.demo import Comparison
+from servingpool.simulation.policies import TICK
 
 _AZURE_2023 = (
     "every request of an hour of a service, recorded by Microsoft: "
@@ -28,6 +29,7 @@ def ground(comparison: Comparison) -> list[tuple[str, str]]:
     setup = comparison.setup
     trace, profile, options = setup.trace, setup.profile, setup.options
     source = next((said for name, said in _TRACES.items() if trace.name.startswith(name)), "a file of yours")
+    pace = TICK if options.decide_every is None else options.decide_every
     low, high = (options.cold_start.mean * (1 + sign * options.cold_start.jitter) for sign in (-1, 1))
     simulated = (
         "no GPU ran for this page. A step-level model of vLLM (continuous batching, chunked prefill, KV cache blocks, "
@@ -47,7 +49,7 @@ def ground(comparison: Comparison) -> list[tuple[str, str]]:
         f"a replica is ready {low:.0f} to {high:.0f} s after its order; it is paid for from order to release, so "
         f"loading and draining count. Routing is {options.routing.value}. Every policy that scales starts with "
         f"{comparison.initial} replicas, may use {setup.pool.min_replicas} to {setup.pool.max_replicas}, and decides "
-        f"every {options.decide_every:g} s from scrapes {options.scrape.interval:g} s apart. Nobody sees the future, "
+        f"every {pace:g} s from scrapes {options.scrape.interval:g} s apart. Nobody sees the future, "
         f"a single request's latency or the model's coefficients."
     )
     attainment = (

@@ -1,0 +1,130 @@
+"""Everything that the README claims of the controller, computed again: `make bench-control`.
+
+Results are kept on disk as they come, so that it can be stopped at any time and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pages
+import store
+import sweeps
+from ablations import ABLATIONS
+from cases import CASES, Case, Kind
+from crew import Crew
+from results import CaseResults, Run, rival_runs
+from work import AblationRun, Clairvoyant, OurRun, Report, RivalRuns, Statics, SweepRun, Work, takes_long
+
+from servingpool.simulation.clairvoyant import Effort
+from servingpool.simulation.rivals.catalogue import RIVALS
+
+PUBLISHED = store.ROOT / "docs" / "benchmarks"
+QUICK = store.ROOT / "report" / "control"
+SEEDS = (0, 1, 2)
+QUICK_EFFORT = 4_000_000
+"""Requests that the search for a clairvoyant simulates with --quick."""
+
+
+def main() -> None:
+    """Compute, then write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one-hour cases, nothing tuned, no sweeps")
+    parser.add_argument(
+        "--cases", nargs="+", choices=list(CASES), metavar="SLUG", help="only these: " + ", ".join(CASES)
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin nothing after so many; write what there is"
+    )
+    parser.add_argument("--output", type=Path, help="folder of the pages")
+    parser.add_argument("--workers", type=int, help="processes; default: one for each processor")
+    options = parser.parse_args()
+    crew = Crew(until=time.monotonic() + 60 * options.minutes)
+    if options.workers:
+        crew.workers = options.workers
+    # 300 replicas take an hour with all rivals; they are among the sweeps.
+    chosen = [CASES[slug] for slug in options.cases or CASES if options.cases or slug != "replicas-300"]
+    if options.quick:
+        chosen = [case for case in chosen if case.kind is Kind.BURST]
+    found = _computed(crew, chosen, quick=options.quick, rest=not options.quick and not options.cases)
+    folder = options.output or (QUICK if options.quick or options.cases else PUBLISHED)
+    pages.publish(found, folder)
+    if crew.changed:
+        print("The sources changed meanwhile: run it again, so that all figures are of the same state.")
+    print(f"Written to {folder}" + (f"; {crew.left} pieces of work are missing" if crew.left else ""))
+
+
+def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> pages.Publication:
+    """`rest`: sweeps and ablations too."""
+    statics = crew.do([Statics(case.slug) for case in cases], "best static fleets")
+    found = {case.slug: CaseResults(case) for case in cases}
+    for piece, report in statics.items():
+        results = found[piece.slug]
+        results.static_size = report["best"]
+        results.fleets = [Run.read(results.target, fleet) for fleet in report["fleets"]]
+    pieces: list[Work] = []
+    for results in found.values():
+        if results.static_size is not None:
+            pieces += _pieces(results.case, results.static_size, quick=quick)
+    varied = [SweepRun(variation.base, variation.name) for variation in sweeps.VARIATIONS] if rest else []
+    initial = {slug: results.static_size for slug, results in found.items()}
+    ablated = [
+        AblationRun(case.slug, size, ablation.name)
+        for ablation in (ABLATIONS if rest else ())
+        for case in cases
+        if case.kind is Kind.BURST and (size := initial[case.slug]) is not None
+    ]
+    reports = crew.do([*pieces, *varied, *ablated], "runs")
+    for piece in pieces:
+        if piece in reports:
+            enter(found[piece.slug], piece, reports[piece])
+    bursts = [results.our(history=False) for results in found.values() if results.case.kind is Kind.BURST]
+    return pages.Publication(
+        cases=list(found.values()),
+        sweeps=[reports[piece] for piece in varied if piece in reports],
+        ablations={
+            ablation.name: [
+                Run.read(found[piece.slug].target, reports[piece]["found"])
+                for piece in ablated
+                if piece.ablation == ablation.name and piece in reports
+            ]
+            for ablation in ABLATIONS
+            if rest
+        },
+        ablated=[run for run in bursts if run is not None],
+        left=crew.left,
+        command="make bench-control" if rest else "python benchmarks/control/bench.py" + " --quick" * quick,
+    )
+
+
+def _pieces(case: Case, initial: int, *, quick: bool) -> list[Work]:
+    effort = QUICK_EFFORT if quick else Effort().requests
+    seeds = SEEDS[:1] if takes_long(case) else SEEDS
+    histories = (False, True) if case.past is not None else (False,)
+    return [
+        Clairvoyant(case.slug, initial, effort),
+        *(OurRun(case.slug, initial, seed, history) for seed in seeds for history in histories),
+        *(
+            RivalRuns(case.slug, initial, rival.slug, "default" if quick else pages.how_tuned(case.slug))
+            for rival in RIVALS
+        ),
+    ]
+
+
+def enter(results: CaseResults, piece: Work, report: Report) -> None:
+    """Puts what was found where it belongs."""
+    match piece:
+        case Clairvoyant() if report["found"] is not None:
+            results.clairvoyant = Run.read(results.target, report["found"])
+        case OurRun():
+            results.ours[piece.history, piece.seed] = Run.read(results.target, report["found"])
+        case RivalRuns():
+            results.rivals[piece.rival] = rival_runs(results.target, piece.rival, report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""The published pages: README.md, a page for each case, results.json and the plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import plots
+import tables
+from cases import Kind
+from goals import goals, losses
+from results import CaseResults, Run
+
+from servingpool.simulation.report.figures import listed, objective
+
+GROUND = """\
+On what the figures rest: **simulated; no GPU ran for this page.** A step-level model of vLLM (continuous batching,
+chunked prefill, KV cache blocks, preemption, cold starts, draining) serves each trace on virtual time. Its step times
+are fitted to kernel times measured on the real GPUs (ai-dynamo/aiconfigurator, Apache-2.0); against real engines models
+of this kind come within 10% of latencies on one GPU, less close with tensor parallelism. Azure 2023 traces are recorded
+requests (CC-BY-4.0; Patel et al., Splitwise, ISCA 2024); Azure 2024 is reconstructed from the data set's plots, and the
+others are drawn, as their titles say. Rivals are written from their public sources and documents of 2026, not run.
+
+The same for all: a replica is ready 80 to 120 s after its order (mean 100 s) and is paid for from order to release,
+loading and draining included; scrapes are 5 s apart; routing is least-loaded. Every policy that scales starts with the
+best static fleet of the trace, a head start that nobody has in life, and may use 1 replica to the case's maximum.
+Attainment is the share of all arrivals that met every bound; rejected and unfinished ones are misses. Policies compare
+at equal attainment only: one that misses the SLO is not cheap. Comparisons are of seed 0; ours ran with two more seeds,
+see Luck.
+
+The clairvoyant knows every arrival and the hardware, and pays cold starts. It is a course found by search: an upper
+bound on the least GPU-hours that hold the SLO, not a proof of them, so a ratio below 1 is possible."""
+
+
+RIVALS_SAID = (
+    "GPU-hours as multiples of the clairvoyant's, mean over the cases where the policy holds the SLO. Tuned: the "
+    "cheapest value of its one parameter that holds the SLO on that very trace and seed."
+)
+AGAIN = (
+    "`make bench-control` computes what is missing and writes these pages; results are kept outside the repository and "
+    "used again while the sources that they depend on mean the same. `python benchmarks/control/bench.py --help` has "
+    "the rest."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """Everything that was found."""
+
+    cases: Sequence[CaseResults]
+    sweeps: Sequence[Mapping[str, Any]]
+    ablations: Mapping[str, Sequence[Run]]
+    """By the idea left out."""
+    ablated: Sequence[Run]
+    """With all ideas, on the same cases."""
+    left: int
+    """Pieces of work that are missing."""
+    command: str
+
+
+def publish(found: Publication, folder: Path) -> None:
+    """Writes all pages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = [results for results in found.cases if results.our(history=False) is not None]
+    for results in shown:
+        slug = results.case.slug
+        (folder / f"frontier-{slug}.svg").write_text(plots.frontier(results))
+        (folder / f"course-{slug}.svg").write_text(plots.course(results))
+        (folder / f"{slug}.md").write_text(_case_page(results))
+    if shown:
+        (folder / "summary.svg").write_text(plots.summary(shown))
+    (folder / "README.md").write_text(_front(found, shown))
+    (folder / "results.json").write_bytes(orjson.dumps(_document(found), option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
+    judged = goals(shown)
+    lost = losses(shown)
+    parts = [
+        "# The controller, head to head",
+        f"Written by `{found.command}`. Figures for machines: [results.json](results.json).",
+        "![GPU-hours of each policy relative to a clairvoyant fleet, by case](summary.svg)",
+        GROUND,
+        f"**Incomplete: {found.left} pieces of work are missing; run it again to go on.**" if found.left else "",
+        "## Goals",
+        tables.goals_table(judged),
+        "<details><summary>Every figure</summary>",
+        tables.goal_figures(judged),
+        "</details>",
+        "## Cases",
+        "GPU-hours as multiples of the clairvoyant's. Each case has a page: plots, all rivals with defaults and tuned.",
+        tables.overview(shown),
+        "## What we lose, and where",
+        "\n".join(f"- {line}" for line in lost) or "Nothing on these cases.",
+        "## Rivals over all cases",
+        f"{RIVALS_SAID} {_how_tuned(shown)}",
+        tables.rivals_overall(shown),
+        "## Luck",
+        "Ours with three seeds: start-up times, scrape phases and, where the trace is drawn, the arrivals.",
+        tables.seeds(shown),
+        *_sweeps(found),
+        *_ablations(found),
+        "## Again",
+        AGAIN,
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _sweeps(found: Publication) -> list[str]:
+    if not found.sweeps:
+        return []
+    said = (
+        "One assumption changed at a time; profile unknown at the start. `GPU-h of it`: as a multiple of the best "
+        "static fleet in hindsight under the same conditions."
+    )
+    return ["## Sweeps", said, tables.sweeps_table(found.sweeps)]
+
+
+def _ablations(found: Publication) -> list[str]:
+    if not found.ablations:
+        return []
+    cases = listed([f"`{results.case.slug}`" for results in found.cases if results.case.kind is Kind.BURST])
+    return [
+        "## What each idea is worth",
+        f"Means over {cases}; profile unknown at the start.",
+        tables.ablations_table(found.ablations, found.ablated),
+    ]
+
+
+def _how_tuned(shown: Sequence[CaseResults]) -> str:
+    def slugs(kind: str) -> list[str]:
+        return [f"`{results.case.slug}`" for results in shown if how_tuned(results.case.slug) == kind]
+
+    if not any(len(runs.tried) > 1 for results in shown for runs in results.rivals.values()):
+        return "Nothing was tuned here."
+    whole, none = slugs("grid"), slugs("default")
+    said = f"The whole grid was run on {listed(whole)}, bisection elsewhere" if whole else "By bisection"
+    return f"{said}{f'; not tuned on {listed(none)}' if none else ''}."
+
+
+def how_tuned(slug: str) -> str:
+    """`grid` where the plot shows whole curves; `default` (not tuned) where a run takes half a minute."""
+    if slug in {"ramp", "conv", "code"}:
+        return "grid"
+    return "default" if slug in {"conv-day", "code-day", "clients-day", "replicas-300"} else "bisect"
+
+
+def _case_page(results: CaseResults) -> str:
+    case, ours = results.case, results.our(history=False)
+    assert ours is not None
+    tuned = tables.tuned_table(results)
+    parts = [
+        f"# {case.title}",
+        (
+            f"{objective(case.slo)}. {ours.score['requests']:,} requests; 1 to {case.max_replicas} replicas of "
+            f"{case.profile.name}, {case.profile.gpus} GPU each. [All cases](README.md)"
+        ),
+        f"![Attainment against GPU-hours](frontier-{case.slug}.svg)",
+        f"![Load, replicas and TTFT over time](course-{case.slug}.svg)",
+        "## Every policy, rivals with their published defaults",
+        tables.case_table(results),
+        "## Rivals tuned in hindsight" if tuned else "",
+        tuned,
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _document(found: Publication) -> dict[str, Any]:
+    """For machines. Scores as `servingpool.simulation.score.Score`."""
+    return {
+        "format": 1,
+        "cases": {results.case.slug: _case_document(results) for results in found.cases},
+        "goals": [
+            {
+                "measure": goal.measure,
+                "goal": goal.goal,
+                "reached": goal.reached if goal.judged else None,
+                "cases": {judged.slug: {"figure": judged.figure, "reached": judged.reached} for judged in goal.judged},
+            }
+            for goal in goals(found.cases)
+        ],
+        "sweeps": list(found.sweeps),
+        "ablations": {name: [run.score for run in runs] for name, runs in found.ablations.items()},
+    }
+
+
+def _case_document(results: CaseResults) -> dict[str, Any]:
+    def score(run: Run | None) -> Any:
+        return None if run is None else run.score
+
+    return {
+        "title": results.case.title,
+        "kind": results.case.kind.value,
+        "slo": objective(results.case.slo),
+        "best_static": score(results.static),
+        "clairvoyant": score(results.clairvoyant),
+        "ours": [
+            {"history": history, "seed": seed, "score": run.score}
+            for (history, seed), run in sorted(results.ours.items())
+        ],
+        "rivals": {
+            slug: {
+                "default": runs.rival.default,
+                "best": runs.best,
+                "tried": [{"value": value, "score": run.score} for value, run in runs.tried.items()],
+            }
+            for slug, runs in results.rivals.items()
+        },
+    }

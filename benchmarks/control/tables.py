@@ -1,0 +1,233 @@
+"""The tables, as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ablations import ABLATIONS
+from goals import Goal
+from results import CaseResults, Run, mean
+
+from servingpool.simulation.report.figures import latency, percent
+from servingpool.simulation.rivals.catalogue import RIVALS
+
+NOTHING = "-"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The first column to the left, the others to the right."""
+    marks = ("---", *("---:" for _ in header[1:]))
+    return "\n".join("| " + " | ".join(row) + " |" for row in (header, marks, *rows))
+
+
+def attained(run: Run | None) -> str:
+    """Its attainment, a miss in bold and with the word."""
+    if run is None:
+        return NOTHING
+    return percent(run.attainment) if run.held else f"**missed** {percent(run.attainment)}"
+
+
+def times(ratio: float | None) -> str:
+    """`1.07x`."""
+    return NOTHING if ratio is None else f"{ratio:.2f}x"
+
+
+def overview(found: Sequence[CaseResults]) -> str:
+    """A line for each case: GPU-hours over the clairvoyant's."""
+    header = (
+        *("case", "clairvoyant, GPU-h", "ours", "attains", "with history", "attains"),
+        *("best static", "best rival, defaults", "best rival, tuned in hindsight"),
+    )
+    rows = []
+    for results in found:
+        ours, knowing = results.our(history=False), results.our(history=True)
+        default, tuned = results.best_default(), results.best_tuned()
+        rows.append(
+            (
+                f"[{results.case.slug}]({results.case.slug}.md)",
+                NOTHING if results.clairvoyant is None else f"{results.clairvoyant.cost:.1f}",
+                times(results.relative(ours)),
+                attained(ours),
+                times(results.relative(knowing)),
+                attained(knowing),
+                times(results.relative(results.static)),
+                "none holds" if default is None else f"{times(results.relative(default.run))} {default.name}",
+                _tuned(results) if tuned is None else f"{times(results.relative(tuned.run))} {tuned.name}",
+            )
+        )
+    return table(header, rows)
+
+
+def _tuned(results: CaseResults) -> str:
+    return "none holds" if any(len(runs.tried) > 1 for runs in results.rivals.values()) else "not tuned"
+
+
+def goals_table(goals: Sequence[Goal]) -> str:
+    """Which are reached, by how many cases, and the figures of those that fail."""
+    rows = []
+    for goal in goals:
+        reached = sum(judged.reached for judged in goal.judged)
+        failing = "; ".join(f"{judged.slug} {judged.figure}" for judged in goal.judged if not judged.reached)
+        state = "not measured" if not goal.judged else "reached" if goal.reached else "**not reached**"
+        rows.append((goal.measure, goal.goal, state, f"{reached} of {len(goal.judged)}", failing or NOTHING))
+    return _left(("measure", "goal", "", "cases", "where not"), rows)
+
+
+def goal_figures(goals: Sequence[Goal]) -> str:
+    """Every figure behind the table of goals."""
+    return "\n".join(
+        f"- {goal.measure} ({goal.goal}): " + ", ".join(f"{judged.slug} {judged.figure}" for judged in goal.judged)
+        for goal in goals
+        if goal.judged
+    )
+
+
+def rivals_overall(found: Sequence[CaseResults]) -> str:
+    """A line for each rival: how often it holds the SLO, and at what cost where it does; ours for comparison."""
+    header = ("policy", "holds with defaults", "GPU-h there", "holds tuned in hindsight", "GPU-h there", "tuned is")
+    rows = []
+    for history, name in ((False, "**ours**"), (True, "**ours, with history**")):
+        runs = [(results, results.our(history=history)) for results in found]
+        rows.append((name, *_share(runs), NOTHING, NOTHING, NOTHING))
+    for rival in RIVALS:
+        known = [(results, results.rivals[rival.slug]) for results in found if rival.slug in results.rivals]
+        tuned = [(results, runs.tuned) for results, runs in known if len(runs.tried) > 1]
+        defaults = [(results, runs.default) for results, runs in known]
+        rows.append((rival.name, *_share(defaults), *_share(tuned, of=len(tuned)), rival.parameter))
+    return table(header, rows)
+
+
+def _share(runs: Sequence[tuple[CaseResults, Run | None]], of: int | None = None) -> tuple[str, str]:
+    there = [(results, run) for results, run in runs if run is not None]
+    held = [(results, run) for results, run in there if run.held]
+    ratios = [ratio for results, run in held if (ratio := results.relative(run)) is not None]
+    total = len(there) if of is None else of
+    return (f"{len(held)} of {total}" if total else NOTHING, times(mean(ratios)))
+
+
+def seeds(found: Sequence[CaseResults]) -> str:
+    """Luck: start-up times, scrape phases and, where the trace is drawn, arrivals."""
+    header = ("case", "attains, mean", "lowest", "lowest after 10 min", "GPU-h, mean", "most", "with history, lowest")
+    rows = []
+    for results in found:
+        runs, knowing = results.seeds(history=False), results.seeds(history=True)
+        if len(runs) < 2:
+            continue
+        rows.append(
+            (
+                results.case.slug,
+                percent(sum(run.attainment for run in runs) / len(runs)),
+                attained(min(runs, key=lambda run: run.attainment)),
+                percent(min(run.settled for run in runs)),
+                f"{sum(run.cost for run in runs) / len(runs):.1f}",
+                f"{max(run.cost for run in runs):.1f}",
+                attained(min(knowing, key=lambda run: run.attainment, default=None)),
+            )
+        )
+    return table(header, rows)
+
+
+def case_table(results: CaseResults) -> str:
+    """Every policy on one case."""
+    header = (
+        *("policy", "attains", "after 10 min", "GPU-h", "of clairvoyant", "mean fleet", "most", "changes/h", "flaps"),
+        *("TTFT p95", "TPOT p95"),
+    )
+    lines: list[tuple[str, Run | None]] = [
+        ("**ours**", results.our(history=False)),
+        ("**ours, with history**", results.our(history=True)),
+        ("clairvoyant", results.clairvoyant),
+        (f"best static in hindsight, {results.static_size}", results.static),
+    ]
+    lines += [(runs.rival.name, runs.default) for runs in results.rivals.values()]
+    return table(header, [_line(results, name, run) for name, run in lines if run is not None])
+
+
+def tuned_table(results: CaseResults) -> str:
+    """Each rival at its best; empty where none was tuned."""
+    header = ("rival", "parameter", "default", "best", "attains", "GPU-h", "of clairvoyant", "values tried")
+    rows = []
+    for runs in results.rivals.values():
+        if len(runs.tried) < 2:
+            continue
+        # Where no value holds the SLO, the one that comes closest.
+        value = runs.best if runs.best is not None else max(runs.tried, key=lambda each: runs.tried[each].attainment)
+        run = runs.tried[value]
+        rows.append(
+            (
+                *(runs.rival.name, runs.rival.parameter, f"{runs.rival.default:g}", f"{value:g}", attained(run)),
+                *(f"{run.cost:.1f}", times(results.relative(run)), f"{len(runs.tried)}"),
+            )
+        )
+    return table(header, rows) if rows else ""
+
+
+def _line(results: CaseResults, name: str, run: Run) -> tuple[str, ...]:
+    score = run.score
+    return (
+        *(name, attained(run), percent(run.settled), f"{run.cost:.1f}", times(results.relative(run))),
+        *(f"{score['average_replicas']:.2f}", f"{score['peak_replicas']}"),
+        *(f"{score['scale_changes_per_hour']:.1f}", f"{score['flapping']:.0%}"),
+        *(latency(score["ttft"]["p95"]), latency(score["tpot"]["p95"])),
+    )
+
+
+def sweeps_table(reports: Sequence[Mapping[str, Any]]) -> str:
+    """What was varied, what came of it."""
+    header = ("variation", "attains", "after 10 min", "best static", "GPU-h of it", "changes/h", "most", "said")
+    rows = []
+    for report in reports:
+        held = report["attainment"] >= report["target"]
+        settled, size = report["after_new_pool"], report["static_replicas"]
+        share = percent(report["attainment"])
+        rows.append(
+            (
+                *(report["name"], share if held else f"**missed** {share}"),
+                NOTHING if settled is None else percent(settled),
+                "none attains" if size is None else f"{size}",
+                times(report["ratio"]),
+                *(f"{report['changes_per_hour']:.1f}", f"{report['peak_replicas']}", _said(report)),
+            )
+        )
+    return _left(header, rows)
+
+
+def _said(report: Mapping[str, Any]) -> str:
+    said = []
+    if "relearned_after" in report:
+        seconds = report["relearned_after"]
+        said.append("not relearned" if seconds is None else f"relearned in {seconds:.0f} s")
+    most = max(report["warnings"].items(), key=lambda item: item[1], default=None)
+    if most is not None:
+        said.append(f"{most[1] / report['decisions']:.0%} of decisions: {most[0]}")
+    return re.sub(r"\|", "/", "; ".join(said)) or NOTHING
+
+
+def ablations_table(found: Mapping[str, Sequence[Run]], whole: Sequence[Run]) -> str:
+    """Means over the same cases: what each idea is worth."""
+    header = ("without", "attains, mean", "lowest", "cases held", "GPU-h, mean", "against all ideas")
+    base = mean([run.cost for run in whole])
+    rows = [_ablated("nothing: all ideas", whole, base)]
+    rows += [_ablated(f"{each.name}: {each.what}", found.get(each.name, ()), base) for each in ABLATIONS]
+    return table(header, rows)
+
+
+def _ablated(name: str, runs: Sequence[Run], base: float | None) -> tuple[str, ...]:
+    if not runs:
+        return (name, *(NOTHING for _ in range(5)))
+    cost = sum(run.cost for run in runs) / len(runs)
+    return (
+        name,
+        percent(sum(run.attainment for run in runs) / len(runs)),
+        percent(min(run.attainment for run in runs)),
+        f"{sum(run.held for run in runs)} of {len(runs)}",
+        f"{cost:.1f}",
+        NOTHING if base is None else f"{cost / base - 1:+.0%}",
+    )
+
+
+def _left(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """All columns to the left: words more than figures."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in (header, ("---",) * len(header), *rows))

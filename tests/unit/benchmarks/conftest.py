@@ -1,0 +1,8 @@
+"""The benchmark is a folder of scripts, not a package: its modules are found as a script finds its neighbours."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "control"))
