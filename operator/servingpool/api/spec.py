@@ -153,7 +153,7 @@ class Behavior(Part):
     """The few knobs. Nobody should need one."""
 
     scale_down_window: Annotated[float, DurationBetween("0s", "1h")] = 120.0
-    """A scale-down goes no lower than the highest need of this window. 0s to 1h."""
+    """A scale-down keeps what was worth keeping in this window, or in two cold starts where longer. 0s to 1h."""
     calibration: Annotated[float, DurationBetween("0s", "1h")] = 300.0
     """Time from first sight during which nothing is scaled down. 0s to 1h."""
     cold_start: Annotated[float, DurationBetween("1s", "1h")] = 120.0

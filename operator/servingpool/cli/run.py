@@ -22,7 +22,7 @@ class LogFormat(StrEnum):
 
 def _seconds(text: str) -> float:
     try:
-        return DurationBetween("1s", "5m").read(text)
+        return DurationBetween("1s", "1m").read(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

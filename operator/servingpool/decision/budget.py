@@ -1,53 +1,63 @@
-"""How many misses may be expected now, so that the share that comes true meets the target."""
+"""How many misses may be expected now, given what was missed in the last hour."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-LEAST, MOST = 0.5, 2.0
-"""Bounds of the steering. Wider ones (0.25 to 4) let one start-up transient be repaid for hours."""
-CAUTION_TIME = 1800.0
-"""Seconds in which misses at twice the budget divide the steering by e."""
-HOPE_TIME = 4 * CAUTION_TIME
-"""Seconds in which a stretch without a miss multiplies it by e. Slower, because a quiet stretch says little of
-the next step: with both at 1800 s the llm-d ramp met its third step at double budget and held 92.9%."""
-CAREFUL = 0.75
-"""Where it begins: hope is earned. Against 1.0 it costs Azure's code hour 7% more GPUs (8.3 instead of 7.8) and
-takes its attainment from 94.6% to 95.7%; the conversation hour does not change."""
+HOUR = 3600.0
+LEAST, MOST = 0.5, 1.0
+"""Bounds of the steering. Less than half, and one burst is repaid with GPUs for hours; more than all is no thrift: the
+price of a miss already spends what is allowed, and what was saved in the quiet is missing at the next step."""
+PLANNED = 0.7
+"""Part of the allowed misses that is planned with. The price is found on the very past that it is tried on, and what
+comes is never quite that."""
+GAIN = 2.0
+"""Steering lost for each hour of allowed misses that was overspent."""
+MOST_WEIGHT = 4.0
+"""A tick counts for no more than so many usual ones."""
 ABOVE_FLOOR = 0.3
 """Where the floor alone eats the budget, this part of the budget is allowed above it: no fleet size can
 hold the SLO then, and running to max would buy nothing."""
+HOPELESS = 0.2
+"""Of what the floor is beyond the allowed misses, so much more is allowed above it: with 80% lost at any size, a hair
+less than the rest is not worth a fleet at max."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A slow, bounded dual variable: above 1 the model was too careful so far, below 1 too hopeful."""
+    """What was overspent of the allowed misses in about the last hour, while in charge."""
 
-    steering: float = CAREFUL
+    overspent: float = 0.0
+    """In hours of allowed misses; negative where less was missed than allowed."""
 
     def learn(
         self,
         *,
         missed: float,
         allowed: float,
-        requests: float,
-        usual_requests: float,
+        weight: float,
         elapsed: float,
         may_rise: bool = True,
         may_fall: bool = True,
     ) -> Budget:
-        """Steer by one tick's share of misses. Ticks count by their requests, as the SLO does."""
-        if requests <= 0.0 or usual_requests <= 0.0:
-            return self
-        weight = min(2.0, requests / usual_requests)
-        surplus = min(2.0, missed / allowed) - 1.0
-        if (surplus > 0.0 and not may_fall) or (surplus < 0.0 and not may_rise):
-            return self
-        time = CAUTION_TIME if surplus > 0.0 else HOPE_TIME
-        moved = self.steering * math.exp(-surplus * weight * elapsed / time)
-        return Budget(min(MOST, max(LEAST, moved)))
+        """Add one tick's share of misses. Ticks count by their requests, as the SLO does: `weight` is over the usual.
 
-    def allowance(self, *, allowed: float, floor: float) -> float:
-        """The share of misses a fleet may be sized for."""
-        return max(allowed * self.steering, floor + ABOVE_FLOOR * allowed)
+        At a bound the fleet does not follow, so what would only push further into it (`may_rise` or `may_fall` False)
+        does not add up.
+        """
+        kept = self.overspent * math.exp(-elapsed / HOUR)
+        surplus = (missed / allowed - 1.0) * min(MOST_WEIGHT, weight)
+        if (surplus > 0.0 and not may_fall) or (surplus < 0.0 and not may_rise):
+            return Budget(kept)
+        return Budget(min(1.0, max(-1.0, kept + surplus * elapsed / HOUR)))
+
+    @property
+    def steering(self) -> float:
+        """Share of the allowed misses that may be planned with."""
+        return min(MOST, max(LEAST, 1.0 - GAIN * self.overspent))
+
+    def allowance(self, *, allowed: float, floor: float, ratio: float) -> float:
+        """The share of misses a fleet may be sized for; `ratio` of those that come to those that are foretold."""
+        unavoidable = floor + ABOVE_FLOOR * allowed + HOPELESS * max(0.0, floor - allowed)
+        return max(PLANNED * allowed * self.steering / ratio, unavoidable)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
-from servingpool.decision import capacity, explain, figures, limits
+from servingpool.decision import explain, figures, limits
+from servingpool.decision.assess import Assessment, assess, hold
 from servingpool.decision.decision import Decision, Verdict
-from servingpool.decision.forecast import Outlook
-from servingpool.decision.learn import Lesson, horizon, observe, posterior, settled, study
-from servingpool.decision.ledger import WORK
+from servingpool.decision.learn import Lesson, horizon, observe, settled, study
 from servingpool.decision.limits import Limited
 from servingpool.decision.memory import Memory
-from servingpool.decision.miss_curve import Curve
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
 
-ROUNDING = 0.05
-"""Replicas of raw need that are forgiven when rounding up: the search's own resolution."""
-RECENT = 600.0
+WORTH = 0.015
+"""Share of a fleet that is too little to move it: 300 replicas moved 74 times an hour."""
 STUCK_AFTER = 300.0
 """Seconds that a replica may wait for a node before ordering more is pointless: nodes come in 2 to 4 minutes."""
 
@@ -32,19 +29,6 @@ class Outcome(NamedTuple):
     memory: Memory
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
-    """The raw need and what it rests on."""
-
-    need: Reading
-    curve: Curve | None = None
-    outlook: Outlook | None = None
-    backlog: float = 0.0
-    """Replicas added to work off the queue within one cold start."""
-    allowance: float = 0.0
-    """Share of misses the fleet is sized for."""
-
-
 def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> Outcome:
     """Decide on one pool.
 
@@ -52,15 +36,15 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     seconds and must not run backwards; a second call at the same `now` changes nothing.
     """
     lesson = study(observation, pool, memory, now)
-    assessment = _assess(observation, pool, lesson)
-    memory = _note_need(lesson.memory, pool, assessment.need, now)
+    assessment = assess(observation, pool, lesson)
+    memory = _note_need(replace(lesson.memory, price=assessment.price), pool, assessment, now)
     limited = _limit(observation, pool, memory, assessment.need, now)
     measured = figures.measure(memory, pool, lesson, assessment.need)
     if assessment.curve is not None and assessment.outlook is not None:
         measured = replace(
             measured,
             safe_load=assessment.curve.load_for(assessment.allowance),
-            forecast=assessment.outlook.expected,
+            forecast=assessment.expected,
         )
     decision = Decision(
         at=now,
@@ -68,7 +52,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         verdict=_verdict(limited.replicas, observation.requested),
         need=assessment.need,
         limits=limited.applied,
-        reason=explain.reason(observation, assessment.need, assessment.backlog, limited, measured),
+        reason=explain.reason(observation, pool, assessment, limited, measured),
         figures=measured,
         calibrating=not settled(memory, pool),
         warnings=_warnings(pool, lesson, assessment),
@@ -76,39 +60,11 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     return Outcome(decision, memory)
 
 
-def _assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment:
-    if isinstance(observation.metrics, Unknown):
-        return Assessment(observation.metrics)
-    memory = lesson.memory
-    if not observation.ready and observation.requested > 0:
-        return Assessment(Unknown("no replica is ready"))
-    if memory.coverage == 0.0:
-        lacking = memory.lacking
-        return Assessment(Unknown(f"pages lack {lacking}" if lacking else "no ready replica has a fresh sample"))
-    if lesson.step is None:
-        return Assessment(Unknown("no request was decoded yet, so the engine's speed is not known"))
-    if lesson.demand is None:
-        return Assessment(Unknown("too few scrapes to take a rate"))
-    level = lesson.demand.level
-    ahead = horizon(memory, pool)
-    curve = posterior(memory, pool, lesson.step)
-    allowance = memory.profile.budget.allowance(allowed=1.0 - pool.slo.attainment, floor=curve.floor)
-    outlook = memory.profile.forecast.outlook(
-        level=level,
-        trend=figures.trend(memory),
-        horizon=ahead,
-        recent_maximum=memory.ledger.last(RECENT).highest(WORK) or level,
-    )
-    # What is ordered now comes a cold start later anyway, so the queue is spread over that time: dividing by
-    # the TTFT bound would order a fleet that arrives when the queue is long gone.
-    backlog = lesson.demand.queued * lesson.demand.work_per_request / ahead
-    needed = capacity.need(outlook, curve, allowance, most=4 * pool.max_replicas)
-    return Assessment(needed + backlog, curve, outlook, backlog, allowance)
-
-
-def _note_need(memory: Memory, pool: Pool, need: Reading, now: float) -> Memory:
-    kept = tuple(entry for entry in memory.needs if now - pool.behavior.scale_down_window < entry[0] < now)
-    return replace(memory, needs=kept if isinstance(need, Unknown) else (*kept, (now, need)))
+def _note_need(memory: Memory, pool: Pool, assessment: Assessment, now: float) -> Memory:
+    recent = tuple(entry for entry in memory.needs if now - hold(memory, pool) < entry[0] < now)
+    if not isinstance(assessment.need, Unknown):
+        recent = (*recent, (now, assessment.kept))
+    return replace(memory, needs=recent)
 
 
 def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, now: float) -> Limited:
@@ -137,7 +93,7 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
         answer = answer.at_least(
             requested,
             limits.CALIBRATING,
-            f"seen for {memory.profile.learned:.0f} s of {pool.behavior.calibration:.0f} s, nothing is removed before",
+            _unsettled(memory, pool),
         )
     fill_time = max(figures.fill_time(memory), pool.behavior.scale_down_window)
     if memory.since is None or now - memory.since < fill_time:
@@ -150,8 +106,10 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
     answer = answer.at_least(
         min(requested, _whole(highest)),
         limits.SCALE_DOWN_WINDOW,
-        f"{highest:.1f} replicas were needed within the last {pool.behavior.scale_down_window:.0f} s",
+        f"{highest:.0f} were worth keeping within the last {hold(memory, pool):.0f} s",
     )
+    if 0 < abs(answer.replicas - requested) <= WORTH * requested:
+        answer = answer.at(requested, limits.TOO_LITTLE, f"{answer.replicas} is not worth a move")
     # A cluster autoscaler brings a node because pods are pending: being unschedulable for minutes is its normal case.
     patience = max(STUCK_AFTER, horizon(memory, pool))
     stuck = sum(replica.unschedulable and replica.age > patience for replica in observation.starting)
@@ -162,9 +120,18 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
             f"no node has room for {stuck} of the replicas; ordering more would not help",
         )
     if not memory.profile.fit.known:
-        most = max(2 * requested, requested + 2)
+        found = memory.profile.forecast.found or requested
+        most = max(2 * found, found + 2, requested)
         answer = answer.at_most(most, limits.LEARNING_STEP, f"at most {most} while the engine's speed is being learned")
     return _bounded(answer, pool)
+
+
+def _unsettled(memory: Memory, pool: Pool) -> str:
+    if memory.profile.learned < pool.behavior.calibration:
+        return (
+            f"seen for {memory.profile.learned:.0f} s of {pool.behavior.calibration:.0f} s, nothing is removed before"
+        )
+    return "the engine's speed is not known yet: too few requests were decoded; nothing is removed before"
 
 
 def _bounded(answer: Limited, pool: Pool) -> Limited:
@@ -173,7 +140,7 @@ def _bounded(answer: Limited, pool: Pool) -> Limited:
 
 
 def _whole(need: float) -> int:
-    return max(0, math.ceil(need - ROUNDING))
+    return math.ceil(need)
 
 
 def _verdict(replicas: int, requested: int) -> Verdict:
@@ -184,18 +151,28 @@ def _verdict(replicas: int, requested: int) -> Verdict:
 
 def _warnings(pool: Pool, lesson: Lesson, assessment: Assessment) -> tuple[str, ...]:
     found = []
-    bound, step = pool.slo.time_per_output_token, lesson.step
+    bound, step, curve = pool.slo.time_per_output_token, lesson.step, assessment.curve
+    allowed = 1.0 - pool.slo.attainment
     if bound is not None and step is not None and lesson.memory.profile.fit.known and step.base >= bound:
         found.append(
             f"time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
             f"a step without load takes {step.base * 1000:.0f} ms on this engine"
         )
-    elif assessment.curve is not None and assessment.curve.floor > 1.0 - pool.slo.attainment:
+    elif curve is not None and curve.floor > allowed and _told(lesson.memory, allowed):
         found.append(
-            f"about {assessment.curve.floor:.0%} of requests miss the SLO at any fleet size, more than the "
-            f"{1.0 - pool.slo.attainment:.1%} allowed: relax the bound or use faster replicas"
+            f"about {curve.floor:.1%} of requests miss the SLO at any fleet size, more than the {allowed:.1%} allowed: "
+            f"relax the bound or use faster replicas"
+        )
+    elif curve is not None and (least := math.ceil(assessment.expected / curve.load_for(allowed))) > pool.max_replicas:
+        found.append(
+            f"{least} replicas are needed for what is expected and max is {pool.max_replicas}: the SLO will not hold"
         )
     return tuple(found)
+
+
+def _told(memory: Memory, allowed: float) -> bool:
+    """Whether enough requests were seen to speak of a floor this low, and not the prior alone."""
+    return math.fsum(memory.profile.curve.requests) > 3.0 / allowed
 
 
 __all__ = ["Outcome", "decide", "observe"]

@@ -33,7 +33,7 @@ class Figures:
     """What the core measured on the way. Unknown where it could not."""
 
     arrivals: Reading
-    """Requests/s over the last minute."""
+    """Requests/s over the last half minute, or two scrapes."""
     generation_rate: Reading
     """Output tokens/s, aggregate over the pool."""
     prompt_rate: Reading
@@ -49,7 +49,7 @@ class Figures:
     attainment: Reading
     """Share of requests of the last hour that met every bound of the SLO."""
     load: Reading
-    """Offered work over capacity of the ready replicas; 1 is the point where queues grow without end."""
+    """Offered work over what the ready replicas could do; near 1, or where the KV cache fills, queues grow."""
     safe_load: Reading
     """The highest load at which the expected misses are still within the budget."""
     forecast: Reading
@@ -68,7 +68,7 @@ class Decision:
     """What `spec.replicas` of the target should be."""
     verdict: Verdict
     need: Reading
-    """Raw need in replicas, before any limit; fractional where a fraction is meaningful."""
+    """Raw need in replicas, before any limit."""
     limits: tuple[Limit, ...]
     """Every limit that changed the answer, in order."""
     reason: str

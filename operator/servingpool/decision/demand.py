@@ -11,22 +11,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from servingpool.decision.intake import GENERATED, REJECTED
-from servingpool.decision.ledger import AT, WAITING, WORK, Ledger, Window
+from servingpool.decision.ledger import SPAN, WAITING, WORK, Ledger, Window
 from servingpool.decision.step_time import StepTime
 
 LENGTHS_WINDOW = 600.0
-LEVEL_WINDOW = 60.0
-LEVEL_SCRAPES = 4.0
-"""A rate over fewer than four scrapes swings with the phase of the scrape."""
+USUAL_WINDOW = 600.0
+LEVEL_WINDOW = 30.0
+"""Half a minute: a whole one sees a step 15 s later (ramp 93.9% instead of 95.3% at the same fleet), a quarter is
+noise that buys 6% more GPUs."""
+LEVEL_SCRAPES = 2.0
+"""A rate over one pair of scrapes swings with their phase."""
 PROMPT_INERTIA = 30.0
 """Requests that the ten-minute mean prompt weighs against the last minute's."""
-TREND_TICKS = 8
-"""Fewer ticks make a slope out of noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What arrives, over the last minute (or four scrapes)."""
+    """What arrives, over the last half minute (or two scrapes)."""
 
     arrivals: float
     """Requests/s."""
@@ -52,7 +53,10 @@ def measure(ledger: Ledger, step: StepTime, interval: float) -> Demand | None:
         return None
     scale = window.ready / window.covered
     served = window.first_tokens().total * scale
-    growth = window.span_of(WAITING) / window.seconds
+    # The queue before the window's first tick is in the row before it.
+    since = Window(ledger.rows[-len(window.rows) - 1 :])
+    seconds = window.seconds if len(since.rows) > len(window.rows) else float(window.rows[1:, SPAN].sum())
+    growth = since.span_of(WAITING) / seconds if seconds > 0.0 else 0.0
     rejected = window.total(REJECTED) * scale
     prompt, output = _lengths(window, ledger.last(LENGTHS_WINDOW))
     waiting = window.rows[-1, WAITING]
@@ -80,12 +84,8 @@ def _lengths(recent: Window, longer: Window) -> tuple[float, float]:
     return prompt, longer.total(GENERATED) / requests
 
 
-def trend(ledger: Ledger) -> float:
-    """Slope of the work level over the last ten minutes, in replicas kept busy per second."""
-    rows = ledger.last(LENGTHS_WINDOW).rows
-    rows = rows[~np.isnan(rows[:, WORK])]
-    if len(rows) < TREND_TICKS:
-        return 0.0
-    time, work = rows[:, AT] - rows[:, AT].mean(), rows[:, WORK]
-    spread = float(time @ time)
-    return float(time @ (work - work.mean())) / spread if spread > 0.0 else 0.0
+def usual(ledger: Ledger) -> float:
+    """Mean work level of the last ten minutes, in replicas kept busy."""
+    work = ledger.last(USUAL_WINDOW).rows[:, WORK]
+    work = work[~np.isnan(work)]
+    return float(work.mean()) if len(work) else 0.0

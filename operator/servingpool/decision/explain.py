@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
+import math
+
+from servingpool.decision.assess import Assessment
 from servingpool.decision.decision import Figures
 from servingpool.decision.limits import Limited
+from servingpool.decision.miss_curve import Curve
 from servingpool.decision.observation import Observation
+from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
 
 
-def reason(observation: Observation, need: Reading, backlog: float, answer: Limited, figures: Figures) -> str:
+def reason(observation: Observation, pool: Pool, assessment: Assessment, answer: Limited, figures: Figures) -> str:
     """Why this many replicas, in one sentence with units."""
-    if isinstance(need, Unknown):
-        return f"{_move(observation.requested, answer.replicas)}: the need is unknown ({need.reason})"
-    sizing = (
-        f"{_number(figures.arrivals)} requests/s now; work for {_number(figures.forecast)} fully busy replicas is "
-        f"expected in {figures.horizon:.0f} s; the SLO holds up to load {_number(figures.safe_load)}, "
-        f"so {need:.1f} replicas are needed"
-    )
-    parts = [sizing]
-    if backlog >= 0.1:
-        parts.append(f"{backlog:.1f} of them to work off {_number(figures.queue)} queued requests")
+    need, curve = assessment.need, assessment.curve
+    if isinstance(need, Unknown) or curve is None:
+        why = need.reason if isinstance(need, Unknown) else "nothing was weighed"
+        return f"{_move(observation.requested, answer.replicas)}: the need is unknown ({why})"
+    parts = [
+        f"{_number(figures.arrivals)} requests/s now",
+        f"work for {_number(assessment.expected)} fully busy replicas is expected in {figures.horizon:.0f} s",
+    ]
+    if assessment.backlog >= 0.1:
+        parts.append(f"{assessment.backlog:.1f} more are kept busy by {_number(figures.queue)} queued requests")
+    parts.append(_sizing(pool, assessment, curve, need))
     if answer.applied:
         parts.append(answer.applied[-1].reason)
     return f"{_move(observation.requested, answer.replicas)}: {'; '.join(parts)}"
+
+
+def _sizing(pool: Pool, assessment: Assessment, curve: Curve, need: float) -> str:
+    if curve.floor > 1.0 - pool.slo.attainment:
+        return f"the SLO holds at no fleet size ({curve.floor:.0%} miss), and {need:.0f} replicas are worth their price"
+    safe = curve.load_for(assessment.allowance)
+    plain = max(1, math.ceil((assessment.expected + assessment.backlog) / safe))
+    if assessment.today:
+        return f"{plain} would do then, and the present load needs {need:.0f}"
+    if need > plain:
+        return (
+            f"{plain} would do at load {_number(safe)}, and {need - plain:.0f} more stand by: work for "
+            f"{_number(assessment.possible)} may come, and a miss is priced at {_number(assessment.price or 0.0)}"
+        )
+    if need < plain:
+        return f"{plain} would keep all of it within the SLO, and {need:.0f} are worth their price"
+    return f"the SLO holds up to load {_number(safe)}, so {need:.0f} are needed"
 
 
 def _move(requested: int, replicas: int) -> str:

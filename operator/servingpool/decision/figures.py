@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from servingpool.decision import demand
 from servingpool.decision.decision import Figures
 from servingpool.decision.demand import LEVEL_SCRAPES, LEVEL_WINDOW
 from servingpool.decision.intake import GENERATED, PROMPTS
@@ -18,11 +17,6 @@ from servingpool.decision.unknown import Reading, Unknown
 def fill_time(memory: Memory) -> float:
     """Seconds of looking before a rate over the level window is whole."""
     return max(LEVEL_WINDOW, LEVEL_SCRAPES * memory.interval) + memory.interval
-
-
-def trend(memory: Memory) -> float:
-    """Slope of the work level, in replicas kept busy per second."""
-    return demand.trend(memory.ledger)
 
 
 def measure(memory: Memory, pool: Pool, lesson: Lesson, need: Reading) -> Figures:

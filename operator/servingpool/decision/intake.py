@@ -21,8 +21,8 @@ LONGEST_GAP = 180.0
 # Cumulative figures of one replica, as kept and as summed. Only raw ones: a reset is told by a counter that falls, and
 # a derived figure falls when nothing was reset (an SLO bound that moved, cached tokens that ran ahead of prompts).
 (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
-(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED) = range(7, 13)
-FIELDS = 13
+(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, TPOT_SUM) = range(7, 14)
+FIELDS = 14
 NOTHING = (0.0,) * FIELDS
 _TOLD_BY = (TTFT_COUNT, TTFT_SUM, ITL_COUNT, ITL_SUM, GENERATED, PROMPTS)
 """Figures that no engine ever lowers but by a restart."""
@@ -141,6 +141,7 @@ def _page(metrics: ReplicaMetrics, slo: Slo) -> Page:
         _or_zero(metrics.prompt_tokens),
         _or_zero(metrics.cached_prompt_tokens),
         _or_zero(metrics.admission_rejections),
+        tpot.total if isinstance(tpot, Histogram) else 0.0,
     )
     return Page(metrics.scraped_at, (*ttft_edges, *tpot_edges), figures)
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from servingpool.decision import demand as demand_model
 from servingpool.decision.budget import Budget
+from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
-from servingpool.decision.intake import ITL_COUNT, ITL_SUM, LONGEST_GAP, TTFT_SUM, take_in
+from servingpool.decision.intake import ITL_COUNT, ITL_SUM, LONGEST_GAP, TPOT_SUM, TTFT_SUM, take_in
 from servingpool.decision.ledger import LOAD, Ledger, Misses, Window, misses
 from servingpool.decision.memory import Memory
 from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.observation import Histogram, Observation
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
+from servingpool.decision.slo_count import SloCount, late_share_by_mean
 from servingpool.decision.step_time import StepTime, StepTimeFit
 from servingpool.decision.unknown import Unknown
 
@@ -37,8 +41,10 @@ KNEE_SHARE = 0.75
 NO_TPOT_KNEE = 1.0
 LOWEST_KNEE = 0.06
 OVERLOAD = 1.0
-"""Beyond it queues grow without end, and nothing is to be learned: who was late is no news, and who was on time
-came before or after. Learning from those took the safe load from 0.66 to 0.37 behind one step of the ramp."""
+"""Beyond it queues grow without end. What is late then is blamed on the load without the queue: blamed on the load
+with it, those on time before and after took the safe load from 0.66 to 0.37 behind one step of the ramp."""
+SPEED_WINDOW = 60.0
+"""Over which the mean time per output token is taken."""
 LIFETIME_WINDOW = 60.0
 
 
@@ -70,16 +76,17 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
     hole = memory.covered_at is None or now - memory.covered_at > LONGEST_GAP
     if seen and (hole or memory.since is None):
         # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
-        memory = replace(memory, since=now, needs=())
+        memory = replace(memory.without_forecasts(), since=now, needs=())
     ledger = memory.ledger.add(now=now, span=span, ready=len(observation.ready), intake=intake)
     profile = memory.profile
     fit = _learn_step_time(profile.fit, ledger, span)
+    curve = profile.curve.doubted(span) if fit.changed else profile.curve
     cold_start = profile.cold_start.learn(observation.ready, observation.starting)
     interval = memory.interval if intake.interval is None else min(intake.interval, memory.interval * 1.02)
     learned = profile.learned + (span if seen else 0.0)
     memory = replace(
         memory,
-        profile=replace(profile, at=now, fit=fit, cold_start=cold_start, learned=learned),
+        profile=replace(profile, at=now, fit=fit, curve=curve, cold_start=cold_start, learned=learned),
         ledger=ledger,
         pages=intake.pages,
         edges=intake.edges if intake.coverage > 0.0 else memory.edges,
@@ -107,13 +114,15 @@ def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
 
     What was learned of engine, traffic and cold start stays.
     """
-    slo = (pool.slo.time_to_first_token, pool.slo.time_per_output_token, pool.slo.attainment)
-    if memory.profile.slo == slo:
+    slo, known = (pool.slo.time_to_first_token, pool.slo.time_per_output_token, pool.slo.attainment), memory.profile.slo
+    if known == slo:
         return memory
     profile = replace(memory.profile, slo=slo)
-    if memory.profile.slo is None:
+    if known is None:
         return replace(memory, profile=profile)
-    profile = replace(profile, curve=MissCurve(), budget=Budget())
+    if known[:2] == slo[:2]:  # which requests are late did not change, only how many may be
+        return replace(memory, profile=replace(profile, budget=Budget()), price=None)
+    profile = replace(profile, curve=MissCurve(), budget=Budget(), calibration=Calibration())
     return replace(memory.interrupted(), profile=profile, kept_score=())
 
 
@@ -146,17 +155,28 @@ def _learn_from_demand(
     load = _blamed_load(pool, demand, ready)
     ledger = memory.ledger.judged(load=load, work=demand.level)
     memory = replace(memory, ledger=ledger)
-    late = missed(memory, pool, Window(ledger.rows[-1:]))
+    last = Window(ledger.rows[-1:])
+    late = missed(memory, pool, last)
+    # What no fleet can hold says nothing on the size of the fleet.
+    telling = missed(memory, pool, last, output_tokens=False) if hopeless(memory, pool, step) else late
+    window = ledger.last(SHAPE_WINDOW)
+    usual = window.first_tokens().total * span / max(window.seconds, span)
+    weight = telling.requests / usual if usual > 0.0 else 0.0
     profile = memory.profile
-    curve = profile.curve
-    if late.requests > 0.0:
+    curve, calibration = profile.curve, profile.calibration
+    if telling.requests > 0.0:
+        if ready:
+            foretold = posterior(memory, pool, step).cost(np.array([demand.level / ready]))
+            calibration = calibration.learn(
+                foretold=min(1.0, float(foretold[0])), came=telling.share, weight=weight, elapsed=span
+            )
         # A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog
         # of one overload teaches that light load misses too, and at light load nothing ever contradicts it.
         life = ledger.last(_lifetime(pool, step, demand, ledger))
         cause = life.highest(LOAD) or load
         if cause > OVERLOAD:
             cause = life.highest_load() or cause
-        curve = curve.learn(load=cause, requests=late.requests, late=late.late, elapsed=span)
+        curve = curve.learn(load=cause, requests=telling.requests, late=telling.late, elapsed=span)
     usage = memory.kv_usage
     kv_cache = profile.kv_cache
     if usage is not None and demand.queued < 1.0 and Window(ledger.rows[-4:]).steady:
@@ -164,32 +184,31 @@ def _learn_from_demand(
     forecast = profile.forecast.learn(
         now=now,
         level=demand.level,
-        trend=demand_model.trend(ledger),
+        usual=demand_model.usual(ledger),
+        ready=ready,
         horizon=horizon(memory, pool),
         elapsed=span,
     )
     budget = profile.budget
-    if pool.in_charge and memory.requested is not None and settled(memory, pool):
-        usual = ledger.last(SHAPE_WINDOW)
+    if pool.in_charge and memory.requested is not None and settled(memory, pool) and weight > 0.0:
         budget = budget.learn(
-            missed=late.share,
+            missed=telling.share,
             allowed=1.0 - pool.slo.attainment,
-            requests=late.requests,
-            usual_requests=usual.first_tokens().total * span / max(usual.seconds, span),
+            weight=weight,
             elapsed=span,
-            # At a bound the fleet does not follow, so what would only push further into it must not add up.
             may_rise=memory.requested > pool.min_replicas,
             may_fall=memory.requested < pool.max_replicas,
         )
-    return replace(
-        memory,
-        profile=replace(profile, curve=curve, kv_cache=kv_cache, forecast=forecast, budget=budget),
-        kept_score=_score(memory.kept_score, late, now),
+    profile = replace(
+        profile, curve=curve, kv_cache=kv_cache, forecast=forecast, budget=budget, calibration=calibration
     )
+    # A price rests on what is remembered of demand, which changes once a minute.
+    price = memory.price if forecast.pairs and forecast.pairs == memory.profile.forecast.pairs else None
+    return replace(memory, profile=profile, price=price, kept_score=_score(memory.kept_score, late, now))
 
 
-def missed(memory: Memory, pool: Pool, window: Window) -> Misses:
-    """Requests of a window and how many broke either bound.
+def missed(memory: Memory, pool: Pool, window: Window, *, output_tokens: bool = True) -> Misses:
+    """Requests of a window and how many broke either bound, or that of the first token only.
 
     Only the two marginals are exposed. They are joined as if independent: it errs towards too many misses,
     by less than their product, where the same requests break both.
@@ -198,19 +217,36 @@ def missed(memory: Memory, pool: Pool, window: Window) -> Misses:
     ttft_edges, tpot_edges = memory.edges[:2], memory.edges[2:]
     slo = pool.slo
     ttft = misses(window.first_tokens(), pooled.first_tokens(), ttft_edges, slo.time_to_first_token)
-    tpot = misses(window.finished(), pooled.finished(), tpot_edges, slo.time_per_output_token)
+    bound = slo.time_per_output_token if output_tokens else None
+    tpot = _slow(window.finished(), memory.ledger.last(SPEED_WINDOW), tpot_edges, bound)
     requests = max(ttft.requests, tpot.requests)
     share = 1.0 - (1.0 - ttft.share) * (1.0 - tpot.share)
     return Misses(requests, requests * share)
+
+
+def _slow(count: SloCount, recent: Window, bucket: tuple[float, float], bound: float | None) -> Misses:
+    """Requests whose tokens came too slowly; `recent` tells their mean."""
+    if bound is None or count.straddling <= 0.0:
+        return Misses(count.total, 0.0 if bound is None else count.late)
+    shape = recent.finished()
+    mean = recent.total(TPOT_SUM) / shape.total
+    return Misses(count.total, count.late + count.straddling * late_share_by_mean(shape, mean, bucket, bound))
 
 
 def posterior(memory: Memory, pool: Pool, step: StepTime) -> Curve:
     """The miss curve as believed now."""
     bound = pool.slo.time_per_output_token
     # ITL = a / (1 - load) reaches the bound at 1 - a / bound: no knee lies beyond.
-    highest = NO_TPOT_KNEE if bound is None else 1.0 - step.base / bound
+    # Where even an idle engine breaks TPOT, TPOT says nothing on the size of the fleet.
+    highest = NO_TPOT_KNEE if bound is None or hopeless(memory, pool, step) else 1.0 - step.base / bound
     highest = min(NO_TPOT_KNEE, memory.profile.kv_cache.full_at, max(LOWEST_KNEE, highest))
     return memory.profile.curve.posterior(expected_knee=max(LOWEST_KNEE, KNEE_SHARE * highest), highest_knee=highest)
+
+
+def hopeless(memory: Memory, pool: Pool, step: StepTime) -> bool:
+    """Whether even a step without load takes longer than a token may."""
+    bound = pool.slo.time_per_output_token
+    return bound is not None and memory.profile.fit.known and step.base >= bound
 
 
 def horizon(memory: Memory, pool: Pool) -> float:
@@ -243,12 +279,17 @@ def _lifetime(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> flo
     """Seconds back to the arrival of the requests that are judged now.
 
     The first token of a request that queued for a minute tells of the load of a minute ago. Twice the mean wait,
-    since waits are spread from none to the longest.
+    since waits are spread from none to the longest, and the mean of those that were late: while new replicas answer at
+    once, the queue of an old one is told by a few, and blamed on the light load of now it taught a knee at 0.24.
     """
     slo = pool.slo
     recent = ledger.last(LIFETIME_WINDOW)
     judged = recent.first_tokens().total
     waited = 2.0 * recent.total(TTFT_SUM) / judged if judged > 0.0 else 0.0
+    late = recent.first_tokens().late
+    if slo.time_to_first_token is not None and late >= 1.0:
+        on_time = (judged - late) * slo.time_to_first_token / 2.0
+        waited = max(waited, (recent.total(TTFT_SUM) - on_time) / late)
     per_token = slo.time_per_output_token if slo.time_per_output_token is not None else 2.0 * step.base
     return max(waited, slo.time_to_first_token or 0.0) + demand.output_tokens * per_token
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from servingpool.decision.decision import Limit
 
+TOO_LITTLE = "NotWorthAMove"
 PARTIAL = "PartialMetrics"
 CALIBRATING = "Calibrating"
 WINDOW_FILLING = "WindowFilling"
@@ -17,6 +18,7 @@ LEARNING_STEP = "LearningStep"
 MINIMUM = "TooFewReplicas"
 MAXIMUM = "TooManyReplicas"
 NAMES = (
+    TOO_LITTLE,
     PARTIAL,
     CALIBRATING,
     WINDOW_FILLING,
@@ -44,6 +46,10 @@ class Limited:
     def at_most(self, most: int, name: str, reason: str) -> Limited:
         """Cut to `most` where it is above."""
         return self if self.replicas <= most else self._moved(most, name, reason)
+
+    def at(self, exactly: int, name: str, reason: str) -> Limited:
+        """Put it to `exactly` where it is not."""
+        return self if self.replicas == exactly else self._moved(exactly, name, reason)
 
     def _moved(self, to: int, name: str, reason: str) -> Limited:
         limit = Limit(name=name, before=self.replicas, after=to, reason=reason)

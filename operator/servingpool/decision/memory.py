@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from servingpool.decision.budget import Budget
+from servingpool.decision.calibration import Calibration
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.intake import FIELDS, NO_EDGES, Edges, Page
@@ -20,9 +21,7 @@ from servingpool.decision.miss_curve import BINS, MissCurve
 from servingpool.decision.percentile import Tail
 from servingpool.decision.step_time import StepTimeFit
 
-VERSION = 1
-KEPT_ERRORS = 60
-"""Forecast errors in a stored profile."""
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,7 @@ class Profile:
     kv_cache: KvCache = field(default_factory=KvCache)
     cold_start: ColdStart = field(default_factory=ColdStart)
     budget: Budget = field(default_factory=Budget)
+    calibration: Calibration = field(default_factory=Calibration)
     learned: float = 0.0
     """Seconds of observation that it rests on."""
     slo: tuple[float | None, float | None, float] | None = None
@@ -48,16 +48,15 @@ class Profile:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON.
 
-        Forecasts still open are left out, and of many errors every n-th is kept: neighbours repeat each other.
+        Forecasts still open are left out.
         """
-        errors = self.forecast.errors
-        every = -(-len(errors) // KEPT_ERRORS) or 1
-        forecast = replace(self.forecast, pending=(), errors=errors[::-every][::-1])
+        forecast = replace(self.forecast, pending=())
         data: dict[str, Any] = _rounded(asdict(replace(self, forecast=forecast)))
         # As text: `kubectl describe` gives each figure of a list a line of its own, hundreds in all.
         data["fit"] |= {"gram": _text(data["fit"]["gram"]), "moment": _text(data["fit"]["moment"])}
         data["curve"] = {name: _text(figures) for name, figures in data["curve"].items()}
-        data["forecast"] |= {"errors": _text(data["forecast"]["errors"])}
+        pairs = data["forecast"]["pairs"]
+        data["forecast"] |= {"pairs": _text([figure for pair in pairs for figure in pair])}
         data["cold_start"] |= {"seconds": _text(data["cold_start"]["seconds"])}
         # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
         return data | {"version": VERSION, "at": round(self.at, 3)}
@@ -70,29 +69,29 @@ class Profile:
         try:
             forecast, curve = data["forecast"], data["curve"]
             profile = cls(
-                at=float(data["at"]),
+                at=_figure(data["at"]),
                 fit=StepTimeFit(
                     gram=_floats(data["fit"]["gram"], 9),
                     moment=_floats(data["fit"]["moment"], 3),
-                    windows=float(data["fit"]["windows"]),
-                    scale=float(data["fit"]["scale"]),
+                    windows=_figure(data["fit"]["windows"]),
+                    scale=_figure(data["fit"]["scale"]),
+                    drift=_figure(data["fit"]["drift"]),
                 ),
                 curve=MissCurve(_floats(curve["requests"], len(BINS)), _floats(curve["late"], len(BINS))),
                 forecast=Forecast(
-                    errors=_floats(forecast["errors"]),
-                    trend_product=float(forecast["trend_product"]),
-                    trend_square=float(forecast["trend_square"]),
-                    mean=float(forecast["mean"]),
-                    settled=float(forecast["settled"]),
-                    seen=float(forecast["seen"]),
+                    pairs=_pairs(forecast["pairs"]),
+                    mean=_figure(forecast["mean"], least=0.0),
+                    seen=_figure(forecast["seen"], least=0.0),
+                    found=int(_figure(forecast["found"], least=0.0)),
                     pending=tuple((float(a), float(b), float(c)) for a, b, c in forecast["pending"]),
                 ),
-                kv_cache=KvCache(float(data["kv_cache"]["product"]), float(data["kv_cache"]["square"])),
+                kv_cache=KvCache(_figure(data["kv_cache"]["product"]), _figure(data["kv_cache"]["square"])),
                 cold_start=ColdStart(
                     _floats(data["cold_start"]["seconds"]), tuple(str(name) for name in data["cold_start"]["loading"])
                 ),
-                budget=Budget(float(data["budget"]["steering"])),
-                learned=float(data["learned"]),
+                budget=Budget(_figure(data["budget"]["overspent"])),
+                calibration=Calibration(_figure(data["calibration"]["foretold"]), _figure(data["calibration"]["came"])),
+                learned=_figure(data["learned"], least=0.0),
                 slo=_slo(data["slo"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as damage:
@@ -126,7 +125,9 @@ class Memory:
     kept_score: tuple[tuple[float, float, float], ...] = ()
     """(start of a five-minute bin, requests, late) of the last hour."""
     needs: tuple[tuple[float, float], ...] = ()
-    """(time, raw need in replicas) of recent decisions, for the scale-down window."""
+    """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
+    price: float | None = None
+    """Of a miss, see `price`; None where it is to be found anew."""
     requested: int | None = None
 
     @classmethod
@@ -144,10 +145,15 @@ class Memory:
         """Unix time in seconds of the last look; None before the first."""
         return float(self.ledger.rows[-1, AT]) if len(self.ledger.rows) else None
 
+    def without_forecasts(self) -> Memory:
+        """The memory behind a hole: what was forecast for it must not be settled with what came after."""
+        forecast = replace(self.profile.forecast, pending=())
+        return replace(self, profile=replace(self.profile, forecast=forecast), price=None)
+
     def interrupted(self) -> Memory:
         """The memory behind a break: what was learned is kept, what was in windows must be seen again."""
         return replace(
-            self,
+            self.without_forecasts(),
             since=None,
             covered_at=None,
             ledger=Ledger.empty(),
@@ -155,6 +161,7 @@ class Memory:
             first_token_tail=Tail(),
             output_token_tail=Tail(),
             needs=(),
+            price=None,
         )
 
     def to_json(self) -> str:
@@ -175,6 +182,7 @@ class Memory:
             "output_token_tail": _tail_data(self.output_token_tail),
             "kept_score": self.kept_score,
             "needs": self.needs,
+            "price": self.price,
             "requested": self.requested,
         }
         return json.dumps(data, allow_nan=False)
@@ -205,6 +213,7 @@ class Memory:
                 output_token_tail=_tail(data["output_token_tail"]),
                 kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
                 needs=tuple((a, b) for a, b in data["needs"]),
+                price=data["price"],
                 requested=data["requested"],
             )
         except (KeyError, TypeError, ValueError, OverflowError) as damage:
@@ -259,6 +268,20 @@ def _floats(values: Any, length: int | None = None) -> tuple[float, ...]:
     if not all(math.isfinite(figure) for figure in figures):
         raise ValueError("a figure is not finite")
     return figures
+
+
+def _figure(value: Any, least: float = -math.inf) -> float:
+    figure = float(value)
+    if not math.isfinite(figure) or figure < least:
+        raise ValueError(f"a figure is {figure}")
+    return figure
+
+
+def _pairs(values: Any) -> tuple[tuple[float, float, float], ...]:
+    figures = _floats(values if isinstance(values, str) else [figure for pair in values for figure in pair])
+    if min(figures, default=0.0) < 0.0:
+        raise ValueError("a demand is below zero")
+    return tuple(zip(figures[::3], figures[1::3], figures[2::3], strict=True))
 
 
 def _rounded(data: Any) -> Any:

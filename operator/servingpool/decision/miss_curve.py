@@ -29,12 +29,18 @@ BINS = np.geomspace(0.03, 3.0, 40)
 """Loads at which evidence is kept and the curve is tabulated: 12% apart."""
 KNEES = np.geomspace(0.06, 1.2, 32)
 STEEPNESS = np.array([2.5, 5.0, 10.0, 20.0])
-FLOORS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.6, 0.9])
+FLOORS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.36, 0.48, 0.6, 0.7, 0.8, 0.88, 0.95])
 
 TICK_WEIGHT = 12.0
 """Effective requests a tick may count for: neighbours in time share their burst, so they are not independent."""
 MEMORY = 4 * 3600.0
 """Seconds after which evidence counts 1/e."""
+AFTERMATH = 4.0
+"""Misses behind an overload for each in it: the queue of a fleet that was short by x is worked off by what it has to
+spare, about a quarter, so the requests of the next 4x are late too. Without it the price of a step comes out too low:
+ramp 91.1% instead of 95.8% at the same fleet."""
+DOUBT = 90.0
+"""Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
 KNEE_SPREAD = 0.35
 """Standard deviation of the prior knee, in log load."""
 
@@ -70,6 +76,12 @@ class Curve:
     """Expected share of misses at each of BINS, non-decreasing."""
     floor: float
     """Expected share that misses at any fleet size."""
+    limit: float
+    """The load beyond which queues grow without end."""
+
+    def cost(self, load: Array) -> Array:
+        """Share of misses, with those that follow an overload until its queue is gone: may exceed 1."""
+        return self.at(load) + AFTERMATH * np.maximum(0.0, load / self.limit - 1.0)
 
     def at(self, load: Array) -> Array:
         """Expected share of misses at each load; flat beyond the ends of the table."""
@@ -105,6 +117,11 @@ class MissCurve:
             missed[index] += min(late, requests) * weight
         return MissCurve(tuple(counted.tolist()), tuple(missed.tolist()))
 
+    def doubted(self, elapsed: float) -> MissCurve:
+        """After `elapsed` seconds in which the engine was not the one that the evidence is of."""
+        keep = math.exp(-elapsed / DOUBT)
+        return MissCurve(tuple(count * keep for count in self.requests), tuple(count * keep for count in self.late))
+
     def posterior(self, *, expected_knee: float, highest_knee: float) -> Curve:
         """The curve, given where physics expects the knee and the load it cannot lie beyond."""
         grid = _grid()
@@ -114,4 +131,4 @@ class MissCurve:
         weight = np.where(grid.knee > highest_knee * 1.05, weight - 12.0, weight)
         weight = np.exp(weight - weight.max())
         weight /= weight.sum()
-        return Curve(np.maximum.accumulate(weight @ grid.miss), float(weight @ grid.floor))
+        return Curve(np.maximum.accumulate(weight @ grid.miss), float(weight @ grid.floor), highest_knee)

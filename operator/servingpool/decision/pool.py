@@ -28,7 +28,7 @@ class Behavior:
     """The few knobs. Nobody should need one."""
 
     scale_down_window: float = 120.0
-    """Seconds. A scale-down goes no lower than the highest need of this window."""
+    """Seconds. A scale-down keeps what was worth keeping in this window, or in two cold starts where longer."""
     calibration: float = 300.0
     """Seconds from first sight during which nothing is scaled down."""
     cold_start: float = 120.0

@@ -31,6 +31,12 @@ RELATIVE_NOISE = 0.15
 """Spread of one window's mean ITL around the model: mixes differ between steps."""
 FORGETTING = 2400.0
 """Seconds after which a window counts 1/e: an engine upgrade is re-learned within the hour."""
+DRIFT_TIME = 120.0
+"""Seconds over which seen and expected ITL are compared."""
+CHANGED = 0.12
+"""Logarithm from which on the engine is another one: an upgrade, FP8 switched on, a slower GPU. Mixes stay below."""
+RENEWAL = 67.0
+"""Seconds after which a window counts 1/e until the fit is back."""
 MINIMUM_WINDOWS = 4.0
 """Windows of evidence before the fit is called known."""
 
@@ -61,16 +67,33 @@ class StepTimeFit:
     """Windows of evidence held, after forgetting."""
     scale: float = 0.0
     """Seconds: running mean of the ITL seen, which sets the prior's absolute size."""
+    drift: float = 0.0
+    """Logarithm of ITL seen over ITL expected, as a mean of the last minutes."""
 
     def learn(self, *, itl: float, decoding: float, prefill_per_step: float, elapsed: float) -> StepTimeFit:
         """Add one window's fleet means: ITL in seconds, requests decoding per replica, prefill tokens per step."""
-        keep = math.exp(-elapsed / FORGETTING)
+        drift = self._drift(itl, decoding, prefill_per_step, elapsed)
+        keep = math.exp(-elapsed / (RENEWAL if abs(drift) > CHANGED else FORGETTING))
         row = np.array([1.0, decoding, prefill_per_step])
         weight = 1.0 / (RELATIVE_NOISE * itl) ** 2
         gram = np.array(self.gram).reshape(3, 3) * keep + weight * np.outer(row, row)
         moment = np.array(self.moment) * keep + weight * itl * row
         scale = itl if self.windows == 0.0 else self.scale + (itl - self.scale) / (min(self.windows, 40.0) + 1.0)
-        return StepTimeFit(tuple(gram.ravel().tolist()), tuple(moment.tolist()), self.windows * keep + 1.0, scale)
+        return StepTimeFit(
+            tuple(gram.ravel().tolist()), tuple(moment.tolist()), self.windows * keep + 1.0, scale, drift
+        )
+
+    def _drift(self, itl: float, decoding: float, prefill_per_step: float, elapsed: float) -> float:
+        step = self.solve() if self.known else None
+        if step is None:
+            return 0.0
+        expected = step.base + step.per_request * decoding + step.per_prefill_token * prefill_per_step
+        return self.drift + min(1.0, elapsed / DRIFT_TIME) * (math.log(itl / expected) - self.drift)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the engine has not been the one that was learned, for minutes."""
+        return abs(self.drift) > CHANGED
 
     @property
     def known(self) -> bool:

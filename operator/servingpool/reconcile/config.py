@@ -52,7 +52,7 @@ class LeaderElection(_Section):
 class OperatorConfig(_Section):
     """Everything that can be set, with defaults that fit."""
 
-    interval: Annotated[float, DurationBetween("1s", "5m")] = 15.0
+    interval: Annotated[float, DurationBetween("1s", "1m")] = 15.0
     """How often all pools are looked at."""
     backends: Annotated[tuple[BackendConfig, ...], Field(min_length=1, max_length=64)]
     """Prometheus servers, by the name that a pool gives."""

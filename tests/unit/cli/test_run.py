@@ -68,7 +68,7 @@ def test_without_flags_the_file_counts(tmp_path: Path, operated: list[tuple[Oper
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--interval", "100ms"), "must be 1s to 5m, got 100ms"),
+        (("--interval", "100ms"), "must be 1s to 1m, got 100ms"),
         (("--interval", "soon"), "'soon' is not a duration"),
         ((), "backends"),
     ],

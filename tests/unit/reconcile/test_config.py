@@ -42,7 +42,7 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
         ("backends: []", "backends: Tuple should have at least 1 item"),
         ("[1, 2", "is no YAML"),
         ("- a list", "is not valid"),
-        (BACKEND + "interval: 100ms", "interval: Value error, must be 1s to 5m, got 100ms"),
+        (BACKEND + "interval: 100ms", "interval: Value error, must be 1s to 1m, got 100ms"),
         (BACKEND + "interval: 15", "interval"),
         (BACKEND + "leaderElecton: {}", "leaderElecton: Extra inputs are not permitted"),
         (BACKEND + "leaderElection: {deadline: 20s}", "needs retry < deadline < duration, got 2s, 20s and 15s"),

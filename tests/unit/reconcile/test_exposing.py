@@ -23,7 +23,7 @@ def figure(registry: CollectorRegistry, name: str, pool: str = "pool") -> float 
 def test_figures_are_those_of_the_last_decision() -> None:
     world = World()
     world.serve(rate=6.0)
-    world.pool()
+    world.pool(targets=[{"name": "vllm", "min": 2, "max": 2}])
     world.step(minutes=8)
     registry, state = exposed(world), world.state()
     assert state.decision is not None

@@ -1,0 +1,107 @@
+"""The raw need: what is known of demand, curve and cold start, put on the scales."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from servingpool.decision import capacity
+from servingpool.decision import demand as demand_model
+from servingpool.decision.forecast import Outlook
+from servingpool.decision.learn import Lesson, horizon, posterior
+from servingpool.decision.memory import Memory
+from servingpool.decision.miss_curve import Curve
+from servingpool.decision.observation import Observation
+from servingpool.decision.pool import Pool
+from servingpool.decision.price import price
+from servingpool.decision.unknown import Reading, Unknown
+
+STARTS = 2.0
+"""Cold starts for which a fleet stays at what was worth keeping: a replica that goes and comes back within two
+has cost more than it saved."""
+RARE = 0.05
+"""Share of what may come that the sentence on a decision leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """The raw need and what it rests on."""
+
+    need: Reading
+    curve: Curve | None = None
+    outlook: Outlook | None = None
+    """With the queue in it."""
+    backlog: float = 0.0
+    """Replicas kept busy by the queue, if it is worked off within one cold start."""
+    allowance: float = 0.0
+    """Share of misses the fleet is sized for."""
+    price: float | None = None
+    """Of a miss, in replicas for the work that keeps one busy; None where nothing was weighed."""
+    kept: float = 0.0
+    """Replicas that are worth keeping, where they are there: no fewer than needed."""
+    today: bool = False
+    """The present load needs more than what is to come."""
+
+    @property
+    def expected(self) -> float:
+        """Work at the horizon in replicas kept busy, without the queue."""
+        return 0.0 if self.outlook is None else float(self.outlook.expected[0]) - self.backlog
+
+    @property
+    def possible(self) -> float:
+        """Work that one in twenty of what may come exceeds."""
+        if self.outlook is None:
+            return 0.0
+        samples, weights = self.outlook.samples[0], self.outlook.weights[0]
+        order = np.argsort(samples)
+        place = int(np.searchsorted(np.cumsum(weights[order]), 1.0 - RARE))
+        return float(samples[order[min(place, len(order) - 1)]]) - self.backlog
+
+
+def hold(memory: Memory, pool: Pool) -> float:
+    """Seconds for which a fleet stays at what was worth keeping."""
+    return max(pool.behavior.scale_down_window, STARTS * horizon(memory, pool))
+
+
+def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment:
+    """The raw need in replicas; Unknown with the reason where it cannot be told."""
+    if isinstance(observation.metrics, Unknown):
+        return Assessment(observation.metrics)
+    memory = lesson.memory
+    if not observation.ready and observation.requested > 0:
+        return Assessment(Unknown("no replica is ready"))
+    if memory.coverage == 0.0:
+        lacking = memory.lacking
+        return Assessment(Unknown(f"pages lack {lacking}" if lacking else "no ready replica has a fresh sample"))
+    if lesson.step is None:
+        return Assessment(Unknown("no request was decoded yet, so the engine's speed is not known"))
+    if lesson.demand is None:
+        return Assessment(Unknown("too few scrapes to take a rate"))
+    level, most = lesson.demand.level, 4 * pool.max_replicas
+    profile = memory.profile
+    curve = posterior(memory, pool, lesson.step)
+    allowance = profile.budget.allowance(
+        allowed=1.0 - pool.slo.attainment, floor=curve.floor, ratio=profile.calibration.ratio
+    )
+    worth = memory.price
+    if worth is None:
+        worth = price(profile.forecast, curve, allowance, most=most, held=hold(memory, pool))
+    # What is ordered now comes a cold start later anyway, so the queue is spread over that time: dividing by
+    # the TTFT bound would order a fleet that arrives when the queue is long gone.
+    backlog = lesson.demand.queued * lesson.demand.work_per_request / horizon(memory, pool)
+    usual = demand_model.usual(memory.ledger)
+    ahead = profile.forecast.outlook(level=level, usual=usual, carried=curve.load_for(allowance))
+    ahead = ahead._replace(expected=ahead.expected + backlog, samples=ahead.samples + backlog)
+    now = np.array([level])
+    present = Outlook(now, now[:, None], np.ones((1, 1)))
+    # The fleet that was found speaks for what to keep, never for buying more.
+    then = max(
+        capacity.need(ahead.without_belief(), curve, allowance, worth, most),
+        min(capacity.need(ahead, curve, allowance, worth, most), float(profile.forecast.found)),
+    )
+    # What is ordered now serves a cold start later, but what is removed now is missing now.
+    today = min(capacity.need(present, curve, allowance, worth, most), float(observation.requested))
+    need, stick = max(then, today), capacity.STICK * worth
+    kept = max(need, min(float(observation.requested), capacity.need(ahead, curve, allowance, stick, most)))
+    return Assessment(need, curve, ahead, backlog, allowance, worth, kept, today=today > then)

@@ -1,0 +1,54 @@
+"""What a missed request may cost: the price at which the fleet would just have held the SLO lately.
+
+A step that overloads the fleet for one cold start can spend the whole budget of misses; a quiet hour spends none.
+Asked moment by moment ("no more than 5% now") a fleet is too large in the quiet and still too small at the step. One
+price for all moments puts spare replicas where they save most. It is found by playing what is remembered of demand
+again with the fleets that each price would have chosen: the lowest price whose misses are within the allowance.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from servingpool.decision import capacity
+from servingpool.decision.forecast import Forecast
+from servingpool.decision.miss_curve import Curve
+
+LEAST, MOST = 1.0, 400.0
+"""Replicas, for the work that keeps one replica busy. On-off code traffic came to 170, conversations to 5."""
+STATES = 60
+"""Moments that are played again."""
+FINEST = 1.1
+
+
+def price(forecast: Forecast, curve: Curve, allowance: float, *, most: int, held: float) -> float:
+    """The lowest price at which the remembered past would have stayed within the allowance; MOST where none does.
+
+    `held`: seconds for which a fleet keeps what was worth keeping, as it does live.
+    """
+    past = forecast.past(STATES, curve.load_for(allowance))
+    if past is None:
+        return MOST
+    came = past.came[:, None]
+    fleets = capacity.sizes(curve, allowance, float(max(came.max(), past.outlook.samples.max())), most)
+    scales = capacity.Scales(past.outlook, curve, allowance, fleets)
+    late = past.counts[:, None] * came * curve.cost(came / fleets)
+    within = allowance * float(past.counts @ past.came)
+    rows = np.arange(len(late))
+    held_for = min(round(held / past.step), past.moments)
+
+    def held_at(price: float) -> bool:
+        chosen, kept = scales.choose(price), scales.choose(capacity.STICK * price)
+        for back in range(1, held_for + 1):
+            chosen[back : past.moments] = np.maximum(chosen[back : past.moments], kept[: past.moments - back])
+        return float(late[rows, chosen].sum()) <= within
+
+    low, high = LEAST, MOST
+    if not held_at(high):
+        return high
+    while high / low > FINEST:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if held_at(middle) else (middle, high)
+    return high

@@ -1,0 +1,203 @@
+"""Demand one cold start ahead: the rule that is learned, what may come, and what is remembered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from servingpool.decision.forecast import (
+    BEYOND,
+    KEPT,
+    PENDING,
+    PRIOR_ERRORS,
+    PRIOR_PAIRS,
+    SPACING,
+    TRUST,
+    TRUST_PAIRS,
+    Forecast,
+)
+
+TICK, HORIZON = 15.0, 120.0
+
+
+def watch(levels: Iterable[float], *, horizon: float = HORIZON, ready: int = 2) -> Forecast:
+    """What is learned of demand seen every 15 s."""
+    forecast, seen = Forecast(), []
+    for tick, level in enumerate(levels):
+        seen.append(level)
+        forecast = forecast.learn(
+            now=TICK * tick,
+            level=level,
+            usual=fmean(seen[-40:]),
+            ready=ready,
+            horizon=horizon,
+            elapsed=TICK if tick else 0.0,
+        )
+    return forecast
+
+
+def expected(forecast: Forecast, level: float, usual: float) -> float:
+    return float(forecast.outlook(level=level, usual=usual, carried=0.5).expected[0])
+
+
+def test_before_a_forecast_came_true_what_is_is_expected_to_stay() -> None:
+    forecast = watch([2.0] * 4)
+    assert forecast.pairs == ()
+    assert expected(forecast, 5.0, 2.0) == 5.0
+
+
+def test_a_jump_that_always_vanished_is_held_for_the_weight_of_the_prior_only() -> None:
+    # 30 times 1 above the usual 2, and 2 came: sums are 30 and -30, the prior adds 10: hold = 1 - 30 / 40 = 0.25.
+    forecast = Forecast(pairs=((3.0, 2.0, 2.0),) * 30, mean=2.0, seen=3600.0)
+    assert expected(forecast, 4.0, 2.0) == pytest.approx(2.0 + 0.25 * 2.0)
+
+
+def test_a_usual_level_that_always_went_back_to_the_mean_is_kept_likewise() -> None:
+    # 30 times the usual was 1 above the mean of 2, and 2 came; the prior weighs 30: keep = 1 - 30 / 60 = 0.5.
+    forecast = Forecast(pairs=((3.0, 3.0, 2.0),) * 30, mean=2.0, seen=3600.0)
+    assert expected(forecast, 4.0, 4.0) == pytest.approx(2.0 + 0.5 * 2.0)
+
+
+def test_steps_are_held() -> None:
+    # Half an hour each; a cold start of 2 minutes behind a jump it is still there in 8 of 10 minutes of usual mean.
+    steps = watch([1.0 if tick // 120 % 2 else 4.0 for tick in range(960)])
+    assert expected(steps, 4.0, 1.0) > 3.7
+
+
+def test_noise_around_a_mean_is_not_held() -> None:
+    random = np.random.default_rng(1)
+    noise = watch(random.gamma(10.0, 0.2, size=960))
+    assert expected(noise, 4.0, 2.0) == pytest.approx(2.0, abs=0.4)
+
+
+def test_bursts_that_are_gone_before_a_replica_could_load_are_not_held() -> None:
+    bursts = watch([6.0 if tick % 40 < 3 else 1.0 for tick in range(960)])
+    assert expected(bursts, 6.0, 1.0) < 2.0
+
+
+def test_no_forecast_is_negative() -> None:
+    falling = Forecast(pairs=((2.0, 4.0, 0.0),) * 60, mean=4.0, seen=3600.0)
+    assert expected(falling, 0.1, 4.0) >= 0.0
+    assert (falling.outlook(level=0.1, usual=4.0, carried=0.5).samples >= 0.0).all()
+
+
+def test_what_may_come_is_the_expected_with_the_errors_that_were() -> None:
+    # Persistence holds exactly for the first pair; the second came 0.5 higher. Neither is a jump: level is usual.
+    forecast = Forecast(pairs=((2.0, 2.0, 2.0), (2.0, 2.0, 2.5)), mean=2.0, seen=3600.0, found=4)
+    outlook = forecast.outlook(level=2.0, usual=2.0, carried=0.5)
+    assert outlook.samples[0, :2] == pytest.approx([2.0, 2.5])
+    assert outlook.samples[0, 2:-1] == pytest.approx(2.0 + 2.0 * PRIOR_ERRORS)
+    assert outlook.samples[0, -1] == 4 * 0.5  # the fleet that was found, at what a replica carries
+    assert outlook.weights.sum() == pytest.approx(1.0)
+
+
+def test_no_sample_exceeds_twice_the_highest_demand_known() -> None:
+    forecast = Forecast(pairs=((10.0, 10.0, 1.0), (1.0, 1.0, 10.0)), mean=1.0, seen=3600.0)
+    # From 10 an error of +9 would be 19; from 15 it would be 24: below 2 x 15. From 0.1 an error of -9 is 0.
+    low, high = (forecast.outlook(level=level, usual=level, carried=0.5) for level in (0.1, 15.0))
+    assert low.samples.min() == 0.0
+    assert low.samples.max() <= BEYOND * 10.0
+    assert high.samples.max() <= BEYOND * 15.0
+
+
+def test_levels_like_this_one_count_most() -> None:
+    forecast = Forecast(pairs=((1.0, 1.0, 1.0), (9.0, 9.0, 9.0)), mean=1.0, seen=3600.0)
+    weights = forecast.outlook(level=1.0, usual=1.0, carried=0.5).weights[0]
+    # Roots 1 and 3 are 2 apart, over a width of 0.8: exp(-(2 / 0.8) ** 2 / 2) = exp(-3.125) = 0.044.
+    assert weights[1] / weights[0] == pytest.approx(0.0439, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "share"),
+    [
+        (0, TRUST / (PRIOR_PAIRS + TRUST)),
+        (TRUST_PAIRS // 3, TRUST * 2 / 3 / (TRUST_PAIRS // 3 + PRIOR_PAIRS + TRUST * 2 / 3)),  # two thirds are left
+        (TRUST_PAIRS, 0.0),
+        (KEPT, 0.0),
+    ],
+)
+def test_trust_in_the_fleet_that_was_found_fades_with_what_was_seen(pairs: int, share: float) -> None:
+    # Two replicas at 0.5 each carry just what is usual.
+    forecast = Forecast(pairs=((1.0, 1.0, 1.0),) * pairs, mean=1.0, seen=3600.0, found=2)
+    assert forecast.outlook(level=1.0, usual=1.0, carried=0.5).weights[0, -1] == pytest.approx(share)
+
+
+def test_the_fleet_that_was_found_is_the_first_one_seen() -> None:
+    forecast = watch([1.0] * 4, ready=7)
+    assert forecast.learn(now=60.0, level=1.0, usual=1.0, ready=3, horizon=HORIZON, elapsed=TICK).found == 7
+
+
+def test_a_forecast_a_minute_is_kept_and_settled_when_due() -> None:
+    # Filed at 0, 60, 120, ... s, four ticks apart, and due 120 s later: at 300 s those of 0 to 180 s are settled.
+    forecast = watch([float(tick) for tick in range(21)])
+    assert [(level, came) for level, _, came in forecast.pairs] == [(0.0, 8.0), (4.0, 12.0), (8.0, 16.0), (12.0, 20.0)]
+    assert [due for due, *_ in forecast.pending] == [360.0, 420.0]
+
+
+def test_no_more_pairs_are_kept_than_reach_back_for_hours() -> None:
+    forecast = watch([1.0] * 1200)
+    assert len(forecast.pairs) == KEPT
+    assert len(forecast.pending) <= HORIZON / SPACING + 1
+
+
+def test_forecasts_come_true_however_long_the_cold_start() -> None:
+    # 6000 s / 80 = 75 s apart, so all that are open fit.
+    forecast = watch([1.0] * 800, horizon=6000.0)
+    assert len(forecast.pairs) == pytest.approx((800 * TICK - 6000.0) / 75.0, abs=2)
+    assert len(forecast.pending) <= PENDING + 1
+
+
+def test_a_horizon_that_shrinks_or_grows_leaves_the_memory_bounded() -> None:
+    forecast = Forecast()
+    for tick in range(2000):
+        horizon = (30.0, 1800.0, 300.0)[tick // 40 % 3]  # ten minutes of each
+        forecast = forecast.learn(now=TICK * tick, level=1.0, usual=1.0, ready=1, horizon=horizon, elapsed=TICK)
+        assert len(forecast.pending) <= 2 * PENDING
+        assert len(forecast.pairs) <= KEPT
+    assert len(forecast.pairs) > 100
+
+
+def test_the_mean_is_of_about_an_hour() -> None:
+    # Two hours at 1, then one at 2: 1 + (1 - 1 / e) = 1.63.
+    assert watch([1.0] * 480 + [2.0] * 240).mean == pytest.approx(1.63, abs=0.01)
+
+
+def test_the_past_is_thinned_and_reaches_as_far_back() -> None:
+    forecast = watch([1.0 + tick / 1000.0 for tick in range(1200)])
+    every = KEPT // 60
+    past = forecast.past(60, carried=0.5)
+    assert past is not None
+    # All that is kept in 60 moments: each n-th, and the eight stand-ins weigh an n-th of what they did.
+    assert (past.moments, past.step) == (60, every * SPACING)
+    assert past.came[59] == forecast.pairs[-1][2]
+    assert past.came[0] == forecast.pairs[every - 1][2]
+    assert past.counts[:60].tolist() == [1.0] * 60
+    assert past.counts[60:] == pytest.approx([PRIOR_PAIRS / 8 / every] * 8 + [0.0])
+    assert past.outlook.samples.shape == (69, 69)
+
+
+def test_little_trust_is_left_where_the_fleet_is_far_too_large() -> None:
+    shares = []
+    for found in (2, 8, 40):  # carries what is usual, four times, twenty times that
+        forecast = Forecast(pairs=((1.0, 1.0, 1.0),) * 10, mean=1.0, seen=3600.0, found=found)
+        shares.append(forecast.outlook(level=1.0, usual=1.0, carried=0.5).weights[0, -1])
+    assert shares == sorted(shares, reverse=True)
+    assert shares[2] < 0.05 * shares[0]
+
+
+def test_an_idle_pool_stays_calm_for_months() -> None:
+    # The mean of an hour falls by 1 / e each hour: after a month it is 1e-300 of what it was.
+    for hours in (1.0, 100.0, 350.0, 700.0, 5000.0):
+        forecast = Forecast(pairs=((0.0, 0.0, 0.0),) * KEPT, mean=math.exp(-min(hours, 740.0)), seen=3600.0, found=5)
+        outlook = forecast.outlook(level=0.0, usual=0.0, carried=0.5)
+        assert outlook.weights.sum() == pytest.approx(1.0)
+        assert forecast.past(60, carried=0.5) is not None
+
+
+def test_without_demand_there_is_no_past() -> None:
+    assert Forecast().past(60, carried=0.5) is None
+    assert watch([0.0] * 100, ready=0).past(60, carried=0.5) is None

@@ -1,0 +1,54 @@
+"""What share of requests misses at a load."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from servingpool.decision.miss_curve import BINS, DOUBT, Curve, MissCurve
+
+
+def test_misses_at_a_load_pull_the_safe_load_below_it() -> None:
+    curve = MissCurve()
+    before = curve.posterior(expected_knee=0.6, highest_knee=0.9).load_for(0.05)
+    for _ in range(40):
+        curve = curve.learn(load=0.4, requests=100.0, late=30.0, elapsed=15.0)
+    assert curve.posterior(expected_knee=0.6, highest_knee=0.9).load_for(0.05) < min(before, 0.4)
+
+
+def test_requests_that_miss_at_any_load_raise_the_floor_not_the_fleet() -> None:
+    curve = MissCurve()
+    for load in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5) * 20:
+        curve = curve.learn(load=load, requests=100.0, late=4.0, elapsed=15.0)
+    posterior = curve.posterior(expected_knee=0.6, highest_knee=0.9)
+    assert posterior.floor == pytest.approx(0.04, abs=0.015)
+    assert posterior.load_for(0.04 + 0.02) > 0.3
+
+
+def test_an_overload_costs_the_queue_behind_it_as_well() -> None:
+    curve = Curve(np.zeros(len(BINS)), floor=0.0, limit=0.8)
+    # Up to the limit nothing follows; at 1.0 it is passed by 1.0 / 0.8 - 1 = 0.25, and 4 x 0.25 = 1 are late behind it.
+    assert curve.cost(np.array([0.4, 0.8, 1.0, 1.6])) == pytest.approx([0.0, 0.0, 1.0, 4.0])
+
+
+def test_misses_within_an_overload_add_to_those_behind_it() -> None:
+    curve = Curve(np.full(len(BINS), 0.3), floor=0.3, limit=0.8)
+    assert curve.cost(np.array([0.4, 1.0])) == pytest.approx([0.3, 1.3])
+
+
+def test_evidence_of_another_engine_fades_in_minutes_and_keeps_its_share() -> None:
+    curve = MissCurve().learn(load=0.5, requests=10.0, late=4.0, elapsed=0.0)
+    for _ in range(20):
+        curve = curve.doubted(15.0)
+    # Five minutes: exp(-300 / 90) = 0.0357 with 90 s, however many ticks it takes.
+    assert sum(curve.requests) == pytest.approx(10.0 * math.exp(-300.0 / DOUBT))
+    assert sum(curve.requests) < 0.5
+    assert sum(curve.late) / sum(curve.requests) == pytest.approx(0.4)
+
+
+def test_a_tick_counts_for_twelve_requests_at_most() -> None:
+    curve = MissCurve().learn(load=0.5, requests=1200.0, late=300.0, elapsed=0.0)
+    # Neighbours share their burst: 1200 requests weigh 12, of which a quarter, 3, were late.
+    assert (sum(curve.requests), sum(curve.late)) == pytest.approx((12.0, 3.0))

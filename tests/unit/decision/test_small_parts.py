@@ -1,0 +1,62 @@
+"""The parts of a few lines: cold start, cache, percentiles, what a pool may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from servingpool.decision.cold_start import ColdStart
+from servingpool.decision.kv_cache import FULL, KvCache
+from servingpool.decision.observation import Histogram, Replica
+from servingpool.decision.percentile import Tail
+from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.unknown import Unknown
+
+SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
+
+
+def test_a_replica_teaches_its_cold_start_once_and_only_if_it_was_seen_to_load() -> None:
+    loading, ready = Replica("a", age=80.0), Replica("a", age=200.0, ready_for=110.0)
+    flapped = Replica("old", age=1500.0, ready_for=300.0)
+    starts = ColdStart().learn((flapped,), (loading,))
+    for _ in range(5):
+        starts = starts.learn((flapped, ready), ())
+    assert starts.seconds == (90.0,)
+    assert starts.expected(otherwise=120.0) == 90.0
+    assert ColdStart().expected(otherwise=120.0) == 120.0
+
+
+def test_the_cache_is_foreseen_full_long_before_it_is() -> None:
+    cache = KvCache()
+    for load in (0.2, 0.3, 0.4):
+        cache = cache.learn(usage=0.3 * load / (1 - load), load=load, elapsed=15.0)
+    assert cache.full_at == pytest.approx(FULL / (FULL + 0.3))
+    assert KvCache().full_at == 1.0
+
+
+def test_percentiles_interpolate_and_never_go_past_the_last_bucket() -> None:
+    empty = Histogram((1.0, 2.0), (0.0, 0.0), 0.0, 0.0)
+    tail = Tail().learn({"a": empty}, elapsed=15.0)
+    tail = tail.learn({"a": Histogram((1.0, 2.0), (50.0, 90.0), 120.0, 100.0)}, elapsed=15.0)
+    assert tail.at(0.7) == pytest.approx(1.5)
+    assert tail.at(0.99) == 2.0
+    assert isinstance(Tail().at(0.95), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Slo(None, None), "bound"),
+        (lambda: Slo(1.0, None, 0.3), "0.5 to 0.999, got 0.3"),
+        (lambda: Pool(SLO, 3, 2), "min 3, max 2"),
+    ],
+)
+def test_impossible_pools_are_refused_with_range_and_value(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
+def test_an_unknown_figure_cannot_pass_for_false() -> None:
+    with pytest.raises(TypeError, match="no truth value"):
+        bool(Unknown("no scrape"))

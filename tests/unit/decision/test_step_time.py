@@ -1,0 +1,87 @@
+"""The engine's step, learned from means of windows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from servingpool.decision.step_time import CHANGED, StepTime, StepTimeFit
+
+ENGINE = StepTime(0.02, 1.2e-4, 9e-5)
+
+
+def test_the_fit_finds_the_engine_it_was_shown() -> None:
+    truth, fit = StepTime(0.02, 1.2e-4, 9e-5), StepTimeFit()
+    random = np.random.default_rng(1)
+    for _ in range(200):
+        decoding, prefill = random.uniform(2, 90), random.uniform(0, 400)
+        itl = truth.base + truth.per_request * decoding + truth.per_prefill_token * prefill
+        fit = fit.learn(itl=itl * random.normal(1, 0.03), decoding=decoding, prefill_per_step=prefill, elapsed=15.0)
+    found = fit.solve()
+    assert found is not None
+    assert found.base == pytest.approx(truth.base, rel=0.1)
+    assert found.work(1000, 200) == pytest.approx(truth.work(1000, 200), rel=0.1)
+
+
+def test_the_fit_is_never_negative_even_where_the_data_are_absurd() -> None:
+    fit = StepTimeFit()
+    for decoding, itl in ((1.0, 0.2), (50.0, 0.02), (90.0, 0.001)):
+        fit = fit.learn(itl=itl, decoding=decoding, prefill_per_step=10.0, elapsed=15.0)
+    found = fit.solve()
+    assert found is not None
+    assert min(found.base, found.per_request, found.per_prefill_token) >= 0.0
+
+
+def test_a_new_engine_is_relearned_within_an_hour() -> None:
+    fit = StepTimeFit()
+    for base in [0.02] * 240 + [0.01] * 240:
+        fit = fit.learn(itl=base + 1e-4 * 30, decoding=30.0, prefill_per_step=0.0, elapsed=15.0)
+    found = fit.solve()
+    assert found is not None
+    assert found.base + 30 * found.per_request == pytest.approx(0.013, rel=0.3)
+
+
+def shown(fit: StepTimeFit, speed: float, ticks: int, noise: np.random.Generator) -> tuple[StepTimeFit, int]:
+    """The fit after so many ticks of an engine whose steps take `speed` as long, and in how many it was doubted."""
+    doubts = 0
+    for _ in range(ticks):
+        decoding, prefill = noise.uniform(10, 60), noise.uniform(0, 300)
+        itl = speed * itl_of(ENGINE, decoding, prefill) * noise.uniform(0.9, 1.1)
+        fit = fit.learn(itl=itl, decoding=decoding, prefill_per_step=prefill, elapsed=15.0)
+        doubts += fit.changed
+    return fit, doubts
+
+
+def itl_of(step: StepTime, decoding: float, prefill: float) -> float:
+    return step.base + step.per_request * decoding + step.per_prefill_token * prefill
+
+
+@pytest.mark.parametrize("speed", [0.7, 1.3])
+def test_another_engine_is_relearned_within_ten_minutes(speed: float) -> None:
+    # log 0.7 = -0.36, log 1.3 = 0.26: both well beyond CHANGED = 0.12.
+    noise = np.random.default_rng(2)
+    fit, _ = shown(StepTimeFit(), 1.0, 240, noise)
+    fit, doubts = shown(fit, speed, 40, noise)
+    step = fit.solve()
+    assert step is not None
+    assert doubts > 0
+    assert not fit.changed
+    assert itl_of(step, 30.0, 100.0) == pytest.approx(speed * itl_of(ENGINE, 30.0, 100.0), rel=0.06)
+    assert step.work(1000, 200) == pytest.approx(speed * ENGINE.work(1000, 200), rel=0.2)
+
+
+def test_noise_of_ten_percent_is_no_other_engine() -> None:
+    for seed in range(5):
+        noise = np.random.default_rng(seed)
+        fit, _ = shown(StepTimeFit(), 1.0, 20, noise)
+        fit, doubts = shown(fit, 1.0, 1000, noise)
+        assert doubts == 0
+        assert abs(fit.drift) < CHANGED
+
+
+def test_one_odd_window_is_no_other_engine() -> None:
+    fit, _ = shown(StepTimeFit(), 1.0, 240, np.random.default_rng(3))
+    # One tick of 15 s weighs 15 / 120 in the drift: log 2 / 8 = 0.087 < 0.12.
+    odd = fit.learn(itl=2.0 * itl_of(ENGINE, 30.0, 100.0), decoding=30.0, prefill_per_step=100.0, elapsed=15.0)
+    assert odd.drift == pytest.approx(0.087, abs=0.02)
+    assert not odd.changed
