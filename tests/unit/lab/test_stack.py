@@ -67,7 +67,7 @@ def run_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Callable
 def test_ctrl_c_during_the_build_is_no_error_and_starts_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def build(**_: object) -> dict[str, Path]:
+    def build(*_: str, **__: object) -> dict[str, Path]:
         raise KeyboardInterrupt
 
     said = run_session(monkeypatch, tmp_path, build)
@@ -81,7 +81,7 @@ def test_a_start_that_fails_still_takes_down_what_it_had_started(
     stopped: list[str] = []
     monkeypatch.setattr(Stack, "stop", lambda *_: stopped.append("stopped"))
     with pytest.raises(Begun):
-        run_session(monkeypatch, tmp_path, lambda **_: {})
+        run_session(monkeypatch, tmp_path, lambda *_, **__: {})
     assert stopped == ["stopped"]
 
 

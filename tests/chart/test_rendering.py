@@ -1,0 +1,238 @@
+"""What Helm makes of the chart, for all sorts of users."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chart import manifests
+from servingpool.lab.binaries import ensure_binaries
+from servingpool.reconcile.config import load
+
+from .conftest import CHART, VALUES, Helm, Render
+
+ROOT = Path(__file__).parents[2]
+CASES = sorted(path.stem for path in VALUES.glob("*.yaml"))
+OPERATOR = "servingpool-operator"
+
+RULES = {
+    ("servingpool.dev", "servingpools"): {"list", "watch"},
+    ("servingpool.dev", "servingpools/status"): {"patch"},
+    ("apps", "deployments"): {"list", "watch"},
+    ("apps", "replicasets"): {"list", "watch"},
+    ("apps", "deployments/scale"): {"get", "patch"},
+    ("", "pods"): {"list", "watch"},
+    ("", "events"): {"create"},
+    ("autoscaling", "horizontalpodautoscalers"): {"list", "watch"},
+    ("keda.sh", "scaledobjects"): {"list", "watch"},
+}
+"""All that the operator may do where it watches."""
+CLUSTER_RULES = {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
+
+
+def one(objects: list[dict[str, Any]], kind: str, name: str = OPERATOR) -> dict[str, Any]:
+    [found] = [each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def rights(role: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def pod(objects: list[dict[str, Any]], name: str = OPERATOR) -> dict[str, Any]:
+    template: dict[str, Any] = one(objects, "Deployment", name)["spec"]["template"]
+    return template
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lint_finds_nothing(helm: Helm, case: str) -> None:
+    done = helm("lint", "--strict", CHART, f"--values={VALUES / case}.yaml")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_operator_accepts_the_configuration(render: Render, tmp_path: Path, case: str) -> None:
+    objects = render(case)
+    text = one(objects, "ConfigMap", "pools" if case == "bare" else OPERATOR)["data"]["config.yaml"]
+    (tmp_path / "config.yaml").write_text(text)
+    config = load(tmp_path / "config.yaml")
+    given = yaml.safe_load((VALUES / f"{case}.yaml").read_text())
+    assert list(config.namespaces) == given.get("watchNamespaces", [])
+    assert [backend.url for backend in config.backends] == [
+        backend["url"] for backend in given.get("backends", [{"url": "http://prometheus-operated.monitoring:9090"}])
+    ]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_object_can_be_traced_to_its_release(render: Render, case: str) -> None:
+    cluster_wide = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+    for each in render(case):
+        labels = each["metadata"]["labels"]
+        assert labels["app.kubernetes.io/instance"] == OPERATOR
+        assert labels["helm.sh/chart"].startswith("servingpool-operator-")
+        assert ("namespace" in each["metadata"]) == (each["kind"] not in cluster_wide)
+
+
+def test_rights_in_the_whole_cluster_are_the_written_ones(render: Render) -> None:
+    objects = render("defaults")
+    assert rights(one(objects, "ClusterRole")) == RULES | CLUSTER_RULES
+    lease = one(objects, "Role", f"{OPERATOR}-lease")
+    assert lease["rules"] == [
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": [OPERATOR],
+            "verbs": ["get", "update", "patch"],
+        },
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+    ]
+
+
+def test_rights_in_a_few_namespaces_need_no_cluster_role(render: Render) -> None:
+    objects = render("namespaced")
+    assert not [each for each in objects if each["kind"].startswith("Cluster")]
+    roles = [each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Role", OPERATOR)]
+    assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
+    assert all(rights(role) == RULES for role in roles)
+
+
+def test_plain_manifests_grant_the_same(render: Render) -> None:
+    plain = yaml.safe_load_all((ROOT / "deploy/rbac.yaml").read_text())
+    # The roles of `helm test` are hooks, made for the test and removed after it.
+    chart = [each for each in render("defaults") if "annotations" not in each["metadata"]]
+    assert {each["metadata"]["name"]: each["rules"] for each in plain if "rules" in each} == {
+        each["metadata"]["name"]: each["rules"] for each in chart if "rules" in each
+    }
+
+
+def test_the_other_plain_manifests_are_the_charts_too() -> None:
+    program = ensure_binaries("helm")["helm"]
+    made = manifests.render(program, CHART, ROOT / "tools/chart/deploy-values.yaml")
+    assert {name: (ROOT / "deploy" / name).read_text() for name in made} == made
+
+
+def test_who_brings_an_account_with_rights_gets_neither(render: Render) -> None:
+    objects = render("bare")
+    assert sorted(each["kind"] for each in objects) == ["ConfigMap", "Deployment"]
+    assert pod(objects, "pools")["spec"]["serviceAccountName"] == "somebody-elses"
+
+
+def test_the_custom_resource_is_the_operators_and_stays(render: Render) -> None:
+    crd = one(render("defaults"), "CustomResourceDefinition", "servingpools.servingpool.dev")
+    assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert crd["spec"] == yaml.safe_load((ROOT / "crds/servingpools.servingpool.dev.yaml").read_text())["spec"]
+    given_up = one(render("defaults", "--set=crds.keep=false"), "CustomResourceDefinition", crd["metadata"]["name"])
+    assert "annotations" not in given_up["metadata"]
+
+
+def test_every_file_that_the_configuration_names_is_mounted(render: Render) -> None:
+    objects = render("credentials")
+    template = pod(objects)["spec"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in template["containers"][0]["volumeMounts"]}
+    mounted = {
+        f"{mounts[volume['name']]}/{path}"
+        for volume in template["volumes"]
+        if "projected" in volume
+        for source in volume["projected"]["sources"]
+        for path in paths(source)
+    }
+    config = yaml.safe_load(one(objects, "ConfigMap")["data"]["config.yaml"])
+    root = "/var/run/secrets/servingpool"
+    assert files(config) == mounted
+    assert mounted == {
+        f"{root}/bearer/token",
+        f"{root}/bearer/ca.crt",
+        f"{root}/service-account/token",
+        f"{root}/service-account/ca.crt",
+        f"{root}/mimir/password",
+        f"{root}/mtls/ca.crt",
+        f"{root}/mtls/tls.crt",
+        f"{root}/mtls/tls.key",
+    }
+
+
+def paths(source: dict[str, Any]) -> list[str]:
+    [(kind, part)] = source.items()
+    return [part["path"]] if kind == "serviceAccountToken" else [item["path"] for item in part["items"]]
+
+
+def files(part: Any) -> set[str]:
+    if isinstance(part, dict):
+        own = {value for key, value in part.items() if key.endswith("File")}
+        return own.union(*(files(value) for value in part.values()))
+    return set().union(*(files(value) for value in part)) if isinstance(part, list) else set()
+
+
+def test_the_network_policy_opens_the_ports_of_the_backends(render: Render) -> None:
+    def ports(case: str, *more: str) -> set[int]:
+        rule = one(render(case, *more), "NetworkPolicy")["spec"]["egress"][2]
+        return {port["port"] for port in rule["ports"]}
+
+    assert ports("defaults") == {9090}
+    # 9443 and 9091 are written out, 443 is https, 80 is http.
+    assert ports("credentials") == {9090, 9443, 9091, 443, 80}
+
+
+def test_a_changed_configuration_restarts_the_pods(render: Render) -> None:
+    def checksum(*more: str) -> str:
+        return str(pod(render("defaults", *more))["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum() == checksum("--set=replicas=5")
+    assert checksum() != checksum("--set=interval=30s")
+
+
+def test_pods_are_spread_by_the_releases_own_labels(render: Render) -> None:
+    zone, host = pod(render("scheduling"))["spec"]["topologySpreadConstraints"]
+    assert zone["labelSelector"]["matchLabels"]["app.kubernetes.io/instance"] == OPERATOR
+    assert host["labelSelector"]["matchLabels"] == {"app": "other"}
+
+
+def test_the_test_is_not_taken_for_an_operator(render: Render) -> None:
+    """Its network policy and Service select the operator's pods by these labels."""
+    objects = render("monitoring")
+    selector = one(objects, "Deployment")["spec"]["selector"]["matchLabels"].items()
+    assert selector <= pod(objects)["metadata"]["labels"].items()
+    assert not selector <= one(objects, "Pod", f"{OPERATOR}-test")["metadata"]["labels"].items()
+
+
+def test_a_long_release_name_makes_valid_names(helm: Helm) -> None:
+    done = helm("template", "a" * 53, CHART)
+    names = [each["metadata"]["name"] for each in yaml.safe_load_all(done.stdout) if each]
+    assert names
+    assert all(len(name) <= 63 + len("-dashboard") for name in names)
+
+
+# Helm replaces a list as a whole: who sets one key of a backend sets them all.
+BACKEND = "backends[0].name=a,backends[0].url=http://p"
+TOKEN = "backends[0].bearerToken.secret.name=t,backends[0].bearerToken.secret.key=k"
+PASSWORD = "backends[0].basicAuth.passwordSecret.name=p,backends[0].basicAuth.passwordSecret.key=k"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("replica=3", "'replica' not allowed"),
+        ("replicas=-1", "at '/replicas'"),
+        ("interval=fast", "at '/interval'"),
+        ("image.pullPolicy=Sometimes", "at '/image/pullPolicy'"),
+        ("watchNamespaces={Team A}", "at '/watchNamespaces/0'"),
+        ("backends[0].name=a", "missing property 'url'"),
+        ("backends[0].name=A,backends[0].url=http://p", "at '/backends/0/name'"),
+        ("backends[0].name=a,backends[0].url=http://me:secret@p", "at '/backends/0/url'"),
+        (f"{BACKEND},backends[0].bearerToken=secret", "at '/backends/0/bearerToken'"),
+        (f"{BACKEND},backends[0].basicAuth.username=u,{PASSWORD},{TOKEN}", "at '/backends/0': 'not' failed"),
+        ("serviceAccount.create=false", "serviceAccount.name: needed"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(helm: Helm, wrong: str, says: str) -> None:
+    done = helm("template", OPERATOR, CHART, f"--set={wrong}")
+    assert done.returncode != 0
+    assert says in done.stderr

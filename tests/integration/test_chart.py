@@ -1,0 +1,295 @@
+"""The chart on a real API server: accepted, installed, upgraded, rolled back and removed, and its rights are enough."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from servingpool.api.group import CRD_NAME
+from servingpool.lab.api_client import ApiError
+from servingpool.lab.control_plane import ControlPlane
+from servingpool.lab.processes import open_local, wait_until
+from servingpool.lab.prometheus import Prometheus
+
+from .operators import OperatorProcess, deployment, serving_pool
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "servingpool-operator"
+VALUES = sorted((ROOT / "tests/chart/values").glob("*.yaml"))
+RELEASE = NAMESPACE = "serving"
+FULL_NAME = f"{RELEASE}-servingpool-operator"
+TEST = f"{FULL_NAME}-test"
+CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD_NAME}"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{FULL_NAME}"
+WORKLOAD = "/apis/apps/v1/namespaces/team-a/deployments/chat"
+POOL = "/apis/servingpool.dev/v1alpha1/namespaces/team-a/servingpools/chat"
+LEARNED = {"knee": 0.7}
+
+CAN_I = {
+    "deployments.apps": "[list watch]",
+    "replicasets.apps": "[list watch]",
+    "deployments.apps/scale": "[get patch]",
+    "events": "[create]",
+    "horizontalpodautoscalers.autoscaling": "[list watch]",
+    "pods": "[list watch]",
+    "scaledobjects.keda.sh": "[list watch]",
+    "servingpools.servingpool.dev": "[list watch]",
+    "servingpools.servingpool.dev/status": "[patch]",
+}
+"""What `kubectl auth can-i --list` shows for the operator where it watches, besides what every account may."""
+EVERYWHERE = {"customresourcedefinitions.apiextensions.k8s.io": "[list watch]"}
+
+pytestmark = pytest.mark.timeout(120, func_only=True)
+
+Helm = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def plane(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A cluster of its own: Helm owns what it installs, and other tests apply the same objects without it."""
+    with ControlPlane(tmp_path_factory.mktemp("chart"), binaries=binaries) as plane:
+        for name in (NAMESPACE, "servingpool-system", "team-a", "team-b"):
+            labels = {"pod-security.kubernetes.io/enforce": "restricted"} if name == "servingpool-system" else {}
+            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        plane.apply(deployment("team-a", "chat", 3))
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def helm(plane: ControlPlane, binaries: dict[str, Path]) -> Helm:
+    """Runs Helm; returns its output, or fails with what it said."""
+    home = {f"HELM_{part}_HOME": str(plane.directory / f"helm-{part}") for part in ("CACHE", "CONFIG", "DATA")}
+    environment = {**os.environ, **home, "KUBECONFIG": str(plane.kubeconfig)}
+
+    def run(*arguments: str | Path) -> str:
+        command = [str(binaries["helm"]), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, f"helm {' '.join(command[1:])}: {done.stderr}"
+        return done.stdout
+
+    return run
+
+
+def exists(plane: ControlPlane, path: str) -> bool:
+    try:
+        plane.client.get(path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+def takes_pools(plane: ControlPlane) -> bool:
+    """A custom resource that is a moment old is listed before it can be written."""
+    pool = serving_pool("team-a", "chat")
+    try:
+        plane.client.create(f"{POOL.rpartition('/')[0]}?dryRun=All", pool)
+    except ApiError as error:
+        if error.status not in {404, 429}:
+            raise
+        return False
+    return True
+
+
+def rendered(helm: Helm, *arguments: str | Path) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(helm("template", *arguments)) if each]
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+def test_the_api_server_takes_every_object(plane: ControlPlane, helm: Helm, values: Path) -> None:
+    """Strictly: an unknown or doubled field is an error. Monitoring kinds are not Kubernetes' own, so it knows none."""
+    objects = rendered(helm, "servingpool-operator", CHART, "--namespace=servingpool-system", f"--values={values}")
+    for each in objects:
+        if not each["apiVersion"].startswith("monitoring.coreos.com"):
+            try_out(plane, each)
+        if each["kind"] == "Deployment":
+            # The namespace refuses pods that are not restricted, but not their Deployments.
+            metadata = {
+                **each["spec"]["template"]["metadata"],
+                "name": "operator",
+                "namespace": each["metadata"]["namespace"],
+            }
+            try_out(
+                plane,
+                {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": each["spec"]["template"]["spec"]},
+            )
+
+
+def try_out(plane: ControlPlane, manifest: dict[str, Any]) -> None:
+    if manifest["kind"] == "Pod":
+        # Its account is another object of the release, or one that the user brings.
+        manifest = {**manifest, "spec": {**manifest["spec"], "serviceAccountName": "default"}}
+    path = f"{plane.client.path_of(manifest)}?dryRun=All&fieldValidation=Strict&fieldManager=test"
+    plane.client.request("PATCH", path, manifest, content_type="application/apply-patch+yaml")
+
+
+@pytest.fixture
+def release(plane: ControlPlane, helm: Helm) -> Iterator[None]:
+    """Installed with the defaults, and a pool that has learned something."""
+    helm("install", RELEASE, CHART, f"--namespace={NAMESPACE}")
+    wait_until(lambda: takes_pools(plane), 15, "the custom resource")
+    plane.apply(serving_pool("team-a", "chat", mode="Recommend"))
+    plane.client.patch(f"{POOL}/status", {"status": {"profile": LEARNED}})
+    yield
+    if exists(plane, DEPLOYMENT):
+        helm("uninstall", RELEASE, f"--namespace={NAMESPACE}", "--wait")
+    for path in (POOL, CRD):
+        if exists(plane, path):
+            plane.client.delete(path)
+    wait_until(lambda: not exists(plane, CRD), 20, "no custom resource")
+
+
+def kept(plane: ControlPlane) -> tuple[str, dict[str, Any], int]:
+    """What no change of the release may touch: the pool, what it has learned, and its fleet."""
+    pool, workload = plane.client.get(POOL), plane.client.get(WORKLOAD)
+    return pool["metadata"]["uid"], pool["status"]["profile"], workload["spec"]["replicas"]
+
+
+@pytest.mark.usefixtures("release")
+def test_upgrade_and_rollback_keep_pools_and_what_they_know(plane: ControlPlane, helm: Helm) -> None:
+    before = kept(plane)
+    helm("upgrade", RELEASE, CHART, f"--namespace={NAMESPACE}", "--set=replicas=3,interval=30s")
+    assert plane.client.get(DEPLOYMENT)["spec"]["replicas"] == 3
+    assert kept(plane) == before
+    helm("rollback", RELEASE, "1", f"--namespace={NAMESPACE}")
+    assert plane.client.get(DEPLOYMENT)["spec"]["replicas"] == 2
+    assert kept(plane) == before
+
+
+@pytest.mark.usefixtures("release")
+def test_uninstall_leaves_pools_and_workloads_and_a_new_release_takes_over(plane: ControlPlane, helm: Helm) -> None:
+    before = kept(plane)
+    helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
+    assert not exists(plane, DEPLOYMENT)
+    assert not exists(plane, f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{FULL_NAME}")
+    assert kept(plane) == before
+    helm("install", RELEASE, CHART, f"--namespace={NAMESPACE}")
+    assert kept(plane) == before
+
+
+def test_an_upgrade_from_an_older_chart_brings_the_new_custom_resource(
+    plane: ControlPlane, helm: Helm, tmp_path: Path
+) -> None:
+    """The older chart is this one without a printer column: Helm never upgrades what lies in a crds/ folder."""
+    older = tmp_path / "older"
+    shutil.copytree(CHART, older)
+    crd = older / "templates" / "crd.yaml"
+    column = "    - description: Requests that wait\n      jsonPath: .status.queueDepth\n      name: Queue\n      type: number\n"
+    assert column in crd.read_text()
+    crd.write_text(crd.read_text().replace(column, ""))
+
+    def columns() -> list[str]:
+        [version] = plane.client.get(CRD)["spec"]["versions"]
+        return [each["name"] for each in version["additionalPrinterColumns"]]
+
+    try:
+        helm("install", RELEASE, older, f"--namespace={NAMESPACE}")
+        assert "Queue" not in columns()
+        helm("upgrade", RELEASE, CHART, f"--namespace={NAMESPACE}")
+        assert "Queue" in columns()
+    finally:
+        helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
+        plane.client.delete(CRD)
+        wait_until(lambda: not exists(plane, CRD), 20, "no custom resource")
+
+
+@pytest.fixture(params=[(), ("--set=watchNamespaces={team-a}",)], ids=["cluster", "namespaced"])
+def scoped(request: pytest.FixtureRequest, plane: ControlPlane, helm: Helm) -> Iterator[tuple[str, ...]]:
+    """A release that watches the whole cluster, and one that watches one namespace."""
+    arguments: tuple[str, ...] = request.param
+    helm("install", RELEASE, CHART, f"--namespace={NAMESPACE}", *arguments)
+    wait_until(lambda: takes_pools(plane), 15, "the custom resource")
+    yield arguments
+    helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
+    plane.client.delete(CRD)
+    wait_until(lambda: not exists(plane, CRD), 20, "no custom resource")
+
+
+def listed(plane: ControlPlane, kubectl: Path, namespace: str) -> dict[str, str]:
+    """`kubectl auth can-i --list` as the operator, without what every account may: review itself, read the API."""
+    kubeconfig = plane.service_account_kubeconfig(NAMESPACE, FULL_NAME)
+    command = [str(kubectl), f"--kubeconfig={kubeconfig}", "auth", "can-i", "--list", f"--namespace={namespace}"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[1:]
+    rights = {words[0]: line[line.rindex("[") :] for line in lines if (words := line.split()) and words[0] != "[]"}
+    return {what: verbs for what, verbs in rights.items() if not what.startswith(("self", "/", "["))}
+
+
+def test_the_operator_may_what_is_written_and_no_more(
+    plane: ControlPlane, binaries: dict[str, Path], scoped: tuple[str, ...]
+) -> None:
+    where_it_watches = CAN_I if scoped else CAN_I | EVERYWHERE
+    assert listed(plane, binaries["kubectl"], "team-a") == where_it_watches
+    assert listed(plane, binaries["kubectl"], "team-b") == ({} if scoped else where_it_watches)
+
+
+def test_the_rights_suffice_to_judge_the_pool_of_helm_test(
+    plane: ControlPlane, helm: Helm, tmp_path: Path, scoped: tuple[str, ...]
+) -> None:
+    """The operator with the release's rights and configuration, and the test as its pod would run it."""
+    objects = rendered(helm, RELEASE, CHART, f"--namespace={NAMESPACE}", *scoped)
+    [config] = [each for each in objects if (each["kind"], each["metadata"]["name"]) == ("ConfigMap", FULL_NAME)]
+    settings = yaml.safe_load(config["data"]["config.yaml"])
+    settings |= {"interval": "1s", "leaderElection": {**settings["leaderElection"], "namespace": NAMESPACE}}
+    kubeconfig = plane.service_account_kubeconfig(NAMESPACE, FULL_NAME)
+    operator = OperatorProcess(plane, tmp_path, settings, kubeconfig=kubeconfig)
+    hooks = [each for each in objects if "helm.sh/hook" in each["metadata"].get("annotations", {})]
+    [pod] = [each for each in hooks if each["kind"] == "Pod"]
+    plane.apply([each for each in hooks if each["kind"] != "Pod"])
+    [container] = pod["spec"]["containers"]
+    environment = {each["name"]: each["value"] for each in container["env"]}
+    environment["KUBECONFIG"] = str(plane.service_account_kubeconfig(NAMESPACE, TEST))
+    try:
+        operator.start()
+        done = subprocess.run(
+            [sys.executable, str(CHART / "files" / "test_pool.py")],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        operator.process.stop()
+        for each in hooks:
+            if each["kind"] != "Pod":
+                plane.client.delete(plane.client.path_of(each))
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{operator.log()}"
+    assert "Ready=False (TargetNotFound)" in done.stdout
+    assert not [line for line in operator.log().splitlines() if "forbidden" in line.lower()]
+    namespace = environment["POOL_NAMESPACE"]
+    assert not plane.client.items(f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools")
+
+
+def expressions(helm: Helm) -> list[str]:
+    """Of every alert, and of every panel as Grafana would send it."""
+    [rule] = [
+        each
+        for each in rendered(helm, RELEASE, CHART, f"--values={ROOT / 'tests/chart/values/monitoring.yaml'}")
+        if each["kind"] == "PrometheusRule"
+    ]
+    alerts = [alert["expr"] for group in rule["spec"]["groups"] for alert in group["rules"]]
+    panels = json.loads((CHART / "files/dashboard.json").read_text())["panels"]
+    queries = [target["expr"] for panel in panels for target in panel.get("targets", [])]
+    grafana = {"$__rate_interval": "5m", "$namespace": ".*", "$pool": ".*"}
+    for name, value in grafana.items():
+        queries = [query.replace(name, value) for query in queries]
+    return [*alerts, *queries]
+
+
+def test_prometheus_understands_every_alert_and_panel(prometheus: Prometheus, helm: Helm) -> None:
+    found = expressions(helm)
+    assert len(found) > 30
+    for expression in found:
+        query = urllib.parse.urlencode({"query": expression})
+        with open_local(f"{prometheus.url}/api/v1/query?{query}", 5.0) as response:  # a 400 raises
+            assert json.loads(response.read())["status"] == "success"

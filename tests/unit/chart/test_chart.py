@@ -1,0 +1,134 @@
+"""The chart as it is committed: generated parts are fresh, values are used, figures exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from chart import crd, readme
+from chart.schema import schema
+from chart.values import Value, read
+from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, SeriesLabels
+from servingpool.reconcile.config import LeaderElection, OperatorConfig
+from servingpool.reconcile.exposing import LoopMetrics, PoolCollector
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts" / "servingpool-operator"
+TEMPLATES = sorted(path for path in (CHART / "templates").rglob("*") if path.is_file())
+
+
+@pytest.fixture(scope="module")
+def values() -> list[Value]:
+    return read(CHART / "values.yaml")
+
+
+@pytest.fixture(scope="module")
+def definitions() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "tools/chart/definitions.yaml").read_text())
+    return loaded
+
+
+def test_the_schema_is_the_one_of_these_values(values: list[Value], definitions: dict[str, Any]) -> None:
+    assert json.loads((CHART / "values.schema.json").read_text()) == schema(values, definitions)
+
+
+def test_the_readme_has_these_values(values: list[Value], definitions: dict[str, Any]) -> None:
+    text = (CHART / "README.md").read_text()
+    assert readme.updated(text, values, definitions["backend"]) == text
+
+
+def test_the_crd_is_the_one_of_the_operator() -> None:
+    manifest = (ROOT / "crds/servingpools.servingpool.dev.yaml").read_text()
+    assert (CHART / "templates/crd.yaml").read_text() == crd.template(manifest)
+
+
+def test_braces_in_the_crd_are_not_read_by_helm() -> None:
+    head = "apiVersion: v1\nmetadata:\n  name: servingpools.servingpool.dev\n"
+    assert 'x: {{ "{{" }} y }}' in crd.template(head + "x: {{ y }}\n")
+
+
+def test_a_crd_with_another_head_is_refused() -> None:
+    with pytest.raises(ValueError, match="has not the metadata"):
+        crd.template("apiVersion: v1\nmetadata:\n  labels: {}\n")
+
+
+def test_every_value_is_used_and_every_used_one_documented(values: list[Value]) -> None:
+    used = {name for path in TEMPLATES for name in re.findall(r"\.Values\.([\w.]+)", path.read_text())}
+    assert used == {value.name for value in values}
+
+
+def test_a_value_that_is_used_as_a_section_is_one(values: list[Value]) -> None:
+    """A leaf that is a prefix of another leaf would be documented twice."""
+    names = [value.path for value in values]
+    assert not [(a, b) for a in names for b in names if a != b and b[: len(a)] == a]
+
+
+def test_the_versions_are_the_projects() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert (chart["version"], chart["appVersion"]) == (project, project)
+
+
+def test_a_backend_can_be_given_all_that_the_operator_knows(definitions: dict[str, Any]) -> None:
+    """Files of the operator's configuration are Secrets in the values."""
+    offered = definitions["backend"]["properties"].keys()
+    known = {field.alias for field in BackendConfig.model_fields.values()}
+    assert {"bearerTokenFile" if key == "bearerToken" else key for key in offered} == known
+    for key, model in (("labels", SeriesLabels), ("gateway", GatewayQueue)):
+        nested = definitions["backend"]["properties"][key]["properties"].keys()
+        assert nested == {field.alias for field in model.model_fields.values()}
+
+
+def test_the_operators_settings_are_values(values: list[Value]) -> None:
+    names = {value.name for value in values}
+    # Ports are the pod's own affair, and the Lease lies beside the operator under the release's name.
+    settled = {"namespaces", "leaderElection", "healthPort", "metricsPort"}
+    assert {field.alias for field in OperatorConfig.model_fields.values()} - settled <= names
+    election = {f"leaderElection.{field.alias}" for field in LeaderElection.model_fields.values()}
+    assert election - {"leaderElection.namespace", "leaderElection.name"} <= names
+
+
+def exposed() -> set[str]:
+    """Every name on the operator's page, of metrics and of their series."""
+    registry = CollectorRegistry()
+    LoopMetrics(registry)
+    registry.register(PoolCollector(dict, dict, dict))
+    suffixes = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("_total",), "gauge": ("",)}
+    pages = list(registry.collect())
+    return {page.name + suffix for page in pages for suffix in ("", *suffixes[page.type])}
+
+
+@pytest.mark.parametrize("name", ["files/dashboard.json", "templates/prometheusrule.yaml"])
+def test_figures_that_are_watched_exist(name: str) -> None:
+    text = (CHART / name).read_text()
+    named = set(re.findall(r"\bservingpool_[a-z_]+\b", text))
+    assert named
+    assert named <= exposed()
+
+
+def test_every_alert_says_what_to_do() -> None:
+    text = (CHART / "templates/prometheusrule.yaml").read_text()
+    alerts = text.split("- alert: ")[1:]
+    assert len(alerts) == 9
+    needed = ("summary", "description", "runbook")
+    assert not [alert.split()[0] for alert in alerts if not all(f"  {key}: " in alert for key in needed)]
+
+
+def test_the_dashboards_panels_do_not_overlap_and_explain_themselves() -> None:
+    panels = json.loads((CHART / "files/dashboard.json").read_text())["panels"]
+    cells = [
+        (x, y)
+        for panel in panels
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert all(panel.get("description") for panel in panels if panel["type"] != "row")
+    assert len({panel["id"] for panel in panels}) == len(panels)

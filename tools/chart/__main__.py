@@ -1,0 +1,41 @@
+"""Generate: values.schema.json, README.md and the CRD's template of the chart; then deploy/ with Helm."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import yaml
+
+from chart import crd, manifests, readme, schema, values
+from servingpool.lab.binaries import BuildError, ensure_binaries
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "servingpool-operator"
+HERE = Path(__file__).parent
+
+
+def main() -> int:
+    """Write everything; each file is a function of values.yaml, the templates and crds/."""
+    read = values.read(CHART / "values.yaml")
+    definitions = yaml.safe_load((HERE / "definitions.yaml").read_text())
+    text = json.dumps(schema.schema(read, definitions), indent=2, ensure_ascii=False)
+    (CHART / "values.schema.json").write_text(f"{text}\n")
+    document = CHART / "README.md"
+    document.write_text(readme.updated(document.read_text(), read, definitions["backend"]))
+    source = ROOT / "crds" / "servingpools.servingpool.dev.yaml"
+    (CHART / "templates" / "crd.yaml").write_text(crd.template(source.read_text()))
+    try:
+        helm = ensure_binaries("helm")["helm"]
+        rendered = manifests.render(helm, CHART, HERE / "deploy-values.yaml")
+    except (BuildError, RuntimeError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    for name, manifest in rendered.items():
+        (ROOT / "deploy" / name).write_text(manifest)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
