@@ -128,6 +128,9 @@ def _of_one() -> Iterator[Variation]:
         yield Variation(f"conv, {1000 * tpot:g} ms per output token", "tight SLO", "conv", changed)
     for ttft in (1.0, 0.5, 0.3, 0.1):
         yield Variation(f"conv, {ttft:g} s to first token", "tight SLO", "conv", _slo(conv, time_to_first_token=ttft))
+    for base, sizes in (("conv", (1, 2, 6, 16)), ("code", (1, 3, 14)), ("ramp", (1, 3, 14))):
+        for size in sizes:
+            yield Variation(f"{base}, found at {size}", "fleet found", base, options={"initial_replicas": size})
     for most in (3, 2, 1):
         yield Variation(f"conv, max {most}", "max too small", "conv", {"max_replicas": most})
     for most in (5, 3):
@@ -173,7 +176,8 @@ def run(variation: Variation, seed: int = 0) -> dict[str, Any]:
     options = SimulationOptions(seed=seed, **variation.options)
     static = best_static(trace, case.profile, case.pool(), options)
     initial = static.score.peak_replicas if static else (_static_replicas(variation.base, seed) or case.max_replicas)
-    options = replace(options, initial_replicas=min(initial, case.max_replicas))
+    if options.initial_replicas is None:
+        options = replace(options, initial_replicas=min(initial, case.max_replicas))
     policy = Listened()
     result = simulate(trace, case.profile, case.pool(), policy, options)
     score = result.score
