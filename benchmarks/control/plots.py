@@ -40,6 +40,9 @@ DEFAULT = Mark("cheapest rival that holds the SLO with its defaults", VERMILION,
 TUNED = Mark("cheapest rival tuned in hindsight for that very trace", ORANGE, "^", 7.5)
 FIXED = Mark("best static fleet in hindsight", STATIC, "D", 5.5)
 
+ROOM = 1.3
+"""Ratio from which on a word fits between a point and the names at the left."""
+
 
 def summary(found: Sequence[CaseResults]) -> str:
     """GPU-hours over the clairvoyant's, all cases: ours and the best that a user could have instead."""
@@ -102,12 +105,13 @@ def _summarised(axes: Axes, row: int, results: CaseResults) -> None:
     ratio = results.relative(ours)
     _point(axes, row, OURS, ratio, hollow=not ours.held)
     if not ours.held and ratio is not None:
+        left = ratio > ROOM
         axes.annotate(
             f"missed: {percent(ours.attainment)}",
             (ratio, row),
-            xytext=(-8, 0),
+            xytext=(-8, 0) if left else (8, 0),
             textcoords="offset points",
-            ha="right",
+            ha="right" if left else "left",
             va="center",
             fontsize=8,
             color=BLUE,
