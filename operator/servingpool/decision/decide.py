@@ -9,7 +9,8 @@ from typing import NamedTuple
 from servingpool.decision import explain, figures, limits
 from servingpool.decision.assess import Assessment, assess, hold
 from servingpool.decision.decision import Decision, Verdict
-from servingpool.decision.learn import Lesson, horizon, observe, settled, study
+from servingpool.decision.learn import Lesson, horizon, missed, observe, settled, study
+from servingpool.decision.ledger import WAITING
 from servingpool.decision.limits import Limited
 from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
@@ -18,6 +19,8 @@ from servingpool.decision.unknown import Reading, Unknown
 
 WORTH = 0.015
 """Share of a fleet that is too little to move it: 300 replicas moved 74 times an hour."""
+SERENE_WINDOW, SERENE = 60.0, 2.0
+"""Seconds, and misses over those allowed, in and up to which a fleet counts as serene."""
 STUCK_AFTER = 300.0
 """Seconds that a replica may wait for a node before ordering more is pointless: nodes come in 2 to 4 minutes."""
 
@@ -90,11 +93,7 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
             requested, limits.ROLLOUT, "a rollout is under way, so nothing is removed until it ends"
         )
     if not settled(memory, pool):
-        answer = answer.at_least(
-            requested,
-            limits.CALIBRATING,
-            _unsettled(memory, pool),
-        )
+        answer = _calibrating(answer, requested, memory, pool)
     fill_time = max(figures.fill_time(memory), pool.behavior.scale_down_window)
     if memory.since is None or now - memory.since < fill_time:
         answer = answer.at_least(
@@ -124,6 +123,21 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
         most = max(2 * found, found + 2, requested)
         answer = answer.at_most(most, limits.LEARNING_STEP, f"at most {most} while the engine's speed is being learned")
     return _bounded(answer, pool)
+
+
+def _calibrating(answer: Limited, requested: int, memory: Memory, pool: Pool) -> Limited:
+    if _serene(memory, pool):
+        said = "hardly a request is late or queued, so nothing is added before more is known"
+        answer = answer.at_most(requested, limits.CALIBRATING, said)
+    return answer.at_least(requested, limits.CALIBRATING, _unsettled(memory, pool))
+
+
+def _serene(memory: Memory, pool: Pool) -> bool:
+    """Whether the last minute shows no need for more than there is: a knee that is only guessed buys nothing."""
+    last = memory.ledger.last(SERENE_WINDOW)
+    late = missed(memory, pool, last)
+    queued = last.highest(WAITING) or 0.0
+    return late.requests > 0.0 and late.share <= SERENE * (1.0 - pool.slo.attainment) and queued <= last.ready
 
 
 def _unsettled(memory: Memory, pool: Pool) -> str:
