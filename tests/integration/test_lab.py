@@ -43,6 +43,8 @@ class Run:
 @pytest.fixture
 def lab(binaries: dict[str, Path], tmp_path: Path) -> Iterator[Run]:
     directory, output = tmp_path / "lab", tmp_path / "output.txt"
+    # A shell that starts tests in the background lets them ignore Ctrl-C, and so would the lab.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     command = [*(sys.executable, "-m", "servingpool.cli.main", "lab", "--no-live"), *("--load-seconds", "5")]
     with output.open("wb") as file:
         process = subprocess.Popen(
