@@ -16,11 +16,11 @@ from results import CaseResults, Run, run_of
 
 from servingpool.simulation.report.drawing import Label, apart, label_lines, steps, style, svg
 from servingpool.simulation.report.figures import latency, percent, target
+from servingpool.simulation.report.miss_scale import miss_scale, misses
 from servingpool.simulation.report.palette import BLUE, FAINT, GREEN, INK, MUTED, ORANGE, VERMILION
 
 STATIC = "#6e7781"
 SKY = "#3d8fc4"
-_TICKS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0001)
 _MOST_RATIO = 5.0
 """Times the clairvoyant's GPU-hours at which the summary ends; what is beyond is drawn at its edge."""
 
@@ -240,33 +240,13 @@ def _frontier_points(results: CaseResults) -> Iterator[tuple[str, Run, Mark]]:
 
 
 def _misses(run: Run) -> float:
-    """Their share; half a request where there is none, for a logarithm."""
-    return max(1 - run.attainment, 0.5 / max(int(run.score["requests"]), 1))
+    return misses(run.attainment, int(run.score["requests"]))
 
 
 def _miss_scale(axes: Axes, results: CaseResults, runs: Sequence[Run]) -> None:
-    goal = 1 - results.target
-    axes.set_yscale("log")
-    axes.set_ylim(min(1.0, max(map(_misses, runs)) * 1.3), max(min(*map(_misses, runs), goal) * 0.4, 1e-5))
-    axes.yaxis.set_major_locator(FixedLocator(_TICKS))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * (1 - share):g}%"))
-    axes.axhline(goal, color=INK, linewidth=1.0)
-    axes.axhspan(1.0, goal, color=FAINT, alpha=0.35, linewidth=0, zorder=0)
+    miss_scale(axes, results.case.slo, [_misses(run) for run in runs], least=1e-5)
     axes.set_xlim(0, max(run.cost for run in runs) * 1.04)
-    axes.annotate(
-        f"SLO missed: below {target(results.case.slo)}",
-        (1.0, goal),
-        xycoords=("axes fraction", "data"),
-        xytext=(-6, -13),
-        textcoords="offset points",
-        ha="right",
-        fontsize=9,
-        color=INK,
-    )
     axes.set_title(f"{results.case.title}: up and to the left is better")
-    axes.set_xlabel("GPU-hours")
-    axes.set_ylabel("requests within the SLO")
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,12 +96,13 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment:
     now = np.array([level])
     present = Outlook(now, now[:, None], np.ones((1, 1)))
     # The fleet that was found speaks for what to keep, never for buying more.
+    believed, sticking = capacity.needs(ahead, curve, allowance, (worth, capacity.STICK * worth), most)
     then = max(
         capacity.need(ahead.without_belief(), curve, allowance, worth, most),
-        min(capacity.need(ahead, curve, allowance, worth, most), float(profile.forecast.found)),
+        min(believed, float(profile.forecast.found)),
     )
     # What is ordered now serves a cold start later, but what is removed now is missing now.
     today = min(capacity.need(present, curve, allowance, worth, most), float(observation.requested))
-    need, stick = max(then, today), capacity.STICK * worth
-    kept = max(need, min(float(observation.requested), capacity.need(ahead, curve, allowance, stick, most)))
+    need = max(then, today)
+    kept = max(need, min(float(observation.requested), sticking))
     return Assessment(need, curve, ahead, backlog, allowance, worth, kept, today=today > then)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,6 @@ class Scales:
     """Weighs fleets (columns) for states of demand (rows)."""
 
     def __init__(self, outlook: Outlook, curve: Curve, allowance: float, fleets: Array) -> None:
-        self.fleets = fleets
         self.missed = _missed_work(outlook, curve, fleets)
         bearable = max(min(0.5, WORST * allowance), allowance + RELIEF * (1.0 - allowance))
         least = np.minimum(outlook.expected / curve.load_for(bearable), fleets[-1])
@@ -53,16 +53,29 @@ class Scales:
 
 def need(outlook: Outlook, curve: Curve, allowance: float, price: float, most: int) -> float:
     """Raw need in replicas, of the one state in `outlook`; `most` where even that is too few."""
+    return needs(outlook, curve, allowance, (price,), most)[0]
+
+
+def needs(outlook: Outlook, curve: Curve, allowance: float, prices: Sequence[float], most: int) -> list[float]:
+    """`need` at each of several prices: what is missed at each size is the same for all of them."""
     highest = float(outlook.samples.max())
     if highest <= 0.0:
-        return 0.0
+        return [0.0] * len(prices)
     fleets = sizes(curve, allowance, highest, most)
-    column = int(Scales(outlook, curve, allowance, fleets).choose(price)[0])
-    if fleets[-1] > SIZES:  # look again between the neighbours, in finer steps
-        low, high = fleets[max(0, column - 1)], fleets[min(len(fleets) - 1, column + 1)]
-        fleets = np.unique(np.round(np.linspace(low, high, SIZES)))
-        column = int(Scales(outlook, curve, allowance, fleets).choose(price)[0])
-    return float(fleets[column])
+    scales = Scales(outlook, curve, allowance, fleets)
+    columns = [int(scales.choose(price)[0]) for price in prices]
+    if fleets[-1] <= SIZES:
+        return [float(fleets[column]) for column in columns]
+    return [
+        _between(outlook, curve, allowance, price, fleets[max(0, column - 1) : column + 2])
+        for price, column in zip(prices, columns, strict=True)
+    ]
+
+
+def _between(outlook: Outlook, curve: Curve, allowance: float, price: float, neighbours: Array) -> float:
+    """The need between the neighbours of a coarse answer, in finer steps."""
+    fleets = np.unique(np.round(np.linspace(float(neighbours[0]), float(neighbours[-1]), SIZES)))
+    return float(fleets[int(Scales(outlook, curve, allowance, fleets).choose(price)[0])])
 
 
 def _missed_work(outlook: Outlook, curve: Curve, fleets: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from servingpool.decision import explain, figures, limits
 from servingpool.decision.assess import Assessment, assess, hold
 from servingpool.decision.decision import Decision, Verdict
-from servingpool.decision.learn import Lesson, horizon, missed, observe, settled, study
+from servingpool.decision.learn import Lesson, hopeless, horizon, missed, observe, settled, study
 from servingpool.decision.ledger import WAITING
 from servingpool.decision.limits import Limited
 from servingpool.decision.memory import Memory
@@ -74,7 +74,7 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
     requested = observation.requested
     if isinstance(need, Unknown):
         return _bounded(Limited(requested), pool)
-    answer = Limited(_whole(need))
+    answer = Limited(math.ceil(need))
     if memory.coverage < 1.0:
         answer = answer.at_least(
             requested,
@@ -103,7 +103,7 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
         )
     highest = max((entry[1] for entry in memory.needs), default=0.0)
     answer = answer.at_least(
-        min(requested, _whole(highest)),
+        min(requested, math.ceil(highest)),
         limits.SCALE_DOWN_WINDOW,
         f"{highest:.0f} were worth keeping within the last {hold(memory, pool):.0f} s",
     )
@@ -153,10 +153,6 @@ def _bounded(answer: Limited, pool: Pool) -> Limited:
     return answer.at_most(pool.max_replicas, limits.MAXIMUM, f"max is {pool.max_replicas}")
 
 
-def _whole(need: float) -> int:
-    return math.ceil(need)
-
-
 def _verdict(replicas: int, requested: int) -> Verdict:
     if replicas == requested:
         return Verdict.HOLD
@@ -167,7 +163,7 @@ def _warnings(pool: Pool, lesson: Lesson, assessment: Assessment) -> tuple[str, 
     found = []
     bound, step, curve = pool.slo.time_per_output_token, lesson.step, assessment.curve
     allowed = 1.0 - pool.slo.attainment
-    if bound is not None and step is not None and lesson.memory.profile.fit.known and step.base >= bound:
+    if bound is not None and step is not None and hopeless(lesson.memory, pool, step):
         found.append(
             f"time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
             f"a step without load takes {step.base * 1000:.0f} ms on this engine"

@@ -161,7 +161,6 @@ class Memory:
             first_token_tail=Tail(),
             output_token_tail=Tail(),
             needs=(),
-            price=None,
         )
 
     def to_json(self) -> str:

@@ -18,8 +18,8 @@ SLO = Slo(2.0, 0.15, 0.95)
 
 @pytest.fixture(scope="session")
 def setup() -> Setup:
-    """Ten minutes with a peak in the middle, eight replicas at most."""
-    trace = poisson("ten minutes", (2.0, 8.0, 2.0, 1.0), 150.0, prompt=1000, output=120)
+    """Twenty minutes with a peak in the middle, eight replicas at most."""
+    trace = poisson("twenty minutes", (2.0, 8.0, 2.0, 1.0), 300.0, prompt=1000, output=120)
     return Setup(trace, engine_profile("a100-70b-tp4"), Pool(SLO, 1, 8), SimulationOptions(price=2.5))
 
 

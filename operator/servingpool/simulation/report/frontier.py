@@ -7,18 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from servingpool.simulation.demo import Comparison, Role
 from servingpool.simulation.report.drawing import Label, label_points, style, svg
-from servingpool.simulation.report.figures import target
-from servingpool.simulation.report.palette import FAINT, INK, MUTED, looks
+from servingpool.simulation.report.miss_scale import miss_scale, misses
+from servingpool.simulation.report.palette import MUTED, looks
 from servingpool.simulation.run import Result
 
 STATIC, TUNED = "#6e7781", "#9a5b2f"
 FIXED = (Role.HINDSIGHT, Role.PEAK)
 """They are points of the curve of fixed fleets."""
-_TICKS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0001)
 
 
 def frontier(comparison: Comparison) -> str:
@@ -52,14 +50,14 @@ def frontier(comparison: Comparison) -> str:
 
 def _curve(axes: Axes, results: Sequence[Result], color: str, name: str, marks: Sequence[str]) -> None:
     cost = [result.score.gpu_hours for result in results]
-    misses = [_misses(result) for result in results]
-    axes.plot(cost, misses, color=color, linewidth=1.0, marker=".", markersize=6, zorder=1)
-    for x, y, mark in zip(cost, misses, marks, strict=True):
+    late = [_misses(result) for result in results]
+    axes.plot(cost, late, color=color, linewidth=1.0, marker=".", markersize=6, zorder=1)
+    for x, y, mark in zip(cost, late, marks, strict=True):
         axes.annotate(mark, (x, y), xytext=(3, -10), textcoords="offset points", fontsize=8, color=color)
-    first = int(np.argmin(misses))
+    first = int(np.argmin(late))
     axes.annotate(
         name,
-        (cost[first], misses[first]),
+        (cost[first], late[first]),
         xytext=(0, 8),
         textcoords="offset points",
         ha="center",
@@ -70,32 +68,12 @@ def _curve(axes: Axes, results: Sequence[Result], color: str, name: str, marks: 
 
 
 def _misses(result: Result) -> float:
-    """Their share; half a request where there is none, for a logarithm."""
-    return max(1 - result.score.attainment, 0.5 / max(result.score.requests, 1))
+    return misses(result.score.attainment, result.score.requests)
 
 
 def _scale(axes: Axes, comparison: Comparison) -> None:
     results = (*comparison.statics, *comparison.tuned, *(entry.result for entry in comparison.entries))
-    goal = 1 - comparison.setup.pool.slo.attainment
-    axes.set_yscale("log")
-    axes.set_ylim(min(1.0, max(map(_misses, results)) * 1.3), min(*map(_misses, results), goal) * 0.4)
-    axes.yaxis.set_major_locator(FixedLocator(_TICKS))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * (1 - share):g}%"))
-    axes.axhline(goal, color=INK, linewidth=1.0)
-    axes.axhspan(1.0, goal, color=FAINT, alpha=0.35, linewidth=0, zorder=0)
+    miss_scale(axes, comparison.setup.pool.slo, [_misses(result) for result in results])
     axes.set_xlim(0, max(result.score.gpu_hours for result in results) * 1.06)
-    axes.annotate(
-        f"SLO missed: below {target(comparison.setup.pool.slo)}",
-        (1.0, goal),
-        xycoords=("axes fraction", "data"),
-        xytext=(-6, -13),
-        textcoords="offset points",
-        ha="right",
-        fontsize=9,
-        color=INK,
-    )
     axes.set_title("Up and to the left is better")
-    axes.set_xlabel("GPU-hours")
-    axes.set_ylabel("requests within the SLO")
     axes.tick_params(colors=MUTED)
