@@ -43,8 +43,11 @@ size. Without, a burst that was not seen yet meets a fleet that shrank minutes b
 SHY = 1.5
 """Power of how much more than the mean demand that is, which divides it: twice is likely, ten times is a fleet too
 large."""
-TRUST_PAIRS = 60
-"""Pairs after which that is forgotten."""
+TRUST_PAIRS = 120
+"""Pairs after which that is forgotten: two hours, of which Prometheus may have told one before the first decision."""
+APART = 600.0
+"""Seconds around a moment of the past that are hidden from it when it is played again. A burst that is foretold from
+itself costs one spare replica, and the next one, which is like no other, meets a fleet that was thought to hold."""
 
 
 class Outlook(NamedTuple):
@@ -125,6 +128,7 @@ class Forecast:
     def past(self, states: int, carried: float) -> Past | None:
         """Up to `states` moments of what is remembered, and the prior beliefs; None where there was no demand."""
         every = max(1, -(-len(self.pairs) // states))
+        step = SPACING * every
         pairs = self.pairs[::-every][::-1]
         level, usual, came = _columns(pairs)
         beliefs = np.full(len(PRIOR_ERRORS) + 1, self.mean)
@@ -133,8 +137,8 @@ class Forecast:
         if came.sum() <= 0.0:
             return None
         rule = self._rule()
-        outlook = self._foresee(rule, level, rule.at(level, usual), pairs, every, carried)
-        return Past(outlook, came, self._weights(np.ones(len(pairs)), every, carried), len(pairs), SPACING * every)
+        outlook = _apart(self._foresee(rule, level, rule.at(level, usual), pairs, every, carried), len(pairs), step)
+        return Past(outlook, came, self._weights(np.ones(len(pairs)), every, carried), len(pairs), step)
 
     def _rule(self) -> Rule:
         """Ridge regression of what came, towards persistence."""
@@ -167,6 +171,14 @@ class Forecast:
         trust = TRUST * likely**SHY * max(0.0, 1.0 - len(self.pairs) / TRUST_PAIRS)
         beliefs = np.append(np.full(len(PRIOR_ERRORS), PRIOR_PAIRS / len(PRIOR_ERRORS)), trust) / every
         return np.concatenate((seen, np.broadcast_to(beliefs, (*seen.shape[:-1], len(beliefs)))), axis=-1)
+
+
+def _apart(outlook: Outlook, moments: int, step: float) -> Outlook:
+    """The same, where none of the first states, which are moments `step` seconds apart, knows what came around it."""
+    at = step * np.arange(moments)
+    weights = outlook.weights.copy()
+    weights[:moments, :moments] *= np.abs(at[:, None] - at) > APART
+    return outlook._replace(weights=weights / weights.sum(axis=1, keepdims=True))
 
 
 def _columns(pairs: tuple[Moment, ...]) -> tuple[Array, Array, Array]:

@@ -298,12 +298,12 @@ def test_holds_its_size_when_a_burst_is_gone_before_a_replica_could_load():
     world = World(replicas=3, pool=replace(POOL, max_replicas=30))
     world.run(10.0, 20)
     sizes = []
-    for _ in range(12):  # two hours of bursts of 45 s, each ten minutes; a cold start takes 100 s
+    for _ in range(24):  # four hours of bursts of 45 s, each ten minutes; a cold start takes 100 s
         during, after = world.run(40.0, 0.75), world.run(10.0, 9.25)
         sizes.append({outcome.decision.replicas for outcome in during + after})
     # What a replica could not be loaded for in time is no reason to order one: once that is learned, nothing moves.
-    assert all(len(size) == 1 for size in sizes[6:])
-    assert len(set.union(*sizes[6:])) == 1
+    assert all(len(size) == 1 for size in sizes[16:])
+    assert len(set.union(*sizes[16:])) == 1
 
 
 def test_keeps_the_found_fleet_until_it_has_seen_enough():
