@@ -94,7 +94,7 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
         )
     if not settled(memory, pool):
         answer = _calibrating(answer, requested, memory, pool)
-    fill_time = max(figures.fill_time(memory), pool.behavior.scale_down_window)
+    fill_time = max(figures.fill_time(memory), hold(memory, pool))
     if memory.since is None or now - memory.since < fill_time:
         answer = answer.at_least(
             requested,
