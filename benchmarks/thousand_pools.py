@@ -114,10 +114,10 @@ class _MeteredActor(Actor):
         self._meter = meter
 
     async def scale(
-        self, pool: ServingPool, decision: Decision, current: int
+        self, pool: ServingPool, state: PoolState, decision: Decision, current: int
     ) -> tuple[bool, tuple[Reason, str] | None]:
         with self._meter.part("write"):
-            return await super().scale(pool, decision, current)
+            return await super().scale(pool, state, decision, current)
 
     async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> None:
         with self._meter.part("write"):

@@ -33,7 +33,7 @@ class World:
         self._born = [replicas] * len(every)
         self._orders = [replicas] * len(every)
         self._pools = [fleet.stored(fleet.serving_pool(entry, replicas), "pool", entry.index, since) for entry in every]
-        self.writes = {"scale": 0, "status": 0, "event": 0}
+        self.writes = {"scale": 0, "cost": 0, "status": 0, "event": 0}
 
     def list_all(self) -> None:
         """The first lists."""
@@ -77,6 +77,9 @@ class World:
             self._cache.see_pod(raw, gone=True)
         self._show_deployment(entry)
         self.writes["scale"] += 1
+
+    async def set_deletion_cost(self, pod: Key, uid: str, cost: int | None) -> None:  # noqa: ARG002
+        self.writes["cost"] += 1
 
     async def write_status(self, pool: Key, changes: dict[str, Any]) -> None:
         index = self._entries[pool].index

@@ -24,7 +24,7 @@ RULES = {
     ("apps", "deployments"): {"list", "watch"},
     ("apps", "replicasets"): {"list", "watch"},
     ("apps", "deployments/scale"): {"get", "patch"},
-    ("", "pods"): {"list", "watch"},
+    ("", "pods"): {"list", "watch", "patch"},
     ("", "events"): {"create"},
     ("autoscaling", "horizontalpodautoscalers"): {"list", "watch"},
     ("keda.sh", "scaledobjects"): {"list", "watch"},

@@ -42,11 +42,11 @@ class Engine:
         self.requests += rate * seconds
         self.decode_seconds += rate * seconds * OUTPUT * BASE / max(0.05, 1.0 - rate * WORK)
 
-    def page(self, model: str, rate: float) -> str:
+    def page(self, model: str, rate: float, running: float | None = None) -> str:
         requests, tokens = self.requests, self.requests * OUTPUT
         name = f'model_name="{model}",engine="0"'
         samples = {
-            f"vllm:num_requests_running{{{name}}}": min(rate * OUTPUT * BASE, 256),
+            f"vllm:num_requests_running{{{name}}}": min(rate * OUTPUT * BASE, 256) if running is None else running,
             f"vllm:num_requests_waiting{{{name}}}": 0.0,
             f"vllm:kv_cache_usage_perc{{{name}}}": 0.2,
             f"vllm:generation_tokens_total{{{name}}}": tokens,
@@ -72,6 +72,8 @@ class Service:
 
     model: str
     rate: float
+    running: dict[str, float] = field(default_factory=dict)
+    """Pods that tell another number of running requests than their rate makes."""
 
 
 @dataclass
@@ -105,7 +107,9 @@ class Traffic:
                 for pod in (serving := pods.get((namespace, name), [])):
                     engine = self.engines.setdefault((namespace, pod), Engine())
                     engine.serve(service.rate / len(serving), elapsed)
-                    self.pages[namespace, pod] = engine.page(service.model, service.rate / len(serving))
+                    self.pages[namespace, pod] = engine.page(
+                        service.model, service.rate / len(serving), service.running.get(pod)
+                    )
 
     def _pods(self, namespace: str, name: str) -> list[str]:
         pods = self.plane.client.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{name}")
@@ -197,6 +201,11 @@ class Cluster:
 
     def _deployment(self, name: str) -> dict[str, Any]:
         return self.plane.client.get(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{name}")
+
+    def pods(self, name: str) -> dict[str, dict[str, Any]]:
+        """By name, those that are not going."""
+        found = self.plane.client.items(f"/api/v1/namespaces/{self.namespace}/pods?labelSelector=app%3D{name}")
+        return {pod["metadata"]["name"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
 
     def events(self, name: str, reason: str) -> list[dict[str, Any]]:
         return [

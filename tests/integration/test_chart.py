@@ -41,7 +41,7 @@ CAN_I = {
     "deployments.apps/scale": "[get patch]",
     "events": "[create]",
     "horizontalpodautoscalers.autoscaling": "[list watch]",
-    "pods": "[list watch]",
+    "pods": "[list watch patch]",
     "scaledobjects.keda.sh": "[list watch]",
     "servingpools.servingpool.dev": "[list watch]",
     "servingpools.servingpool.dev/status": "[patch]",

@@ -27,6 +27,8 @@ class ConditionType(StrEnum):
     """The need lies outside min..max."""
     CALIBRATING = "Calibrating"
     """Still learning, so nothing is scaled down."""
+    DRAIN_READY = "DrainReady"
+    """The target's pods finish what they have when they are removed, so a scale-down loses no request."""
 
 
 class Truth(StrEnum):
@@ -74,6 +76,14 @@ class Reason(StrEnum):
     # Calibrating
     LEARNING = "Learning"
     LEARNED = "Learned"
+    # DrainReady
+    FINISHES_REQUESTS = "FinishesRequests"
+    NO_SHUTDOWN_TIMEOUT = "NoShutdownTimeout"
+    PRE_STOP_TOO_SHORT = "PreStopTooShort"
+    GRACE_PERIOD_TOO_SHORT = "GracePeriodTooShort"
+    DRAIN_NOT_VISIBLE = "DrainNotVisible"
+    # Events only
+    VICTIMS_NOT_CHOSEN = "VictimsNotChosen"
 
 
 class Condition(Part):

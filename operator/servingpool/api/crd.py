@@ -73,6 +73,12 @@ def _columns() -> list[dict[str, Any]]:
         ("TPOT", "string", ".status.latency.timePerOutputToken", "At the SLO's percentile"),
         ("Tok/s/GPU", "number", ".status.throughput.tokensPerSecondPerGpu", "Output tokens per second and GPU"),
         ("$/MTok", "number", ".status.throughput.dollarsPerMillionTokens", "Dollars per million output tokens"),
+        (
+            "Drain",
+            "string",
+            '.status.conditions[?(@.type=="DrainReady")].status',
+            "A scale-down loses no request, as far as the pod template tells",
+        ),
         ("Reason", "string", ".status.lastDecision.reason", "The last decision, as a sentence"),
     ]
     columns = [_column(*column) for column in usual]

@@ -91,7 +91,7 @@ class Status(Part):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()
-    """Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating."""
+    """Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating, DrainReady."""
     fleet: Word | None = None
     """Ready, desired and most replicas for `kubectl get`, such as `3/4/8`."""
     why: Word | None = None

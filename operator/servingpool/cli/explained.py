@@ -19,6 +19,7 @@ GOOD = {
     ConditionType.SLO_MET: Truth.TRUE,
     ConditionType.SCALING_LIMITED: Truth.FALSE,
     ConditionType.CALIBRATING: Truth.FALSE,
+    ConditionType.DRAIN_READY: Truth.TRUE,
 }
 
 

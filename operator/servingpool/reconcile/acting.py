@@ -1,21 +1,24 @@
-"""Carrying a decision out: scale, status, events. The only place where the loop writes."""
+"""Carrying a decision out: scale, status, events. With `marking`, the only place where the loop writes."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
-from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.objects import Key, Pod
 from servingpool.api.conditions import ConditionType, Reason, Truth
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.api.time import from_unix
 from servingpool.decision.decision import Decision
 from servingpool.reconcile.conduct import target_of
+from servingpool.reconcile.marking import FORBIDDEN, Marker, PodWriter
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.telling import changes, worth_writing
+from servingpool.reconcile.victims import choose, in_flight
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +29,17 @@ What a crash would lose is in Prometheus's history."""
 WARNED = {
     ConditionType.READY: Truth.FALSE,
     ConditionType.METRICS_AVAILABLE: Truth.FALSE,
+    ConditionType.DRAIN_READY: Truth.FALSE,
 }
 """Conditions whose turn to this status is worth a warning event."""
 WARNED_AGAIN_AFTER = 600.0
 """Seconds. A condition that flaps would post an event every other tick, and push the telling ones out of sight."""
 
+MOST_TOLD = 10
+"""Pods named in a log line."""
 
-class Writer(Protocol):
+
+class Writer(PodWriter, Protocol):
     """What acting needs of a cluster."""
 
     async def scale(self, target: Key, *, current: int, replicas: int) -> None:
@@ -50,11 +57,12 @@ class Actor:
 
     def __init__(self, writer: Writer, cache: ClusterCache) -> None:
         self._writer, self._cache = writer, cache
-        self.failures: dict[str, int] = {"scale": 0, "status": 0, "event": 0}
+        self.failures: dict[str, int] = {"scale": 0, "cost": 0, "status": 0, "event": 0}
         """Writes that failed, by kind, since the start."""
+        self._marker = Marker(writer, cache, self._count_cost)
 
     async def scale(
-        self, pool: ServingPool, decision: Decision, current: int
+        self, pool: ServingPool, state: PoolState, decision: Decision, current: int
     ) -> tuple[bool, tuple[Reason, str] | None]:
         """Order the replicas. Whether it was done, and what to say in Ready where it failed.
 
@@ -80,7 +88,27 @@ class Actor:
         )
         message = f"New size: {decision.replicas}; reason: {decision.reason}"
         await self.event(pool.metadata, "Normal", "SuccessfulRescale", message)
+        unmarked = decision.replicas < current and pool.metadata.namespace in self._marker.forbidden
+        if unmarked and Reason.VICTIMS_NOT_CHOSEN not in state.warned:
+            state.warned[Reason.VICTIMS_NOT_CHOSEN] = 0.0
+            await self.event(pool.metadata, "Warning", Reason.VICTIMS_NOT_CHOSEN, FORBIDDEN)
         return True, None
+
+    async def mark(self, pool: ServingPool, state: PoolState, replicas: int) -> None:
+        """Ahead of a scale-down to `replicas`, tell Kubernetes which pods to take. For a scale-up it costs nothing."""
+        workload, namespace = self._cache.workload(target_of(pool)), pool.metadata.namespace
+        if workload is None or replicas >= workload.replicas:
+            return
+        busy = {} if state.observation is None else in_flight(state.observation)
+        victims = choose(self._cache.pods(workload), busy, replicas)
+        await self._marker.mark(namespace, victims)
+        if victims.marks and namespace not in self._marker.forbidden:
+            who = ", ".join(f"{pod.name} ({_in_flight(pod, busy)})" for pod in victims.pods[:MOST_TOLD])
+            log.info("least in flight, so to be removed: %s", who, extra=_pool(pool.metadata))
+
+    async def sweep(self, leading: Callable[[], bool]) -> None:
+        """Take back what was told of pods that have survived."""
+        await self._marker.sweep(leading)
 
     async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> None:
         """Write the status if a person would care, and warn of what has just gone wrong."""
@@ -110,6 +138,9 @@ class Actor:
         except ClusterError as error:
             self.failures["event"] += 1
             log.warning("%s", error, extra=_pool(pool))
+
+    def _count_cost(self) -> None:
+        self.failures["cost"] += 1
 
     async def _write(self, pool: Metadata, state: PoolState, status: Status) -> bool:
         patch = changes(state.status.to_dict(), status.to_dict())
@@ -141,6 +172,12 @@ class Actor:
 def stamped(status: Status, replicas: int, now: float) -> Status:
     """The status of a pool that was scaled just now."""
     return status.model_copy(update={"replicas": replicas, "last_scale_time": from_unix(now)})
+
+
+def _in_flight(pod: Pod, busy: Mapping[str, float]) -> str:
+    if pod.ready_since is None:
+        return "not ready"
+    return f"{busy[pod.name]:g} in flight" if pod.name in busy else "not known"
 
 
 def _pool(pool: Metadata) -> dict[str, str]:

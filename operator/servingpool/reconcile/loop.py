@@ -95,6 +95,7 @@ class Reconciler:
         await self._warm(readable, now)
         decided, failed = await self._turns(readable, now)
         done = await self._act([*turns, *decided], now)
+        await self._actor.sweep(self._leading)
         return Tick(
             pools=len(self._cache.pools),
             decided=sum(turn.order is not None for turn in decided),
@@ -169,6 +170,8 @@ class Reconciler:
         """Carry out every turn. For each, whether replicas were changed, or what went wrong."""
         gate = asyncio.Semaphore(WRITES_AT_ONCE)
         until = asyncio.get_running_loop().time() + LONGEST_ACTING
+        # Who lacks replicas does not wait until the victims of others are marked.
+        turns = sorted(turns, key=lambda turn: not _grows(turn.order))
         done = await asyncio.gather(
             *(self._carry_out(turn, gate, until, now) for turn in turns), return_exceptions=True
         )
@@ -193,7 +196,10 @@ class Reconciler:
     async def _write(self, turn: Turn, now: float) -> bool:
         told, scaled, order = turn.status, False, turn.order
         if order is not None and order.wanted:
-            scaled, failure = await self._actor.scale(order.pool, order.decision, order.current)
+            await self._actor.mark(order.pool, turn.state, order.decision.replicas)
+            if not (self._leading() and self._stands(turn.meta)):
+                return False  # marking took its time; who leads, or the next tick, takes the marks back
+            scaled, failure = await self._actor.scale(order.pool, turn.state, order.decision, order.current)
             if scaled:
                 told = stamped(told, order.decision.replicas, now)
             elif failure is not None:
@@ -250,6 +256,10 @@ class Reconciler:
             del self.states[key]
         for key in self._parsed.keys() - self._cache.pools.keys():
             del self._parsed[key]
+
+
+def _grows(order: Order | None) -> bool:
+    return order is not None and order.wanted and order.decision.replicas > order.current
 
 
 def _no_target(pool: ServingPool) -> str:

@@ -134,8 +134,7 @@ class Operator:
         await self._first_lists()
         due = self._heartbeat.clock()
         while not self._stopping.is_set():
-            began = self._heartbeat.clock()
-            self._metrics.lateness.observe(max(0.0, began - due))
+            began, leading = self._heartbeat.clock(), self._leading
             try:
                 await self._tick()
             except Exception:
@@ -143,7 +142,10 @@ class Operator:
                 log.exception("the tick failed")
             else:
                 self._heartbeat.ticked = self._heartbeat.clock()
-            self._metrics.duration.observe(self._heartbeat.clock() - began)
+            if leading:
+                # A follower's looks are many, short and on time: beside them no quantile would show a late leader.
+                self._metrics.lateness.observe(max(0.0, began - due))
+                self._metrics.duration.observe(self._heartbeat.clock() - began)
             pause = self._interval if self._leading else min(self._interval, FOLLOWER_LOOKS)
             # On the grid, and never a burst of ticks to make up for those that a slow one has missed.
             due = pause + (due if began - due < pause else began)

@@ -16,6 +16,8 @@ from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.unknown import Reading, Unknown
 from servingpool.reconcile.conduct import Conduct
+from servingpool.reconcile.draining import judge_drain
+from servingpool.reconcile.victims import in_flight
 
 FIGURES_AFTER = 60.0
 """Seconds between two writes for nothing but changed figures."""
@@ -59,13 +61,16 @@ def status(
     figures = decision.figures
     gpus = target.gpus_per_replica or (conduct.workload.gpus if conduct.workload is not None else 0)
     ready = len(observation.ready)
-    judged = (
+    judged = [
         _condition(pool, decision, ConditionType.READY, conduct.ready, conduct.reason, conduct.message),
         _condition(pool, decision, ConditionType.METRICS_AVAILABLE, *metrics),
         _slo_condition(pool, decision),
         _limited_condition(pool, decision),
         _calibrating_condition(pool, decision),
-    )
+    ]
+    if conduct.workload is not None:
+        drain = judge_drain(conduct.workload.drain, in_flight(observation).values())
+        judged.append(_condition(pool, decision, ConditionType.DRAIN_READY, *drain))
     starts = memory.profile.cold_start
     return held.model_copy(
         update={

@@ -48,7 +48,7 @@ def test_applying_the_sample_again_does_not_undo_the_scaling() -> None:
     assert "replicas" not in documents("samples/vllm-deployment.yaml")[0]["spec"]
 
 
-def test_the_operator_reads_no_secrets_and_changes_only_scale_and_its_own_status() -> None:
+def test_the_operator_reads_no_secrets_and_changes_only_scale_deletion_costs_and_its_own_status() -> None:
     roles = {role["metadata"]["name"]: role for role in documents("rbac.yaml") if role["kind"] == "ClusterRole"}
     rules = roles["servingpool-operator"]["rules"]
     writes = {
@@ -58,7 +58,12 @@ def test_the_operator_reads_no_secrets_and_changes_only_scale_and_its_own_status
         for verb in rule["verbs"]
         if verb not in {"get", "list", "watch"}
     }
-    assert writes == {("servingpools/status", "patch"), ("deployments/scale", "patch"), ("events", "create")}
+    assert writes == {
+        ("servingpools/status", "patch"),
+        ("deployments/scale", "patch"),
+        ("pods", "patch"),
+        ("events", "create"),
+    }
     assert not [rule for rule in rules if "secrets" in rule["resources"] or "*" in rule["resources"] + rule["verbs"]]
 
 

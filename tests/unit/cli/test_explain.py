@@ -10,8 +10,10 @@ from pydantic import ValidationError
 from typer.testing import CliRunner, Result
 
 from servingpool.adapters.cluster.errors import ClusterError, NotFound
+from servingpool.api.conditions import ConditionType
 from servingpool.api.serving_pool import ServingPool
 from servingpool.cli import explain as command
+from servingpool.cli.explained import GOOD
 from servingpool.cli.main import app
 
 AT = "2026-01-01T10:00:00Z"
@@ -60,6 +62,10 @@ def explain(monkeypatch: pytest.MonkeyPatch, answer: ServingPool | Exception, *a
     monkeypatch.setattr(command, "_read", read)
     monkeypatch.setenv("COLUMNS", "160")
     return CliRunner().invoke(app, ["explain", *(arguments or ("prod/chat",))])
+
+
+def test_every_condition_has_a_state_that_is_good() -> None:
+    assert GOOD.keys() == set(ConditionType)
 
 
 def test_tells_need_limits_figures_and_conditions_with_units(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.errors import Conflict
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key
 from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayReading, PodPages, ReadRequest
 from servingpool.decision.observation import ReplicaMetrics
 from servingpool.decision.unknown import Unknown
@@ -37,11 +38,15 @@ class Writes:
     statuses: list[tuple[Key, Status]] = field(default_factory=list)
     events: list[tuple[Key, str, str, str]] = field(default_factory=list)
     """Pool, Normal or Warning, reason, message."""
+    costs: list[tuple[str, int | None]] = field(default_factory=list)
+    """Pod, cost."""
+    order: list[str] = field(default_factory=list)
+    """Kinds of writes to the workload, in order: `cost pod`, `clear pod`, `scale 5 -> 3`."""
     refuse: dict[str, Exception] = field(default_factory=dict)
-    """By kind: scale, status, event."""
+    """By kind: scale, cost, status, event."""
 
     def count(self) -> int:
-        return len(self.scales) + len(self.statuses) + len(self.events)
+        return len(self.scales) + len(self.statuses) + len(self.events) + len(self.costs)
 
     def reasons(self, pool: str) -> list[str]:
         return [reason for key, _, reason, _ in self.events if key[1] == pool]
@@ -95,6 +100,9 @@ class Service:
     """When each pod that is not Ready was created."""
     unschedulable: bool = False
     next: int = 0
+    args: tuple[str, ...] = ("--shutdown-timeout=120",)
+    costs: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """Deletion costs by pod, and whether they are ours."""
 
 
 class World:
@@ -162,8 +170,15 @@ class World:
         """The Deployment and its pods, as the watches bring them."""
         service = self.services[name]
         replicas = len(service.engines) + len(service.orders)
-        gpus = {"name": "vllm", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
-        spec = {"replicas": replicas, "template": {"spec": {"containers": [gpus]}}}
+        engine = {
+            "name": "vllm",
+            "image": "vllm/vllm-openai:v0.32.0",
+            "args": list(service.args),
+            "lifecycle": {"preStop": {"sleep": {"seconds": 15}}},
+            "resources": {"limits": {"nvidia.com/gpu": "4"}},
+        }
+        template = {"spec": {"terminationGracePeriodSeconds": 150, "containers": [engine]}}
+        spec = {"replicas": replicas, "template": template}
         self.cache.see_workload(
             {"metadata": {"namespace": "chat", "name": name, "uid": f"d-{name}"}, "spec": spec}, gone=False
         )
@@ -181,6 +196,11 @@ class World:
             "creationTimestamp": stamp(created),
             "ownerReferences": owner,
         }
+        if pod in service.costs:
+            value, ours = service.costs[pod]
+            fields = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
+            manager = {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}
+            meta |= {"annotations": {DELETION_COST: value}, "managedFields": [manager] if ours else []}
         conditions = [{"type": "Ready", "status": "False"}]
         if ready is not None:
             conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": stamp(ready)}]
@@ -189,11 +209,17 @@ class World:
         self.cache.see_pod({"metadata": meta, "status": {"conditions": conditions}}, gone=False)
 
     def set_replicas(self, name: str, replicas: int) -> None:
-        """Somebody, or the operator, changes the Deployment."""
+        """Somebody, or the operator, changes the Deployment. Who goes is chosen as the ReplicaSet controller does."""
         service = self.services[name]
         while len(service.engines) + len(service.orders) > replicas:
-            pod = f"{name}-{service.next + len(service.orders) - 1}" if service.orders else service.engines[-1].name
-            (service.orders or service.engines).pop()
+            if service.orders:
+                pod = f"{name}-{service.next + len(service.orders) - 1}"
+                service.orders.pop()
+            else:
+                gone = min(reversed(service.engines), key=lambda engine: int(service.costs.get(engine.name, ("0",))[0]))
+                service.engines.remove(gone)
+                pod = gone.name
+            service.costs.pop(pod, None)
             self.cache.see_pod({"metadata": {"namespace": "chat", "name": pod, "uid": pod}}, gone=True)
         service.orders += [self.now] * (replicas - len(service.engines) - len(service.orders))
         self.show(name)
@@ -252,7 +278,24 @@ class World:
         if "scale" in self.writes.refuse:
             raise self.writes.refuse["scale"]
         self.writes.scales.append((target, current, replicas))
+        self.writes.order.append(f"scale {current} -> {replicas}")
         self.set_replicas(target[1], replicas)
+
+    async def set_deletion_cost(self, pod: Key, uid: str, cost: int | None) -> None:
+        assert uid == pod[1]
+        if "cost" in self.writes.refuse:
+            raise self.writes.refuse["cost"]
+        service = next(each for each in self.services.values() if pod[1].startswith(f"{each.name}-"))
+        held = service.costs.get(pod[1])
+        if cost is not None and held is not None and not held[1]:
+            raise Conflict(f"cannot set the deletion cost of Pod {'/'.join(pod)}: 409 Conflict")
+        self.writes.costs.append((pod[1], cost))
+        self.writes.order.append(f"{'clear' if cost is None else 'cost'} {pod[1]}")
+        if cost is not None:
+            service.costs[pod[1]] = (str(cost), True)
+        elif held is not None and held[1]:
+            del service.costs[pod[1]]
+        self.show(service.name)
 
     async def write_status(self, pool: Key, changes: Status) -> None:
         if "status" in self.writes.refuse:

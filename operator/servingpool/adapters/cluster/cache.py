@@ -27,6 +27,8 @@ class ClusterCache:
         """ReplicaSet uid to its pods by uid."""
         self._owners: dict[str, str] = {}
         """Pod uid to ReplicaSet uid."""
+        self._costly: dict[str, str] = {}
+        """Uid and namespace of the pods with a deletion cost of ours."""
         self._autoscalers: dict[tuple[str, Key], Autoscaler] = {}
         self._autoscaled: defaultdict[Key, set[tuple[str, Key]]] = defaultdict(set)
 
@@ -70,9 +72,12 @@ class ClusterCache:
             del self._pods[before][uid]
             if not self._pods[before]:
                 del self._pods[before]
+        self._costly.pop(uid, None)
         if pod is not None:
             self._owners[uid] = pod.owner
             self._pods[pod.owner][uid] = pod
+            if pod.cost is not None and pod.cost.ours and not pod.going:
+                self._costly[uid] = objects.key_of(raw)[0]
 
     def see_autoscaler(self, raw: Raw, *, gone: bool) -> None:
         """An HPA or a ScaledObject."""
@@ -103,6 +108,13 @@ class ClusterCache:
         """Its pods that are not going."""
         for revision in self._revisions_of.get(workload.uid, ()):
             yield from (pod for pod in self._pods.get(revision, {}).values() if not pod.going)
+
+    def costly(self) -> Iterator[tuple[str, Pod, Workload | None]]:
+        """Standing pods with a deletion cost of ours: namespace, pod, and its Deployment if that still exists."""
+        by_uid = {workload.uid: workload for workload in self._workloads.values()} if self._costly else {}
+        for uid, namespace in self._costly.items():
+            pod = self._pods[self._owners[uid]][uid]
+            yield namespace, pod, by_uid.get(self._revisions.get(pod.owner, ""))
 
     def rolling_out(self, workload: Workload) -> bool:
         """Pods of more than one revision stand side by side."""

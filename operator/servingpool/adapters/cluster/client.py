@@ -1,4 +1,4 @@
-"""The operator's writes to the cluster: scale, status, events, and its Lease."""
+"""The operator's writes to the cluster: scale, deletion costs, status, events, and its Lease."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 
 from servingpool.adapters.cluster.errors import translated
-from servingpool.adapters.cluster.objects import Key, Kind
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind
 from servingpool.api.group import API_VERSION, GROUP, KIND, PLURAL, VERSION
 
 TIMEOUT = 10.0
 """Seconds for one request. The client's own default is five minutes: twenty ticks."""
-FIELD_MANAGER = "servingpool-operator"
 REFUSED = 400
 """HTTP status from which an answer is a refusal."""
 LONGEST_EVENT = 1024
@@ -26,6 +25,7 @@ LONGEST_EVENT = 1024
 LEASES = ("coordination.k8s.io", "v1", "leases")
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Cluster:
         # Plain data in and out, for any group: CoreV1Api alone imports 90 MB of models, and reading a Lease through
         # the typed APIs loses the form of its times.
         self._objects = client.CustomObjectsApi(api)
-        self.writes: dict[str, int] = {"scale": 0, "status": 0, "event": 0}
+        self.writes: dict[str, int] = {"scale": 0, "cost": 0, "status": 0, "event": 0}
         """Requests that changed something, by kind, since the start."""
 
     @classmethod
@@ -123,6 +123,26 @@ class Cluster:
                 _request_timeout=TIMEOUT,
             )
         self.writes["scale"] += 1
+
+    async def set_deletion_cost(self, pod: Key, uid: str, cost: int | None) -> None:
+        """Set a pod's cost of deletion; None takes back what we have set.
+
+        By server-side apply, for then the API server keeps whose it is: it answers Conflict where somebody else has set
+        one, and takes back only ours. Conflict, too, where the pod of this uid is gone.
+        """
+        namespace, name = pod
+        metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
+        if cost is not None:
+            metadata["annotations"] = {DELETION_COST: str(cost)}
+        with translated(f"set the deletion cost of Pod {namespace}/{name}"):
+            await self._request(
+                "PATCH",
+                f"/api/v1/namespaces/{namespace}/pods/{name}",
+                content_type=APPLY_PATCH,
+                query_params=[("fieldManager", FIELD_MANAGER), ("force", "false")],
+                body={"apiVersion": "v1", "kind": "Pod", "metadata": metadata},
+            )
+        self.writes["cost"] += 1
 
     async def write_status(self, pool: Key, changes: dict[str, Any]) -> None:
         """Merge `changes` into a ServingPool's status."""
@@ -197,16 +217,16 @@ class Cluster:
             )
         return made
 
-    async def _request(self, method: str, path: str, **parameters: Any) -> Any:
+    async def _request(self, method: str, path: str, content_type: str = "application/json", **parameters: Any) -> Any:
         """What `CustomObjectsApi` has no path for: the core group, and lists without their items."""
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        headers = {"Accept": "application/json", "Content-Type": content_type}
         request = await self._api.param_serialize(
             method, path, header_params=headers, auth_settings=["BearerToken"], **parameters
         )
         response = await self._api.call_api(*request, _request_timeout=TIMEOUT)
         body = await response.read()
         if response.status >= REFUSED:
-            raise ApiException(status=response.status, reason=response.reason)
+            raise ApiException(status=response.status, reason=response.reason, body=body.decode(errors="replace"))
         return orjson.loads(body)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,9 +36,22 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        kinds = {CONFLICT: Conflict, INVALID: Conflict, NOT_FOUND: NotFound, FORBIDDEN: Forbidden}
-        raise kinds.get(error.status, ClusterError)(f"cannot {what}: {error.status} {error.reason}") from error
+        kinds = {CONFLICT: Conflict, NOT_FOUND: NotFound, FORBIDDEN: Forbidden}
+        kind, said = kinds.get(error.status, ClusterError), f"{error.status} {error.reason}"
+        if error.status == INVALID:
+            judged = _names_an_object(error)
+            kind = ClusterError if judged else Conflict
+            said += ": an admission policy or the API server's validation refuses it" if judged else ""
+        raise kind(f"cannot {what}: {said}") from error
     except (ConfigException, yaml.YAMLError) as error:
         raise ClusterError(f"cannot {what}: {error}") from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise ClusterError(f"cannot {what}: the API server did not answer ({type(error).__name__})") from error
+
+
+def _names_an_object(error: ApiException) -> bool:
+    """Whether a 422 is a judgement of the object. A JSON patch whose `test` fails is a 422 as well, but names none."""
+    try:
+        return "name" in json.loads(error.body)["details"]
+    except (ValueError, KeyError, TypeError):
+        return False

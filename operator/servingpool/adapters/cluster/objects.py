@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from servingpool.adapters.cluster.drain import Drain, read_drain
+
 Raw = Mapping[str, Any]
 Key = tuple[str, str]
 """Namespace and name."""
@@ -24,6 +26,13 @@ ACCELERATOR = re.compile(
 POOL_METADATA = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp")
 SHARED = ".shared"
 """Suffix of time-sliced GPUs, which are parts of one."""
+FIELD_MANAGER = "servingpool-operator"
+"""Our name in what the API server keeps of who wrote which field."""
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""Of the ready pods of a ReplicaSet that shrinks, those with the lower cost go first; 0 without it."""
+# As the ReplicaSet controller reads it (GetDeletionCostFromPodAnnotations): "+10", "008" and "1.5" are none.
+COST = re.compile(r"0|-[0-9]+|[1-9][0-9]*")
+LOWEST_COST, HIGHEST_COST = -(2**31), 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,8 @@ class Workload:
     """`spec.replicas`: what is ordered."""
     gpus: int
     """GPUs one replica asks for, over its containers; 0 where the template names none."""
+    drain: Drain
+    """How its pods end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,15 @@ class ReplicaSet:
     uid: str
     owner: str
     """The Deployment's uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionCost:
+    """A pod's cost of deletion, and whose it is."""
+
+    value: int
+    ours: bool
+    """The API server has it as ours. One that somebody has changed since is theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +82,7 @@ class Pod:
     unschedulable: bool
     going: bool
     """Being deleted, or ended."""
+    cost: DeletionCost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +113,7 @@ def workload(raw: Raw) -> Workload:
     pod = spec.get("template", {}).get("spec", {})
     containers = [*pod.get("containers", ()), *(c for c in pod.get("initContainers", ()) if _is_sidecar(c))]
     gpus = sum(_gpus(container) for container in containers)
-    return Workload(key_of(raw), raw["metadata"]["uid"], int(spec.get("replicas", 1)), gpus)
+    return Workload(key_of(raw), raw["metadata"]["uid"], int(spec.get("replicas", 1)), gpus, read_drain(pod))
 
 
 def replica_set(raw: Raw) -> ReplicaSet | None:
@@ -117,6 +138,7 @@ def pod(raw: Raw) -> Pod | None:
         ready_since=unix(ready["lastTransitionTime"]) if ready.get("status") == "True" else None,
         unschedulable=scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
         going="deletionTimestamp" in meta or status.get("phase") in {"Succeeded", "Failed"},
+        cost=_deletion_cost(meta),
     )
 
 
@@ -132,6 +154,20 @@ def autoscaler(raw: Raw) -> Autoscaler | None:
 def unix(text: str) -> float:
     """Kubernetes' time stamp as Unix time in seconds."""
     return datetime.fromisoformat(text).timestamp()
+
+
+def _deletion_cost(meta: Raw) -> DeletionCost | None:
+    text = (meta.get("annotations") or {}).get(DELETION_COST)
+    if text is None:
+        return None
+    value = int(text) if COST.fullmatch(text) else 0
+    ours = any(
+        each.get("manager") == FIELD_MANAGER
+        and each.get("operation") == "Apply"
+        and f"f:{DELETION_COST}" in each.get("fieldsV1", {}).get("f:metadata", {}).get("f:annotations", {})
+        for each in meta.get("managedFields") or ()
+    )
+    return DeletionCost(value if LOWEST_COST <= value <= HIGHEST_COST else 0, ours)
 
 
 def _controller(raw: Raw, kind: str) -> str | None:

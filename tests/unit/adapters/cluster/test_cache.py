@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER
 
 CHAT = ("chat", "vllm")
 
@@ -163,3 +164,34 @@ def test_nothing_is_left_when_all_is_gone() -> None:
     cache.see_autoscaler(hpa("x"), gone=True)
     cache.see_pool({"metadata": {"namespace": "chat", "name": "pool", "uid": "s-1"}}, gone=True)
     assert not any(vars(cache).values()), vars(cache)
+
+
+def marked(uid: str, *, going: bool = False) -> dict[str, Any]:
+    raw = pod(uid, going=going)
+    fields = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
+    raw["metadata"]["annotations"] = {DELETION_COST: "-1"}
+    raw["metadata"]["managedFields"] = [{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}]
+    return raw
+
+
+def test_pods_with_a_deletion_cost_of_ours_are_found_until_they_lose_it_or_go() -> None:
+    cache = filled()
+    assert list(cache.costly()) == []
+    for uid in ("p-1", "p-2"):
+        cache.see_pod(marked(uid), gone=False)
+    found = list(cache.costly())
+    assert [(namespace, each.name) for namespace, each, _ in found] == [("chat", "p-1"), ("chat", "p-2")]
+    assert all(workload == cache.workload(CHAT) for _, _, workload in found)
+    cache.see_pod(pod("p-1"), gone=False)
+    cache.see_pod(marked("p-2", going=True), gone=False)
+    assert list(cache.costly()) == []
+    cache.see_pod(marked("p-1"), gone=False)
+    cache.see_pod(marked("p-1"), gone=True)
+    assert list(cache.costly()) == []
+
+
+def test_a_pod_with_our_cost_is_found_even_without_its_deployment() -> None:
+    cache = filled()
+    cache.see_pod(marked("p-1"), gone=False)
+    cache.see_workload(deployment(), gone=True)
+    assert [(each.name, workload) for _, each, workload in cache.costly()] == [("p-1", None)]

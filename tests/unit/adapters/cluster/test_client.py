@@ -24,16 +24,20 @@ class Api:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str, Any]] = []
+        self.query: dict[str, str] = {}
         self.status, self.silent, self.over = 200, False, asyncio.Event()
         self.answers: Any = None
         """Else the request's own body, as an API server that stores it."""
+        self.details: dict[str, str] = {}
+        """Of a refusal."""
 
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else dict(request.query)
+        self.query = dict(request.query)
         self.asked.append((request.method, request.path, request.content_type, body))
         if self.silent:
             await self.over.wait()
-        refusal = {"kind": "Status", "message": "secret detail"}
+        refusal = {"kind": "Status", "message": "secret detail", "details": self.details}
         answer = self.asked[-1][3] if self.answers is None else self.answers
         return web.json_response(answer if self.status == 200 else refusal, status=self.status)
 
@@ -71,6 +75,35 @@ async def test_scaling_is_refused_by_the_server_if_somebody_else_was_faster(api:
         )
     ]
     assert cluster.writes["scale"] == 1
+
+
+@pytest.mark.parametrize(
+    ("cost", "said"), [(-1, {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1"}}), (None, {})]
+)
+async def test_a_deletion_cost_is_applied_and_taken_back_as_ours_alone(
+    api: tuple[Api, Cluster], cost: int | None, said: dict[str, Any]
+) -> None:
+    fake, cluster = api
+    await cluster.set_deletion_cost(("chat", "vllm-1"), "p-1", cost)
+    [(method, path, content_type, body)] = fake.asked
+    assert (method, path) == ("PATCH", "/api/v1/namespaces/chat/pods/vllm-1")
+    assert content_type == "application/apply-patch+yaml"
+    metadata = {"namespace": "chat", "name": "vllm-1", "uid": "p-1"}
+    assert body == {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | said}
+    assert fake.query == {"fieldManager": "servingpool-operator", "force": "false"}
+    assert cluster.writes["cost"] == 1
+
+
+@pytest.mark.parametrize(("details", "kind"), [({}, Conflict), ({"name": "vllm-1", "kind": "pods"}, ClusterError)])
+async def test_a_policy_that_refuses_a_deletion_cost_is_no_conflict(
+    api: tuple[Api, Cluster], details: dict[str, str], kind: type[ClusterError]
+) -> None:
+    """As one it would be logged as somebody else's cost, and counted as no failure."""
+    fake, cluster = api
+    fake.status, fake.details = 422, details
+    with pytest.raises(ClusterError) as caught:
+        await cluster.set_deletion_cost(("chat", "vllm-1"), "p-1", -1)
+    assert type(caught.value) is kind
 
 
 async def test_a_status_is_merged(api: tuple[Api, Cluster]) -> None:

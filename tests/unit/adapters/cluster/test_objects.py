@@ -145,3 +145,46 @@ def test_reads_what_an_autoscaler_scales(reference: dict[str, str], target: tupl
     }
     found = objects.autoscaler(raw)
     assert (found.target if found is not None else None) == target
+
+
+def costly(text: str, *managers: tuple[str, str]) -> dict[str, Any]:
+    """Who is said to have written it: manager and operation."""
+    fields = {"f:metadata": {"f:annotations": {f"f:{objects.DELETION_COST}": {}}}}
+    managed = [{"manager": name, "operation": operation, "fieldsV1": fields} for name, operation in managers]
+    return pod(meta={"annotations": {objects.DELETION_COST: text}, "managedFields": managed})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("-1", -1), ("0", 0), ("10", 10), ("+10", 0), ("008", 0), ("1.5", 0), ("", 0), ("2147483648", 0), ("cheap", 0)],
+)
+def test_a_deletion_cost_is_what_kubernetes_takes_it_for(text: str, value: int) -> None:
+    found = objects.pod(costly(text))
+    assert found is not None
+    assert found.cost == objects.DeletionCost(value, ours=False)
+
+
+@pytest.mark.parametrize(
+    ("manager", "ours"),
+    [
+        (("servingpool-operator", "Apply"), True),
+        (("servingpool-operator", "Update"), False),
+        (("kubectl-annotate", "Update"), False),
+        (("kubectl", "Apply"), False),
+    ],
+)
+def test_a_deletion_cost_is_ours_if_the_api_server_says_so(manager: tuple[str, str], ours: bool) -> None:
+    found = objects.pod(costly("-1", ("kubelet", "Update"), manager))
+    assert found is not None
+    assert found.cost == objects.DeletionCost(-1, ours=ours)
+
+
+def test_a_pod_of_which_we_have_taken_the_cost_back_has_none() -> None:
+    raw = costly("7", ("somebody", "Update"))
+    raw["metadata"]["managedFields"].append({"manager": "servingpool-operator", "operation": "Apply"})
+    found = objects.pod(raw)
+    assert found is not None
+    assert found.cost == objects.DeletionCost(7, ours=False)
+    plain = objects.pod(pod(meta={"annotations": {"other": "x"}}))
+    assert plain is not None
+    assert plain.cost is None

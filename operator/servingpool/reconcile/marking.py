@@ -1,0 +1,123 @@
+"""Telling Kubernetes which pods to remove, and taking it back from those that survive.
+
+The costs themselves are the only memory of it: whoever leads, after a crash or not, sees in the pods what was left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
+from servingpool.adapters.cluster.objects import Key, Pod, Workload
+from servingpool.reconcile.victims import Victims, left_over
+
+log = logging.getLogger(__name__)
+
+LONGEST_MARKING = 5.0
+"""Seconds for all marks of one scale-down. It goes ahead without those that take longer: a choice that is not quite
+ours costs less than GPUs that stand idle."""
+LONGEST_CLEARING = 10.0
+"""Seconds a tick for what was left over anywhere."""
+MARKS_AT_ONCE = 4
+"""Of one scale-down. Sixteen pools are written at a time."""
+CLEARED_AT_ONCE = 16
+FORBIDDEN = (
+    "the operator may not patch pods, so a scale-down takes whichever replicas Kubernetes chooses, however busy; "
+    "apply the rights of this release: pods need the verb patch"
+)
+
+
+class PodWriter(Protocol):
+    """What marking needs of a cluster."""
+
+    async def set_deletion_cost(self, pod: Key, uid: str, cost: int | None) -> None:
+        """Set it, or take ours back. Conflict where it is another's, or the pod is gone."""
+
+
+class Marker:
+    """Writes deletion costs."""
+
+    def __init__(self, writer: PodWriter, cache: ClusterCache, failed: Callable[[], None]) -> None:
+        self._writer, self._cache, self._failed = writer, cache, failed
+        self.forbidden: set[str] = set()
+        """Namespaces where the last attempt was refused for want of rights."""
+        self._chosen: set[str] = set()
+        """Uids of the victims of this tick."""
+
+    async def mark(self, namespace: str, victims: Victims) -> None:
+        """Write the cost on the victims. Never an error: the scale-down goes ahead."""
+        self._chosen.update(pod.uid for pod in victims.pods)
+        try:
+            async with asyncio.timeout(LONGEST_MARKING):
+                await self._write(namespace, victims.clears, None)
+                # One ahead of the others: what is forbidden once is forbidden for all.
+                await self._write(namespace, victims.marks[:1], victims.cost)
+                if namespace not in self.forbidden:
+                    await self._write(namespace, victims.marks[1:], victims.cost)
+        except TimeoutError:
+            self._failed()
+            log.warning("the API server is slow: not all victims of a scale-down in %s are marked", namespace)
+
+    async def sweep(self, leading: Callable[[], bool]) -> None:
+        """Take our cost back from every pod that has survived, whatever its pool says or whether it has one.
+
+        A cost that stayed would be obeyed by the next scale-down of anyone, days later. This tick's victims keep
+        theirs: the watch may not show the scale-down yet, one that was not confirmed may have been made all the same,
+        and one that is refused at every tick would be marked and cleared at every tick.
+        """
+        chosen, self._chosen = self._chosen, set()
+        found: defaultdict[tuple[str, Workload | None], list[Pod]] = defaultdict(list)
+        for namespace, pod, workload in self._cache.costly():
+            if pod.uid not in chosen:
+                found[namespace, workload].append(pod)
+        gate = asyncio.Semaphore(CLEARED_AT_ONCE)
+        try:
+            async with asyncio.timeout(LONGEST_CLEARING):
+                # All side by side: a namespace whose pods cannot be written must not hold the others up.
+                await asyncio.gather(
+                    *(
+                        self._write_one((namespace, pod.name), pod.uid, None, gate, leading)
+                        for (namespace, workload), pods in found.items()
+                        for pod in self._left_over(pods, workload)
+                    )
+                )
+        except TimeoutError:
+            self._failed()
+            log.warning("the API server is slow: deletion costs that are left over are cleared at a later tick")
+
+    def _left_over(self, pods: Sequence[Pod], workload: Workload | None) -> Sequence[Pod]:
+        if workload is None:
+            return pods
+        standing = sum(1 for _ in self._cache.pods(workload))
+        return left_over(pods, standing=standing, replicas=workload.replicas, rollout=self._cache.rolling_out(workload))
+
+    async def _write(self, namespace: str, pods: Sequence[Pod], cost: int | None) -> None:
+        gate = asyncio.Semaphore(MARKS_AT_ONCE)
+        await asyncio.gather(*(self._write_one((namespace, pod.name), pod.uid, cost, gate) for pod in pods))
+
+    async def _write_one(
+        self, pod: Key, uid: str, cost: int | None, gate: asyncio.Semaphore, leading: Callable[[], bool] = lambda: True
+    ) -> None:
+        async with gate:
+            if not leading():
+                return
+            try:
+                await self._writer.set_deletion_cost(pod, uid, cost)
+            except (Conflict, NotFound) as error:
+                log.info("left as it is: %s", error)  # gone, or somebody has set a cost of their own meanwhile
+            except Forbidden as error:
+                self._failed()
+                if pod[0] not in self.forbidden:
+                    log.warning("%s (%s)", FORBIDDEN, error)
+                self.forbidden.add(pod[0])
+                return
+            except ClusterError as error:
+                self._failed()
+                log.warning("%s", error)
+                return
+            self.forbidden.discard(pod[0])

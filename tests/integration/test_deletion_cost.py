@@ -1,0 +1,127 @@
+"""Deletion costs on a real API server, and what its ReplicaSet controller makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.errors import Conflict
+from servingpool.adapters.cluster.objects import DELETION_COST, DeletionCost, Pod
+from servingpool.lab.control_plane import ControlPlane
+from servingpool.lab.kwok import LOAD_SECONDS_ANNOTATION
+from servingpool.lab.processes import wait_until
+
+from .operators import ACCOUNT, NAMESPACE, deployment
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.timeout(120, func_only=True)
+
+
+class Fleet:
+    """A Deployment of six."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self.plane, self.namespace = plane, namespace
+        plane.apply(deployment(namespace, "vllm", 6))
+        wait_until(lambda: sum(pod.ready_since is not None for pod in self.pods().values()) == 6, 30, "six serve")
+
+    def pods(self) -> dict[str, Pod]:
+        """Those that are not going, by name, as the operator keeps them."""
+        found = [objects.pod(raw) for raw in self.plane.client.items(f"/api/v1/namespaces/{self.namespace}/pods")]
+        return {pod.name: pod for pod in found if pod is not None and not pod.going}
+
+    def annotate(self, name: str, cost: str) -> None:
+        """As somebody else."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}?fieldManager=somebody"
+        self.plane.client.patch(path, {"metadata": {"annotations": {DELETION_COST: cost}}})
+
+    def scale(self, replicas: int) -> None:
+        self.plane.client.patch(
+            f"/apis/apps/v1/namespaces/{self.namespace}/deployments/vllm/scale", {"spec": {"replicas": replicas}}
+        )
+        wait_until(lambda: len(self.pods()) == replicas, 20, f"{replicas} are left")
+
+
+@pytest.fixture
+def fleet(control_plane: ControlPlane, namespace: str) -> Fleet:
+    return Fleet(control_plane, namespace)
+
+
+@pytest.fixture
+async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
+    """With the operator's own rights: an apply would make a pod that is gone, for who may create pods."""
+    for manifest in ("namespace.yaml", "rbac.yaml"):
+        control_plane.apply(ROOT / "deploy" / manifest)
+    connection = await Cluster.connect(str(control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)))
+    yield connection
+    await connection.close()
+
+
+async def test_kubernetes_takes_exactly_those_that_bear_the_cost(fleet: Fleet, cluster: Cluster) -> None:
+    """Three of six, by chance once in twenty times."""
+    pods = fleet.pods()
+    chosen = sorted(pods)[::2]
+    for name in chosen:
+        await cluster.set_deletion_cost((fleet.namespace, name), pods[name].uid, -1)
+    assert {name for name, pod in fleet.pods().items() if pod.cost == DeletionCost(-1, ours=True)} == set(chosen)
+    fleet.scale(3)
+    assert set(fleet.pods()) == set(pods) - set(chosen)
+
+
+async def test_what_is_taken_back_is_gone(fleet: Fleet, cluster: Cluster) -> None:
+    name, pod = next(iter(fleet.pods().items()))
+    await cluster.set_deletion_cost((fleet.namespace, name), pod.uid, -1)
+    await cluster.set_deletion_cost((fleet.namespace, name), pod.uid, -2)
+    assert fleet.pods()[name].cost == DeletionCost(-2, ours=True)
+    await cluster.set_deletion_cost((fleet.namespace, name), pod.uid, None)
+    await cluster.set_deletion_cost((fleet.namespace, name), pod.uid, None)
+    assert fleet.pods()[name].cost is None
+    assert fleet.plane.client.get(f"/api/v1/namespaces/{fleet.namespace}/pods/{name}")["metadata"]["annotations"]
+
+
+async def test_a_cost_of_others_is_neither_written_over_nor_taken_back(fleet: Fleet, cluster: Cluster) -> None:
+    first, second = list(fleet.pods().values())[:2]
+    fleet.annotate(first.name, "100")
+    with pytest.raises(Conflict, match="set the deletion cost of Pod"):
+        await cluster.set_deletion_cost((fleet.namespace, first.name), first.uid, -1)
+    await cluster.set_deletion_cost((fleet.namespace, first.name), first.uid, None)
+    assert fleet.pods()[first.name].cost == DeletionCost(100, ours=False)
+    # Ours at first, then changed by somebody: theirs from then on.
+    await cluster.set_deletion_cost((fleet.namespace, second.name), second.uid, -1)
+    fleet.annotate(second.name, "7")
+    assert fleet.pods()[second.name].cost == DeletionCost(7, ours=False)
+    await cluster.set_deletion_cost((fleet.namespace, second.name), second.uid, None)
+    assert fleet.pods()[second.name].cost == DeletionCost(7, ours=False)
+
+
+@pytest.mark.parametrize("which", ["of another uid", "gone"])
+async def test_a_pod_that_is_gone_is_not_made_anew(fleet: Fleet, cluster: Cluster, which: str) -> None:
+    name = next(iter(fleet.pods())) if which == "of another uid" else "vllm-gone"
+    with pytest.raises(Conflict):
+        await cluster.set_deletion_cost((fleet.namespace, name), "00000000-0000-0000-0000-000000000000", -1)
+    costs: list[Any] = [pod.cost for pod in fleet.pods().values()]
+    assert costs == [None] * 6
+
+
+async def test_amid_a_rollout_each_revision_gives_up_the_chosen_first(fleet: Fleet, cluster: Cluster) -> None:
+    """How many each of them gives up is the Deployment controller's to say, so our choice may be more or fewer."""
+    old = fleet.pods()
+    workload = f"/apis/apps/v1/namespaces/{fleet.namespace}/deployments/vllm"
+    loading = {"metadata": {"annotations": {LOAD_SECONDS_ANNOTATION: "600"}}}
+    fleet.plane.client.patch(workload, {"spec": {"template": loading}})
+    wait_until(lambda: len(fleet.pods()) == 8, 20, "two more stand, and one of the old is gone")  # 25% of six each
+    standing = fleet.pods().keys() & old.keys()
+    chosen = set(sorted(standing)[:2])
+    for name in chosen:
+        await cluster.set_deletion_cost((fleet.namespace, name), old[name].uid, -1)
+    fleet.plane.client.patch(f"{workload}/scale", {"spec": {"replicas": 3}})
+    wait_until(lambda: len(fleet.pods()) == 4, 20, "three, and one more for the rollout")
+    gone = standing - fleet.pods().keys()
+    assert gone
+    assert gone <= chosen or chosen <= gone

@@ -1,0 +1,291 @@
+"""What is written when a fleet shrinks, in which order, and what becomes of it when something comes between."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden
+from servingpool.reconcile import loop, marking
+
+from .world import World
+
+DENIED = Forbidden("cannot set the deletion cost of Pod chat/vllm-1: 403 Forbidden")
+
+
+def oversized(replicas: int = 6) -> World:
+    """Calibrated, and larger than its traffic asks for. The oldest replica is idle, the youngest the busiest."""
+    world = World()
+    world.serve(rate=6.0)
+    world.pool(targets=[{"name": "vllm", "min": replicas, "max": 10}])
+    world.step(minutes=25)
+    world.pool()
+    assert len(world.services["vllm"].engines) == replicas, "not shrunk yet"
+    world.writes.scales.clear()
+    world.writes.events.clear()
+    world.writes.order.clear()
+    weigh(world)
+    return world
+
+
+def weigh(world: World) -> None:
+    """Work in flight by the order of birth: 0, 10, 20 and so on."""
+    pages = World.pages
+
+    def weighed(self: World) -> Any:
+        found = pages(self)
+        names = [engine.name for engine in self.services["vllm"].engines]
+        for models in found.values():
+            for model, page in models.items():
+                if page.replica in names:
+                    work = 10.0 * names.index(page.replica)
+                    models[model] = type(page)(**{**fields(page), "running": work, "waiting": 0.0})
+        return found
+
+    world.pages = weighed.__get__(world)  # type: ignore[method-assign]
+
+
+def fields(page: Any) -> dict[str, Any]:
+    return {name: getattr(page, name) for name in page.__slots__}
+
+
+def shrink(world: World, minutes: float = 15) -> None:
+    for _ in range(round(minutes * 4)):
+        world.step()
+        if world.writes.order:
+            return
+    raise AssertionError("nothing was removed")
+
+
+def standing(world: World) -> list[str]:
+    return [engine.name for engine in world.services["vllm"].engines]
+
+
+def test_the_idlest_are_told_and_then_the_scale_and_exactly_they_go() -> None:
+    world = oversized()
+    before = standing(world)
+    shrink(world)
+    (_, current, left) = world.writes.scales[0]
+    gone = before[: current - left]
+    assert world.writes.order == [*(f"cost {name}" for name in gone), f"scale {current} -> {left}"]
+    assert standing(world) == before[current - left :]
+    world.step(minutes=0.5)
+    assert not [entry for entry in world.writes.order if entry.startswith("clear")], "who has gone needs nothing"
+
+
+def test_a_scale_up_writes_no_pod() -> None:
+    world = oversized(2)
+    world.services["vllm"].rate = 30.0
+    shrink(world)
+    assert all(entry.startswith("scale") for entry in world.writes.order)
+    assert world.writes.scales[0][2] > world.writes.scales[0][1]
+
+
+@pytest.mark.parametrize("error", [Conflict("changed meanwhile"), ClusterError("500"), Forbidden("403 on scale")])
+def test_a_scale_that_fails_keeps_its_victims_for_as_long_as_it_is_wanted(error: Exception) -> None:
+    """It may have been made without an answer. And in a freeze of a weekend nothing is written at every tick."""
+    world = oversized()
+    world.writes.refuse["scale"] = error
+    shrink(world)
+    marked = [entry.removeprefix("cost ") for entry in world.writes.order]
+    assert list(world.services["vllm"].costs) == marked
+    world.step(minutes=2)
+    assert len(world.writes.order) == len(marked), "chosen and tried again, but not written again"
+    world.pool(mode="Paused")
+    world.step()
+    assert world.writes.order[len(marked) :] == [f"clear {pod}" for pod in marked]
+    assert world.services["vllm"].costs == {}
+
+
+def test_a_victim_keeps_its_cost_through_the_tick_in_which_it_is_chosen() -> None:
+    """Right after the scale the watch may still show the size before, at which nobody would have to go."""
+    world = oversized()
+    world.cache.scaled = lambda *_: None  # type: ignore[method-assign]
+    world.set_replicas = lambda *_: None  # type: ignore[method-assign]
+    shrink(world)
+    assert world.writes.scales
+    assert not [entry for entry in world.writes.order if entry.startswith("clear")]
+
+
+def test_who_lacks_replicas_does_not_wait_until_the_victims_of_others_are_marked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "WRITES_AT_ONCE", 1)
+    world = oversized()
+    world.pool(targets=[{"name": "vllm", "min": 6, "max": 10}])
+    world.serve("busy", replicas=1, model="other")
+    world.pool("short", target="busy", model="other")
+    world.step()
+    world.writes.order.clear()
+    world.pool(targets=[{"name": "vllm", "min": 5, "max": 5}])
+    world.pool("short", targets=[{"name": "busy", "min": 2, "max": 3}], model="other")
+    world.step()
+    assert world.writes.order == ["scale 1 -> 2", "cost vllm-0", "scale 6 -> 5"]
+
+
+@pytest.mark.parametrize("change", ["crash", "paused", "deleted", "target changed", "other leader"])
+def test_what_a_crash_has_left_is_taken_back_whatever_became_of_the_pool(change: str) -> None:
+    """Between the two writes; the next one to lead sees the costs in the pods."""
+    world = oversized()
+    world.services["vllm"].costs = {"vllm-0": ("-1", True), "vllm-1": ("-1", True)}
+    world.show("vllm")
+    if change == "paused":
+        world.pool(mode="Paused")
+    if change == "deleted":
+        world.delete()
+    if change == "target changed":
+        world.pool(targets=[{"name": "other", "min": 1, "max": 2}])
+    if change == "other leader":
+        world.leading = False
+        world.step()
+        assert len(world.services["vllm"].costs) == 2, "who does not lead writes nothing"
+        world.leading = True
+    if change in {"crash", "other leader"}:
+        world.restart()
+    world.step()
+    assert world.services["vllm"].costs == {}
+    assert world.writes.order == ["clear vllm-0", "clear vllm-1"]
+
+
+def test_a_cost_is_left_while_the_pods_are_still_to_go() -> None:
+    """The ReplicaSet controller is slow, or down: the choice still holds."""
+    world = oversized()
+    world.pool(mode="Paused")
+    world.services["vllm"].costs = {"vllm-0": ("-1", True)}
+    world.show("vllm")
+    world.cache.scaled(("chat", "vllm"), 5)
+    asyncio.run(world.loop.tick(world.now))
+    assert world.services["vllm"].costs == {"vllm-0": ("-1", True)}
+    world.cache.scaled(("chat", "vllm"), 6)
+    asyncio.run(world.loop.tick(world.now))
+    assert world.services["vllm"].costs == {}, "it was undone: nobody goes"
+
+
+def test_a_cost_of_others_is_neither_taken_back_nor_written_over() -> None:
+    world = oversized()
+    world.services["vllm"].costs = {"vllm-0": ("100", False)}
+    before = standing(world)
+    shrink(world)
+    gone = world.writes.scales[0][1] - world.writes.scales[0][2]
+    assert [pod for pod, _ in world.writes.costs] == before[1 : 1 + gone]
+    assert world.services["vllm"].costs == {"vllm-0": ("100", False)}
+    assert "vllm-0" in standing(world)
+
+
+def test_a_cost_that_somebody_writes_at_the_same_moment_wins() -> None:
+    world = oversized()
+    write = world.set_deletion_cost
+
+    async def beaten(pod: Any, uid: str, cost: int | None) -> None:
+        if pod[1] == "vllm-0":
+            world.services["vllm"].costs["vllm-0"] = ("100", False)
+        await write(pod, uid, cost)
+
+    world.set_deletion_cost = beaten  # type: ignore[method-assign]
+    shrink(world)
+    assert world.writes.scales
+    assert world.services["vllm"].costs == {"vllm-0": ("100", False)}
+
+
+def test_without_the_right_to_patch_pods_it_scales_all_the_same_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = oversized()
+    world.writes.refuse["cost"] = DENIED
+    caplog.set_level(logging.WARNING, "servingpool")
+    shrink(world)
+    assert world.writes.scales[0][2] < world.writes.scales[0][1]
+    assert world.actor.failures["cost"] == 1, "what is forbidden for one pod is forbidden for all"
+    told = [reason for reason in world.writes.reasons("pool") if reason in {"SuccessfulRescale", "VictimsNotChosen"}]
+    assert told == ["SuccessfulRescale", "VictimsNotChosen"], "an event that is slow does not hold the scale-down up"
+    world.set_replicas("vllm", 6)
+    world.writes.order.clear()
+    shrink(world)
+    assert len(world.writes.scales) >= 2
+    assert world.writes.reasons("pool").count("VictimsNotChosen") == 1
+    assert caplog.text.count("pods need the verb patch") == 1
+    assert world.condition("Ready")[0] == "True"
+
+
+def test_an_api_server_that_is_slow_with_pods_does_not_hold_the_scale_down_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(marking, "LONGEST_MARKING", 0.02)
+    world = oversized()
+
+    async def hangs(*_: Any) -> None:
+        await asyncio.sleep(60.0)
+
+    world.set_deletion_cost = hangs  # type: ignore[method-assign]
+    shrink(world)
+    assert world.writes.scales[0][2] < world.writes.scales[0][1]
+    assert "not all victims of a scale-down in chat are marked" in caplog.text
+
+
+def test_who_loses_the_lead_while_marking_does_not_scale_and_the_next_leader_takes_it_back() -> None:
+    world = oversized()
+    write = world.set_deletion_cost
+
+    async def losing(pod: Any, uid: str, cost: int | None) -> None:
+        await write(pod, uid, cost)
+        world.leading = False
+
+    world.set_deletion_cost = losing  # type: ignore[method-assign]
+    shrink(world)
+    assert world.writes.scales == []
+    assert all(entry.startswith("cost") for entry in world.writes.order)
+    del world.set_deletion_cost  # type: ignore[method-assign]
+    world.leading = True
+    world.restart()
+    world.services["vllm"].rate = 12.0  # nothing to be removed any more
+    world.step()
+    assert world.services["vllm"].costs == {}
+
+
+def test_amid_a_rollout_only_a_lowered_max_removes_and_nothing_stays_written() -> None:
+    """Kubernetes shares the removal out between the revisions; in each, the marked ones go first."""
+    world = oversized()
+    owner = [{"kind": "Deployment", "uid": "d-vllm", "controller": True}]
+    revision = {"namespace": "chat", "name": "rs-new", "uid": "rs-new", "ownerReferences": owner}
+    world.cache.see_replica_set({"metadata": revision}, gone=False)
+    young = {
+        "namespace": "chat",
+        "name": "new-1",
+        "uid": "new-1",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "ownerReferences": [{"kind": "ReplicaSet", "uid": "rs-new", "controller": True}],
+    }
+    world.cache.see_pod(
+        {"metadata": young, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}, gone=False
+    )
+    world.step(minutes=10)
+    assert world.writes.order == []
+    world.pool(targets=[{"name": "vllm", "min": 1, "max": 4}])
+    world.step()
+    assert world.writes.order == ["cost vllm-0", "cost vllm-1", "scale 6 -> 4"], "new-1 is not ready: it needs no cost"
+    world.services["vllm"].costs = {"vllm-2": ("-1", True)}
+    world.step()
+    assert world.services["vllm"].costs == {}
+
+
+def test_a_template_that_loses_requests_is_warned_of_once_and_scaled_all_the_same() -> None:
+    world = World()
+    service = world.serve(rate=6.0)
+    world.pool()
+    world.step(minutes=2)
+    assert world.condition("DrainReady") == ("True", "FinishesRequests")
+    service.args = ()
+    world.step(minutes=2)
+    assert world.condition("DrainReady") == ("False", "NoShutdownTimeout")
+    assert "requests per replica now: vLLM's --shutdown-timeout is not set" in world.message("DrainReady")
+    assert world.writes.reasons("pool").count("NoShutdownTimeout") == 1
+    assert world.condition("Ready")[0] == "True"
+    world.restart()
+    world.step(minutes=2)
+    assert world.writes.reasons("pool").count("NoShutdownTimeout") == 1, "nor after a restart"
+    world.set_replicas("vllm", 6)
+    world.step(minutes=25)
+    assert world.writes.scales[-1][2] < 6

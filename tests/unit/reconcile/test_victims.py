@@ -1,0 +1,179 @@
+"""Who goes when a fleet shrinks."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servingpool.adapters.cluster.objects import LOWEST_COST, DeletionCost, Pod
+from servingpool.decision.observation import Observation, ReplicaMetrics
+from servingpool.decision.unknown import Unknown
+from servingpool.reconcile.victims import Victims, choose, in_flight, left_over
+
+OLD, YOUNG = 1000.0, 2000.0
+OURS, THEIRS = True, False
+
+
+def pod(name: str, created: float = OLD, cost: tuple[int, bool] | None = None, *, ready: bool = True) -> Pod:
+    return Pod(
+        name=name,
+        uid=name,
+        owner="rs-1",
+        created_at=created,
+        ready_since=created + 100.0 if ready else None,
+        unschedulable=False,
+        going=False,
+        cost=None if cost is None else DeletionCost(*cost),
+    )
+
+
+def names(pods: tuple[Pod, ...]) -> list[str]:
+    return [each.name for each in pods]
+
+
+def as_kubernetes(pods: list[Pod], victims: Victims, replicas: int) -> set[str]:
+    """Who goes by the ReplicaSet controller's ranking, once the marks are written; equals as they lie worst for us."""
+    marked, cleared = set(names(victims.marks)), set(names(victims.clears))
+
+    def rank(each: Pod) -> tuple[bool, int, bool]:
+        cost = 0 if each.cost is None or each.name in cleared else each.cost.value
+        cost = victims.cost if each.name in marked else cost
+        return each.ready_since is not None, cost, each in victims.pods
+
+    return {each.name for each in sorted(pods, key=rank)[: max(0, len(pods) - replicas)]}
+
+
+def test_the_idlest_go_and_of_equals_the_youngest() -> None:
+    pods = [pod("busy"), pod("old"), pod("young", YOUNG), pod("calm")]
+    victims = choose(pods, {"busy": 9.0, "old": 0.0, "young": 0.0, "calm": 1.0}, 2)
+    assert names(victims.pods) == ["young", "old"]
+    assert names(victims.marks) == ["young", "old"]
+    assert victims.cost == -1
+
+
+def test_a_replica_that_is_not_known_is_no_idle_one() -> None:
+    pods = [pod("dark", YOUNG), pod("busy"), pod("calm")]
+    assert names(choose(pods, {"busy": 200.0, "calm": 1.0}, 1).pods) == ["calm", "busy"]
+
+
+def test_who_is_not_ready_goes_first_and_is_not_written_for_kubernetes_does_so_anyway() -> None:
+    pods = [pod("idle"), pod("busy"), pod("loading", YOUNG, ready=False)]
+    victims = choose(pods, {"idle": 0.0, "busy": 5.0}, 1)
+    assert names(victims.pods) == ["loading", "idle"]
+    assert names(victims.marks) == ["idle"]
+    assert choose(pods, {"idle": 0.0, "busy": 5.0}, 2).marks == ()
+
+
+def test_pods_that_were_never_made_are_removed_first() -> None:
+    """Five are ordered, a quota has let four be made: to three is one less."""
+    pods = [pod(f"p-{number}") for number in range(4)]
+    assert len(choose(pods, {}, 3).pods) == 1
+    assert choose(pods, {}, 4).pods == ()
+
+
+def test_nothing_is_written_where_all_go() -> None:
+    assert choose([pod("a"), pod("b")], {}, 0).marks == ()
+
+
+def test_nothing_is_written_where_nobody_goes() -> None:
+    assert choose([pod("a", cost=(-1, OURS))], {}, 1) == Victims()
+
+
+def test_a_cost_that_somebody_else_wrote_is_respected_and_not_written_over() -> None:
+    pods = [pod("theirs-first", cost=(-5, THEIRS)), pod("theirs-last", cost=(5, THEIRS)), pod("idle"), pod("busy")]
+    busy = {"theirs-first": 50.0, "theirs-last": 0.0, "idle": 1.0, "busy": 2.0}
+    victims = choose(pods, busy, 2)
+    assert names(victims.pods) == ["theirs-first", "idle"]
+    assert names(victims.marks) == ["idle"]
+
+
+def test_of_equal_costs_ours_go_first_for_theirs_cannot_be_told_apart() -> None:
+    pods = [pod("zero", cost=(0, THEIRS)), pod("busy")]
+    assert names(choose(pods, {"zero": 0.0, "busy": 9.0}, 1).marks) == ["busy"]
+
+
+def test_what_was_left_over_from_us_misleads_nobody() -> None:
+    pods = [pod("survivor", cost=(-1, OURS)), pod("idle"), pod("busy")]
+    victims = choose(pods, {"survivor": 9.0, "idle": 0.0, "busy": 5.0}, 2)
+    assert names(victims.clears) == ["survivor"]
+    assert (names(victims.marks), victims.cost) == (["idle"], -2), "nor where taking it back fails"
+
+
+def test_who_bears_our_cost_already_is_not_written_again() -> None:
+    pods = [pod("survivor", cost=(-1, OURS)), pod("busy")]
+    assert choose(pods, {"survivor": 0.0, "busy": 5.0}, 1).marks == ()
+
+
+def test_a_cost_stays_one_that_kubernetes_can_read() -> None:
+    pods = [pod("lowest", cost=(LOWEST_COST, OURS)), pod("idle"), pod("busy")]
+    assert choose(pods, {"lowest": 9.0, "idle": 0.0, "busy": 5.0}, 2).cost == LOWEST_COST
+
+
+def test_work_is_what_runs_and_what_waits_and_half_of_it_is_not_known() -> None:
+    pages = (
+        ReplicaMetrics("a", 0.0, running=3.0, waiting=2.0),
+        ReplicaMetrics("b", 0.0, running=3.0),
+        ReplicaMetrics("c", 0.0, waiting=0.0),
+    )
+    assert in_flight(Observation(requested=3, metrics=pages)) == {"a": 5.0}
+    assert in_flight(Observation(requested=3, metrics=Unknown("down"))) == {}
+
+
+COSTS = st.none() | st.tuples(st.integers(-3, 3), st.booleans())
+FLEETS = st.lists(
+    st.tuples(st.sampled_from([OLD, YOUNG]), COSTS, st.booleans(), st.none() | st.integers(0, 4)), max_size=8
+)
+
+
+@given(FLEETS, st.integers(0, 9))
+def test_never_more_than_are_removed_and_kubernetes_takes_the_same(fleet: list[object], replicas: int) -> None:
+    pods, busy = build(fleet)
+    victims = choose(pods, busy, replicas)
+    assert len(victims.pods) == max(0, len(pods) - replicas)
+    assert set(victims.marks) <= set(victims.pods)
+    assert all(each.cost is None or each.cost.ours for each in victims.marks), "nothing of others is written over"
+    goes = as_kubernetes(pods, victims, replicas)
+    chosen = set(names(victims.pods))
+    theirs = {each.name for each in pods if each.cost is not None and not each.cost.ours}
+    unready = {each.name for each in pods if each.ready_since is None}
+    # Between pods of the same foreign cost, and between pods that are not Ready, the choice is not ours.
+    assert goes - theirs - unready == chosen - theirs - unready
+    assert len((goes & theirs) - unready) == len((chosen & theirs) - unready)
+
+
+@given(FLEETS, st.integers(0, 9))
+def test_never_a_busier_one_before_an_idler_one(fleet: list[object], replicas: int) -> None:
+    pods, busy = build(fleet)
+    victims = choose(pods, busy, replicas)
+    free = [each for each in pods if each.ready_since is not None and (each.cost is None or each.cost.ours)]
+    gone = [busy.get(each.name, math.inf) for each in free if each in victims.pods]
+    stays = [busy.get(each.name, math.inf) for each in free if each not in victims.pods]
+    assert not gone or not stays or max(gone) <= min(stays)
+
+
+def build(fleet: list[object]) -> tuple[list[Pod], dict[str, float]]:
+    pods, busy = [], {}
+    for number, (created, cost, ready, work) in enumerate(fleet):  # type: ignore[misc]
+        pods.append(pod(f"p-{number}", created, cost, ready=ready))
+        if work is not None:
+            busy[f"p-{number}"] = float(work)
+    return pods, busy
+
+
+@pytest.mark.parametrize(
+    ("standing", "replicas", "rollout", "cleared"),
+    [
+        (3, 3, False, True),  # it is over, and this one has survived
+        (5, 3, False, False),  # the pods are still to go
+        (3, 5, False, True),
+        (5, 3, True, True),  # a rollout lets more stand
+    ],
+)
+def test_a_cost_is_taken_back_when_the_scale_down_is_over(
+    standing: int, replicas: int, rollout: bool, cleared: bool
+) -> None:
+    marked = (pod("survivor", cost=(-1, OURS)),)
+    assert bool(left_over(marked, standing=standing, replicas=replicas, rollout=rollout)) == cleared
