@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 IMAGE ?= servingpool-operator:0.1.0
 SOAK_EXAMPLES ?= 100000
+TESTS ?= tests/e2e
+E2E := -m pytest --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test test-unit soak lint format generate verify bench bench-control lock image wheels sbom clean
+.PHONY: help go run demo test test-unit test-vllm soak lint format generate verify bench bench-control e2e e2e-drain lock image wheels sbom clean
 
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(STAMP): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV) (once, about a minute)"
@@ -36,8 +38,17 @@ test: $(STAMP)  ## All tests: unit, property, integration on the real control pl
 test-unit: $(STAMP)  ## Unit and property tests only: seconds, no Go
 	@$(BIN)/python -m pytest tests/unit
 
+test-vllm: $(STAMP)  ## The operator's reading against a real vLLM (VLLM_PYTHON, or installed: 6 GB, once); skips where there is none
+	@$(BIN)/python -m pytest -s tests/vllm
+
 soak: $(STAMP)  ## The core's promises on 100,000 random sequences of observations; SOAK_EXAMPLES for fewer
 	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py
+
+e2e: $(STAMP)  ## A fresh kind cluster, the chart installed with Helm, every scenario; needs Docker and kind. See tests/e2e/README.md
+	@$(BIN)/python $(E2E) -m "not drain" $(TESTS)
+
+e2e-drain: $(STAMP)  ## 200 scale-downs under load on a kind cluster, with and without the drain set-up
+	@$(BIN)/python $(E2E) -m drain $(TESTS)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

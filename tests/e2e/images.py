@@ -1,0 +1,68 @@
+"""The images of a run: built here, never pulled, apart from the Python base."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from servingpool.lab.binaries import ensure_binaries
+
+from .shell import run, succeeds
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILES = Path(__file__).parent / "images"
+LOCAL_BASE = "local/python:3.11"
+
+
+@dataclass(frozen=True)
+class Images:
+    """Their tags."""
+
+    operator: str = "servingpool-operator:e2e"
+    lab: str = "servingpool-lab:e2e"
+    """Emulated engine and load generator."""
+    prometheus: str = "servingpool-prometheus:e2e"
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """What the node needs."""
+        return self.operator, self.lab, self.prometheus
+
+
+def build() -> Images:
+    """Build all; what has not changed comes from Docker's cache."""
+    images = Images()
+    base = _base()
+    options = _pip_options(base)
+    dockerfile = ROOT / "deploy" / "Dockerfile"
+    _build(dockerfile, images.operator, ROOT, *base, *([f"PIP_OPTIONS={options}"] if options else []))
+    _build(DOCKERFILES / "lab.Dockerfile", images.lab, DOCKERFILES, f"BASE={images.operator}")
+    prometheus = ensure_binaries("prometheus")["prometheus"]
+    _build(DOCKERFILES / "prometheus.Dockerfile", images.prometheus, prometheus.parent)
+    return images
+
+
+def _build(dockerfile: Path, tag: str, context: Path, *arguments: str) -> None:
+    flags = [f"--build-arg={argument}" for argument in arguments]
+    # Debian's docker.io comes without buildx, and then only the classic builder is there.
+    builder = {} if succeeds("docker", "buildx", "version") else {"DOCKER_BUILDKIT": "0"}
+    run("docker", "build", f"--file={dockerfile}", f"--tag={tag}", *flags, context, seconds=900, **builder)
+
+
+def _base() -> list[str]:
+    """The base image as a build argument; none for the Dockerfile's public one."""
+    chosen = os.environ.get("E2E_BASE") or (LOCAL_BASE if succeeds("docker", "image", "inspect", LOCAL_BASE) else "")
+    return [f"BASE={chosen}"] if chosen else []
+
+
+def _pip_options(base: list[str]) -> str:
+    """`--no-index` where the wheels lie here, or where a local base says that containers reach nothing."""
+    wheels = ROOT / "build" / "wheels"
+    if not base and not wheels.is_dir():
+        return ""
+    locks = (ROOT / "requirements-operator.lock", ROOT / "tools" / "build.lock")
+    if not wheels.is_dir() or any(lock.stat().st_mtime > wheels.stat().st_mtime for lock in locks):
+        run("make", "--directory", ROOT, "wheels", seconds=900)
+        wheels.touch()
+    return "--no-index"

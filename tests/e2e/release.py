@@ -1,0 +1,95 @@
+"""The operator, installed with its own chart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from . import prometheus
+from .cluster import Cluster, image_id
+from .helm import Helm
+from .waiting import eventually
+
+CHART = Path(__file__).parents[2] / "charts" / "servingpool-operator"
+RELEASE = "servingpool"
+NAMESPACE = "servingpool-system"
+TWINS = "twins"
+"""Release and namespace of two operators without election, see test_operator_loss."""
+FULL_NAME = f"{RELEASE}-servingpool-operator"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{FULL_NAME}"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{FULL_NAME}"
+PODS = "app.kubernetes.io/name=servingpool-operator"
+
+
+class OperatorRelease:
+    """Two replicas with a Lease, as by default; only the interval is shorter, so that scenarios are."""
+
+    def __init__(self, cluster: Cluster, helm: Helm, image: str) -> None:
+        self._cluster, self._helm = cluster, helm
+        repository, _, tag = image.rpartition(":")
+        self._values: dict[str, Any] = {
+            "image": {"repository": repository, "tag": tag},
+            # On a cluster that was kept, a new image comes under the tag of the old one.
+            "podAnnotations": {"image-id": image_id(image)},
+            "interval": "5s",
+            "backends": [{"name": "default", "url": prometheus.URL, "namespaces": ["*"]}],
+        }
+
+    def install(self, *, chart: Path = CHART, wait: bool = True, **values: Any) -> None:
+        """Install it, or upgrade it, with `values` beside the usual ones."""
+        self._helm.install(RELEASE, chart, NAMESPACE, {**self._values, **values}, wait=wait)
+
+    def pods(self) -> list[str]:
+        """Names of the operator's pods that are not being deleted."""
+        found = self._cluster.pods(NAMESPACE, PODS)
+        return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def holder(self) -> str:
+        """Who holds the Lease: a process, by a name that begins with its pod's; empty where none does."""
+        return str(self._cluster.client.get(LEASE)["spec"].get("holderIdentity") or "")
+
+    def leader(self) -> str:
+        """The pod of the process that holds the Lease, once there is one."""
+        return eventually(
+            lambda: next((pod for pod in self.pods() if self.holder().startswith(pod)), ""), 60, "a leader"
+        )
+
+    def wait_other_holder(self, before: str, seconds: float) -> str:
+        """The process that holds the Lease after another one."""
+
+        def found() -> str:
+            holder = self.holder()
+            return "" if holder == before else holder
+
+        return eventually(found, seconds, f"a leader after {before}", every=0.1)
+
+    def crash(self, pod: str) -> None:
+        """SIGKILL to its container: nothing is given back."""
+        self._cluster.crash(NAMESPACE, pod)
+
+    def delete(self, pod: str) -> None:
+        """As a drain of its node would."""
+        self._cluster.client.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}")
+
+    def scale(self, replicas: int) -> None:
+        """How many operators run, none included; waits until they do."""
+        where = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{FULL_NAME}/scale"
+        self._cluster.client.patch(where, {"spec": {"replicas": replicas}})
+        eventually(lambda: len(self._cluster.pods(NAMESPACE, PODS)) == replicas, 90, f"{replicas} operators")
+        eventually(lambda: self._cluster.ready(NAMESPACE, FULL_NAME) == replicas, 90, f"{replicas} operators ready")
+
+    def restarts(self) -> int:
+        """Of all the operator's containers."""
+        return sum(
+            status["restartCount"]
+            for pod in self._cluster.pods(NAMESPACE, PODS)
+            for status in pod["status"].get("containerStatuses", [])
+        )
+
+    def wait_up(self, seconds: float = 120.0) -> None:
+        """Until both replicas run and are ready, for the next scenario."""
+        eventually(lambda: self._cluster.ready(NAMESPACE, FULL_NAME) == 2, seconds, "two operators ready")
+
+    def logs(self) -> str:
+        """Of all its pods, for what failed."""
+        return "\n".join(f"--- {pod}\n{self._cluster.logs(NAMESPACE, pod)}" for pod in self.pods())

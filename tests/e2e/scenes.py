@@ -1,0 +1,124 @@
+"""A pool under traffic of its own: set up at the start of a run, judged when its course is over."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from servingpool.api import duration
+
+from .cluster import Cluster
+from .engines import Engine, engine_manifests
+from .load import Course, LoadGenerator
+from .pools import path, serving_pool
+from .prometheus import PrometheusRelease
+from .waiting import eventually
+
+SCRAPE_SECONDS = 5
+PROMPT, OUTPUT = 1500, 40
+"""Tokens of every request: about 0.2 s of work for an engine at twice an L40S' step times, so 4.9 requests/s fill one."""
+
+
+@dataclass
+class Scene:
+    """One namespace with an engine Deployment, a pool in Auto mode and a course of traffic, all of one name."""
+
+    name: str
+    rates: str
+    """Requests/s x seconds, in turn."""
+    minimum: int = 1
+    """Of the pool, and what it begins with."""
+    maximum: int = 6
+    ttft: float = 2.5
+    tpot: float = 0.3
+    """Bounds that vLLM's buckets have too: what lies between two is only estimated by whoever reads them."""
+    attainment: float = 90.0
+    """Percent."""
+    load_seconds: float = 5.0
+    seed: int = 0
+    course: Course | None = field(default=None, init=False)
+
+    @property
+    def engine(self) -> Engine:
+        """Its Deployment and Service."""
+        return Engine(
+            name=self.name,
+            namespace=self.name,
+            model=self.name,
+            replicas=self.minimum,
+            load_seconds=self.load_seconds,
+        )
+
+    def create(self, cluster: Cluster) -> None:
+        """Engines and pool. A pool that an earlier run has left would know the traffic already."""
+        cluster.namespace(self.name)
+        cluster.gone(path(self.name, self.name))
+        cluster.apply(engine_manifests(self.engine))
+        cluster.apply(
+            serving_pool(
+                self.name,
+                self.name,
+                slo={
+                    "timeToFirstToken": duration.write(self.ttft),
+                    "timePerOutputToken": duration.write(self.tpot),
+                    "attainment": self.attainment,
+                },
+                targets=[{"name": self.name, "min": self.minimum, "max": self.maximum, "gpusPerReplica": 1}],
+            )
+        )
+
+    def begin(self, cluster: Cluster, load: LoadGenerator) -> None:
+        """Starts the traffic, as soon as the first replicas serve."""
+        eventually(lambda: cluster.ready(self.name, self.name) >= self.minimum, 240, f"the engines of {self.name}")
+        self.course = load.start(
+            self.engine.url, self.name, self.rates, prompt=PROMPT, output=OUTPUT, seed=self.seed, timeout=60
+        )
+
+    def running(self) -> Course:
+        """Its course. Raises AssertionError before `begin`."""
+        assert self.course is not None, f"{self.name} has no traffic"
+        return self.course
+
+    def figures(self, load: LoadGenerator, begin: float | None = None, end: float | None = None) -> dict[str, Any]:
+        """As `LoadGenerator.summary`, judged by the pool's bounds."""
+        return load.summary(self.running(), ttft=self.ttft, tpot=self.tpot, begin=begin, end=end)
+
+    def over(self, load: LoadGenerator) -> dict[str, Any]:
+        """The figures, once the last answer is there."""
+        left = self.running().duration + 90
+        return eventually(
+            lambda: found if (found := self.figures(load))["finished"] else {},
+            left,
+            f"the end of {self.name}'s traffic",
+            every=2.0,
+        )
+
+    def spent(self, prometheus: PrometheusRelease) -> dict[str, Any]:
+        """Columns of a result: replica-seconds from container start to exit, drains included, and the most at once."""
+        course = self.running()
+        window = f"{math.ceil(course.duration)}s"
+        end = course.begun_at + course.duration
+        up = f'up{{namespace="{self.name}",job="pods"}}'
+        seconds = prometheus.value(f"sum(count_over_time({up}[{window}] @ {end:.0f})) * {SCRAPE_SECONDS}")
+        most = prometheus.value(f"max_over_time(count({up})[{window}:{SCRAPE_SECONDS}s] @ {end:.0f})")
+        assert seconds is not None, f"no scrape of {self.name}"
+        assert most is not None, f"no scrape of {self.name}"
+        return {"seconds": round(course.duration, 1), "gpu_seconds": round(seconds), "most_pods": int(most)}
+
+
+def percent(share: float | None) -> float | None:
+    """For the table."""
+    return None if share is None else round(100.0 * share, 1)
+
+
+def row(figures: dict[str, Any]) -> dict[str, Any]:
+    """What the client saw, as columns of a result. TTFT and TPOT in seconds."""
+    return {
+        "attainment": percent(figures["attainment"]),
+        "requests": figures["requests"],
+        "lost": figures["lost"],
+        "ttft_p95": round(figures["ttft"]["p95"], 3),
+        "tpot_p95": round(figures["tpot"]["p95"], 4),
+        "lag_p99": round(figures["lag"]["p99"], 3),
+    }

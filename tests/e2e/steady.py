@@ -1,0 +1,59 @@
+"""Traffic that must not notice what becomes of the control plane."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .cluster import Cluster
+from .engines import Engine, engine_manifests
+from .load import LoadGenerator
+from .pools import serving_pool
+from .waiting import eventually
+
+NAME = "steady"
+"""Of the namespace, the Deployment, the pool and the model."""
+TTFT, TPOT = 2.0, 0.3
+ENGINE = Engine(name=NAME, namespace=NAME, model=NAME, replicas=2, load_seconds=5)
+LONGEST = 3600
+"""Seconds of traffic; it ends with the cluster."""
+
+
+class Steady:
+    """A pool in Auto mode under two requests a second, and what their client saw since a given time."""
+
+    def __init__(self, cluster: Cluster, load: LoadGenerator) -> None:
+        self._cluster, self._load = cluster, load
+        cluster.namespace(NAME)
+        cluster.apply(engine_manifests(ENGINE))
+        cluster.apply(serving_pool(NAME, NAME, targets=[{"name": NAME, "min": 2, "max": 4, "gpusPerReplica": 1}]))
+        cluster.wait_serving(NAME, NAME, replicas=2)
+        self._course = load.start(ENGINE.url, NAME, f"2x{LONGEST}")
+
+    def serves(self) -> bool:
+        """Whether at least two replicas are ready."""
+        return self._cluster.ready(NAME, NAME) >= 2
+
+    def replicas(self) -> int:
+        """What its Deployment asks for."""
+        return self._cluster.replicas(NAME, NAME)
+
+    def since(self, moment: float) -> dict[str, Any]:
+        """Figures of the requests since then (Unix seconds) that ended, as of a moment when the last have.
+
+        The generator's clock and ours are the same machine's.
+        """
+        end = time.time()
+        begin, end = moment - self._course.begun_at, end - self._course.begun_at
+
+        def ended() -> dict[str, Any]:
+            found = self._load.summary(self._course, ttft=TTFT, tpot=TPOT, begin=begin, end=end)
+            return found if found["requests"] and found["ended"] == found["requests"] else {}
+
+        return eventually(ended, 60, "an answer to every steady request")
+
+
+def seen(figures: dict[str, Any]) -> dict[str, Any]:
+    """As columns of a result."""
+    attainment = None if figures["attainment"] is None else round(100 * figures["attainment"], 1)
+    return {"requests": figures["requests"], "lost": figures["lost"], "attainment": attainment}

@@ -1,0 +1,50 @@
+"""What a user does first."""
+
+from __future__ import annotations
+
+import pytest
+
+from servingpool.lab.api_client import ApiError
+
+from .cluster import Cluster
+from .conftest import FIRST
+from .helm import Helm
+from .pools import condition, serving_pool, status
+from .release import NAMESPACE, RELEASE, OperatorRelease
+from .results import Results
+
+
+def test_one_install_and_one_apply_give_a_pool_that_decides(cluster: Cluster, operator: OperatorRelease) -> None:
+    """The operator fixture did and timed it."""
+    operator.wait_up()
+    found = status(cluster, FIRST, FIRST)
+    assert found["lastDecision"]["reason"]
+    assert condition(cluster, FIRST, FIRST, "Ready") == ("True", "Recommending")
+
+
+def test_helm_test_passes(helm: Helm, operator: OperatorRelease, results: Results) -> None:
+    said = helm("test", RELEASE, f"--namespace={NAMESPACE}", "--timeout=120s")
+    assert "Succeeded" in said
+    results.add(scenario="helm test", outcome="passes")
+
+
+def test_a_bad_manifest_is_rejected_with_the_range_and_the_value(cluster: Cluster) -> None:
+    namespace = cluster.namespace("admission")
+    for change, said in (
+        ({"targets": [{"name": "x", "min": 9, "max": 4}]}, "min must be at most max, and max is 4"),
+        ({"targets": [{"name": "x", "max": 10001}]}, "must be 1 to 10000, got 10001"),
+        ({"slo": {"attainment": 99}}, "needs timeToFirstToken"),
+        ({"slo": {"timeToFirstToken": "2 seconds"}}, "is not a duration"),
+        ({"mode": "Automatic"}, "Automatic"),
+    ):
+        answer = refused(cluster, namespace, change)
+        assert said in answer, answer
+    assert cluster.client.items(f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools") == []
+
+
+def refused(cluster: Cluster, namespace: str, change: dict[str, object]) -> str:
+    """What the API server says to a pool with this change; fails where it takes it."""
+    with pytest.raises(ApiError) as caught:
+        cluster.apply(serving_pool(namespace, "bad", **change))
+    assert caught.value.status == 422
+    return str(caught.value)

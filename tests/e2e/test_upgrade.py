@@ -1,0 +1,79 @@
+"""From an older release to this one, under way."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chart import crd
+from servingpool.api.group import CRD_NAME
+
+from .cluster import Cluster, seconds_since
+from .images import ROOT
+from .pools import path, status
+from .release import CHART, OperatorRelease
+from .results import Results
+from .steady import NAME, Steady, seen
+from .waiting import eventually
+
+pytestmark = pytest.mark.disruptive
+
+DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD_NAME}"
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """This chart as it would have been before pools showed their queue and their drain."""
+    chart = tmp_path / "older"
+    shutil.copytree(CHART, chart)
+    manifest = yaml.safe_load((ROOT / "crds" / f"{CRD_NAME}.yaml").read_text())
+    [version] = manifest["spec"]["versions"]
+    columns = version["additionalPrinterColumns"]
+    version["additionalPrinterColumns"] = [each for each in columns if each["name"] != "Queue"]
+    del version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["queueDepth"]
+    text = yaml.safe_dump(manifest, sort_keys=False, width=120)
+    (chart / "templates" / "crd.yaml").write_text(crd.template(text))
+    return chart
+
+
+def kept(cluster: Cluster) -> tuple[str, int]:
+    """What no upgrade may touch: the pool and its fleet."""
+    return cluster.client.get(path(NAME, NAME))["metadata"]["uid"], cluster.replicas(NAME, NAME)
+
+
+def version(cluster: Cluster) -> dict[str, Any]:
+    [found] = cluster.client.get(DEFINITION)["spec"]["versions"]
+    return dict(found)
+
+
+def test_the_custom_resource_is_upgraded_and_pools_keep_what_they_learned(
+    cluster: Cluster, operator: OperatorRelease, steady: Steady, results: Results, older: Path
+) -> None:
+    operator.wait_up()
+    moment, before = time.time(), kept(cluster)
+    learned = eventually(lambda: status(cluster, NAME, NAME).get("profile"), 120, "a learned profile")
+    # Another annotation, for a release has another image, and so its pods are replaced.
+    operator.install(chart=older, podAnnotations={"release": "older"})
+    assert "Queue" not in [column["name"] for column in version(cluster)["additionalPrinterColumns"]]
+    assert kept(cluster) == before
+    started = time.monotonic()
+    operator.install()
+    upgraded = seconds_since(started)
+    assert "Queue" in [column["name"] for column in version(cluster)["additionalPrinterColumns"]]
+    assert kept(cluster) == before
+    profile = status(cluster, NAME, NAME)["profile"]
+    assert profile.keys() == learned.keys()
+    eventually(lambda: "queueDepth" in status(cluster, NAME, NAME), 120, "the new field is written")
+    figures = seen(steady.since(moment))
+    assert figures["lost"] == 0
+    results.add(
+        scenario="CRD upgraded by helm upgrade",
+        outcome="same pool, same fleet, its learned profile kept; the new field is written",
+        seconds=upgraded,
+        **figures,
+    )

@@ -1,0 +1,48 @@
+"""Waiting for what comes in its own time: patient, and outspoken when it does not come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from servingpool.lab.api_client import ApiError
+
+T = TypeVar("T")
+
+
+def eventually(check: Callable[[], T], seconds: float, what: str, *, every: float = 0.5) -> T:
+    """The first truthy answer of `check`, asked again every `every` seconds.
+
+    An API server that refuses or is away counts as not yet.
+
+    Raises:
+        AssertionError: none within `seconds`; has `what` and the last answer.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        last: object
+        try:
+            found = check()
+        except (ApiError, OSError) as error:
+            last = error
+        else:
+            if found:
+                return found
+            last = found
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"{what}: not within {seconds:g} s; last: {last!r}")
+        time.sleep(every)
+
+
+def throughout(check: Callable[[], bool], seconds: float, what: str, *, every: float = 1.0) -> None:
+    """Ask `check` again and again for `seconds`.
+
+    Raises:
+        AssertionError: it was false once; has `what` and when.
+    """
+    started = time.monotonic()
+    while (elapsed := time.monotonic() - started) < seconds:
+        if not check():
+            raise AssertionError(f"{what}: no longer so after {elapsed:.0f} s")
+        time.sleep(every)
