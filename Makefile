@@ -48,7 +48,7 @@ e2e: $(STAMP)  ## A fresh kind cluster, the chart installed with Helm, every sce
 	@$(BIN)/python $(E2E) -m "not drain" $(TESTS)
 
 e2e-drain: $(STAMP)  ## 200 scale-downs under load on a kind cluster, with and without the drain set-up
-	@$(BIN)/python $(E2E) -m drain $(TESTS)
+	@E2E_REPORT=$${E2E_REPORT:-report/e2e-drain} $(BIN)/python $(E2E) -m drain $(TESTS)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

@@ -9,6 +9,9 @@ from typing import Any
 
 from .cluster import AUDIT_LOG, Cluster
 
+SCALE = "deployments/scale"
+OK = 200
+
 
 @dataclass(frozen=True)
 class Write:
@@ -29,6 +32,11 @@ class Write:
 def writes(cluster: Cluster, user: str) -> list[Write]:
     """Every write of `user` since the cluster was made."""
     return [write for write in _read(cluster) if write.user == user]
+
+
+def scales(cluster: Cluster, user: str, namespace: str) -> list[Write]:
+    """What `user` wrote to any Deployment's scale there, refused or not."""
+    return [one for one in writes(cluster, user) if (one.resource, one.namespace) == (SCALE, namespace)]
 
 
 def _read(cluster: Cluster) -> Iterator[Write]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import os
-import shutil
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from servingpool.lab.api_client import ApiError
 
 from . import release as operator_release
 from .cluster import Cluster, seconds_since
@@ -31,9 +33,12 @@ KEEP = os.environ.get("E2E_KEEP") == "1"
 REPORT = Path(os.environ.get("E2E_REPORT", ROOT / "report" / "e2e"))
 FIRST = "first"
 """Namespace and name of the pool that is there before the operator is."""
+PASSED, FAILED = pytest.StashKey[list[str]](), pytest.StashKey[list[str]]()
+"""Names of the tests that did so far."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[PASSED], config.stash[FAILED] = [], []
     config.addinivalue_line("markers", "disruptive: harms what all share; runs after all others")
     config.addinivalue_line("markers", "drain: 200 scale-downs under load; `make e2e-drain` runs it")
 
@@ -42,6 +47,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     problem = None if session.config.option.collectonly else lacking()
     if problem is not None:
         pytest.exit(problem, returncode=2)
+    if not session.config.option.collectonly:
+        # As Ctrl-C: a job that is cancelled deletes its cluster too.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.config.stash[FAILED].append(item.name)
+    elif report.passed and report.when == "call":
+        item.config.stash[PASSED].append(item.name)
+    return report
 
 
 @pytest.hookimpl(trylast=True)
@@ -50,12 +68,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def results() -> Iterator[Results]:
+def results(request: pytest.FixtureRequest) -> Iterator[Results]:
+    """The last line names what failed, and only what passed in full is published."""
     results = Results(REPORT)
     yield results
+    passed, failed = request.config.stash[PASSED], request.config.stash[FAILED]
+    results.verdict = f"{len(passed)} of {len(request.session.items)} tests passed."
+    if failed:
+        results.verdict += f" Failed: {', '.join(failed)}."
     results.save()
-    if os.environ.get("E2E_PUBLISH") == "1":
-        shutil.copy(REPORT / "results.md", ROOT / "docs" / "e2e.md")
+    # A run that was cut short has no failure, and is none to publish either.
+    if os.environ.get("E2E_PUBLISH") == "1" and not failed and len(passed) == len(request.session.items):
+        (ROOT / "docs" / f"{REPORT.name}.md").write_text(f"# What `make {REPORT.name}` measured\n\n{results.table()}")
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +97,9 @@ def images_and_cluster(results: Results) -> Iterator[tuple[Images, Cluster]]:
         results.add(scenario="cluster made, images on its node", seconds=seconds_since(started))
         yield images, cluster
     finally:
+        _keep(
+            results, "cluster.txt", lambda: cluster.kubectl("get", "pods,events", "--all-namespaces", "--output=wide")
+        )
         if not KEEP:
             cluster.delete()
 
@@ -134,22 +161,28 @@ def operator(
     eventually(lambda: cluster.ready(FIRST, FIRST) == 1, 180, "the first engine")
     operator = OperatorRelease(cluster, helm, images.operator)
     started = time.monotonic()
-    operator.install(wait=False)
-    installed = seconds_since(started)
-    cluster.apply(serving_pool(FIRST, FIRST, mode="Recommend"))
-    wait_condition(cluster, FIRST, FIRST, "Ready", ("True", "Recommending"), 180)
-    wait_condition(cluster, FIRST, FIRST, "MetricsAvailable", ("True", "ValidMetrics"), 60)
-    results.add(
-        scenario="helm install, kubectl apply: a pool in Recommend mode is judged on its metrics",
-        seconds=seconds_since(started),
-        helm_install_s=installed,
-    )
-    yield operator
-    REPORT.mkdir(parents=True, exist_ok=True)
     try:
-        (REPORT / "operator.log").write_text(operator.logs())
-    except (CommandError, OSError) as error:
-        (REPORT / "operator.log").write_text(f"no log: {error}\n")
+        operator.install(wait=False)
+        installed = seconds_since(started)
+        cluster.apply(serving_pool(FIRST, FIRST, mode="Recommend"))
+        wait_condition(cluster, FIRST, FIRST, "Ready", ("True", "Recommending"), 180)
+        wait_condition(cluster, FIRST, FIRST, "MetricsAvailable", ("True", "ValidMetrics"), 60)
+        results.add(
+            scenario="helm install, kubectl apply: a pool in Recommend mode is judged on its metrics",
+            seconds=seconds_since(started),
+            helm_install_s=installed,
+        )
+        yield operator
+    finally:
+        _keep(results, "operator.log", operator.logs)
+
+
+def _keep(results: Results, name: str, said: Callable[[], str]) -> None:
+    """A file for whoever looks for what went wrong; a cluster that no longer answers is no second error."""
+    try:
+        results.write(name, said())
+    except (ApiError, CommandError, OSError) as error:
+        results.write(name, f"nothing: {error}\n")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -160,18 +193,26 @@ def prepared(
     operator: OperatorRelease,
     steady: Steady,
 ) -> None:
-    """Every selected module's `prepare(cluster, load)`, so that what loads and what runs overlaps."""
-    modules = dict.fromkeys(item.module for item in request.session.items if isinstance(item, pytest.Function))
-    for module in modules:
+    """Every selected module's `prepare(cluster, load)`, so that what loads and what runs overlaps.
+
+    A module that judges what another one sets up names it in `NEEDS`, so that it can be run alone.
+    """
+    selected = dict.fromkeys(item.module for item in request.session.items if isinstance(item, pytest.Function))
+    for module in dict.fromkeys(each for one in selected for each in (*getattr(one, "NEEDS", ()), one)):
         prepare = getattr(module, "prepare", None)
         if prepare is not None:
             prepare(*(cluster, load)[: len(inspect.signature(prepare).parameters)])
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cleared(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[None]:
-    """A module's `NAMESPACES` go when its last test is over: a small machine has room for so many pods only."""
+def cleared(request: pytest.FixtureRequest, cluster: Cluster, load: LoadGenerator) -> Iterator[None]:
+    """A module's `COURSES` end and its `NAMESPACES` go when its last test is over.
+
+    A small machine has room for so many pods only, and a generator that asks a deleted namespace takes CPU for nothing.
+    """
     yield
+    for course in getattr(request.module, "COURSES", {}).values():
+        load.stop(course)
     for name in getattr(request.module, "NAMESPACES", ()):
         cluster.client.delete(f"/api/v1/namespaces/{name}")
 

@@ -27,6 +27,8 @@ class Engine:
     """None leaves it to whoever scales."""
     drain: bool = True
     """As in the sample: preStop sleep, --shutdown-timeout, grace. Otherwise none of them, as in vLLM's own defaults."""
+    shutdown_timeout: bool = True
+    """Otherwise --shutdown-timeout alone is missing."""
     load_seconds: float = 10.0
     load_jitter: float = 0.2
     slower: float = 2.0
@@ -72,8 +74,10 @@ def engine_manifests(engine: Engine) -> list[Manifest]:
     _emulate(engine, template["spec"]["containers"][0])
     if engine.pre_stop is not None:
         template["spec"]["containers"][0]["lifecycle"]["preStop"] = {"sleep": {"seconds": int(engine.pre_stop)}}
+    if not (engine.drain and engine.shutdown_timeout):
+        _forget_shutdown_timeout(template["spec"])
     if not engine.drain:
-        _forget_to_drain(template["spec"])
+        _forget_to_wait(template["spec"])
     return [deployment, service]
 
 
@@ -95,7 +99,10 @@ def _emulate(engine: Engine, container: Manifest) -> None:
     container["startupProbe"]["periodSeconds"] = 1
 
 
-def _forget_to_drain(pod: Manifest) -> None:
+def _forget_shutdown_timeout(pod: Manifest) -> None:
     container = pod["containers"][0]
     container["args"] = [each for each in container["args"] if not each.startswith("--shutdown-timeout")]
-    del container["lifecycle"], pod["terminationGracePeriodSeconds"]
+
+
+def _forget_to_wait(pod: Manifest) -> None:
+    del pod["containers"][0]["lifecycle"], pod["terminationGracePeriodSeconds"]

@@ -46,8 +46,18 @@ def build() -> Images:
 def _build(dockerfile: Path, tag: str, context: Path, *arguments: str) -> None:
     flags = [f"--build-arg={argument}" for argument in arguments]
     # Debian's docker.io comes without buildx, and then only the classic builder is there.
-    builder = {} if succeeds("docker", "buildx", "version") else {"DOCKER_BUILDKIT": "0"}
+    builder = _buildkit() if succeeds("docker", "buildx", "version") else {"DOCKER_BUILDKIT": "0"}
     run("docker", "build", f"--file={dockerfile}", f"--tag={tag}", *flags, context, seconds=900, **builder)
+
+
+def _buildkit() -> dict[str, str]:
+    """The engine's own builder, which has its context's name: one in a container leaves no image in the engine.
+
+    And no attestations: with them an engine on the containerd image store, Docker 29's default, makes an index, with
+    parts that `kind load` does not find.
+    """
+    context = run("docker", "context", "show").strip()
+    return {"BUILDX_BUILDER": context, "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
 
 
 def _base() -> list[str]:

@@ -33,7 +33,13 @@ def load_generator_manifests(namespace: str) -> list[Manifest]:
         "resources": {"requests": {"cpu": "150m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
-    pod = {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 2, "containers": [container]}
+    pod = {
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 2,
+        # A second process would count its courses from 0 again, and answer for those of the first.
+        "restartPolicy": "Never",
+        "containers": [container],
+    }
     return [
         {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod},
         {

@@ -12,6 +12,7 @@ COLUMNS = {
     "outcome": "what happened",
     "seconds": "s",
     "attainment": "attainment %",
+    "slo": "SLO %",
     "gpu_seconds": "GPU-seconds",
     "requests": "requests",
     "lost": "lost",
@@ -26,6 +27,8 @@ class Results:
         self._folder = folder
         self._rows: list[dict[str, Any]] = []
         self._started = time.monotonic()
+        self.verdict = ""
+        """What is said of the run at its end, in whole sentences."""
 
     def add(self, *, scenario: str, **columns: Any) -> None:
         """One row. The keys of `COLUMNS` have columns of their own."""
@@ -43,7 +46,7 @@ class Results:
         (self._folder / name).write_text(text)
 
     def table(self) -> str:
-        """As Markdown, with the time that it took so far."""
+        """As Markdown, with the time that it took so far, and the verdict."""
         used = [key for key in COLUMNS if any(key in row for row in self._rows)]
         lines = [
             "| " + " | ".join([*(COLUMNS[key] for key in used), "further"]) + " |",
@@ -53,7 +56,8 @@ class Results:
             further = ", ".join(f"{_words(key)} {_shown(row[key])}" for key in row if key not in COLUMNS)
             lines.append("| " + " | ".join([*(_shown(row.get(key, "")) for key in used), further]) + " |")
         minutes = (time.monotonic() - self._started) / 60
-        return "\n".join([*lines, "", f"In all, cluster and images included: {minutes:.1f} min.", ""])
+        last = f"In all, cluster and images included: {minutes:.1f} min. {self.verdict}".rstrip()
+        return "\n".join([*lines, "", last, ""])
 
 
 def _words(key: str) -> str:

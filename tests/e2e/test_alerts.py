@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from . import test_conditions
 from .cluster import Cluster
 from .pools import serving_pool
 from .prometheus import PrometheusRelease
@@ -13,6 +14,7 @@ from .results import Results
 from .test_conditions import STUCK, WRONG
 from .waiting import eventually
 
+NEEDS = (test_conditions,)
 TOO_SMALL = "too-small"
 """A second opinion on the stuck fleet, that may not want more than one replica."""
 CAUSED = {

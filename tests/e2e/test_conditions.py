@@ -17,8 +17,10 @@ STUCK, NEVER = "unschedulable", "never-ready"
 NAMESPACES = (WRONG, DELETED, REFUSED, STUCK, NEVER)
 """Each a namespace, and a Deployment, a model and a pool in it."""
 GATE = "e2e.example.com/loaded"
-CALM, BUSY = "0.5x600", "4x420"
-"""Busy: more than one replica carries within the SLO."""
+CALM, BUSY = "0.5x1800", "4x1800"
+"""Until `cleared` stops them. Busy: more than one replica carries within the SLO."""
+ENOUGH = 10
+"""Requests, to say that none was lost."""
 COURSES: dict[str, Course] = {}
 
 
@@ -120,8 +122,8 @@ def test_a_deleted_pool_leaves_its_workload_and_no_finalizer(
     assert after == before
     course = COURSES[DELETED]
     seen = eventually(
-        lambda: found if (found := load.summary(course, begin=moment - course.begun_at))["ended"] else {},
-        60,
+        lambda: found if (found := load.summary(course, begin=moment - course.begun_at))["ended"] >= ENOUGH else {},
+        90,
         "requests after the deletion",
     )
     assert seen["lost"] == 0

@@ -1,4 +1,7 @@
-"""Scale-downs by the hundred under load: what their clients notice, with the sample's drain set-up and without.
+"""Scale-downs by the hundred under load: what their clients notice, with the drain set up, in part, and not at all.
+
+Set up as in the sample, but for a shorter preStop sleep: streams outlast it, so that SIGTERM finds them under way and
+`--shutdown-timeout` has something to finish.
 
 `make e2e-drain`. One scale-down is one write to a Deployment's scale that makes it smaller, by one replica; half of
 them are the operator's, which chooses the idlest replica, half our own, for which Kubernetes takes the youngest.
@@ -7,8 +10,9 @@ them are the operator's, which chooses the idlest replica, half our own, for whi
 from __future__ import annotations
 
 import re
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +25,7 @@ from .load import Course, LoadGenerator
 from .pools import condition, message, path, serving_pool, wait_condition
 from .release import ACCOUNT, OperatorRelease
 from .results import Results
+from .scenes import fresh_namespace
 from .waiting import eventually
 
 pytestmark = [pytest.mark.drain, pytest.mark.timeout(3000)]
@@ -29,11 +34,15 @@ pytestmark = [pytest.mark.drain, pytest.mark.timeout(3000)]
 FULL, LESS = 3, 2
 """Replicas before and behind each scale-down."""
 RATE = 1.0
-OUTPUT = 80
-"""Tokens of an answer, about 5 s: two streams are under way on each replica."""
+OUTPUT = 200
+"""Tokens of an answer, about 10 s: three streams are under way on each replica."""
+PRE_STOP = 5.0
+"""Seconds, the least that DrainReady calls enough: half a stream."""
 FILL, PAUSE = 4.0, 2.0
 """Seconds at full size, so that the youngest replica has streams to lose too; and seconds with one less."""
 LONGEST = 3600
+OVER = threading.Event()
+"""One fleet has failed, or somebody has pressed Ctrl-C: no further rounds."""
 
 
 @dataclass
@@ -45,6 +54,8 @@ class Fleet:
     """Scale-downs that it is to go through."""
     by_operator: bool
     drain: bool = True
+    shutdown_timeout: bool = True
+    """As in `Engine`, both."""
     course: Course | None = field(default=None, init=False)
 
     @property
@@ -55,11 +66,13 @@ class Fleet:
             model=self.name,
             replicas=FULL,
             drain=self.drain,
+            shutdown_timeout=self.shutdown_timeout,
+            pre_stop=PRE_STOP if self.drain else None,
             load_seconds=1,
         )
 
     def create(self, cluster: Cluster) -> None:
-        cluster.namespace(self.name)
+        fresh_namespace(cluster, self.name)
         cluster.gone(path(self.name, self.name))
         cluster.apply(engine_manifests(self.engine))
         if self.by_operator:
@@ -71,6 +84,8 @@ class Fleet:
 
     def shrink_and_grow(self, cluster: Cluster) -> None:
         for _ in range(self.times):
+            if OVER.is_set():
+                return
             time.sleep(FILL)
             self._order(cluster, LESS)
             time.sleep(PAUSE)
@@ -113,20 +128,29 @@ CUT = [
     Fleet("cut-operator", times=10, by_operator=True, drain=False),
     Fleet("cut-kubernetes", times=10, by_operator=False, drain=False),
 ]
-NAMESPACES = tuple(fleet.name for fleet in (*DRAINED, *CUT))
+WAITING = Fleet("cut-after-pre-stop", times=10, by_operator=False, shutdown_timeout=False)
+"""The preStop sleep alone: what it loses, --shutdown-timeout would have saved."""
+FLEETS = (*DRAINED, *CUT, WAITING)
+NAMESPACES = tuple(fleet.name for fleet in FLEETS)
 
 
 def prepare(cluster: Cluster, load: LoadGenerator) -> None:
-    for fleet in (*DRAINED, *CUT):
+    for fleet in FLEETS:
         fleet.create(cluster)
-    for fleet in (*DRAINED, *CUT):
+    for fleet in FLEETS:
         fleet.begin(cluster, load)
 
 
 def at_once(fleets: list[Fleet], cluster: Cluster) -> None:
+    """All their rounds. Where one fails the others end with the round that they are in."""
+    OVER.clear()
     with ThreadPoolExecutor(len(fleets)) as pool:
-        for done in [pool.submit(fleet.shrink_and_grow, cluster) for fleet in fleets]:
-            done.result()
+        try:
+            for done in as_completed([pool.submit(fleet.shrink_and_grow, cluster) for fleet in fleets]):
+                done.result()
+        except BaseException:
+            OVER.set()
+            raise
 
 
 def shrunk(cluster: Cluster, fleets: list[Fleet]) -> int:
@@ -153,7 +177,7 @@ def sum_up(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def chosen(operator: OperatorRelease, fleets: list[Fleet]) -> list[float]:
-    """Requests in flight on each victim that the operator chose, by its log."""
+    """Requests in flight on each victim that the operator chose, as of the last scrape, by its log."""
     names = {fleet.name for fleet in fleets}
     return [
         float(busy)
@@ -171,7 +195,8 @@ def test_two_hundred_scale_downs_with_the_drain_set_up_fail_no_request(
         if fleet.by_operator:
             wait_condition(cluster, fleet.name, fleet.name, "DrainReady", ("True", "FinishesRequests"))
     at_once(DRAINED, cluster)
-    total = sum_up([fleet.end(load) for fleet in DRAINED])
+    found = [fleet.end(load) for fleet in DRAINED]
+    total = sum_up(found)
     downs = shrunk(cluster, DRAINED)
     busy = chosen(operator, DRAINED)
     results.add(
@@ -180,9 +205,13 @@ def test_two_hundred_scale_downs_with_the_drain_set_up_fail_no_request(
         seconds=seconds_since(started),
         requests=total["requests"],
         lost=total["lost"],
-        in_flight_on_the_operators_victims=sum(busy),
+        shortest_median_of_a_stream_s=min(figures["e2e"]["p50"] for figures in found),
+        in_flight_on_the_operators_victims_as_of_the_last_scrape=sum(busy),
     )
     assert downs == sum(fleet.times for fleet in DRAINED) == 200
+    # Else the preStop sleep would have sufficed, and nothing been drained.
+    assert all(figures["e2e"]["p50"] > PRE_STOP for figures in found)
+    assert sum(busy) > 0
     assert total["outcomes"] == {"ok": total["requests"]}
 
 
@@ -192,9 +221,9 @@ def test_without_it_scale_downs_lose_requests_and_the_pool_says_so(
     started = time.monotonic()
     [pool] = [fleet.name for fleet in CUT if fleet.by_operator]
     wait_condition(cluster, pool, pool, "DrainReady", ("False", "NoShutdownTimeout"))
-    at_once(CUT, cluster)
-    by_fleet = {fleet.name: sum_up([fleet.end(load)]) for fleet in CUT}
-    total = sum_up(list(by_fleet.values()))
+    at_once([*CUT, WAITING], cluster)
+    by_operator, by_kubernetes = [fleet.end(load) for fleet in CUT]
+    total, waiting = sum_up([by_operator, by_kubernetes]), sum_up([WAITING.end(load)])
     downs = shrunk(cluster, CUT)
     said = message(cluster, pool, pool, "DrainReady")
     results.add(
@@ -203,10 +232,22 @@ def test_without_it_scale_downs_lose_requests_and_the_pool_says_so(
         seconds=seconds_since(started),
         requests=total["requests"],
         lost=total["lost"],
-        **{f"lost_{'operator' if fleet.by_operator else 'kubernetes'}": by_fleet[fleet.name]["lost"] for fleet in CUT},
+        lost_operator=by_operator["lost"],
+        lost_kubernetes=by_kubernetes["lost"],
         **total["outcomes"],
     )
+    waiting_downs = shrunk(cluster, [WAITING])
+    results.add(
+        scenario=f"{waiting_downs} scale-downs under load, preStop sleep without --shutdown-timeout",
+        outcome=f"{waiting['lost']} requests failed",
+        seconds=seconds_since(started),
+        requests=waiting["requests"],
+        lost=waiting["lost"],
+        **waiting["outcomes"],
+    )
     assert downs == sum(fleet.times for fleet in CUT)
-    assert total["lost"] > 0
+    assert waiting_downs == WAITING.times
+    assert by_kubernetes["lost"] > 0
+    assert waiting["lost"] > 0
     assert condition(cluster, pool, pool, "DrainReady") == ("False", "NoShutdownTimeout")
     assert "cut what is in flight" in said

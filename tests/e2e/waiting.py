@@ -8,13 +8,16 @@ from typing import TypeVar
 
 from servingpool.lab.api_client import ApiError
 
+from .shell import CommandError
+
 T = TypeVar("T")
+LEAST_ANSWERS, LONGEST_SILENCE = 3, 60.0
 
 
 def eventually(check: Callable[[], T], seconds: float, what: str, *, every: float = 0.5) -> T:
     """The first truthy answer of `check`, asked again every `every` seconds.
 
-    An API server that refuses or is away counts as not yet.
+    An API server that refuses or is away, or a command that fails, counts as not yet.
 
     Raises:
         AssertionError: none within `seconds`; has `what` and the last answer.
@@ -24,7 +27,7 @@ def eventually(check: Callable[[], T], seconds: float, what: str, *, every: floa
         last: object
         try:
             found = check()
-        except (ApiError, OSError) as error:
+        except (ApiError, OSError, CommandError) as error:
             last = error
         else:
             if found:
@@ -36,13 +39,20 @@ def eventually(check: Callable[[], T], seconds: float, what: str, *, every: floa
 
 
 def throughout(check: Callable[[], bool], seconds: float, what: str, *, every: float = 1.0) -> None:
-    """Ask `check` again and again for `seconds`.
+    """Ask `check` again and again for `seconds`, and at least three times with an answer.
 
     Raises:
-        AssertionError: it was false once; has `what` and when.
+        AssertionError: it was false once, or hardly ever answered; has `what` and when.
     """
-    started = time.monotonic()
-    while (elapsed := time.monotonic() - started) < seconds:
-        if not check():
-            raise AssertionError(f"{what}: no longer so after {elapsed:.0f} s")
+    started, answers = time.monotonic(), 0
+    while (elapsed := time.monotonic() - started) < seconds or answers < LEAST_ANSWERS:
+        try:
+            holds = check()
+        except (ApiError, OSError, CommandError) as error:
+            if elapsed > seconds + LONGEST_SILENCE:
+                raise AssertionError(f"{what}: {answers} answers in {elapsed:.0f} s; last: {error!r}") from error
+        else:
+            answers += 1
+            if not holds:
+                raise AssertionError(f"{what}: no longer so after {elapsed:.0f} s")
         time.sleep(every)

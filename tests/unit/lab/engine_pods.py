@@ -30,6 +30,7 @@ QUICK = engine_profile("l40s-8b-tp1", max_model_len=4096).scaled(0.4)
 class Pod:
     url: str
     replica: Replica
+    server: EngineServer
 
 
 @contextlib.asynccontextmanager
@@ -49,10 +50,10 @@ async def engine_pod(profile: EngineProfile = QUICK) -> AsyncIterator[Pod]:
     """One that has loaded."""
     replica = Replica(profile)
     time_passes = asyncio.create_task(replica.run())
-    app = EngineServer(replica, (MODEL, "alias")).application()
+    server = EngineServer(replica, (MODEL, "alias"))
     try:
-        async with listening(app, handler_cancellation=True) as url:
-            yield Pod(url, replica)
+        async with listening(server.application(), handler_cancellation=True) as url:
+            yield Pod(url, replica, server)
     finally:
         time_passes.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -169,3 +169,42 @@ async def test_gauges_show_who_runs_and_who_waits(http: aiohttp.ClientSession) -
         for call in calls:
             call.cancel()
         await eventually(lambda: pod.replica.in_flight == 0)
+
+
+CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "a b"}], "max_completion_tokens": 4}
+
+
+@pytest.mark.parametrize(("path", "asked"), [("completions", completion()), ("chat/completions", CHAT)])
+async def test_while_it_drains_a_new_request_gets_http_200_and_no_token(
+    pod: Pod, http: aiohttp.ClientSession, path: str, asked: dict[str, Any]
+) -> None:
+    pod.server.draining = True
+    async with http.post(f"{pod.url}/v1/{path}", json={**asked, "stream": True}) as answer:
+        assert (answer.status, answer.content_type) == (200, "text/event-stream")
+        assert await answer.text() == "data: [DONE]\n\n"
+    with_usage = {**asked, "stream": True, "stream_options": {"include_usage": True}}
+    async with http.post(f"{pod.url}/v1/{path}", json=with_usage) as answer:
+        [usage] = events(await answer.text())
+        assert (usage["choices"], usage["usage"]["completion_tokens"]) == ([], 0)
+    async with http.post(f"{pod.url}/v1/{path}", json=asked) as answer:
+        body = await answer.json()
+        assert answer.status == 200
+    [choice] = body["choices"]
+    assert choice["finish_reason"] is None
+    assert (choice["message"]["content"] if "message" in choice else choice["text"]) == ""
+    assert body["usage"]["completion_tokens"] == 0
+    assert pod.replica.in_flight == 0
+    assert (await samples(pod.url))["vllm:prompt_tokens_total"] == 0
+
+
+async def test_a_request_whose_body_ends_after_sigterm_is_a_new_one(pod: Pod, http: aiohttp.ClientSession) -> None:
+    body = orjson.dumps(completion(stream=True))
+
+    async def halting() -> AsyncIterator[bytes]:
+        yield body[:10]
+        await asyncio.sleep(0.1)
+        pod.server.draining = True
+        yield body[10:]
+
+    async with http.post(f"{pod.url}/v1/completions", data=halting()) as answer:
+        assert (answer.status, await answer.text()) == (200, "data: [DONE]\n\n")

@@ -21,6 +21,7 @@ from servingpool.lab.load_generator.traffic import Traffic
 from .engine_pods import MODEL, engine_pod, eventually, listening, samples
 
 TOKEN = b'data: {"choices":[{"text":" a"}]}\n\n'
+END = b'data: {"choices":[{"text":"","finish_reason":"length"}]}\n\n'
 ERROR = b'data: {"error":{"message":"gone","code":500}}\n\n'
 DONE = b"data: [DONE]\n\n"
 
@@ -92,7 +93,7 @@ async def test_where_the_generator_is_late_the_user_has_waited_all_the_same() ->
         await asyncio.sleep(0.05)
         time.sleep(0.5)  # noqa: ASYNC251 - the very thing that is tested
 
-    async with listening(answering(TOKEN, DONE)) as url:
+    async with listening(answering(TOKEN, END, DONE)) as url:
         held = asyncio.create_task(hold_up())
         course = await play(traffic(url, "40x0.6"))
         await held
@@ -112,7 +113,7 @@ async def test_every_request_has_a_connection_of_its_own() -> None:
     async def answer(request: web.Request) -> web.Response:
         assert request.transport is not None
         peers.append(request.transport.get_extra_info("peername"))
-        return web.Response(body=TOKEN + DONE)
+        return web.Response(body=TOKEN + END + DONE)
 
     app = web.Application()
     app.router.add_post("/v1/completions", answer)
@@ -124,13 +125,17 @@ async def test_every_request_has_a_connection_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("server", "outcome"),
     [
-        pytest.param(answering(TOKEN, DONE), "ok", id="answered"),
+        pytest.param(answering(TOKEN, END, DONE), "ok", id="answered"),
+        pytest.param(answering(DONE), "cut", id="HTTP 200 and no word"),
+        pytest.param(answering(TOKEN, DONE), "cut", id="tokens and no reason to end"),
+        pytest.param(answering(END, DONE), "cut", id="a reason to end and no token"),
         pytest.param(answering(b"gone", status=500), "http_500", id="turned away"),
         pytest.param(answering(TOKEN, ERROR, DONE), "cut", id="an error inside HTTP 200"),
         pytest.param(answering(TOKEN), "cut", id="the end without its mark"),
         pytest.param(answering(TOKEN, cut=True), "cut", id="the connection breaks amid the stream"),
         pytest.param(answering(cut=True), "cut", id="the connection breaks before a token"),
         pytest.param(answering(b"data: {\n\n", DONE), "cut", id="no JSON"),
+        pytest.param(answering(b'data: {"choices":[1]}\n\n', DONE), "cut", id="JSON that nobody foresaw"),
         pytest.param(answering(TOKEN, pause=9.0), "timeout", id="never ends"),
     ],
 )

@@ -111,6 +111,15 @@ def test_one_that_follows_looks_every_second_whether_it_leads() -> None:
     assert parts.registry.get_sample_value("servingpool_leader") == 0
 
 
+def test_the_looks_of_one_that_follows_do_not_hide_how_late_a_leader_is() -> None:
+    """Ten of them to each tick of the leader: summed over all, the 90th percentile was theirs."""
+    for leading, ticks in ((False, 0), (True, 1)):
+        parts = Parts(leading=leading, takes=lambda _: 0.0)
+        lives(parts, 10.5)
+        for name in ("lateness", "duration"):
+            assert parts.registry.get_sample_value(f"servingpool_tick_{name}_seconds_count") == ticks
+
+
 def test_a_tick_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
     def failing(number: int) -> float:
         if number == 0:

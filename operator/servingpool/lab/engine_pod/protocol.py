@@ -91,26 +91,32 @@ class Question:
 
     def closing(self, output_tokens: int) -> bytes:
         """What follows the last token: why it ended, the usage where it was asked for, and the end mark."""
-        end = _event(self._chunk(self._piece(""), "length"))
-        if self.include_usage:
-            end += _event({**self._chunk(None, None), "choices": [], "usage": self._usage(output_tokens)})
-        return end + DONE
+        return _event(self._chunk(self._piece(""), "length")) + self._parting(output_tokens)
+
+    def nothing(self) -> bytes:
+        """The whole stream of a request that an engine which drains does not take in."""
+        return self._parting(0)
 
     def broken(self, message: str) -> bytes:
         """How a stream ends whose engine has died: HTTP 200 was said long ago."""
         return _event(error_body(500, "InternalServerError", message)) + DONE
 
-    def answer(self, output_tokens: int) -> Json:
-        """The answer in one piece."""
+    def answer(self, output_tokens: int, finish_reason: str | None = "length") -> Json:
+        """The answer in one piece; null as `finish_reason` says that it was never begun."""
         text = WORD * output_tokens
         piece: Json = {"message": {"role": "assistant", "content": text}} if self._is_chat else {"text": text}
-        choice = {"index": 0, **piece, "logprobs": None, "finish_reason": "length", "stop_reason": None}
+        choice = {"index": 0, **piece, "logprobs": None, "finish_reason": finish_reason, "stop_reason": None}
         shape = "chat.completion" if self._is_chat else "text_completion"
         return {**self._head(shape), "choices": [choice], "usage": self._usage(output_tokens)}
 
     @property
     def _is_chat(self) -> bool:
         return self.endpoint is Endpoint.CHAT
+
+    def _parting(self, output_tokens: int) -> bytes:
+        if not self.include_usage:
+            return DONE
+        return _event({**self._chunk(None, None), "choices": [], "usage": self._usage(output_tokens)}) + DONE
 
     def _piece(self, text: str) -> Json:
         return {"content": text} if self._is_chat else {"text": text}

@@ -12,6 +12,7 @@ from servingpool.lab.engine_pod.protocol import Endpoint, Question, RequestError
 from servingpool.lab.engine_pod.replica import EngineStoppedError, Replica, Stream
 
 MAX_BODY = 64 * 1024**2
+EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8"}
 
 
 @dataclass(slots=True)
@@ -22,7 +23,8 @@ class EngineServer:
     models: tuple[str, ...]
     """Names that it answers to; metrics carry the first."""
     draining: bool = False
-    """From SIGTERM on: what came before is finished, what comes now gets HTTP 500. `/health` stays 200."""
+    """From SIGTERM on what came before is finished; what comes now gets HTTP 200 without a token or a finish_reason, as
+    measured on vLLM 0.32 (tests/vllm/test_stopping.py). `/health` stays 200."""
     started_at: float = field(default_factory=time.time)
 
     def application(self) -> web.Application:
@@ -40,15 +42,15 @@ class EngineServer:
         return app
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:
-        if self.draining:
-            body = error_body(500, "InternalServerError", "The engine is shutting down.")
-            return web.json_response(body, status=500)
         try:
             question = Question.read(
                 Endpoint(request.path), await request.read(), self.models, self.replica.profile.max_model_len
             )
         except RequestError as error:
             return web.json_response(error.body, status=error.status)
+        # Not before: SIGTERM may come while the body does, and a request taken in then would be cut.
+        if self.draining:
+            return await self._tell_nothing(request, question)
         stream = self.replica.submit(question.prompt_tokens, question.output_tokens)
         try:
             if question.stream:
@@ -59,7 +61,7 @@ class EngineServer:
             self.replica.abort(stream)
 
     async def _tell(self, request: web.Request, question: Question, stream: Stream) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        response = web.StreamResponse(headers=EVENT_STREAM)
         await response.prepare(request)
         event, before = question.token_event(), question.opening()
         try:
@@ -79,6 +81,14 @@ class EngineServer:
         except EngineStoppedError as error:
             return web.json_response(error_body(500, "InternalServerError", str(error)), status=500)
         return web.json_response(question.answer(stream.given))
+
+    async def _tell_nothing(self, request: web.Request, question: Question) -> web.StreamResponse:
+        if not question.stream:
+            return web.json_response(question.answer(0, finish_reason=None))
+        response = web.StreamResponse(headers=EVENT_STREAM)
+        await response.prepare(request)
+        await response.write_eof(question.nothing())
+        return response
 
     async def _list_models(self, _request: web.Request) -> web.Response:
         length = self.replica.profile.max_model_len

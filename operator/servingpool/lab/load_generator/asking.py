@@ -18,7 +18,7 @@ _LONGEST_HEALTH = 2.0
 
 
 class StreamBrokenError(Exception):
-    """The stream ended without its end mark, or with an error inside."""
+    """The stream ended before the answer did, or with an error inside."""
 
 
 def session() -> aiohttp.ClientSession:
@@ -58,7 +58,7 @@ async def ask(http: aiohttp.ClientSession, traffic: Traffic, record: Record, now
         record.outcome = TIMEOUT
     except aiohttp.ClientConnectorError as error:
         record.outcome, record.detail = REFUSED, str(error)[:_DETAIL]
-    except (StreamBrokenError, aiohttp.ClientError, OSError, ValueError, KeyError) as error:
+    except Exception as error:  # whatever the other side says: a request that it breaks is lost, not forgotten
         record.outcome, record.detail = CUT, f"{type(error).__name__}: {error}"[:_DETAIL]
     record.ended = now()
 
@@ -69,6 +69,7 @@ async def _exchange(http: aiohttp.ClientSession, traffic: Traffic, record: Recor
         if response.status != 200:
             record.outcome, record.detail = f"http_{response.status}", (await response.text())[:_DETAIL]
             return
+        reason: str | None = None
         async for event in _events(response.content):
             if "error" in event:
                 raise StreamBrokenError(str(event["error"]))
@@ -77,6 +78,10 @@ async def _exchange(http: aiohttp.ClientSession, traffic: Traffic, record: Recor
                 if record.first_token is None:
                     record.first_token = record.last_token
                 record.tokens += 1
+            reason = next((why for choice in event["choices"] if (why := choice.get("finish_reason"))), reason)
+    # A vLLM that drains answers so: HTTP 200, and the end mark alone.
+    if reason is None or record.first_token is None:
+        raise StreamBrokenError(f"the stream ended with {record.tokens} tokens and finish_reason {reason}")
     record.outcome = OK
 
 

@@ -9,7 +9,7 @@ OK = "ok"
 REFUSED = "refused"
 """No connection."""
 CUT = "cut"
-"""The connection broke, or the stream said that it had."""
+"""The connection broke, the stream said so, or it ended without a token or a finish_reason, inside HTTP 200."""
 TIMEOUT = "timeout"
 
 
