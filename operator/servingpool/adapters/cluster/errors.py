@@ -50,8 +50,14 @@ def translated(what: str) -> Iterator[None]:
 
 
 def _names_an_object(error: ApiException) -> bool:
-    """Whether a 422 is a judgement of the object. A JSON patch whose `test` fails is a 422 as well, but names none."""
+    """Whether a 422 is a judgement of the object.
+
+    A JSON patch whose `test` fails is a 422 as well, but names none; and one on `metadata.uid` says that another object
+    has the name by now.
+    """
     try:
-        return "name" in json.loads(error.body)["details"]
-    except (ValueError, KeyError, TypeError):
+        details = json.loads(error.body)["details"]
+        causes = details.get("causes", ())
+        return "name" in details and all(cause.get("field") != "metadata.uid" for cause in causes)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return False

@@ -49,3 +49,9 @@ def test_a_policy_that_refuses_is_no_conflict_and_is_told_without_its_words() ->
     assert type(error) is ClusterError
     assert "an admission policy" in str(error)
     assert "secret" not in str(error)
+
+
+def test_another_object_under_the_same_name_is_a_conflict() -> None:
+    causes = [{"reason": "FieldValueInvalid", "message": "field is immutable", "field": "metadata.uid"}]
+    body = {"kind": "Status", "details": {"name": "vllm-7cr2f", "kind": "Pod", "causes": causes}, "code": 422}
+    assert type(refused(json.dumps(body))) is Conflict
