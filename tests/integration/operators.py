@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import threading
@@ -27,40 +28,68 @@ BASE, PER_REQUEST, PER_PREFILL_TOKEN = 0.016, 0.00008, 0.00007
 PROMPT, OUTPUT = 1000, 200
 WORK = PER_REQUEST * OUTPUT + PER_PREFILL_TOKEN * PROMPT
 """Replica-seconds of one request: 0.086."""
+FULLEST = 0.9
+"""Load beyond which a pod lets requests wait: a step then takes 0.16 s."""
 TTFT_BOUNDS = (0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0)
 TPOT_BOUNDS = (0.025, 0.05, 0.075, 0.1, 0.15, 0.2)
 
 
 @dataclass
+class Latencies:
+    """A cumulative histogram, as a page shows it."""
+
+    bounds: tuple[float, ...]
+    counts: list[float] = field(init=False)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0.0] * (len(self.bounds) + 1)
+
+    def observe(self, seconds: float, times: float) -> None:
+        self.total += seconds * times
+        for at, bound in enumerate((*self.bounds, math.inf)):
+            self.counts[at] += times if seconds <= bound else 0.0
+
+    def samples(self, name: str, labels: str) -> dict[str, float]:
+        bounds = (*(f"{bound}" for bound in self.bounds), "+Inf")
+        buckets = {
+            f'{name}_bucket{{{labels},le="{bound}"}}': count for bound, count in zip(bounds, self.counts, strict=True)
+        }
+        return {**buckets, f"{name}_sum{{{labels}}}": self.total, f"{name}_count{{{labels}}}": self.counts[-1]}
+
+
+@dataclass
 class Engine:
-    """One pod's cumulative figures under smooth load."""
+    """One pod's cumulative figures under smooth load. What it cannot serve waits, and is late."""
 
     requests: float = 0.0
-    decode_seconds: float = 0.0
+    waiting: float = 0.0
+    decode_steps: Latencies = field(default_factory=lambda: Latencies(TPOT_BOUNDS))
+    ttft: Latencies = field(default_factory=lambda: Latencies(TTFT_BOUNDS))
+    tpot: Latencies = field(default_factory=lambda: Latencies(TPOT_BOUNDS))
 
     def serve(self, rate: float, seconds: float) -> None:
-        self.requests += rate * seconds
-        self.decode_seconds += rate * seconds * OUTPUT * BASE / max(0.05, 1.0 - rate * WORK)
+        ended = min(self.waiting + rate * seconds, FULLEST / WORK * seconds)
+        self.waiting += rate * seconds - ended
+        self.requests += ended
+        step = BASE / (1.0 - ended / seconds * WORK)
+        self.decode_steps.observe(step, ended * OUTPUT)
+        self.tpot.observe(step, ended)
+        self.ttft.observe(0.2 + self.waiting * WORK / FULLEST, ended)
 
     def page(self, model: str, rate: float, running: float | None = None) -> str:
-        requests, tokens = self.requests, self.requests * OUTPUT
         name = f'model_name="{model}",engine="0"'
         samples = {
             f"vllm:num_requests_running{{{name}}}": min(rate * OUTPUT * BASE, 256) if running is None else running,
-            f"vllm:num_requests_waiting{{{name}}}": 0.0,
+            f"vllm:num_requests_waiting{{{name}}}": self.waiting,
             f"vllm:kv_cache_usage_perc{{{name}}}": 0.2,
-            f"vllm:generation_tokens_total{{{name}}}": tokens,
-            f"vllm:prompt_tokens_total{{{name}}}": requests * PROMPT,
-            f'vllm:request_success_total{{{name},finished_reason="stop"}}': requests,
+            f"vllm:generation_tokens_total{{{name}}}": self.requests * OUTPUT,
+            f"vllm:prompt_tokens_total{{{name}}}": self.requests * PROMPT,
+            f'vllm:request_success_total{{{name},finished_reason="stop"}}': self.requests,
+            **self.ttft.samples("vllm:time_to_first_token_seconds", name),
+            **self.decode_steps.samples("vllm:inter_token_latency_seconds", name),
+            **self.tpot.samples("vllm:request_time_per_output_token_seconds", name),
         }
-        for histogram, bounds, count, total in (
-            ("time_to_first_token_seconds", TTFT_BOUNDS, requests, requests * 0.2),
-            ("inter_token_latency_seconds", TPOT_BOUNDS, tokens, self.decode_seconds),
-            ("request_time_per_output_token_seconds", TPOT_BOUNDS, requests, requests * 0.03),
-        ):
-            for bound in (*bounds, "+Inf"):
-                samples[f'vllm:{histogram}_bucket{{{name},le="{bound}"}}'] = count
-            samples |= {f"vllm:{histogram}_sum{{{name}}}": total, f"vllm:{histogram}_count{{{name}}}": count}
         return "".join(
             f"{sample} {value:g}\n" if value < 1e5 else f"{sample} {value:.3f}\n" for sample, value in samples.items()
         )
@@ -185,6 +214,10 @@ class Cluster:
             if one["type"] == type_:
                 return one["status"], one["reason"]
         return "", ""
+
+    def told(self, name: str, type_: str) -> str:
+        """A condition's message; empty where it was not judged yet."""
+        return next((c["message"] for c in self.status(name).get("conditions", []) if c["type"] == type_), "")
 
     def wait_condition(self, name: str, type_: str, expected: tuple[str, str], seconds: float = 20.0) -> None:
         try:
