@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,7 +52,7 @@ def test_work_that_outlasts_its_bin_is_spread_over_those_that_follow() -> None:
 
 def test_what_cached_prompts_do_not_compute_is_no_work() -> None:
     trace = Trace("one", np.array([0.0]), np.array([100]), np.array([1]), 15.0)
-    halved = EngineProfile(**{**{f: getattr(PLAIN, f) for f in PLAIN.__slots__}, "prefix_cache_hit_rate": 0.5})
+    halved = replace(PLAIN, prefix_cache_hit_rate=0.5)
     full, half = (offered_load(trace, profile, Slo(2.0, 0.2), 15.0).sum() for profile in (PLAIN, halved))
     assert full - half == pytest.approx(50 * 8.191 / 8192 / 15.0)
 
