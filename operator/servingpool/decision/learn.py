@@ -97,7 +97,6 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
         kv_usage=None if isinstance(intake.kv_usage, Unknown) else intake.kv_usage,
         first_token_tail=_tail(memory.first_token_tail, observation, "time_to_first_token", span),
         output_token_tail=_tail(memory.output_token_tail, observation, "time_per_output_token", span),
-        requested=observation.requested,
     )
     step = fit.solve()
     if step is None:
@@ -105,7 +104,7 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
     demand = demand_model.measure(ledger, step, memory.interval)
     if demand is None or not seen:
         return Lesson(memory, step, demand)
-    memory = _learn_from_demand(memory, pool, step, demand, ready=len(observation.ready), span=span, now=now)
+    memory = _learn_from_demand(memory, pool, step, demand, observation=observation, span=span, now=now)
     return Lesson(memory, step, demand)
 
 
@@ -150,8 +149,9 @@ def _learn_step_time(fit: StepTimeFit, ledger: Ledger, span: float) -> StepTimeF
 
 
 def _learn_from_demand(
-    memory: Memory, pool: Pool, step: StepTime, demand: Demand, *, ready: int, span: float, now: float
+    memory: Memory, pool: Pool, step: StepTime, demand: Demand, *, observation: Observation, span: float, now: float
 ) -> Memory:
+    ready, requested = len(observation.ready), observation.requested
     load = _blamed_load(pool, demand, ready)
     ledger = memory.ledger.judged(load=load, work=demand.level)
     memory = replace(memory, ledger=ledger)
@@ -190,14 +190,14 @@ def _learn_from_demand(
         elapsed=span,
     )
     budget = profile.budget
-    if pool.in_charge and memory.requested is not None and settled(memory, pool) and weight > 0.0:
+    if pool.in_charge and settled(memory, pool) and weight > 0.0:
         budget = budget.learn(
             missed=telling.share,
             allowed=1.0 - pool.slo.attainment,
             weight=weight,
             elapsed=span,
-            may_rise=memory.requested > pool.min_replicas,
-            may_fall=memory.requested < pool.max_replicas,
+            may_rise=requested > pool.min_replicas,
+            may_fall=requested < pool.max_replicas,
         )
     profile = replace(
         profile, curve=curve, kv_cache=kv_cache, forecast=forecast, budget=budget, calibration=calibration

@@ -128,7 +128,6 @@ class Memory:
     """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
     price: float | None = None
     """Of a miss, see `price`; None where it is to be found anew."""
-    requested: int | None = None
 
     @classmethod
     def new(cls) -> Self:
@@ -182,7 +181,6 @@ class Memory:
             "kept_score": self.kept_score,
             "needs": self.needs,
             "price": self.price,
-            "requested": self.requested,
         }
         return json.dumps(data, allow_nan=False)
 
@@ -213,7 +211,6 @@ class Memory:
                 kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
                 needs=tuple((a, b) for a, b in data["needs"]),
                 price=data["price"],
-                requested=data["requested"],
             )
         except (KeyError, TypeError, ValueError, OverflowError) as damage:
             raise ValueError(f"memory is damaged: {damage!r}") from damage
