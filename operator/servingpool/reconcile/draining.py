@@ -11,8 +11,7 @@ from servingpool.decision.unknown import Unknown
 
 WITHDRAWN_AFTER = 5.0
 """Seconds that a load balancer may go on sending to a pod that is being deleted: EndpointSlice, kube-proxy or the
-gateway's watch each take a second or two, more on large clusters. From SIGTERM on vLLM 0.32
-gives a new request HTTP 200 and no token."""
+gateway's watch each take a second or two, more on large clusters. What comes after SIGTERM is lost."""
 EXIT = 5.0
 """Seconds from the last answer to the process's end; what is cut short there is a clean exit, not a request."""
 
