@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from servingpool.decision.forecast import (
+    APART,
     BEYOND,
     KEPT,
     PENDING,
@@ -178,6 +179,22 @@ def test_the_past_is_thinned_and_reaches_as_far_back() -> None:
     assert past.counts[:60].tolist() == [1.0] * 60
     assert past.counts[60:] == pytest.approx([PRIOR_PAIRS / 8 / every] * 8 + [0.0])
     assert past.outlook.samples.shape == (69, 69)
+
+
+def test_a_moment_of_the_past_does_not_know_what_came_within_ten_minutes_of_it() -> None:
+    # One burst of five pairs in an hour of calm.
+    came = [9.0 if 30 <= at < 35 else 1.0 for at in range(60)]
+    forecast = Forecast(pairs=tuple((1.0, 1.0, level) for level in came), mean=1.0, seen=3600.0)
+    past = forecast.past(60, carried=0.5)
+    assert past is not None
+    bursts = past.outlook.weights[:60, 30:35].sum(axis=1)
+    apart = math.ceil(APART / SPACING)
+    assert bursts[30:35].tolist() == [0.0] * 5
+    assert bursts[34 - apart + 1 : 30 + apart].max() == 0.0
+    assert bursts[[0, 59]].min() > 0.0, "far from it, it may come again"
+    assert past.outlook.weights.sum(axis=1) == pytest.approx(1.0)
+    live = forecast.outlook(level=1.0, usual=1.0, carried=0.5)
+    assert live.weights[0, 30:35].min() > 0.0, "what is looked at now knows all that came"
 
 
 def test_little_trust_is_left_where_the_fleet_is_far_too_large() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from servingpool.decision import limits
+import pytest
 
-from .world import World
+from servingpool.decision import limits
+from servingpool.decision.pool import Behavior
+
+from .world import POOL, World
 
 
 def test_windows_fill_once_behind_history_and_then_the_fleet_may_shrink() -> None:
@@ -18,3 +21,15 @@ def test_windows_fill_once_behind_history_and_then_the_fleet_may_shrink() -> Non
     assert limits.WINDOW_FILLING in [limit.name for limit in first.limits]
     assert first.replicas == 6
     assert world.run(2.0, minutes=10)[-1].decision.replicas < 6
+
+
+def test_behind_a_hole_nothing_is_removed_for_two_cold_starts() -> None:
+    world = World(replicas=6, obey=False, pool=replace(POOL, behavior=Behavior(cold_start=300.0)))
+    world.run(2.0, minutes=60)
+    assert world.tick(2.0).decision.replicas < 6
+    world.now += 1800.0  # the loop was away
+    waited = [world.tick(2.0).decision for _ in range(80)]
+    first = next(at for at, decision in enumerate(waited) if decision.replicas < 6)
+    # The first look behind the hole opens it; two horizons, each of a cold start and a scrape, are 630 s.
+    assert first * 15.0 == pytest.approx(2 * (300.0 + 15.0), abs=15.0)
+    assert limits.WINDOW_FILLING in [limit.name for limit in waited[first - 1].limits]
