@@ -93,16 +93,16 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment:
     usual = demand_model.usual(memory.ledger)
     ahead = profile.forecast.outlook(level=level, usual=usual, carried=curve.load_for(allowance))
     ahead = ahead._replace(expected=ahead.expected + backlog, samples=ahead.samples + backlog)
-    now = np.array([level])
-    present = Outlook(now, now[:, None], np.ones((1, 1)))
     # The fleet that was found speaks for what to keep, never for buying more.
-    believed, sticking = capacity.needs(ahead, curve, allowance, (worth, capacity.STICK * worth), most)
-    then = max(
-        capacity.need(ahead.without_belief(), curve, allowance, worth, most),
-        min(believed, float(profile.forecast.found)),
-    )
+    (believed, sticking), (unbelieved, _) = capacity.needs(
+        ahead.with_and_without_belief(), curve, allowance, (worth, capacity.STICK * worth), most
+    ).tolist()
+    then = max(unbelieved, min(believed, float(profile.forecast.found)))
     # What is ordered now serves a cold start later, but what is removed now is missing now.
-    today = min(capacity.need(present, curve, allowance, worth, most), float(observation.requested))
+    today = 0.0
+    if then < observation.requested:
+        now = Outlook(np.array([level]), np.array([[level]]), np.ones((1, 1)))
+        today = min(capacity.need(now, curve, allowance, worth, most), float(observation.requested))
     need = max(then, today)
     kept = max(need, min(float(observation.requested), sticking))
     return Assessment(need, curve, ahead, backlog, allowance, worth, kept, today=today > then)

@@ -22,6 +22,7 @@ LEVELS = 96
 """Demands at which the curve is read; a sample between two of them counts for both."""
 FINEST_LEVEL = 0.01
 """Least demand told apart, as a share of the highest."""
+_SHARES = np.geomspace(FINEST_LEVEL, 1.0, LEVELS)[:, None]
 WORST, RELIEF = 5.0, 0.1
 """No price lets the demand that is expected miss more than WORST times the allowance: misses are spent on what may
 come, not on what is certain. Where the allowance is large, because the SLO cannot be held, RELIEF of the rest."""
@@ -40,60 +41,58 @@ class Scales:
     """Weighs fleets (columns) for states of demand (rows)."""
 
     def __init__(self, outlook: Outlook, curve: Curve, allowance: float, fleets: Array) -> None:
-        self.missed = _missed_work(outlook, curve, fleets)
+        self._curve = curve
+        self._levels, self._mass = _spread(outlook)
         bearable = max(min(0.5, WORST * allowance), allowance + RELIEF * (1.0 - allowance))
-        least = np.minimum(outlook.expected / curve.load_for(bearable), fleets[-1])
-        self.rent = np.where(fleets < least[:, None], np.inf, fleets)
+        self._least = outlook.expected / curve.load_for(bearable)
+        self.weigh(fleets)
+
+    def weigh(self, fleets: Array) -> None:
+        """Put these fleets on the scales."""
+        # Misses are counted per request, so a sample of demand weighs by its own size: a burst that is twice the usual
+        # load brings twice the requests to be late.
+        self._late = self._mass @ (self._levels * self._curve.cost(self._levels / fleets))
+        self._rent = np.where(fleets < np.minimum(self._least, fleets[-1])[:, None], np.inf, fleets)
 
     def choose(self, price: float) -> NDArray[np.intp]:
         """For each state the column of the fleet with the least sum of replicas and misses at their price."""
-        columns: NDArray[np.intp] = (self.rent + price * self.missed).argmin(axis=1)
+        columns: NDArray[np.intp] = (self._rent + price * self._late).argmin(axis=1)
         return columns
 
 
 def need(outlook: Outlook, curve: Curve, allowance: float, price: float, most: int) -> float:
     """Raw need in replicas, of the one state in `outlook`; `most` where even that is too few."""
-    return needs(outlook, curve, allowance, (price,), most)[0]
+    return float(needs(outlook, curve, allowance, (price,), most)[0, 0])
 
 
-def needs(outlook: Outlook, curve: Curve, allowance: float, prices: Sequence[float], most: int) -> list[float]:
-    """`need` at each of several prices: what is missed at each size is the same for all of them."""
+def needs(outlook: Outlook, curve: Curve, allowance: float, prices: Sequence[float], most: int) -> Array:
+    """`need` of each state (row) at each price (column): what is missed at each size is the same for all prices."""
     highest = float(outlook.samples.max())
     if highest <= 0.0:
-        return [0.0] * len(prices)
+        return np.zeros((len(outlook.expected), len(prices)))
     fleets = sizes(curve, allowance, highest, most)
     scales = Scales(outlook, curve, allowance, fleets)
-    columns = [int(scales.choose(price)[0]) for price in prices]
-    if fleets[-1] <= SIZES:
-        return [float(fleets[column]) for column in columns]
-    return [
-        _between(outlook, curve, allowance, price, fleets[max(0, column - 1) : column + 2])
-        for price, column in zip(prices, columns, strict=True)
-    ]
+    columns = np.stack([scales.choose(price) for price in prices], axis=1)
+    found = fleets[columns]
+    if fleets[-1] > SIZES:
+        for state, at in np.ndindex(columns.shape):
+            column = columns[state, at]
+            neighbours = fleets[max(0, column - 1) : column + 2]
+            finer = np.unique(np.round(np.linspace(float(neighbours[0]), float(neighbours[-1]), SIZES)))
+            scales.weigh(finer)
+            found[state, at] = finer[scales.choose(prices[at])[state]]
+    return found
 
 
-def _between(outlook: Outlook, curve: Curve, allowance: float, price: float, neighbours: Array) -> float:
-    """The need between the neighbours of a coarse answer, in finer steps."""
-    fleets = np.unique(np.round(np.linspace(float(neighbours[0]), float(neighbours[-1]), SIZES)))
-    return float(fleets[int(Scales(outlook, curve, allowance, fleets).choose(price)[0])])
-
-
-def _missed_work(outlook: Outlook, curve: Curve, fleets: Array) -> Array:
-    """Expected late work, in replicas kept busy, of each state (row) in each fleet (column).
-
-    Misses are counted per request, so a sample of demand weighs by its own size: a burst that is twice the
-    usual load brings twice the requests to be late.
-    """
+def _spread(outlook: Outlook) -> tuple[Array, Array]:
+    """What may come, sorted by size: levels of demand (a column), and how likely each is in each state (row)."""
     samples = outlook.samples
     highest = max(float(samples.max()), 1e-9)
-    levels = highest * np.geomspace(FINEST_LEVEL, 1.0, LEVELS)
     place = (LEVELS - 1) * (1.0 - np.log(np.maximum(samples / highest, FINEST_LEVEL)) / math.log(FINEST_LEVEL))
     below = np.minimum(place.astype(np.intp), LEVELS - 2)
     above = place - below
-    at = below + np.arange(len(samples))[:, None] * LEVELS
+    at = (below + np.arange(len(samples))[:, None] * LEVELS).ravel()
     size = len(samples) * LEVELS
-    mass = np.bincount(at.ravel(), (outlook.weights * (1.0 - above)).ravel(), size)
-    mass += np.bincount(at.ravel() + 1, (outlook.weights * above).ravel(), size)
-    late = levels[:, None] * curve.cost(levels[:, None] / fleets)
-    missed: Array = mass.reshape(-1, LEVELS) @ late
-    return missed
+    mass = np.bincount(at, (outlook.weights * (1.0 - above)).ravel(), size)
+    mass += np.bincount(at + 1, (outlook.weights * above).ravel(), size)
+    return highest * _SHARES, np.asarray(mass, dtype=np.float64).reshape(-1, LEVELS)

@@ -59,10 +59,12 @@ class Outlook(NamedTuple):
     weights: Array
     """Of the samples; each row sums to 1."""
 
-    def without_belief(self) -> Outlook:
-        """The same without the last column, which is what the fleet that was found would carry."""
-        weights = self.weights[:, :-1]
-        return Outlook(self.expected, self.samples[:, :-1], weights / weights.sum(axis=1, keepdims=True))
+    def with_and_without_belief(self) -> Outlook:
+        """Each state, and behind them each without the last column, which is what the fleet found would carry."""
+        told = self.weights.copy()
+        told[:, -1] = 0.0
+        weights = np.concatenate((self.weights, told / told.sum(axis=1, keepdims=True)))
+        return Outlook(np.tile(self.expected, 2), np.tile(self.samples, (2, 1)), weights)
 
 
 class Past(NamedTuple):
@@ -121,40 +123,44 @@ class Forecast:
 
     def outlook(self, *, level: float, usual: float, carried: float) -> Outlook:
         """Demand a horizon ahead. `carried`: demand that a replica carries within its SLO."""
-        now = np.array([level])
-        rule = self._rule()
-        return self._foresee(rule, now, rule.at(now, np.array([usual])), self.pairs, 1, carried)
+        now, pairs = np.array([level]), _columns(self.pairs)
+        rule = self._rule(pairs)
+        return self._foresee(rule, now, rule.at(now, np.array([usual])), pairs, 1, carried)
 
     def past(self, states: int, carried: float) -> Past | None:
         """Up to `states` moments of what is remembered, and the prior beliefs; None where there was no demand."""
         every = max(1, -(-len(self.pairs) // states))
         step = SPACING * every
-        pairs = self.pairs[::-every][::-1]
-        level, usual, came = _columns(pairs)
+        all_pairs = _columns(self.pairs)
+        pairs = all_pairs[:, ::-every][:, ::-1]
+        level, usual, came = pairs
+        moments = len(came)
         beliefs = np.full(len(PRIOR_ERRORS) + 1, self.mean)
         level, usual = np.append(level, beliefs), np.append(usual, beliefs)
         came = np.concatenate((came, np.maximum(0.0, self.mean * (1.0 + PRIOR_ERRORS)), [self.found * carried]))
         if came.sum() <= 0.0:
             return None
-        rule = self._rule()
-        outlook = _apart(self._foresee(rule, level, rule.at(level, usual), pairs, every, carried), len(pairs), step)
-        return Past(outlook, came, self._weights(np.ones(len(pairs)), every, carried), len(pairs), step)
+        rule = self._rule(all_pairs)
+        outlook = _apart(self._foresee(rule, level, rule.at(level, usual), pairs, every, carried), moments, step)
+        return Past(outlook, came, self._weights(np.ones(moments), every, carried), moments, step)
 
-    def _rule(self) -> Rule:
+    def _rule(self, pairs: Array) -> Rule:
         """Ridge regression of what came, towards persistence."""
-        if not self.pairs:
+        if not pairs.size:
             return Rule(self.mean, 1.0, 1.0)
-        level, usual, came = _columns(self.pairs)
+        level, usual, came = pairs
         moves = np.stack((level - usual, usual - self.mean))
-        gram = moves @ moves.T
-        gram += np.diag(np.diag(gram) / len(level) + 1e-12) * RIDGE
-        hold, keep = np.clip(1.0 + np.linalg.solve(gram, moves @ (came - level)), 0.0, 1.0)
-        return Rule(self.mean, float(hold), float(keep))
+        (jumps, both), (_, drifts) = (moves @ moves.T).tolist()
+        jumped, drifted = (moves @ (came - level)).tolist()
+        jumps += RIDGE[0] * (jumps / len(level) + 1e-12)
+        drifts += RIDGE[1] * (drifts / len(level) + 1e-12)
+        determinant = jumps * drifts - both * both
+        hold = 1.0 + (drifts * jumped - both * drifted) / determinant
+        keep = 1.0 + (jumps * drifted - both * jumped) / determinant
+        return Rule(self.mean, min(1.0, max(0.0, hold)), min(1.0, max(0.0, keep)))
 
-    def _foresee(
-        self, rule: Rule, level: Array, expected: Array, pairs: tuple[Moment, ...], every: int, carried: float
-    ) -> Outlook:
-        then, usual, came = _columns(pairs)
+    def _foresee(self, rule: Rule, level: Array, expected: Array, pairs: Array, every: int, carried: float) -> Outlook:
+        then, usual, came = pairs
         # Errors are added as they were, neither scaled by the level nor by its root: those of levels like this one
         # count most and fit as they are; on steps, where there is none like it, the step that was is what may come.
         errors = np.append(came - rule.at(then, usual), PRIOR_ERRORS * self.mean)
@@ -181,6 +187,6 @@ def _apart(outlook: Outlook, moments: int, step: float) -> Outlook:
     return outlook._replace(weights=weights / weights.sum(axis=1, keepdims=True))
 
 
-def _columns(pairs: tuple[Moment, ...]) -> tuple[Array, Array, Array]:
-    level, usual, came = np.array(pairs, dtype=float).reshape(-1, 3).T
-    return level, usual, came
+def _columns(pairs: tuple[Moment, ...]) -> Array:
+    """Levels, usual levels and what came, a row each."""
+    return np.array(pairs, dtype=float).reshape(-1, 3).T

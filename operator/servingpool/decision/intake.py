@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter, lt
 
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
 from servingpool.decision.pool import Slo
@@ -24,7 +25,7 @@ LONGEST_GAP = 180.0
 (ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, TPOT_SUM) = range(7, 14)
 FIELDS = 14
 NOTHING = (0.0,) * FIELDS
-_TOLD_BY = (TTFT_COUNT, TTFT_SUM, ITL_COUNT, ITL_SUM, GENERATED, PROMPTS)
+_told = itemgetter(TTFT_COUNT, TTFT_SUM, ITL_COUNT, ITL_SUM, GENERATED, PROMPTS)
 """Figures that no engine ever lowers but by a restart."""
 
 Edges = tuple[float, float, float, float]
@@ -102,10 +103,11 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
         before = previous.get(metrics.replica)
         if before is None or before.edges != now.edges or not 0.0 < now.at - before.at <= LONGEST_GAP:
             continue
-        restarted = any(now.figures[told] < before.figures[told] for told in _TOLD_BY)
+        restarted = any(map(lt, _told(now.figures), _told(before.figures)))
         base = NOTHING if restarted else before.figures
-        for index, (new, old) in enumerate(zip(now.figures, base, strict=True)):
-            sums[index] += max(0.0, new - old)
+        sums = [
+            total + new - old if new > old else total for total, new, old in zip(sums, now.figures, base, strict=True)
+        ]
         covered += now.at - before.at
         intervals.append(now.at - before.at)
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with the last page that came.

@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 
 BINS = np.geomspace(0.03, 3.0, 40)
 """Loads at which evidence is kept and the curve is tabulated: 12% apart."""
+LOG_BINS = np.log(BINS)
 KNEES = np.geomspace(0.06, 1.2, 32)
 STEEPNESS = np.array([2.5, 5.0, 10.0, 20.0])
 FLOORS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.36, 0.48, 0.6, 0.7, 0.8, 0.88, 0.95])
@@ -41,6 +42,8 @@ spare, about a quarter, so the requests of the next 4x are late too. Without it 
 ramp 91.1% instead of 95.8% at the same fleet."""
 DOUBT = 90.0
 """Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
+NO_EVIDENCE, UNLIKELY = 1e-6, 1e-9
+"""Effective requests, and weight over the best cell's, that are left aside: most of the grid, and 1e-9 of the curve."""
 KNEE_SPREAD = 0.35
 """Standard deviation of the prior knee, in log load."""
 
@@ -55,7 +58,10 @@ class _Grid(NamedTuple):
     """Of steepness and floor."""
     miss: Array
     log_miss: Array
+    """A row per bin, so that those where none was late are never touched."""
     log_hit: Array
+    """Per knee and steepness only, with the floor's part apart: (1 - floor) (1 - rise)."""
+    log_hit_of_floor: Array
 
 
 @cache
@@ -63,9 +69,11 @@ def _grid() -> _Grid:
     knee, steep, floor = (axis.ravel() for axis in np.meshgrid(KNEES, STEEPNESS, FLOORS, indexing="ij"))
     rise = 1.0 / (1.0 + (BINS[None, :] / knee[:, None]) ** -steep[:, None])
     share = floor[:, None] + (1.0 - floor[:, None]) * rise
-    miss, hit = np.clip(share, 1e-9, 1.0), np.clip(1.0 - share, 1e-9, 1.0)
+    miss = np.clip(share, 1e-9, 1.0)
+    log_hit = np.log(np.clip(1.0 - rise[:: len(FLOORS)], 1e-9, 1.0))
     log_prior = -0.5 * (np.log(steep / 8.0) / 0.7) ** 2 - 0.8 * np.searchsorted(FLOORS, floor)
-    return _Grid(knee, floor, np.log(knee), log_prior, miss, np.log(miss), np.log(hit))
+    log_miss = np.ascontiguousarray(np.log(miss).T)
+    return _Grid(knee, floor, np.log(knee), log_prior, miss, log_miss, log_hit, np.log(1.0 - FLOORS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,7 @@ class Curve:
 
     def at(self, load: Array) -> Array:
         """Expected share of misses at each load; flat beyond the ends of the table."""
-        return np.interp(np.log(np.maximum(load, 1e-6)), np.log(BINS), self.miss)
+        return np.interp(np.log(np.maximum(load, 1e-6)), LOG_BINS, self.miss)
 
     def load_for(self, share: float) -> float:
         """The highest load with at most this share of misses; the table's lowest where there is none."""
@@ -96,7 +104,7 @@ class Curve:
             return float(BINS[-1])
         low, high = self.miss[above - 1], self.miss[above]
         part = (share - low) / max(high - low, 1e-12)
-        return float(np.exp(np.log(BINS[above - 1]) + part * (np.log(BINS[above]) - np.log(BINS[above - 1]))))
+        return float(np.exp(LOG_BINS[above - 1] + part * (LOG_BINS[above] - LOG_BINS[above - 1])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ class MissCurve:
         counted, missed = np.array(self.requests) * keep, np.array(self.late) * keep
         if requests > 0.0:
             weight = min(1.0, TICK_WEIGHT / requests)
-            index = int(np.argmin(np.abs(np.log(BINS) - math.log(min(max(load, BINS[0]), BINS[-1])))))
+            index = int(np.argmin(np.abs(LOG_BINS - math.log(min(max(load, BINS[0]), BINS[-1])))))
             counted[index] += requests * weight
             missed[index] += min(late, requests) * weight
         return MissCurve(tuple(counted.tolist()), tuple(missed.tolist()))
@@ -126,9 +134,14 @@ class MissCurve:
         """The curve, given where physics expects the knee and the load it cannot lie beyond."""
         grid = _grid()
         late = np.array(self.late)
-        weight = grid.log_prior + grid.log_miss @ late + grid.log_hit @ (np.array(self.requests) - late)
+        met = np.array(self.requests) - late
+        told = np.flatnonzero(late > NO_EVIDENCE)
+        of_met = np.add.outer(grid.log_hit @ met, met.sum() * grid.log_hit_of_floor).ravel()
+        weight = grid.log_prior + of_met + late[told] @ grid.log_miss[told]
         weight = weight - 0.5 * ((grid.log_knee - math.log(expected_knee)) / KNEE_SPREAD) ** 2
         weight = np.where(grid.knee > highest_knee * 1.05, weight - 12.0, weight)
         weight = np.exp(weight - weight.max())
-        weight /= weight.sum()
-        return Curve(np.maximum.accumulate(weight @ grid.miss), float(weight @ grid.floor), highest_knee)
+        likely = np.flatnonzero(weight > UNLIKELY)
+        weight = weight[likely] / weight[likely].sum()
+        miss = np.maximum.accumulate(weight @ grid.miss[likely])
+        return Curve(miss, float(weight @ grid.floor[likely]), highest_knee)

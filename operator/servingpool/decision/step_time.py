@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
 
 # What b and c are in units of a, before anything was seen. A decode step reads all weights once
 # (time a); a further request reads its KV cache, a further prefill token costs compute. On the ten
@@ -104,31 +105,43 @@ class StepTimeFit:
         """Non-negative least squares with the prior; None before the first window."""
         if self.windows == 0.0:
             return None
-        gram, moment = np.array(self.gram).reshape(3, 3), np.array(self.moment)
-        for ratio, column in ((PRIOR_DECODE_RATIO, 1), (PRIOR_PREFILL_RATIO, 2)):
-            row = np.zeros(3)
-            row[0], row[column] = -ratio, 1.0
-            gram = gram + np.outer(row, row) / (PRIOR_SPREAD * ratio * self.scale) ** 2
-        base, per_request, per_token = _non_negative(gram, moment)
-        return StepTime(float(base), float(per_request), float(per_token))
+        gram = np.array(self.gram).reshape(3, 3) + _PRIOR / self.scale**2
+        base, per_request, per_token = _non_negative(gram, np.array(self.moment))
+        return StepTime(base, per_request, per_token)
 
 
-def _non_negative(gram: NDArray[np.float64], moment: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Argmin x'Gx/2 - m'x over x >= 0, by trying every support: seven small solves, no scipy in the image."""
-    best, best_value = np.zeros(3), 0.0
-    for size in (3, 2, 1):
-        for support in combinations(range(3), size):
-            index = np.ix_(support, support)
-            try:
-                solution = np.linalg.solve(gram[index], moment[list(support)])
-            except np.linalg.LinAlgError:
-                continue
-            if (solution < 0).any() or not np.isfinite(solution).all():
-                continue
-            value = -0.5 * float(moment[list(support)] @ solution)
-            if value < best_value:
-                best, best_value = np.zeros(3), value
-                best[list(support)] = solution
-        if best_value < 0.0 and size == 3:
-            break  # the unconstrained optimum is feasible, so it is the optimum
+def _prior() -> Array:
+    """The normal equations of the two ratios where a step takes a second."""
+    gram = np.zeros((3, 3))
+    for ratio, column in ((PRIOR_DECODE_RATIO, 1), (PRIOR_PREFILL_RATIO, 2)):
+        row = np.zeros(3)
+        row[0], row[column] = -ratio, 1.0
+        gram += np.outer(row, row) / (PRIOR_SPREAD * ratio) ** 2
+    return gram
+
+
+_PRIOR = _prior()
+
+
+def _non_negative(gram: Array, moment: Array) -> list[float]:
+    """Argmin x'Gx/2 - m'x over x >= 0, by trying every support: seven small solves at most, no scipy in the image."""
+    free = _solved(gram, moment)
+    if free is not None:
+        return free  # the unconstrained optimum is feasible, so it is the optimum
+    best, best_value = [0.0] * 3, 0.0
+    for support in ([0, 1], [0, 2], [1, 2], [0], [1], [2]):
+        solution = _solved(gram[np.ix_(support, support)], moment[support])
+        if solution is not None and (value := -0.5 * float(moment[support] @ solution)) < best_value:
+            best, best_value = [0.0] * 3, value
+            for place, figure in zip(support, solution, strict=True):
+                best[place] = figure
     return best
+
+
+def _solved(gram: Array, moment: Array) -> list[float] | None:
+    """None where there is no solution, or none without a negative in it."""
+    try:
+        solution: list[float] = np.linalg.solve(gram, moment).tolist()
+    except np.linalg.LinAlgError:
+        return None
+    return solution if all(0.0 <= figure < math.inf for figure in solution) else None

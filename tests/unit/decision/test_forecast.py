@@ -197,6 +197,16 @@ def test_a_moment_of_the_past_does_not_know_what_came_within_ten_minutes_of_it()
     assert live.weights[0, 30:35].min() > 0.0, "what is looked at now knows all that came"
 
 
+def test_the_same_state_is_told_with_and_without_the_fleet_that_was_found() -> None:
+    forecast = Forecast(pairs=((1.0, 1.0, 1.0),) * 10, mean=1.0, seen=3600.0, found=4)
+    outlook = forecast.outlook(level=1.0, usual=1.0, carried=0.5)
+    both = outlook.with_and_without_belief()
+    assert both.weights[0].tolist() == outlook.weights[0].tolist()
+    assert both.weights[1, -1] == 0.0
+    assert both.weights.sum(axis=1) == pytest.approx(1.0)
+    assert both.samples[0].tolist() == both.samples[1].tolist() == outlook.samples[0].tolist()
+
+
 def test_little_trust_is_left_where_the_fleet_is_far_too_large() -> None:
     shares = []
     for found in (2, 8, 40):  # carries what is usual, four times, twenty times that
