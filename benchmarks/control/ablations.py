@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 from servingpool.decision import assess, budget, calibration, demand, forecast, kv_cache, learn, miss_curve
+from servingpool.decision import price as pricing
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_of_straddling
@@ -74,6 +75,7 @@ ABLATIONS: tuple[Ablation, ...] = (
     Ablation(
         "price", "a miss always costs 20, whatever was missed lately", _without({(assess, "price"): _fixed_price})
     ),
+    Ablation("margin", "the past is believed to the last miss", _without({(pricing, "MARGIN"): 0.0})),
     Ablation("aftermath", "an overload costs only itself", _without({(miss_curve, "AFTERMATH"): 0.0})),
     Ablation(
         "calibration",

@@ -3,7 +3,9 @@
 A step that overloads the fleet for one cold start can spend the whole budget of misses; a quiet hour spends none.
 Asked moment by moment ("no more than 5% now") a fleet is too large in the quiet and still too small at the step. One
 price for all moments puts spare replicas where they save most. It is found by playing what is remembered of demand
-again with the fleets that each price would have chosen: the lowest price whose misses are within the allowance.
+again with the fleets that each price would have chosen: the lowest price whose misses are within the allowance, with
+a margin. The lowest that fits one hour is too low for the next, and the more so the fewer bursts the hour had: half of
+its misses may be one burst's, that came or did not. That is the standard error of their sum.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import math
 import numpy as np
 
 from servingpool.decision import capacity
-from servingpool.decision.forecast import Forecast
+from servingpool.decision.forecast import KEPT, NOTHING, SPACING, Forecast
 from servingpool.decision.miss_curve import Curve
 
 LEAST, MOST = 1.0, 400.0
@@ -21,6 +23,9 @@ LEAST, MOST = 1.0, 400.0
 STATES = 60
 """Moments that are played again."""
 FINEST = 1.1
+MARGIN = 0.5
+"""Standard errors that are left free. Without, code traffic with an hour of history attained 94.8% (95.9%), and on-off
+traffic without one kept nothing for the next burst and ran to 1.9 times the best static fleet behind it (1.1)."""
 
 
 def price(forecast: Forecast, curve: Curve, allowance: float, *, most: int, held: float) -> float:
@@ -37,13 +42,17 @@ def price(forecast: Forecast, curve: Curve, allowance: float, *, most: int, held
     late = past.counts[:, None] * came * curve.cost(came / fleets)
     within = allowance * float(past.counts @ past.came)
     rows = np.arange(len(late))
+    # Of what was seen and is no longer remembered the budget has the sum: the error falls with the root of all of it.
+    margin = MARGIN * math.sqrt(min(1.0, KEPT * SPACING / max(forecast.seen, 1.0)))
+    counts = np.maximum(past.counts, NOTHING)
     held_for = min(round(held / past.step), past.moments)
 
     def held_at(price: float) -> bool:
         chosen, kept = scales.choose(price), scales.choose(capacity.STICK * price)
         for back in range(1, held_for + 1):
             chosen[back : past.moments] = np.maximum(chosen[back : past.moments], kept[: past.moments - back])
-        return float(late[rows, chosen].sum()) <= within
+        spent = late[rows, chosen]
+        return float(spent.sum()) + margin * math.sqrt(float((spent * spent / counts).sum())) <= within
 
     low, high = LEAST, MOST
     if not held_at(high):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from servingpool.decision import capacity
-from servingpool.decision.forecast import Forecast
+from servingpool.decision.forecast import KEPT, SPACING, Forecast
 from servingpool.decision.miss_curve import BINS, Curve
 from servingpool.decision.price import FINEST, LEAST, MOST, STATES, price
 
@@ -29,16 +32,21 @@ def found(forecast: Forecast, *, most: int = 100, held: float = 0.0, allowance: 
 
 
 def share_missed(forecast: Forecast, at: float) -> float:
-    """Played again moment by moment, with no word of the code under test but the scales."""
+    """Played again moment by moment, with no word of the code under test but the scales; with half a standard error.
+
+    Twice as much was seen as the two hours that are remembered.
+    """
     past = forecast.past(STATES, KNEE.load_for(ALLOWANCE))
     assert past is not None
     fleets = capacity.sizes(KNEE, ALLOWANCE, max(past.came.max(), past.outlook.samples.max()), 100)
     chosen = fleets[capacity.Scales(past.outlook, KNEE, ALLOWANCE, fleets).choose(at)]
-    late = work = 0.0
+    late = squares = work = 0.0
     for fleet, came, count in zip(chosen, past.came, past.counts, strict=True):
-        late += count * came * float(KNEE.cost(np.array([came / fleet]))[0])
+        one = came * float(KNEE.cost(np.array([came / fleet]))[0])
+        late += count * one
+        squares += count * one**2
         work += count * came
-    return late / work
+    return (late + 0.5 * math.sqrt(KEPT * SPACING / 14400.0 * squares)) / work
 
 
 def test_a_calm_past_asks_for_little() -> None:
@@ -55,6 +63,14 @@ def test_it_is_the_lowest_that_would_have_held(forecast: Forecast) -> None:
     assert LEAST < lowest < MOST
     assert share_missed(forecast, lowest) <= ALLOWANCE
     assert share_missed(forecast, lowest / FINEST) > ALLOWANCE
+
+
+def test_the_less_was_seen_the_more_room_is_left() -> None:
+    steps = on_and_off(9.0, 60)
+    prices = [found(replace(steps, seen=hours * 3600.0)) for hours in (1.0, 2.0, 24.0, 240.0)]
+    assert prices[0] == prices[1], "two hours are remembered, and no margin is larger than theirs"
+    assert prices == sorted(prices, reverse=True)
+    assert prices[-1] < prices[0]
 
 
 def test_a_smaller_allowance_costs_more() -> None:
