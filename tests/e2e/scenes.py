@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,8 +26,10 @@ class Scene:
     """One namespace with an engine Deployment, a pool in Auto mode and a course of traffic, all of one name."""
 
     name: str
-    rates: str
+    rates: str | None = None
     """Requests/s x seconds, in turn."""
+    trace: Mapping[str, Any] = field(default_factory=dict)
+    """Instead, which part of a shipped trace is replayed: `trace`, `begin`, `seconds`, `share`, `token_scale`."""
     minimum: int = 1
     """Of the pool, and what it begins with."""
     maximum: int = 6
@@ -74,7 +77,14 @@ class Scene:
         """Starts the traffic, as soon as the first replicas serve."""
         eventually(lambda: cluster.ready(self.name, self.name) >= self.minimum, 240, f"the engines of {self.name}")
         self.course = load.start(
-            self.engine.url, self.name, self.rates, prompt=PROMPT, output=OUTPUT, seed=self.seed, timeout=60
+            self.engine.url,
+            self.name,
+            self.rates,
+            prompt=PROMPT,
+            output=OUTPUT,
+            seed=self.seed,
+            timeout=60,
+            **self.trace,
         )
 
     def running(self) -> Course:
