@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from cases import Kind
+
 from servingpool.decision import assess, budget, calibration, demand, forecast, kv_cache, learn, miss_curve
 from servingpool.decision import price as pricing
 from servingpool.decision.observation import Observation
@@ -17,6 +19,8 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_of_straddling
 from servingpool.simulation.policies import Answer, Ours, Policy
 
+KINDS = (Kind.BURST, Kind.FAMILY)
+"""Cases that show what an idea is worth: each was put in for one of them."""
 Changes = Mapping[tuple[ModuleType, str], Any]
 """(module of the core, name in it) -> what it is instead."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pages
 import store
 import sweeps
-from ablations import ABLATIONS
+from ablations import ABLATIONS, KINDS
 from cases import CASES, Case, Kind
 from crew import Crew
 from results import CaseResults, Run, rival_runs
@@ -76,13 +76,13 @@ def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> 
         AblationRun(case.slug, size, ablation.name)
         for ablation in (ABLATIONS if rest else ())
         for case in cases
-        if case.kind is Kind.BURST and (size := initial[case.slug]) is not None
+        if case.kind in KINDS and (size := initial[case.slug]) is not None
     ]
     reports = crew.do([*pieces, *varied, *ablated], "runs")
     for piece in pieces:
         if piece in reports:
             enter(found[piece.slug], piece, reports[piece])
-    bursts = [results.our(history=False) for results in found.values() if results.case.kind is Kind.BURST]
+    hours = [results.our(history=False) for results in found.values() if results.case.kind in KINDS]
     return pages.Publication(
         cases=list(found.values()),
         sweeps=[reports[piece] for piece in varied if piece in reports],
@@ -95,7 +95,7 @@ def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> 
             for ablation in ABLATIONS
             if rest
         },
-        ablated=[run for run in bursts if run is not None],
+        ablated=[run for run in hours if run is not None],
         left=crew.left,
         command="make bench-control" if rest else "python benchmarks/control/bench.py" + " --quick" * quick,
     )

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import plots
 import tables
-from cases import Kind
+from ablations import KINDS
 from goals import goals, losses
 from results import CaseResults, Run
 
@@ -122,10 +122,10 @@ def _sweeps(found: Publication) -> list[str]:
 def _ablations(found: Publication) -> list[str]:
     if not found.ablations:
         return []
-    cases = listed([f"`{results.case.slug}`" for results in found.cases if results.case.kind is Kind.BURST])
+    cases = listed([f"`{results.case.slug}`" for results in found.cases if results.case.kind in KINDS])
     return [
         "## What each idea is worth",
-        f"Means over {cases}; profile unknown at the start.",
+        f"Over {cases}; seed 0, profile unknown at the start. Mean and most of the cases' ratios.",
         tables.ablations_table(found.ablations, found.ablated),
     ]
 
