@@ -17,6 +17,7 @@ from servingpool.decision.observation import Observation
 from servingpool.decision.unknown import Reading, Unknown
 from servingpool.reconcile.conduct import Conduct
 from servingpool.reconcile.draining import judge_drain
+from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.victims import in_flight
 
 FIGURES_AFTER = 60.0
@@ -64,7 +65,7 @@ def status(
     judged = [
         _condition(pool, decision, ConditionType.READY, conduct.ready, conduct.reason, conduct.message),
         _condition(pool, decision, ConditionType.METRICS_AVAILABLE, *metrics),
-        _slo_condition(pool, decision),
+        _slo_condition(pool, decision, memory),
         _limited_condition(pool, decision),
         _calibrating_condition(pool, decision),
     ]
@@ -189,15 +190,17 @@ def _condition(
     )
 
 
-def _slo_condition(pool: ServingPool, decision: Decision) -> Condition:
-    attained, target = decision.figures.attainment, pool.spec.slo.attainment
+def _slo_condition(pool: ServingPool, decision: Decision, memory: Memory) -> Condition:
+    attained, slo = decision.figures.attainment, pool.spec.slo
     if isinstance(attained, Unknown):
         truth, reason, said = Truth.UNKNOWN, Reason.TOO_FEW_REQUESTS, attained.reason
     else:
-        met = 100.0 * attained >= target
+        met = 100.0 * attained >= slo.attainment
         truth = Truth.TRUE if met else Truth.FALSE
         reason = Reason.OBJECTIVE_MET if met else Reason.OBJECTIVE_MISSED
-        said = f"{100.0 * attained:.1f}% of the last hour's requests met the SLO, {target:g}% are asked for"
+        said = f"{100.0 * attained:.1f}% of the last hour's requests met the SLO, {slo.attainment:g}% are asked for"
+        if guessed := estimated(memory, slo.time_to_first_token, slo.time_per_output_token):
+            said = f"{said}; {guessed}"
     if decision.warnings:
         said = f"{said}; {decision.warnings[0]}"
     return _condition(pool, decision, ConditionType.SLO_MET, truth, reason, said)

@@ -1,0 +1,70 @@
+"""What a pool is told whose bounds are not the engine's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from servingpool.decision.intake import (
+    FIELDS,
+    TPOT_COUNT,
+    TPOT_LOWER,
+    TPOT_UPPER,
+    TTFT_COUNT,
+    TTFT_LOWER,
+    TTFT_UPPER,
+    Edges,
+    Intake,
+)
+from servingpool.decision.ledger import Ledger
+from servingpool.decision.memory import Memory
+from servingpool.reconcile.estimating import estimated
+
+TTFT, TPOT = 2.0, 0.12
+
+
+def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: Edges) -> Memory:
+    """A hundred requests. Of each bound: how many were at most at its bucket's lower end, and at its upper."""
+    sums = [0.0] * FIELDS
+    sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 100.0, *ttft
+    sums[TPOT_COUNT], sums[TPOT_LOWER], sums[TPOT_UPPER] = 100.0, *tpot
+    intake = Intake(tuple(sums), 15.0, 1.0, 0.0, 0.1, 1.0, {}, edges, 15.0, None)
+    ledger = Ledger.empty().add(now=1000.0, span=15.0, ready=1, intake=intake)
+    return replace(Memory.new(), ledger=ledger, edges=edges)
+
+
+def test_bounds_that_are_the_engines_own_are_counted_and_nothing_is_said() -> None:
+    memory = seen(ttft=(90.0, 90.0), tpot=(80.0, 80.0), edges=(2.0, 2.0, 0.12, 0.12))
+    assert estimated(memory, TTFT, TPOT) == ""
+
+
+def test_a_bound_inside_a_bucket_with_many_requests_is_named_with_its_buckets() -> None:
+    memory = seen(ttft=(98.0, 100.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
+    assert estimated(memory, TTFT, TPOT) == (
+        "for 50% of requests that is an estimate, because timePerOutputToken 120ms lies between the engine's buckets of "
+        "100ms and 150ms"
+    )
+
+
+def test_both_are_named() -> None:
+    said = estimated(seen(ttft=(50.0, 80.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15)), TTFT, TPOT)
+    assert said.split("; ")[0].startswith("for 30% of requests that is an estimate, because timeToFirstToken 2s")
+
+
+def test_beyond_the_last_bucket_all_count_as_late() -> None:
+    memory = seen(ttft=(60.0, 100.0), tpot=(100.0, 100.0), edges=(1.0, math.inf, 0.12, 0.12))
+    assert estimated(memory, TTFT, TPOT) == (
+        "40% of requests count as late, for the engine's last bucket begins at 1s and timeToFirstToken is 2s"
+    )
+
+
+@pytest.mark.parametrize("bounds", [(None, None), (None, TPOT)])
+def test_a_bound_that_is_not_set_is_not_spoken_of(bounds: tuple[float | None, float | None]) -> None:
+    memory = seen(ttft=(50.0, 80.0), tpot=(100.0, 100.0), edges=(1.0, 2.5, 0.1, 0.15))
+    assert estimated(memory, *bounds) == ""
+
+
+def test_without_requests_there_is_nothing_to_estimate() -> None:
+    assert estimated(Memory.new(), TTFT, TPOT) == ""
