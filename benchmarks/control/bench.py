@@ -82,20 +82,20 @@ def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> 
     for piece in pieces:
         if piece in reports:
             enter(found[piece.slug], piece, reports[piece])
-    hours = [results.our(history=False) for results in found.values() if results.case.kind in KINDS]
+    hours = {slug: found[slug].our(history=False) for slug in found if found[slug].case.kind in KINDS}
     return pages.Publication(
         cases=list(found.values()),
         sweeps=[reports[piece] for piece in varied if piece in reports],
         ablations={
-            ablation.name: [
-                Run.read(found[piece.slug].target, reports[piece]["found"])
+            ablation.name: {
+                piece.slug: Run.read(found[piece.slug].target, reports[piece]["found"])
                 for piece in ablated
                 if piece.ablation == ablation.name and piece in reports
-            ]
+            }
             for ablation in ABLATIONS
             if rest
         },
-        ablated=[run for run in hours if run is not None],
+        ablated={slug: run for slug, run in hours.items() if run is not None},
         left=crew.left,
         command="make bench-control" if rest else "python benchmarks/control/bench.py" + " --quick" * quick,
     )

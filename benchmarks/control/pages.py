@@ -52,10 +52,10 @@ class Publication:
 
     cases: Sequence[CaseResults]
     sweeps: Sequence[Mapping[str, Any]]
-    ablations: Mapping[str, Sequence[Run]]
-    """By the idea left out."""
-    ablated: Sequence[Run]
-    """With all ideas, on the same cases."""
+    ablations: Mapping[str, Mapping[str, Run]]
+    """By the idea left out, then by case."""
+    ablated: Mapping[str, Run]
+    """With all ideas, by case."""
     left: int
     """Pieces of work that are missing."""
     command: str
@@ -183,7 +183,7 @@ def _document(found: Publication) -> dict[str, Any]:
             for goal in goals(found.cases)
         ],
         "sweeps": list(found.sweeps),
-        "ablations": {name: [run.score for run in runs] for name, runs in found.ablations.items()},
+        "ablations": {name: {slug: run.score for slug, run in runs.items()} for name, runs in found.ablations.items()},
     }
 
 

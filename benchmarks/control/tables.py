@@ -205,18 +205,19 @@ def _said(report: Mapping[str, Any]) -> str:
     return re.sub(r"\|", "/", "; ".join(said)) or NOTHING
 
 
-def ablations_table(found: Mapping[str, Sequence[Run]], whole: Sequence[Run]) -> str:
+def ablations_table(found: Mapping[str, Mapping[str, Run]], whole: Mapping[str, Run]) -> str:
     """Means over the same cases: what each idea is worth."""
     header = ("without", "attains, mean", "lowest", "cases held", "GPU-h against all ideas, mean", "most")
     rows = [_ablated("nothing: all ideas", whole, whole)]
-    rows += [_ablated(f"{each.name}: {each.what}", found.get(each.name, ()), whole) for each in ABLATIONS]
+    rows += [_ablated(f"{each.name}: {each.what}", found.get(each.name, {}), whole) for each in ABLATIONS]
     return table(header, rows)
 
 
-def _ablated(name: str, runs: Sequence[Run], whole: Sequence[Run]) -> tuple[str, ...]:
-    if not runs or len(runs) != len(whole):
+def _ablated(name: str, by_case: Mapping[str, Run], whole: Mapping[str, Run]) -> tuple[str, ...]:
+    runs = [run for slug, run in by_case.items() if slug in whole]
+    if not runs:
         return (name, *(NOTHING for _ in range(5)))
-    more = [run.cost / all_ideas.cost - 1.0 for run, all_ideas in zip(runs, whole, strict=True)]
+    more = [run.cost / whole[slug].cost - 1.0 for slug, run in by_case.items() if slug in whole]
     return (
         name,
         percent(sum(run.attainment for run in runs) / len(runs)),

@@ -64,6 +64,7 @@ class Engine:
 
     requests: float = 0.0
     waiting: float = 0.0
+    running: float = 0.0
     decode_steps: Latencies = field(default_factory=lambda: Latencies(TPOT_BOUNDS))
     ttft: Latencies = field(default_factory=lambda: Latencies(TTFT_BOUNDS))
     tpot: Latencies = field(default_factory=lambda: Latencies(TPOT_BOUNDS))
@@ -73,14 +74,15 @@ class Engine:
         self.waiting += rate * seconds - ended
         self.requests += ended
         step = BASE / (1.0 - ended / seconds * WORK)
+        self.running = min(ended / seconds * OUTPUT * step, 256.0)
         self.decode_steps.observe(step, ended * OUTPUT)
         self.tpot.observe(step, ended)
         self.ttft.observe(0.2 + self.waiting * WORK / FULLEST, ended)
 
-    def page(self, model: str, rate: float, running: float | None = None) -> str:
+    def page(self, model: str, running: float | None = None) -> str:
         name = f'model_name="{model}",engine="0"'
         samples = {
-            f"vllm:num_requests_running{{{name}}}": min(rate * OUTPUT * BASE, 256) if running is None else running,
+            f"vllm:num_requests_running{{{name}}}": self.running if running is None else running,
             f"vllm:num_requests_waiting{{{name}}}": self.waiting,
             f"vllm:kv_cache_usage_perc{{{name}}}": 0.2,
             f"vllm:generation_tokens_total{{{name}}}": self.requests * OUTPUT,
@@ -136,9 +138,7 @@ class Traffic:
                 for pod in (serving := pods.get((namespace, name), [])):
                     engine = self.engines.setdefault((namespace, pod), Engine())
                     engine.serve(service.rate / len(serving), elapsed)
-                    self.pages[namespace, pod] = engine.page(
-                        service.model, service.rate / len(serving), service.running.get(pod)
-                    )
+                    self.pages[namespace, pod] = engine.page(service.model, service.running.get(pod))
 
     def _pods(self, namespace: str, name: str) -> list[str]:
         pods = self.plane.client.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{name}")

@@ -43,13 +43,14 @@ ramp 91.1% instead of 95.8% at the same fleet."""
 DOUBT = 90.0
 """Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
 NO_EVIDENCE, UNLIKELY = 1e-6, 1e-9
-"""Effective requests, and weight over the best cell's, that are left aside: most of the grid, and 1e-9 of the curve."""
+"""Effective requests in a bin, and a cell's weight over the best one's, that are left aside: 2,048 cells of 1e-9 are
+2e-6 of the curve."""
 KNEE_SPREAD = 0.35
 """Standard deviation of the prior knee, in log load."""
 
 
 class _Grid(NamedTuple):
-    """What is the same for every pool, per cell (knees ascend) and, in a second axis, per bin."""
+    """What is the same for every pool. 2,048 cells: knees ascend, each with all steepnesses, each with all floors."""
 
     knee: Array
     floor: Array
@@ -58,10 +59,11 @@ class _Grid(NamedTuple):
     """Of steepness and floor."""
     miss: Array
     log_miss: Array
-    """A row per bin, so that those where none was late are never touched."""
+    """(bins, cells): a row per bin, so that those where none was late are never touched."""
     log_hit: Array
-    """Per knee and steepness only, with the floor's part apart: (1 - floor) (1 - rise)."""
+    """(knees x steepnesses, bins), with the floor's part apart: a hit is (1 - floor) (1 - rise)."""
     log_hit_of_floor: Array
+    """(floors,)"""
 
 
 @cache

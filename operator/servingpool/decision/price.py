@@ -5,7 +5,8 @@ Asked moment by moment ("no more than 5% now") a fleet is too large in the quiet
 price for all moments puts spare replicas where they save most. It is found by playing what is remembered of demand
 again with the fleets that each price would have chosen: the lowest price whose misses are within the allowance, with
 a margin. The lowest that fits one hour is too low for the next, and the more so the fewer bursts the hour had: half of
-its misses may be one burst's, that came or did not. That is the standard error of their sum.
+its misses may be one burst's, that came or did not. The margin is a part of the standard error of their sum, reckoned
+as if moments were independent: bursts make it larger, for which the part is an allowance.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ STATES = 60
 """Moments that are played again."""
 FINEST = 1.1
 MARGIN = 0.5
-"""Standard errors that are left free. Without, code traffic with an hour of history attained 94.8% (95.9%), and on-off
-traffic without one kept nothing for the next burst and ran to 1.9 times the best static fleet behind it (1.1)."""
+"""Standard errors that are left free. Without, code traffic with an hour of history attained 94.8% (95.9%; means of
+three seeds, of which the worst still misses), and on-off traffic without one kept nothing for the next burst and ran to
+1.9 times the best static fleet behind it (1.1)."""
 
 
 def price(forecast: Forecast, curve: Curve, allowance: float, *, most: int, held: float) -> float:
-    """The lowest price at which the remembered past would have stayed within the allowance; MOST where none does.
+    """The lowest price at which the remembered past would have stayed within the allowance, margin included.
+
+    MOST where none does.
 
     `held`: seconds for which a fleet keeps what was worth keeping, as it does live.
     """

@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 
 from servingpool.api.duration import brief
+from servingpool.decision.ledger import KEPT_SECONDS
 from servingpool.decision.memory import Memory
 from servingpool.decision.slo_count import SloCount
 
 WORTH_SAYING = 0.05
 """Share of the requests."""
-WINDOW = 1200.0
-"""Seconds looked back: what a ledger keeps."""
 
 
 def estimated(memory: Memory, ttft: float | None, tpot: float | None) -> str:
     """What to say of it, as a sentence; empty where hardly a request is concerned. Bounds in seconds."""
-    window = memory.ledger.last(WINDOW)
+    window = memory.ledger.last(KEPT_SECONDS)
     bounds = (
         ("timeToFirstToken", ttft, window.first_tokens(), memory.edges[:2]),
         ("timePerOutputToken", tpot, window.finished(), memory.edges[2:]),
@@ -36,12 +35,11 @@ def _said(name: str, bound: float, count: SloCount, bucket: tuple[float, float])
     if not count.total or count.straddling < WORTH_SAYING * count.total:
         return ""
     share, (lower, upper) = count.straddling / count.total, bucket
+    of_requests = f"{share:.0%} of the last {KEPT_SECONDS / 60:.0f} minutes' requests"
     if math.isinf(upper):
-        return (
-            f"{share:.0%} of requests count as late, for the engine's last bucket begins at {brief(lower)} and "
-            f"{name} is {brief(bound)}"
-        )
-    return (
-        f"for {share:.0%} of requests that is an estimate, because {name} {brief(bound)} lies between the engine's "
-        f"buckets of {brief(lower)} and {brief(upper)}"
-    )
+        last = f"the engine's last bucket begins at {brief(lower)}"
+        return f"{of_requests} count as late, for {last} and {name} is {brief(bound)}"
+    place = f"between the engine's buckets of {brief(lower)} and {brief(upper)}"
+    if lower == 0.0:
+        place = f"below the engine's first bucket of {brief(upper)}"
+    return f"for {of_requests} it is an estimate, because {name} {brief(bound)} lies {place}"

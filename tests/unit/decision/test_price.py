@@ -20,7 +20,10 @@ CALM = Forecast(pairs=((2.0, 2.0, 2.0),) * 240, mean=2.0, seen=14400.0)
 
 
 def on_and_off(high: float, every: int) -> Forecast:
-    """Ten minutes of `high`, then of 1, and so on; a cold start of two pairs."""
+    """Ten minutes of `high`, then of 1, and so on; a cold start of two pairs.
+
+    Four hours of it, twice what is remembered live: many bursts, so that figures do not hang on where one begins.
+    """
     levels = [high if tick % every < 10 else 1.0 for tick in range(252)]
     usual = [float(np.mean(levels[max(0, tick - 9) : tick + 1])) for tick in range(252)]
     pairs = tuple(zip(levels[:-2], usual[:-2], levels[2:], strict=True))[-240:]
@@ -34,7 +37,7 @@ def found(forecast: Forecast, *, most: int = 100, held: float = 0.0, allowance: 
 def share_missed(forecast: Forecast, at: float) -> float:
     """Played again moment by moment, with no word of the code under test but the scales; with half a standard error.
 
-    Twice as much was seen as the two hours that are remembered.
+    The error is taken for four hours seen, two of which would be remembered live.
     """
     past = forecast.past(STATES, KNEE.load_for(ALLOWANCE))
     assert past is not None
