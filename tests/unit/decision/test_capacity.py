@@ -83,3 +83,16 @@ def test_a_state_with_a_burst_ahead_does_not_enlarge_the_fleet_of_another() -> N
         capacity.need(quiet, KNEE, ALLOWANCE, 400.0, most=100),
         capacity.need(rough, KNEE, ALLOWANCE, 400.0, most=100),
     ]
+
+
+def test_states_and_prices_of_a_large_fleet_are_each_answered_as_if_alone() -> None:
+    # The same highest sample in both, so that each is weighed on the same levels and sizes alone as well.
+    small = Outlook(np.array([200.0]), np.array([[200.0, 400.0]]), np.array([[0.99, 0.01]]))
+    large = Outlook(np.array([380.0]), np.array([[350.0, 400.0]]), np.array([[0.2, 0.8]]))
+    both = Outlook(*(np.concatenate(parts) for parts in zip(small, large, strict=True)))
+    prices = (2.0, 400.0)
+    found = capacity.needs(both, KNEE, ALLOWANCE, prices, most=4000)
+    alone = [[capacity.need(state, KNEE, ALLOWANCE, price, most=4000) for price in prices] for state in (small, large)]
+    assert found.tolist() == alone
+    assert found[0, 0] < found[0, 1], "the dearer a miss, the more"
+    assert found[0, 0] < found[1, 0], "the more may come, the more"
