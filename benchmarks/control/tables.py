@@ -214,15 +214,15 @@ def ablations_table(found: Mapping[str, Mapping[str, Run]], whole: Mapping[str, 
 
 
 def _ablated(name: str, by_case: Mapping[str, Run], whole: Mapping[str, Run]) -> tuple[str, ...]:
-    runs = [run for slug, run in by_case.items() if slug in whole]
+    runs = {slug: run for slug, run in by_case.items() if slug in whole}
     if not runs:
         return (name, *(NOTHING for _ in range(5)))
-    more = [run.cost / whole[slug].cost - 1.0 for slug, run in by_case.items() if slug in whole]
+    more = [run.cost / whole[slug].cost - 1.0 for slug, run in runs.items()]
     return (
         name,
-        percent(sum(run.attainment for run in runs) / len(runs)),
-        percent(min(run.attainment for run in runs)),
-        f"{sum(run.held for run in runs)} of {len(runs)}",
+        percent(sum(run.attainment for run in runs.values()) / len(runs)),
+        percent(min(run.attainment for run in runs.values())),
+        f"{sum(run.held for run in runs.values())} of {len(runs)}",
         f"{sum(more) / len(more):+.0%}",
         f"{max(more):+.0%}",
     )

@@ -24,15 +24,11 @@ def estimated(memory: Memory, ttft: float | None, tpot: float | None) -> str:
         ("timeToFirstToken", ttft, window.first_tokens(), memory.edges[:2]),
         ("timePerOutputToken", tpot, window.finished(), memory.edges[2:]),
     )
-    return "; ".join(
-        said
-        for name, bound, count, bucket in bounds
-        if bound is not None and (said := _said(name, bound, count, bucket))
-    )
+    return "; ".join(filter(None, (_said(*each) for each in bounds)))
 
 
-def _said(name: str, bound: float, count: SloCount, bucket: tuple[float, float]) -> str:
-    if not count.total or count.straddling < WORTH_SAYING * count.total:
+def _said(name: str, bound: float | None, count: SloCount, bucket: tuple[float, float]) -> str:
+    if bound is None or not count.total or count.straddling < WORTH_SAYING * count.total:
         return ""
     share, (lower, upper) = count.straddling / count.total, bucket
     of_requests = f"{share:.0%} of the last {KEPT_SECONDS / 60:.0f} minutes' requests"
