@@ -36,6 +36,7 @@ from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.reading import Readings
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.telling import status
+from servingpool.reconcile.warming import Warming
 
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
@@ -56,6 +57,7 @@ class Bench:
         self._reconciler = Reconciler(
             cache,
             _MeteredReadings(self._meter, backend),
+            _MeteredWarming(self._meter, backend),
             _MeteredActor(self._meter, world, cache),
             leading=lambda: True,
         )
@@ -94,12 +96,18 @@ class Bench:
 
 class _MeteredReadings(Readings):
     def __init__(self, meter: Meter, backend: PrometheusBackend) -> None:
-        super().__init__({backend.config.name: backend}, history=HISTORY)
+        super().__init__({backend.config.name: backend})
         self._meter = meter
 
     async def read(self, pools: Sequence[ServingPool], now: float) -> None:
         with self._meter.part("read"):
             await super().read(pools, now)
+
+
+class _MeteredWarming(Warming):
+    def __init__(self, meter: Meter, backend: PrometheusBackend) -> None:
+        super().__init__({backend.config.name: backend}, history=HISTORY)
+        self._meter = meter
 
     async def warm(
         self, fresh: Sequence[tuple[ServingPool, PoolState]], every: Sequence[ServingPool], now: float

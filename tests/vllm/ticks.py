@@ -75,7 +75,7 @@ class Operator:
 
     def __init__(self, prometheus: str, *slos: dict[str, Any]) -> None:
         self.backend = PrometheusBackend(BackendConfig(url=prometheus))
-        self._readings = Readings({"default": self.backend}, history=0.0)
+        self._readings = Readings({"default": self.backend})
         self._cache = _cluster()
         self.pools = [_pool(f"pool-{index}", slo) for index, slo in enumerate(slos)]
         self._memories = [Memory.new() for _ in slos]

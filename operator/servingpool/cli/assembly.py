@@ -30,6 +30,7 @@ from servingpool.reconcile.exposing import LoopMetrics, PoolCollector
 from servingpool.reconcile.loop import Reconciler
 from servingpool.reconcile.operator import Heartbeat, Operator
 from servingpool.reconcile.reading import Readings
+from servingpool.reconcile.warming import Warming
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,8 @@ class _Assembly:
         actor = Actor(self._cluster, self._cache)
         reconciler = Reconciler(
             self._cache,
-            Readings(self._backends, history=config.history),
+            Readings(self._backends),
+            Warming(self._backends, history=config.history),
             actor,
             leading=lambda: election is None or election.leading,
         )

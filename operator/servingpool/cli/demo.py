@@ -35,6 +35,10 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
     attainment: Annotated[
         float, typer.Option(help="Percent of requests that must meet every bound, 50 to 99.9.")
     ] = 95.0,
+    history: Annotated[
+        str,
+        typer.Option(help="Traffic like this that Prometheus remembers from before, 0s to 6h; 0s: a pool never seen."),
+    ] = "2h",
     max_replicas: Annotated[int, typer.Option(min=1, max=64, help="Most replicas that a policy may ask for.")] = 16,
     price: Annotated[float | None, typer.Option(min=0, help="Dollars a GPU-hour; adds what each run costs.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of start-up times, scrape phases and generated traces.")] = 0,
@@ -70,7 +74,7 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
     # Here and not above: numba and matplotlib take a second to import, which no other command should wait for.
     from servingpool.decision.pool import Pool, Slo
     from servingpool.simulation.demo import Setup
-    from servingpool.simulation.inputs import named_hardware, named_trace
+    from servingpool.simulation.inputs import named_hardware, named_trace, past_like
     from servingpool.simulation.report.conclusion import conclude
     from servingpool.simulation.report.course import picture as drawn
     from servingpool.simulation.report.page import page
@@ -78,12 +82,15 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
     from servingpool.simulation.run import SimulationOptions
 
     bounds = bound(ttft, "--ttft", "10m"), bound(tpot, "--tpot", "10s")
+    remembered = duration(history, "--history", "0s", "6h")
     if not 50 <= attainment <= 99.9:
         raise typer.BadParameter(f"must be 50 to 99.9 percent, got {attainment:g}", param_hint="--attainment")
     try:
         slo = Slo(*bounds, attainment=round(attainment / 100, 6))
+        scored = named_trace(trace, seed)
         setup = Setup(
-            trace=named_trace(trace, seed),
+            trace=scored,
+            past=past_like(scored, remembered, seed),
             profile=named_hardware(hardware),
             pool=Pool(slo, min_replicas=1, max_replicas=max_replicas),
             options=SimulationOptions(seed=seed, price=price),
@@ -97,6 +104,7 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
         ttft=ttft,
         tpot=tpot,
         attainment=attainment,
+        history=history,
         max_replicas=max_replicas,
         price=price,
         seed=seed,
@@ -140,12 +148,15 @@ def require_extra() -> None:
 
 def bound(text: str, option: str, high: str) -> float | None:
     """Seconds, or None for `none`. Raises typer.BadParameter."""
-    if text == "none":
-        return None
+    return None if text == "none" else duration(text, option, "1ms", high, also=", or none")
+
+
+def duration(text: str, option: str, low: str, high: str, *, also: str = "") -> float:
+    """Seconds. Raises typer.BadParameter; `also` is what else may be given."""
     try:
-        return DurationBetween("1ms", high).read(text)
+        return DurationBetween(low, high).read(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{error}, or none", param_hint=option) from error
+        raise typer.BadParameter(f"{error}{also}", param_hint=option) from error
 
 
 def write(path: Path, text: str, option: str) -> None:

@@ -63,7 +63,7 @@ class OperatorConfig(_Section):
     """For /healthz; 0 for none."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 9090
     """For the operator's own /metrics; 0 for none."""
-    history: Annotated[float, DurationBetween("0s", "6h")] = 3600.0
+    history: Annotated[float, DurationBetween("0s", "6h")] = 7200.0
     """How far back Prometheus is asked about a pool seen for the first time, and after a restart."""
 
     @model_validator(mode="after")

@@ -22,14 +22,13 @@ from servingpool.reconcile.observing import core_pool, observe
 from servingpool.reconcile.reading import Readings
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.telling import metrics_condition, status, with_ready
+from servingpool.reconcile.warming import Warming
 
 log = logging.getLogger(__name__)
 
 WRITES_AT_ONCE = 16
 LONGEST_ACTING = 30.0
 """Seconds for all writes of a tick. Where each one takes the API server's whole time-out, the next tick is due."""
-WARMED_A_TICK = 200
-"""Pools that are taught from history in one tick; the others hold until it is their turn."""
 YIELD_EVERY = 20
 """Pools between two turns of the event loop, so that the watches and the lease are served (about 30 ms)."""
 
@@ -70,8 +69,11 @@ class Turn:
 class Reconciler:
     """Looks at all pools, decides and acts. Nothing here knows a vendor or reads a clock."""
 
-    def __init__(self, cache: ClusterCache, readings: Readings, actor: Actor, *, leading: Callable[[], bool]) -> None:
+    def __init__(
+        self, cache: ClusterCache, readings: Readings, warming: Warming, actor: Actor, *, leading: Callable[[], bool]
+    ) -> None:
         self._cache, self._readings, self._actor, self._leading = cache, readings, actor, leading
+        self._warming = warming
         self.states: dict[Key, PoolState] = {}
         self._parsed: dict[Key, tuple[str, ServingPool | str]] = {}
         """By resourceVersion, the pool or what is wrong with it: most do not change between two ticks."""
@@ -227,7 +229,7 @@ class Reconciler:
     async def _warm(self, pools: list[ServingPool], now: float) -> None:
         fresh = [(pool, self.states[pool.key]) for pool in pools if self._waits(pool)]
         if fresh:
-            await self._readings.warm(fresh[:WARMED_A_TICK], pools, now)
+            await self._warming.warm(fresh, pools, now)
 
     def _parse(self, key: Key, raw: Raw) -> ServingPool | str:
         version = raw["metadata"].get("resourceVersion", "")

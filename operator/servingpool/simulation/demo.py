@@ -27,8 +27,9 @@ HPA_TARGETS = (8.0, 12.0, 24.0, 32.0, 48.0, 64.0)
 LONGEST_VARIED = 7200.0
 """Seconds of trace up to which the comparison is repeated under other assumptions."""
 
-VARIED_RUNS = 26
-"""8 variants of 3 policies, and 2 searches for the best static fleet; for the progress bar only."""
+VARIED_RUNS, UNSEEN_RUNS = 26, 3
+"""8 variants of 3 policies, and 2 searches for the best static fleet; one variant more where there is a past. For the
+progress bar only."""
 
 Progress = Callable[[str, int, int], None]
 """Told what begins now, how many runs are done, and how many there will be as far as is known."""
@@ -49,9 +50,30 @@ class Setup:
     """What all policies have in common."""
 
     trace: Trace
+    """Scored."""
     profile: EngineProfile
     pool: Pool
     options: SimulationOptions = field(default_factory=SimulationOptions)
+    past: Trace | None = None
+    """Before it: served by the fleet that is found, shown to the policies, not scored."""
+
+    def run(self, policy: Policy) -> Result:
+        """One policy."""
+        return simulate(self.traffic, self.profile, self.pool, policy, self.watched)
+
+    def best_static(self) -> Result | None:
+        """The smallest fixed fleet that attains the target."""
+        return best_static(self.traffic, self.profile, self.pool, self.watched)
+
+    @property
+    def traffic(self) -> Trace:
+        """The past and what is scored."""
+        return self.trace if self.past is None else self.past.then(self.trace)
+
+    @property
+    def watched(self) -> SimulationOptions:
+        """The options, with the past as history."""
+        return replace(self.options, history=0.0 if self.past is None else self.past.duration)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +161,8 @@ class Comparison:
 def compare(setup: Setup, progress: Progress = lambda *_: None) -> Comparison:
     """Runs every policy, all that scale from the same start: the fleet sized for the peak, or `initial_replicas`."""
     varied = setup.trace.duration <= LONGEST_VARIED
-    runs = _Runs(setup, progress, planned=len(_scalers()) + len(HPA_TARGETS) + varied * VARIED_RUNS)
+    varied_runs = varied * (VARIED_RUNS + UNSEEN_RUNS * (setup.past is not None))
+    runs = _Runs(setup, progress, planned=len(_scalers()) + len(HPA_TARGETS) + varied_runs)
     statics = tuple(runs.statics())
     best = next(filter(_attains, statics), None)
     peak = next((result for result in statics if _attains_always(result)), statics[-1])
@@ -169,7 +192,7 @@ def _scalers() -> tuple[tuple[Role, str, str, Policy], ...]:
             "its published settings: up above 0.55 of the SLO, down below 0.40",
             llmd.slo_aware(),
         ),
-        (Role.OURS, "servingpool", "all defaults; knew nothing of model, hardware or traffic", Ours()),
+        (Role.OURS, "servingpool", "all defaults; told nothing of model, hardware or traffic", Ours()),
     )
 
 
@@ -230,8 +253,7 @@ class _Runs:
     def run(self, policy: Policy, **changed: Any) -> Result:
         """One run; `changed` are fields of Setup."""
         self._begin(policy.name)
-        setup = replace(self.setup, **({"options": self.options} | changed))
-        return simulate(setup.trace, setup.profile, setup.pool, policy, setup.options)
+        return replace(self.setup, **({"options": self.options} | changed)).run(policy)
 
     def statics(self) -> Iterator[Result]:
         """Fixed fleets, one replica more each, to one beyond the peak or to the pool's maximum."""
@@ -261,11 +283,13 @@ class _Runs:
         for factor in (0.9, 1.1):
             profile = self.setup.profile.scaled(factor)
             self._begin("best static")
-            found = best_static(self.setup.trace, profile, self.setup.pool, options)
+            found = replace(self.setup, profile=profile, options=options).best_static()
             yield self._variant(f"step times {factor - 1:+.0%}", found, profile=profile)
         if best is not None:
             start = best.score.peak_replicas
             yield self._variant(f"start at {start} replicas", best, options=replace(options, initial_replicas=start))
+        if self.setup.past is not None:
+            yield self._variant("nothing seen before", best, past=None)
 
     def _begin(self, what: str) -> None:
         self.progress(what, self._done, max(self._statics + self.planned, self._done + 1))

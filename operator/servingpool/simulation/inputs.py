@@ -17,6 +17,7 @@ from servingpool.api.rule import Between
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.spec import Spec
 from servingpool.decision.pool import Pool
+from servingpool.simulation.families.resampled import MINUTE, resampled
 from servingpool.simulation.fleet import ColdStart, Routing
 from servingpool.simulation.hardware import EngineProfile, engine_profile, profile_names
 from servingpool.simulation.policies import Ours, Policy, Static
@@ -44,6 +45,11 @@ TRACES: Mapping[str, Callable[[int], Trace]] = MappingProxyType(
 """Shipped traces; a generated one is drawn by the seed."""
 
 POLICIES = ("servingpool", "static:N", *(f"{slug}[:VALUE]" for slug in BY_SLUG))
+
+
+HOUR = 3600.0
+BLOCK = 10
+"""Minutes that stay together in a past drawn from a trace."""
 
 
 class InputError(ValueError):
@@ -101,6 +107,16 @@ def named_trace(name: str, seed: int = 0) -> Trace:
         f"no trace {name!r}: neither a file nor one of {', '.join(TRACES)}; "
         f"a file is a CSV with the columns {', '.join(COLUMNS)}"
     )
+
+
+def past_like(trace: Trace, seconds: float, seed: int = 0) -> Trace | None:
+    """What may have come before `trace`: its first hour, in blocks of ten minutes drawn anew.
+
+    Like it, without giving it away. None for no whole minute, or of a trace that is shorter than one.
+    """
+    minutes, model = int(seconds // MINUTE), trace.between(0.0, min(HOUR, trace.duration))
+    whole = int(model.duration // MINUTE)
+    return resampled(model, minutes=minutes, block=min(BLOCK, whole), seed=seed) if minutes and whole else None
 
 
 def named_hardware(name: str, **limits: Any) -> EngineProfile:

@@ -34,6 +34,18 @@ def test_json_is_all_that_stdout_gets(servingpool: Command) -> None:
     assert Path("here.html").exists()
 
 
+def test_the_report_says_what_was_seen_before_the_start(servingpool: Command) -> None:
+    """The trace has three whole minutes to draw from."""
+    servingpool(*BASE, "--history", "5m")
+    report = Path("report/demo.html").read_text()
+    assert "come 5m like its first hour" in report
+    assert "nothing seen before" in report
+    servingpool(*BASE, "--history", "0s")
+    report = Path("report/demo.html").read_text()
+    assert "No policy has seen anything before the start." in report
+    assert "nothing seen before" not in report
+
+
 def test_it_opens_the_report_when_asked(servingpool: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
@@ -61,6 +73,7 @@ def test_without_the_extra_it_says_how_to_install_it(
         (("--ttft", "2"), "'2' is not a duration: write whole numbers with units"),
         (("--tpot", "11s"), "must be 1ms to 10s, got 11s, or none"),
         (("--ttft", "none", "--tpot", "none"), "an SLO needs a bound"),
+        (("--history", "7h"), "must be 0s to 6h, got 7h"),
         (("--attainment", "20"), "must be 50 to 99.9 percent, got 20"),
         (("--trace", "one.csv"), "leaves nothing of a trace of 0 s"),
         (("--output", "trace.csv/demo.html"), "cannot write trace.csv/demo.html: "),

@@ -11,7 +11,7 @@ import pytest
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
 from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile import loop, reading
+from servingpool.reconcile import loop, warming
 
 from .world import World, merged
 
@@ -344,14 +344,14 @@ class TestOneBadPoolDoesNotStopTheOthers:
     ) -> None:
         world = self.two()
         world.remember(minutes=30)
-        observe = reading.observe
+        observe = warming.observe
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):
                 raise ZeroDivisionError
             return observe(observation, *args)
 
-        monkeypatch.setattr(reading, "observe", failing)
+        monkeypatch.setattr(warming, "observe", failing)
         assert world.step().decided == 2
         assert world.state("good").memory.profile.learned > 1000
         assert "Traceback" in caplog.text
@@ -431,12 +431,34 @@ def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost()
 
 
 def test_many_new_pools_are_taught_over_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "WARMED_A_TICK", 2)
+    monkeypatch.setattr(warming, "LOOKS_A_TICK", 500.0)
     world = World(history=3600.0)
     for number in range(5):
         world.serve(f"vllm-{number}", model=f"model-{number}")
         world.pool(f"pool-{number}", target=f"vllm-{number}", model=f"model-{number}")
     assert [world.step().decided for _ in range(4)] == [2, 4, 5, 5]
+
+
+def test_after_a_restart_only_what_was_not_seen_is_asked_for_and_those_it_managed_come_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(history=3600.0)
+    world.serve(rate=6.0)
+    world.pool()
+    world.remember(minutes=50)
+    world.step(minutes=12)
+    world.serve("new", rate=6.0, model="new")
+    world.pool("new", target="new", model="new")
+    world.restart()
+    monkeypatch.setattr(warming, "LOOKS_A_TICK", 100.0)
+    world.step()
+    assert [state.warm for state in (world.state(), world.state("new"))] == [True, False]
+    kept = world.status()["profile"]["at"]
+    ends = world.now - warming.ENDS
+    assert world.prometheus.spans[-1] == (pytest.approx(kept - 600.0, abs=30.0), ends)
+    world.step()
+    assert world.state("new").warm
+    assert world.prometheus.spans[-1] == (world.now - warming.ENDS - 3600.0, world.now - warming.ENDS)
 
 
 def test_resumes_with_its_profile_after_a_restart() -> None:

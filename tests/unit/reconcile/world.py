@@ -18,6 +18,7 @@ from servingpool.reconcile.acting import Actor
 from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.reading import Readings
 from servingpool.reconcile.state import PoolState
+from servingpool.reconcile.warming import Warming
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
 
@@ -63,6 +64,8 @@ class Prometheus:
     """A defect of ours while it is read."""
     past: list[tuple[float, PodPages]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    """Of the past that was asked for: from, to."""
     queue: GatewayReading | Unknown | None = None
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
@@ -78,6 +81,7 @@ class Prometheus:
         self, request: ReadRequest, *, start: float, end: float, step: float, namespaces: Sequence[str]
     ) -> Sequence[tuple[float, PodPages]] | Unknown:
         self.asked.append("history")
+        self.spans.append((start, end))
         if self.silent is not None:
             return Unknown(self.silent)
         return [(at, pages) for at, pages in self.past if start <= at <= end]
@@ -125,8 +129,9 @@ class World:
     def restart(self) -> None:
         """A new process: all that it knew is gone, and the watches bring the cluster again."""
         self.actor = Actor(self, self.cache)
-        readings = Readings({"default": self.prometheus}, history=self._history)
-        self.loop = Reconciler(self.cache, readings, self.actor, leading=lambda: self.leading)
+        backends = {"default": self.prometheus}
+        warming = Warming(backends, history=self._history)
+        self.loop = Reconciler(self.cache, Readings(backends), warming, self.actor, leading=lambda: self.leading)
 
     def serve(self, name: str = "vllm", *, replicas: int = 2, rate: float = 2.0, model: str = "llama") -> Service:
         engines = [Engine(f"{name}-{number}", self.now - 3600.0) for number in range(replicas)]

@@ -80,6 +80,19 @@ def test_progress_never_runs_past_its_total(setup: Setup) -> None:
     assert len(told) > len(found.statics) + len(HPA_TARGETS)
 
 
+def test_what_came_before_is_shown_and_not_scored(setup: Setup, comparison: Comparison) -> None:
+    """A pool that was watched for as long as calibration takes may shrink at once."""
+    quiet = poisson("quiet", (0.5,), 360.0, prompt=1000, output=120)
+    told: list[tuple[int, int]] = []
+    found = compare(replace(setup, past=quiet), lambda _, done, total: told.append((done, total)))
+    assert len(told) == told[-1][1]
+    for entry, alone in zip(found.entries, comparison.entries, strict=True):
+        assert entry.result.score.requests == alone.result.score.requests
+    assert found.variants[-1].name == "nothing seen before"
+    assert dict(found.variants[-1].results)["servingpool"].score == comparison.ours.result.score
+    assert found.ours.changes[0].at < comparison.ours.changes[0].at
+
+
 def test_json_keys_are_stable(comparison: Comparison) -> None:
     found = orjson.loads(orjson.dumps(comparison.to_dict()))
     assert list(found) == ["format", "entries", "frontier", "variants"]

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from servingpool.api.duration import brief
 from servingpool.simulation.demo import Comparison
 from servingpool.simulation.policies import TICK
+from servingpool.simulation.traces import Trace
 
 _AZURE_2023 = (
     "every request of an hour of a service, recorded by Microsoft: "
@@ -43,7 +44,7 @@ def ground(comparison: Comparison) -> list[tuple[str, str]]:
     )
     traffic = (
         f"{trace.name}, {len(trace):,} requests in {brief(trace.duration)}, mean prompt {trace.prompt.mean():.0f} and "
-        f"answer {trace.output.mean():.0f} tokens: {source}."
+        f"answer {trace.output.mean():.0f} tokens: {source}. {_past(setup.past)}"
     )
     world = (
         f"a replica is ready {low:.0f} to {high:.0f} s after its order; it is paid for from order to release, so "
@@ -69,6 +70,15 @@ def ground(comparison: Comparison) -> list[tuple[str, str]]:
         ("Attainment", attainment),
         ("Rivals", rivals),
     ]
+
+
+def _past(past: Trace | None) -> str:
+    if past is None:
+        return "No policy has seen anything before the start."
+    return (
+        f"Before it, and not scored, come {brief(past.duration)} like its first hour, blocks of minutes drawn anew, "
+        f"served by the fleet that is found: what Prometheus remembers, or Recommend mode has watched."
+    )
 
 
 def _gpus(gpus: int) -> str:
