@@ -136,6 +136,4 @@ class PrometheusBackend:
             stale=stale,
             partial=Unknown(f"Prometheus backend '{self.config.name}' {partial(warnings)}") if warnings else None,
             queries=queries,
-            rows=sum(part.rows for part in parts),
-            received=sum(part.received for part in parts),
         )

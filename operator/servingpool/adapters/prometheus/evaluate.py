@@ -30,8 +30,6 @@ class Evaluation:
     pages: Pages
     stale: dict[PodKey, float]
     lacks_buckets: bool
-    rows: int
-    received: int
     warnings: int
 
 
@@ -42,7 +40,7 @@ def read_layout(client: PrometheusClient, timeout: float, queries: Queries, scop
         client,
         lambda: Layout.read(
             (row["metric"]["__name__"].removesuffix("_bucket"), row["metric"]["le"], float(row["value"][1]))
-            for row in answer.result
+            for row in answer.rows()
         ),
     )
 
@@ -50,11 +48,10 @@ def read_layout(client: PrometheusClient, timeout: float, queries: Queries, scop
 def read_pages(client: PrometheusClient, timeout: float, plan: Plan, scope: Scope) -> Evaluation:
     """The pages of a scope now."""
     answer = client.custom_query(plan.query(scope), timeout=timeout)
-    table = _shaped(client, lambda: gather(answer.result, plan.columns))
-    at = _shaped(client, lambda: float(answer.result[0]["value"][0]) if answer.result else 0.0)
+    table = _shaped(client, lambda: gather(answer.rows(), plan.columns))
+    at = _shaped(client, lambda: float(answer.ends[0]["value"][0]) if answer.ends else 0.0)
     fresh, stale = table.pages(at, client.config.staleness)
-    sizes = (len(answer.result), answer.received, len(answer.warnings))
-    return Evaluation(at, fresh, stale, table.lacks_buckets, *sizes)
+    return Evaluation(at, fresh, stale, table.lacks_buckets, len(answer.warnings))
 
 
 def read_range(
@@ -64,7 +61,7 @@ def read_range(
     answer = client.custom_query_range(plan.query(scope), *times, timeout=timeout)
     if answer.warnings:
         raise MetricsUnavailable(client.config.name, partial(len(answer.warnings)))
-    tables = _shaped(client, lambda: gather_range(answer.result, plan.columns))
+    tables = _shaped(client, lambda: gather_range(answer.rows(), plan.columns))
     return {at: table.pages(at, client.config.staleness)[0] for at, table in tables.items()}
 
 
@@ -73,7 +70,7 @@ def read_gateway(client: PrometheusClient, timeout: float, gateway: GatewayQueue
     answer = client.custom_query(gateway_queue(gateway, client.config.staleness), timeout=timeout)
     if answer.warnings:
         raise MetricsUnavailable(client.config.name, partial(len(answer.warnings)))
-    return _shaped(client, lambda: GatewayReading.of(gateway, answer.result))
+    return _shaped(client, lambda: GatewayReading.of(gateway, answer.rows()))
 
 
 def partial(warnings: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,24 +69,27 @@ class Columns:
             for field in HISTOGRAMS
         )
 
-    def locate(self, metric: Mapping[str, str]) -> tuple[PageKey, int] | None:
-        """The page and the column of a series; None for one that was not asked for.
+    def locate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[PageKey, int, Mapping[str, Any]]]:
+        """The page and the column of each row; rows that were not asked for are left out.
 
         A label that the page itself carried wins over the one that scraping added.
         """
-        name = metric.get("__name__", SCRAPED_AT)
-        column = self.plain.get(name)
-        if column is None and name in self.by_le:
-            column = self.by_le[name].get(metric["le"])
-        if column is None:
-            return None
         (namespace, own_namespace), (pod, own_pod), (model, own_model) = self._identity
-        key = (
-            metric.get(own_namespace) or metric[namespace],
-            metric.get(own_pod) or metric[pod],
-            metric.get(own_model) or metric[model],
-        )
-        return key, column
+        plain, by_le = self.plain, self.by_le
+        for row in rows:
+            metric = row["metric"]
+            name = metric.get("__name__", SCRAPED_AT)
+            column = plain.get(name)
+            if column is None and name in by_le:
+                column = by_le[name].get(metric["le"])
+            if column is None:
+                continue
+            page = (
+                metric.get(own_namespace) or metric[namespace],
+                metric.get(own_pod) or metric[pod],
+                metric.get(own_model) or metric[model],
+            )
+            yield page, column, row
 
     def _plain(self, name: str) -> int:
         if name not in self.plain:
@@ -112,23 +116,15 @@ class Table:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._rows: dict[PageKey, Row] = {}
+        self.rows: defaultdict[PageKey, Row] = defaultdict(lambda: [None] * columns.width)
         self.lacks_buckets = False
         """Some page had a histogram that matters, and none of its buckets was among those asked for."""
-
-    def put(self, place: tuple[PageKey, int], value: str) -> None:
-        """Enter a sample as Prometheus writes it."""
-        key, column = place
-        row = self._rows.get(key)
-        if row is None:
-            row = self._rows[key] = [None] * self._columns.width
-        row[column] = float(value)
 
     def pages(self, at: float, staleness: float) -> tuple[dict[PodKey, dict[str, ReplicaMetrics]], dict[PodKey, float]]:
         """The pages scraped within `staleness` seconds before `at`, and the age in seconds of the others."""
         fresh: dict[PodKey, dict[str, ReplicaMetrics]] = {}
         stale: dict[PodKey, float] = {}
-        for (namespace, pod, model), row in self._rows.items():
+        for (namespace, pod, model), row in self.rows.items():
             scraped_at = row[0]
             if scraped_at is None:
                 continue  # no scrape time, no rate: as good as not scraped
@@ -179,23 +175,18 @@ class Table:
 def gather(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Table:
     """The table of an instant query's rows. KeyError, TypeError or ValueError if they are not what was asked for."""
     table = Table(columns)
-    for entry in rows:
-        place = columns.locate(entry["metric"])
-        if place is not None:
-            table.put(place, entry["value"][1])
+    for page, column, row in columns.locate(rows):
+        table.rows[page][column] = float(row["value"][1])
     return table
 
 
 def gather_range(rows: Iterable[Mapping[str, Any]], columns: Columns) -> dict[float, Table]:
     """The tables of a range query's rows, by time of evaluation. Errors as `gather`."""
     tables: dict[float, Table] = {}
-    for entry in rows:
-        place = columns.locate(entry["metric"])
-        if place is None:
-            continue
-        for at, value in entry["values"]:
+    for page, column, row in columns.locate(rows):
+        for at, value in row["values"]:
             table = tables.get(at)
             if table is None:
                 table = tables[at] = Table(columns)
-            table.put(place, value)
+            table.rows[page][column] = float(value)
     return tables

@@ -86,10 +86,6 @@ class FleetReading:
     """Set when Prometheus warned that the answer may lack series (Thanos with a store down): a pod that is
     not among `pages` may be scraped all the same."""
     queries: int = 0
-    rows: int = 0
-    """Series in the replies."""
-    received: int = 0
-    """Bytes of the replies, after decompression."""
 
     def select(self, namespace: str, pods: Iterable[str], model: str) -> Selection:
         """The pages of these pods for this model, and why the others have none."""

@@ -74,6 +74,7 @@ class FakePrometheus:
         self.warnings: list[str] = []
         self.at = NOW
         self.raw: Raw | None = None
+        self.separators = (",", ":")
         self.url = ""
 
     def expose(
@@ -112,7 +113,9 @@ class FakePrometheus:
             "data": {"resultType": "matrix" if ranged else "vector", "result": data},
             "warnings": self.warnings,
         }
-        return Raw(body=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+        return Raw(
+            body=json.dumps(body, separators=self.separators).encode(), headers={"Content-Type": "application/json"}
+        )
 
     def _row(self, metric: dict[str, str], value: float | str) -> None:
         self.rows.append({"metric": metric, "value": [self.at, str(value)]})

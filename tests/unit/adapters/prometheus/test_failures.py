@@ -74,6 +74,14 @@ async def test_rows_of_another_shape_are_no_reading(prometheus, backend, request
     assert "rows of another shape" in await reason(backend, request_2s_100ms)
 
 
+async def test_a_reply_that_is_broken_in_its_middle_is_no_reading(prometheus, backend, request_2s_100ms, raw):
+    whole = b'{"metric":{"namespace":"chat","pod":"a","model_name":"llama"},"value":[1,"1"]}'
+    rows = b",".join([whole, whole.replace(b"[1,", b"[1;"), whole])
+    await backend.read(request_2s_100ms, NOW)
+    prometheus.raw = raw(200, b'{"status":"success","data":{"resultType":"vector","result":[%b]}}' % rows)
+    assert "rows of another shape" in await reason(backend, request_2s_100ms)
+
+
 async def test_a_body_that_drips_ends_at_the_deadline(prometheus, open_backend, request_2s_100ms, raw):
     stop = threading.Event()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels
+from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, client
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.pages import FIGURES, HISTOGRAMS
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
@@ -42,6 +42,26 @@ async def test_reads_every_figure_of_a_page(prometheus, backend, request_2s_100m
     }
     assert reading.at == NOW
     assert reading.partial is None
+
+
+HOSTILE = 'a","pod":"b"},"value":[1,"2"]},{"metric":{"'
+
+
+@pytest.mark.parametrize("piece", [1, 1_000, 2**20])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+async def test_a_long_reply_is_read_in_pieces(
+    prometheus, backend, request_2s_100ms, page, monkeypatch, piece, separators
+):
+    monkeypatch.setattr(client, "PIECE", piece)
+    prometheus.separators = separators
+    for index in range(20):
+        prometheus.expose(f"llama-{index}", page | {"vllm:num_requests_running": index}, model_name=HOSTILE)
+    reading = await backend.read(request_2s_100ms, NOW)
+    assert list(reading.pages) == [("chat", f"llama-{index}") for index in range(20)]
+    assert [models[HOSTILE].running for models in reading.pages.values()] == list(range(20))
+    assert {models[HOSTILE].time_per_output_token for models in reading.pages.values()} == {
+        Histogram((0.1, 0.15), (44, 45), 1.5, 45)
+    }
 
 
 async def test_a_gauge_that_is_nan_is_unknown_not_zero(prometheus, backend, request_2s_100ms, page):
