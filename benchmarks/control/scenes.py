@@ -38,6 +38,8 @@ MONDAY, TUESDAY = 1, 2
 """Days of the 2024 curve, which begins on a quiet Sunday."""
 CODE_SCALE = 0.75
 """At which the code-day's mean on the TUESDAY is the recorded 2.6 requests/s."""
+PAST_MINUTES = 120
+"""As far back as the operator asks Prometheus by default."""
 OTHER = 1_000
 """Added to the seed for a past that is another draw of the same kind."""
 
@@ -63,13 +65,13 @@ def code(_: int) -> Trace:
 
 
 def conv_before(seed: int) -> Trace:
-    """The same hour, its blocks of ten minutes drawn anew: like it, without giving it away."""
-    return resampled(azure2023_conv(), minutes=60, seed=seed)
+    """Two hours of blocks of ten minutes of the same hour, drawn anew: like it, without giving it away."""
+    return resampled(azure2023_conv(), minutes=PAST_MINUTES, seed=seed)
 
 
 def code_before(seed: int) -> Trace:
     """As `conv_before`."""
-    return resampled(azure2023_code(), minutes=60, seed=seed)
+    return resampled(azure2023_code(), minutes=PAST_MINUTES, seed=seed)
 
 
 def code_tuesday(seed: int) -> Trace:

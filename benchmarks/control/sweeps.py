@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,14 @@ from servingpool.simulation.families.lengths import like
 from servingpool.simulation.families.regimes import correlated_pools
 from servingpool.simulation.families.stops import stops
 from servingpool.simulation.fleet import ColdStart, Routing
+from servingpool.simulation.hardware import BLOCK_TOKENS
 from servingpool.simulation.policies import Answer, Ours, Static
 from servingpool.simulation.run import Result, SimulationOptions, best_static, simulate
 from servingpool.simulation.scrape import EPOCH, ScrapeOptions
 from servingpool.simulation.traces import Trace, azure2023_conv
 from servingpool.simulation.upgrade import Upgrade
 
+HOUR = 3_600.0
 UPGRADED_AT = 1_800.0
 """Seconds into the hour."""
 NEW_POOL = 600.0
@@ -55,6 +58,8 @@ class Variation:
     """Fields of Case to set otherwise."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Fields of SimulationOptions to set otherwise."""
+    history: float = 0.0
+    """Seconds that it has been seen before."""
 
     def changed(self) -> Case:
         """The case as varied."""
@@ -90,7 +95,7 @@ def _of_both() -> Iterator[Variation]:
     for base in ("conv", "code"):
         case = CASES[base]
 
-        def vary(name: str, group: str, base: str = base, **changes: Mapping[str, Any]) -> Variation:
+        def vary(name: str, group: str, base: str = base, **changes: Any) -> Variation:
             return Variation(f"{base}, {name}", group, base, **changes)
 
         def upgraded(profile: object) -> Mapping[str, Any]:
@@ -128,9 +133,6 @@ def _of_one() -> Iterator[Variation]:
         yield Variation(f"conv, {1000 * tpot:g} ms per output token", "tight SLO", "conv", changed)
     for ttft in (1.0, 0.5, 0.3, 0.1):
         yield Variation(f"conv, {ttft:g} s to first token", "tight SLO", "conv", _slo(conv, time_to_first_token=ttft))
-    for base, sizes in (("conv", (1, 2, 6, 16)), ("code", (1, 3, 14)), ("ramp", (1, 3, 14))):
-        for size in sizes:
-            yield Variation(f"{base}, found at {size}", "fleet found", base, options={"initial_replicas": size})
     for most in (3, 2, 1):
         yield Variation(f"conv, max {most}", "max too small", "conv", {"max_replicas": most})
     for most in (5, 3):
@@ -142,6 +144,27 @@ def _of_one() -> Iterator[Variation]:
         yield Variation(f"{size} replicas", "fleet size", "replicas-30", changed)
 
 
+def _of_scarce_memory() -> Iterator[Variation]:
+    """Where the KV cache is full long before the engine is busy."""
+    for base, part in (("conv", 8), ("conv", 16), ("reasoning", 4)):
+        profile = CASES[base].profile
+        tokens = profile.kv_tokens // part // BLOCK_TOKENS * BLOCK_TOKENS
+        scarce = {"profile": replace(profile, kv_tokens=tokens, max_model_len=min(profile.max_model_len, tokens))}
+        yield Variation(f"{base}, KV cache / {part}", "KV cache", base, scarce)
+
+
+def _of_starts() -> Iterator[Variation]:
+    """What it is given to begin with."""
+    for base, sizes in (("conv", (1, 2, 6, 16)), ("code", (1, 3, 14)), ("ramp", (1, 3, 14))):
+        for size in sizes:
+            yield Variation(f"{base}, found at {size}", "fleet found", base, options={"initial_replicas": size})
+    for base, hours in product(("conv", "code"), (1.0, 2.0)):
+        yield Variation(f"{base}, seen for {hours:g} h before", "history", base, history=hours * HOUR)
+    for size in (2, 16):
+        found = {"initial_replicas": size}
+        yield Variation(f"conv, found at {size}, seen for 2 h before", "history", "conv", {}, found, 2 * HOUR)
+
+
 def _stopping(trace: Callable[[int], Trace]) -> Callable[[int], Trace]:
     return lambda seed: stops(trace(seed), at=1_800.0, pause=7_200.0)
 
@@ -151,7 +174,7 @@ def _pool(place: int) -> Callable[[int], Trace]:
     return lambda seed: correlated_pools((2.0, 5.0, 8.0, 12.0), 480.0, like(azure2023_conv()), seed=seed)[place]
 
 
-VARIATIONS: tuple[Variation, ...] = (*_of_both(), *_of_one())
+VARIATIONS: tuple[Variation, ...] = (*_of_both(), *_of_one(), *_of_scarce_memory(), *_of_starts())
 
 
 @cache
@@ -172,8 +195,12 @@ def run(variation: Variation, seed: int = 0) -> dict[str, Any]:
     (attainment of each BIN of arrivals).
     """
     case = variation.changed()
-    trace = case.trace(seed)
-    options = SimulationOptions(seed=seed, **variation.options)
+    trace, options = case.trace(seed), SimulationOptions(seed=seed, **variation.options)
+    if variation.history:
+        assert case.past is not None
+        past = case.past(seed)
+        trace = past.between(past.duration - variation.history, past.duration).then(trace)
+        options = replace(options, history=variation.history)
     static = best_static(trace, case.profile, case.pool(), options)
     initial = static.score.peak_replicas if static else (_static_replicas(variation.base, seed) or case.max_replicas)
     if options.initial_replicas is None:
@@ -187,7 +214,7 @@ def run(variation: Variation, seed: int = 0) -> dict[str, Any]:
         "requests": score.requests,
         "target": case.slo.attainment,
         "attainment": score.attainment,
-        "after_new_pool": _attainment(result, NEW_POOL),
+        "after_new_pool": _attainment(result, options.history + NEW_POOL),
         "gpu_hours": score.gpu_hours,
         "average_replicas": score.average_replicas,
         "peak_replicas": score.peak_replicas,

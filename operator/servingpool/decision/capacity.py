@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,22 +38,31 @@ def sizes(curve: Curve, allowance: float, highest: float, most: int) -> Array:
     return np.unique(np.round(np.geomspace(1.0, last, SIZES)))
 
 
+class Ahead(NamedTuple):
+    """What a fleet is weighed against: a row for each state of demand."""
+
+    levels: Array
+    """Demands told apart, a column."""
+    mass: Array
+    """How likely each is in each state."""
+    least: Array
+    """Replicas that the expected demand of each state needs, whatever a miss is worth."""
+
+
+def ahead(outlook: Outlook, curve: Curve, allowance: float) -> Ahead:
+    """The outlook, as the scales take it."""
+    bearable = max(min(0.5, WORST * allowance), allowance + RELIEF * (1.0 - allowance))
+    return Ahead(*_spread(outlook), outlook.expected / curve.load_for(bearable))
+
+
 class Scales:
     """Weighs fleets (columns) for states of demand (rows)."""
 
-    def __init__(self, outlook: Outlook, curve: Curve, allowance: float, fleets: Array) -> None:
-        self._curve = curve
-        self._levels, self._mass = _spread(outlook)
-        bearable = max(min(0.5, WORST * allowance), allowance + RELIEF * (1.0 - allowance))
-        self._least = outlook.expected / curve.load_for(bearable)
-        self.weigh(fleets)
-
-    def weigh(self, fleets: Array) -> None:
-        """Put these fleets on the scales."""
+    def __init__(self, ahead: Ahead, curve: Curve, fleets: Array) -> None:
         # Misses are counted per request, so a sample of demand weighs by its own size: a burst that is twice the usual
         # load brings twice the requests to be late.
-        self._late = self._mass @ (self._levels * self._curve.cost(self._levels / fleets))
-        self._rent = np.where(fleets < np.minimum(self._least, fleets[-1])[:, None], np.inf, fleets)
+        self._late = ahead.mass @ (ahead.levels * curve.cost(ahead.levels / fleets))
+        self._rent = np.where(fleets < np.minimum(ahead.least, fleets[-1])[:, None], np.inf, fleets)
 
     def choose(self, price: float) -> NDArray[np.intp]:
         """For each state the column of the fleet with the least sum of replicas and misses at their price."""
@@ -71,7 +81,8 @@ def needs(outlook: Outlook, curve: Curve, allowance: float, prices: Sequence[flo
     if highest <= 0.0:
         return np.zeros((len(outlook.expected), len(prices)))
     fleets = sizes(curve, allowance, highest, most)
-    scales = Scales(outlook, curve, allowance, fleets)
+    states = ahead(outlook, curve, allowance)
+    scales = Scales(states, curve, fleets)
     columns = np.stack([scales.choose(price) for price in prices], axis=1)
     found = fleets[columns]
     if fleets[-1] > SIZES:
@@ -79,8 +90,7 @@ def needs(outlook: Outlook, curve: Curve, allowance: float, prices: Sequence[flo
             column = columns[state, at]
             neighbours = fleets[max(0, column - 1) : column + 2]
             finer = np.unique(np.round(np.linspace(float(neighbours[0]), float(neighbours[-1]), SIZES)))
-            scales.weigh(finer)
-            found[state, at] = finer[scales.choose(prices[at])[state]]
+            found[state, at] = finer[Scales(states, curve, finer).choose(prices[at])[state]]
     return found
 
 

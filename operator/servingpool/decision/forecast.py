@@ -77,8 +77,13 @@ class Past(NamedTuple):
     """How much each state stands for."""
     moments: int
     """How many of the states, from the first, are moments in order; the others are beliefs."""
-    step: float
-    """Seconds from one moment to the next."""
+    every: int
+    """Pairs that are remembered for each of these moments."""
+
+    @property
+    def step(self) -> float:
+        """Seconds from one moment to the next."""
+        return SPACING * self.every
 
 
 class Rule(NamedTuple):
@@ -130,19 +135,19 @@ class Forecast:
     def past(self, states: int, carried: float) -> Past | None:
         """Up to `states` moments of what is remembered, and the prior beliefs; None where there was no demand."""
         every = max(1, -(-len(self.pairs) // states))
-        step = SPACING * every
         all_pairs = _columns(self.pairs)
         pairs = all_pairs[:, ::-every][:, ::-1]
         level, usual, came = pairs
         moments = len(came)
         beliefs = np.full(len(PRIOR_ERRORS) + 1, self.mean)
         level, usual = np.append(level, beliefs), np.append(usual, beliefs)
-        came = np.concatenate((came, np.maximum(0.0, self.mean * (1.0 + PRIOR_ERRORS)), [self.found * carried]))
+        came = np.concatenate((came, np.maximum(0.0, self.mean * (1.0 + PRIOR_ERRORS)), [self._believed(carried)]))
         if came.sum() <= 0.0:
             return None
         rule = self._rule(all_pairs)
-        outlook = _apart(self._foresee(rule, level, rule.at(level, usual), pairs, every, carried), moments, step)
-        return Past(outlook, came, self._weights(np.ones(moments), every, carried), moments, step)
+        outlook = self._foresee(rule, level, rule.at(level, usual), pairs, every, carried)
+        weights = self._weights(np.ones(moments), every, carried)
+        return Past(_apart(outlook, moments, SPACING * every), came, weights, moments, every)
 
     def _rule(self, pairs: Array) -> Rule:
         """Ridge regression of what came, towards persistence."""
@@ -166,14 +171,18 @@ class Forecast:
         errors = np.append(came - rule.at(then, usual), PRIOR_ERRORS * self.mean)
         highest = np.maximum(came.max(initial=0.0), expected)[:, None]
         samples = np.clip(expected[:, None] + errors, 0.0, BEYOND * np.maximum(highest, self.mean))
-        samples = np.append(samples, np.full((len(samples), 1), self.found * carried), axis=1)
+        samples = np.append(samples, np.full((len(samples), 1), self._believed(carried)), axis=1)
         distance = (np.sqrt(level[:, None]) - np.sqrt(then)) / math.sqrt(max(self.mean, NOTHING))
         weights = self._weights(np.exp(-0.5 * (distance / LIKENESS) ** 2), every, carried)
         return Outlook(expected, samples, weights / weights.sum(axis=1, keepdims=True))
 
+    def _believed(self, carried: float) -> float:
+        """Demand that the fleet found would carry; none once it is forgotten, or every scale would reach that far."""
+        return self.found * carried if len(self.pairs) < TRUST_PAIRS else 0.0
+
     def _weights(self, seen: Array, every: int, carried: float) -> Array:
         """Weights of what was seen, and behind them those of the beliefs, where each `every`-th pair is looked at."""
-        likely = self.mean / max(self.mean, self.found * carried) if self.mean > NOTHING else 0.0
+        likely = self.mean / max(self.mean, self._believed(carried)) if self.mean > NOTHING else 0.0
         trust = TRUST * likely**SHY * max(0.0, 1.0 - len(self.pairs) / TRUST_PAIRS)
         beliefs = np.append(np.full(len(PRIOR_ERRORS), PRIOR_PAIRS / len(PRIOR_ERRORS)), trust) / every
         return np.concatenate((seen, np.broadcast_to(beliefs, (*seen.shape[:-1], len(beliefs)))), axis=-1)

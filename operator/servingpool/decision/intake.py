@@ -25,7 +25,7 @@ LONGEST_GAP = 180.0
 (ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, TPOT_SUM) = range(7, 14)
 FIELDS = 14
 NOTHING = (0.0,) * FIELDS
-_told = itemgetter(TTFT_COUNT, TTFT_SUM, ITL_COUNT, ITL_SUM, GENERATED, PROMPTS)
+_only_rising = itemgetter(TTFT_COUNT, TTFT_SUM, ITL_COUNT, ITL_SUM, GENERATED, PROMPTS)
 """Figures that no engine ever lowers but by a restart."""
 
 Edges = tuple[float, float, float, float]
@@ -103,10 +103,10 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
         before = previous.get(metrics.replica)
         if before is None or before.edges != now.edges or not 0.0 < now.at - before.at <= LONGEST_GAP:
             continue
-        restarted = any(map(lt, _told(now.figures), _told(before.figures)))
+        restarted = any(map(lt, _only_rising(now.figures), _only_rising(before.figures)))
         base = NOTHING if restarted else before.figures
         sums = [
-            total + new - old if new > old else total for total, new, old in zip(sums, now.figures, base, strict=True)
+            total + (new - old) if new > old else total for total, new, old in zip(sums, now.figures, base, strict=True)
         ]
         covered += now.at - before.at
         intervals.append(now.at - before.at)

@@ -78,7 +78,7 @@ def test_a_state_with_a_burst_ahead_does_not_enlarge_the_fleet_of_another() -> N
     quiet, rough = certain(2.0), BURST
     both = Outlook(np.array([2.0, 2.0]), np.array([[2.0, 2.0], [2.0, 8.0]]), np.array([[0.9, 0.1], [0.9, 0.1]]))
     fleets = np.arange(1.0, 20.0)
-    chosen = fleets[capacity.Scales(both, KNEE, ALLOWANCE, fleets).choose(400.0)]
+    chosen = fleets[capacity.Scales(capacity.ahead(both, KNEE, ALLOWANCE), KNEE, fleets).choose(400.0)]
     assert chosen.tolist() == [
         capacity.need(quiet, KNEE, ALLOWANCE, 400.0, most=100),
         capacity.need(rough, KNEE, ALLOWANCE, 400.0, most=100),

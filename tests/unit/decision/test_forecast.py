@@ -9,6 +9,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from servingpool.decision import capacity
 from servingpool.decision.forecast import (
     APART,
     BEYOND,
@@ -21,6 +22,7 @@ from servingpool.decision.forecast import (
     TRUST_PAIRS,
     Forecast,
 )
+from servingpool.decision.miss_curve import MissCurve
 
 TICK, HORIZON = 15.0, 120.0
 
@@ -125,6 +127,15 @@ def test_trust_in_the_fleet_that_was_found_fades_with_what_was_seen(pairs: int, 
     # Two replicas at 0.5 each carry just what is usual.
     forecast = Forecast(pairs=((1.0, 1.0, 1.0),) * pairs, mean=1.0, seen=3600.0, found=2)
     assert forecast.outlook(level=1.0, usual=1.0, carried=0.5).weights[0, -1] == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("pairs", "replicas"), [(TRUST_PAIRS - 1, 5.0), (TRUST_PAIRS, 1.0)])
+def test_a_fleet_forgotten_no_longer_coarsens_what_may_come(pairs: int, replicas: float) -> None:
+    """An almost idle pool found at 256: demands below 1% of the highest are not told apart."""
+    forecast = Forecast(pairs=((0.01, 0.01, 0.01),) * pairs, mean=0.01, seen=7200.0, found=256)
+    told = forecast.outlook(level=0.01, usual=0.01, carried=0.5).with_and_without_belief()
+    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8)
+    assert capacity.needs(told, curve, 0.05, (20.0,), 512)[1, 0] == replicas
 
 
 def test_the_fleet_that_was_found_is_the_first_one_seen() -> None:

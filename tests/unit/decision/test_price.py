@@ -35,21 +35,21 @@ def found(forecast: Forecast, *, most: int = 100, held: float = 0.0, allowance: 
 
 
 def share_missed(forecast: Forecast, at: float) -> float:
-    """Played again moment by moment, with no word of the code under test but the scales; with half a standard error.
+    """Played again moment by moment, with no word of the code under test but the scales; with three quarters of a standard error.
 
     The error is taken for four hours seen, two of which would be remembered live.
     """
     past = forecast.past(STATES, KNEE.load_for(ALLOWANCE))
     assert past is not None
     fleets = capacity.sizes(KNEE, ALLOWANCE, max(past.came.max(), past.outlook.samples.max()), 100)
-    chosen = fleets[capacity.Scales(past.outlook, KNEE, ALLOWANCE, fleets).choose(at)]
+    chosen = fleets[capacity.Scales(capacity.ahead(past.outlook, KNEE, ALLOWANCE), KNEE, fleets).choose(at)]
     late = squares = work = 0.0
     for fleet, came, count in zip(chosen, past.came, past.counts, strict=True):
         one = came * float(KNEE.cost(np.array([came / fleet]))[0])
         late += count * one
-        squares += count * one**2
+        squares += count * one**2 / past.every
         work += count * came
-    return (late + 0.5 * math.sqrt(KEPT * SPACING / 14400.0 * squares)) / work
+    return (late + 0.75 * math.sqrt(KEPT * SPACING / 14400.0 * squares)) / work
 
 
 def test_a_calm_past_asks_for_little() -> None:
