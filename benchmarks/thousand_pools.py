@@ -36,7 +36,7 @@ from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.reading import Readings
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.telling import status
-from servingpool.reconcile.warming import Warming
+from servingpool.reconcile.warming import Fresh, Warming
 
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
@@ -109,9 +109,7 @@ class _MeteredWarming(Warming):
         super().__init__({backend.config.name: backend}, history=HISTORY)
         self._meter = meter
 
-    async def warm(
-        self, fresh: Sequence[tuple[ServingPool, PoolState]], every: Sequence[ServingPool], now: float
-    ) -> None:
+    async def warm(self, fresh: Sequence[Fresh], every: Sequence[ServingPool], now: float) -> None:
         with self._meter.part("history"):
             await super().warm(fresh, every, now)
 

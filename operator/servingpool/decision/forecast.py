@@ -44,7 +44,7 @@ SHY = 1.5
 """Power of how much more than the mean demand that is, which divides it: twice is likely, ten times is a fleet too
 large."""
 TRUST_PAIRS = 120
-"""Pairs after which that is forgotten: two hours, of which Prometheus may have told one before the first decision."""
+"""Pairs after which that is forgotten: two hours, which Prometheus may have told before the first decision."""
 APART = 600.0
 """Seconds around a moment of the past that are hidden from it when it is played again. A burst that is foretold from
 itself costs one spare replica, and the next one, which is like no other, meets a fleet that was thought to hold."""

@@ -22,7 +22,7 @@ from servingpool.reconcile.observing import core_pool, observe
 from servingpool.reconcile.reading import Readings
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.telling import metrics_condition, status, with_ready
-from servingpool.reconcile.warming import Warming
+from servingpool.reconcile.warming import Fresh, Warming
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +94,14 @@ class Reconciler:
             elif problem is not None:
                 turns.append(self._refusal(raw, problem, now))
         await self._readings.read(readable, now)
-        await self._warm(readable, now)
+        # At the start nobody waits for a decision meanwhile; later, whoever is warm goes first.
+        starting = not any(state.warm for state in self.states.values())
+        if starting:
+            await self._warm(readable, now)
         decided, failed = await self._turns(readable, now)
         done = await self._act([*turns, *decided], now)
+        if not starting:
+            await self._warm(readable, now)
         await self._actor.sweep(self._leading)
         return Tick(
             pools=len(self._cache.pools),
@@ -227,9 +232,13 @@ class Reconciler:
         return not self.states[pool.key].warm and self._readings.answered(pool)
 
     async def _warm(self, pools: list[ServingPool], now: float) -> None:
-        fresh = [(pool, self.states[pool.key]) for pool in pools if self._waits(pool)]
+        fresh = [Fresh(pool, self.states[pool.key], self._pods(pool)) for pool in pools if self._waits(pool)]
         if fresh:
             await self._warming.warm(fresh, pools, now)
+
+    def _pods(self, pool: ServingPool) -> int:
+        workload = self._cache.workload(target_of(pool))
+        return workload.replicas if workload is not None else 0
 
     def _parse(self, key: Key, raw: Raw) -> ServingPool | str:
         version = raw["metadata"].get("resourceVersion", "")

@@ -106,16 +106,11 @@ def apart(history: Sequence[tuple[float, PodPages]]) -> dict[tuple[str, str], li
     return found
 
 
-def past(
-    pool: ServingPool, history: Sequence[tuple[float, PodPages]], *, shared: bool
-) -> Iterator[tuple[float, Observation]]:
+def past(pool: ServingPool, history: Sequence[tuple[float, PodPages]]) -> Iterator[tuple[float, Observation]]:
     """The pool as Prometheus remembers it, oldest first.
 
-    Pods of the past are no longer in the cluster, so they are told by namespace and model. Where another pool shares
-    both (`shared`), nothing can be told apart and there is no history.
+    Pods of the past are no longer in the cluster, so they are told by namespace and model.
     """
-    if shared:
-        return
     namespace, model = pool.metadata.namespace, pool.spec.model
     for at, pages in history:
         found = tuple(models[model] for (where, _), models in pages.items() if where == namespace and model in models)

@@ -28,7 +28,9 @@ class PoolState:
     """As last written, or as found."""
     memory: Memory = field(default_factory=Memory.new)
     warm: bool = False
-    """History was asked for."""
+    """History was learned, or given up on."""
+    unheard: int = 0
+    """How often it was asked for in vain."""
     written_at: float = 0.0
     """Unix time in seconds of the last write of status."""
     profile_at: float = 0.0

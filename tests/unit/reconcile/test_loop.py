@@ -389,78 +389,6 @@ class TestOneBadPoolDoesNotStopTheOthers:
         assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
 
 
-def test_the_past_teaches_before_the_first_decision() -> None:
-    world = World(history=3600.0)
-    world.serve(rate=6.0)
-    world.pool()
-    world.remember(minutes=50)
-    world.step()
-    assert world.state().memory.profile.learned > 2000
-    assert world.state().memory.profile.fit.known
-    assert world.condition("Calibrating") == ("False", "Learned")
-    assert isinstance(world.status()["lastDecision"]["need"], float)
-    world.step(minutes=5)
-    assert world.prometheus.asked.count("history") == 1
-
-
-def test_two_pools_of_one_model_in_one_namespace_have_no_past_that_can_be_told_apart() -> None:
-    world = World(history=3600.0)
-    world.serve(rate=6.0)
-    world.serve("canary", rate=1.0)
-    world.pool()
-    world.pool("canary", target="canary")
-    world.remember(minutes=50)
-    world.step()
-    assert world.state("pool").memory.profile.learned == 0.0
-    assert world.state("canary").memory.profile.learned == 0.0
-
-
-def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost() -> None:
-    world = World(history=3600.0)
-    world.serve(rate=6.0)
-    world.pool()
-    world.remember(minutes=50)
-    world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
-    world.step()
-    assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
-    assert world.writes.scales == []
-    assert "history" not in world.prometheus.asked
-    world.prometheus.silent = None
-    world.step()
-    assert world.state().memory.profile.learned > 2000, "the past is asked for as soon as there is an answer"
-
-
-def test_many_new_pools_are_taught_over_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "LOOKS_A_TICK", 500.0)
-    world = World(history=3600.0)
-    for number in range(5):
-        world.serve(f"vllm-{number}", model=f"model-{number}")
-        world.pool(f"pool-{number}", target=f"vllm-{number}", model=f"model-{number}")
-    assert [world.step().decided for _ in range(4)] == [2, 4, 5, 5]
-
-
-def test_after_a_restart_only_what_was_not_seen_is_asked_for_and_those_it_managed_come_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = World(history=3600.0)
-    world.serve(rate=6.0)
-    world.pool()
-    world.remember(minutes=50)
-    world.step(minutes=12)
-    world.serve("new", rate=6.0, model="new")
-    world.pool("new", target="new", model="new")
-    world.restart()
-    monkeypatch.setattr(warming, "LOOKS_A_TICK", 100.0)
-    world.step()
-    assert [state.warm for state in (world.state(), world.state("new"))] == [True, False]
-    kept = world.status()["profile"]["at"]
-    ends = world.now - warming.ENDS
-    assert world.prometheus.spans[-1] == (pytest.approx(kept - 600.0, abs=30.0), ends)
-    world.step()
-    assert world.state("new").warm
-    assert world.prometheus.spans[-1] == (world.now - warming.ENDS - 3600.0, world.now - warming.ENDS)
-
-
 def test_resumes_with_its_profile_after_a_restart() -> None:
     world = settled()
     world.step(minutes=12)
@@ -473,18 +401,6 @@ def test_resumes_with_its_profile_after_a_restart() -> None:
     writes = len(world.writes.statuses)
     world.step(minutes=5)
     assert len(world.writes.statuses) - writes <= 2, "a restart is no reason to write every pool"
-
-
-def test_a_past_that_the_profile_has_seen_teaches_nothing_twice() -> None:
-    world = World(history=3600.0)
-    world.serve(rate=6.0)
-    world.pool()
-    world.remember(minutes=50)
-    world.step(minutes=12)
-    kept = world.status()["profile"]["learned"]
-    world.restart()
-    world.step()
-    assert world.state().memory.profile.learned < kept + 1000
 
 
 @pytest.mark.parametrize("damage", [{"version": 99}, {"fit": {"gram": "nonsense"}}, {"model": "another"}])

@@ -66,6 +66,12 @@ class Prometheus:
     asked: list[str] = field(default_factory=list)
     spans: list[tuple[float, float]] = field(default_factory=list)
     """Of the past that was asked for: from, to."""
+    scaled_before: list[int] = field(default_factory=list)
+    """How many scale writes there were when the past was asked for."""
+    slow: float = 0.0
+    """Seconds that an answer about the past takes."""
+    poison: set[str] = field(default_factory=set)
+    """Models whose past cannot be read."""
     queue: GatewayReading | Unknown | None = None
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
@@ -82,6 +88,10 @@ class Prometheus:
     ) -> Sequence[tuple[float, PodPages]] | Unknown:
         self.asked.append("history")
         self.spans.append((start, end))
+        self.scaled_before.append(len(self.world.writes.scales))
+        await asyncio.sleep(self.slow)
+        if self.poison & request.models:
+            return Unknown("422")
         if self.silent is not None:
             return Unknown(self.silent)
         return [(at, pages) for at, pages in self.past if start <= at <= end]

@@ -76,8 +76,9 @@ def _past(past: Trace | None) -> str:
     if past is None:
         return "No policy has seen anything before the start."
     return (
-        f"Before it, and not scored, come {brief(past.duration)} like its first hour, blocks of minutes drawn anew, "
-        f"served by the fleet that is found: what Prometheus remembers, or Recommend mode has watched."
+        f"Before it, and not scored, come {brief(past.duration)} like its first hour, served by the fleet that is found: "
+        f"what Prometheus remembers, or Recommend mode has watched. They are blocks of minutes of that hour drawn anew, so "
+        f"how large its bursts are has been seen, but not when they come."
     )
 
 

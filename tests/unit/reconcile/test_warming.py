@@ -1,0 +1,177 @@
+"""What Prometheus remembers, taught within bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from servingpool.reconcile import warming
+
+from .world import World
+
+
+def pools(count: int, *, replicas: int = 2) -> World:
+    """New ones, each with a model and a Deployment of its own."""
+    world = World(history=3600.0)
+    for number in range(count):
+        world.serve(f"vllm-{number}", model=f"model-{number}", replicas=replicas)
+        world.pool(f"pool-{number}", target=f"vllm-{number}", model=f"model-{number}")
+    return world
+
+
+def warm(world: World) -> list[bool]:
+    return [state.warm for _, state in sorted(world.loop.states.items())]
+
+
+def test_the_past_teaches_before_the_first_decision() -> None:
+    world = World(history=3600.0)
+    world.serve(rate=6.0)
+    world.pool()
+    world.remember(minutes=50)
+    world.step()
+    assert world.state().memory.profile.learned > 2000
+    assert world.state().memory.profile.fit.known
+    assert world.condition("Calibrating") == ("False", "Learned")
+    assert isinstance(world.status()["lastDecision"]["need"], float)
+    world.step(minutes=5)
+    assert world.prometheus.asked.count("history") == 1
+
+
+def test_two_pools_of_one_model_in_one_namespace_have_no_past_that_can_be_told_apart() -> None:
+    world = World(history=3600.0)
+    world.serve(rate=6.0)
+    world.serve("canary", rate=1.0)
+    world.pool()
+    world.pool("canary", target="canary")
+    world.remember(minutes=50)
+    world.step()
+    assert world.state("pool").memory.profile.learned == 0.0
+    assert world.state("canary").memory.profile.learned == 0.0
+
+
+def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost() -> None:
+    world = World(history=3600.0)
+    world.serve(rate=6.0)
+    world.pool()
+    world.remember(minutes=50)
+    world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
+    world.step()
+    assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
+    assert world.writes.scales == []
+    assert "history" not in world.prometheus.asked
+    world.prometheus.silent = None
+    world.step()
+    assert world.state().memory.profile.learned > 2000, "the past is asked for as soon as there is an answer"
+
+
+def test_a_past_that_the_profile_has_seen_teaches_nothing_twice() -> None:
+    world = World(history=3600.0)
+    world.serve(rate=6.0)
+    world.pool()
+    world.remember(minutes=50)
+    world.step(minutes=12)
+    kept = world.status()["profile"]["learned"]
+    world.restart()
+    world.step()
+    assert world.state().memory.profile.learned < kept + 1000
+
+
+def test_many_new_pools_are_taught_over_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 2 * 2 * 240)
+    monkeypatch.setattr(warming, "LONGEST_TICK", 0.0)
+    world = pools(5)
+    world.prometheus.slow = 0.001
+    # Two are taught before the first decisions, for nobody else is there; then who is warm decides first.
+    assert [world.step().decided for _ in range(4)] == [2, 2, 4, 5]
+    assert world.prometheus.asked.count("history") == 3
+
+
+def test_the_more_wait_the_less_each_looks_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "BACKLOG", 1000)
+    for count, looks in ((1, 240), (10, 100), (50, 40)):
+        world = pools(count)
+        world.step()
+        start, end = world.prometheus.spans[0]
+        assert (end - start) / warming.STEP == looks
+        assert all(warm(world))
+
+
+def test_a_large_fleet_looks_back_less_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 600)
+    world = pools(2, replicas=6)
+    world.step()
+    assert [(end - start) / warming.STEP for start, end in world.prometheus.spans] == [100, 100]
+
+
+def test_times_lie_on_the_grid_of_their_step() -> None:
+    """VictoriaMetrics and Thanos move others onto it, and answer of times that nobody asked for."""
+    world = pools(1)
+    world.now += 7.3
+    world.step()
+    start, end = world.prometheus.spans[0]
+    assert start % warming.STEP == end % warming.STEP == 0.0
+    assert warming.ENDS <= world.now - end < warming.ENDS + warming.STEP
+
+
+def test_after_a_restart_only_what_was_not_seen_is_asked_for_and_those_it_managed_come_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(history=3600.0)
+    world.serve(rate=6.0)
+    world.pool("z-managed")
+    world.remember(minutes=50)
+    world.step(minutes=12)
+    world.serve("new", rate=6.0, model="new")
+    world.pool("new", target="new", model="new")
+    world.restart()
+    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 2 * 240)
+    world.prometheus.spans.clear()
+    world.step()
+    managed, new = world.prometheus.spans
+    assert managed[0] == pytest.approx(world.status("z-managed")["profile"]["at"] - 600.0, abs=2 * warming.STEP)
+    assert new[1] - new[0] == 3600.0
+
+
+def test_a_slow_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(warming, "LONGEST_ANSWER", 0.01)
+    world = pools(1)
+    world.prometheus.slow = 60.0
+    world.step()
+    assert "took more than 0 s" in caplog.text
+    assert warm(world) == [False]
+
+
+def test_a_backend_without_a_past_is_asked_once_a_tick_and_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 1)
+    world = pools(5)
+    world.prometheus.poison = {f"model-{number}" for number in range(5)}
+    assert [world.step().decided for _ in range(4)] == [0, 0, 5, 5]
+    assert world.prometheus.asked.count("history") == warming.PATIENCE
+    assert "failed 3 times: 5 pools begin without a past" in caplog.text
+
+
+def test_a_pool_whose_past_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 1)
+    world = pools(3)
+    world.prometheus.poison = {"model-0"}
+    world.step()
+    assert warm(world) == [False, False, False]
+    world.step()
+    assert warm(world) == [False, True, True], "who failed comes last"
+    world.step()
+    assert warm(world) == [True, True, True], "and is given up in the end"
+
+
+def test_who_is_warm_acts_before_others_are_taught() -> None:
+    world = World(history=3600.0)
+    service = world.serve(rate=2.0)
+    world.pool()
+    world.step(minutes=8)
+    service.rate = 60.0
+    while not world.writes.scales:
+        world.serve("new", model="new")
+        world.pool("new", target="new", model="new")
+        world.loop.states.pop(("chat", "new"), None)
+        world.step()
+    assert world.prometheus.scaled_before[-1] == 1
