@@ -23,7 +23,7 @@ RULES = {
     ("servingpool.dev", "servingpools/status"): {"patch"},
     ("apps", "deployments"): {"list", "watch"},
     ("apps", "replicasets"): {"list", "watch"},
-    ("apps", "deployments/scale"): {"get", "patch"},
+    ("apps", "deployments/scale"): {"patch"},
     ("", "pods"): {"list", "watch", "patch"},
     ("", "events"): {"create"},
     ("autoscaling", "horizontalpodautoscalers"): {"list", "watch"},
@@ -90,7 +90,7 @@ def test_rights_in_the_whole_cluster_are_the_written_ones(render: Render) -> Non
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
             "resourceNames": [OPERATOR],
-            "verbs": ["get", "update", "patch"],
+            "verbs": ["get", "update"],
         },
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
     ]
