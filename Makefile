@@ -9,7 +9,7 @@ TESTS ?= tests/e2e
 E2E := -m pytest --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test test-unit test-vllm soak lint format generate verify bench bench-control e2e e2e-drain lock image wheels sbom clean
+.PHONY: help go run demo test test-unit test-vllm soak lint format generate verify bench bench-control e2e e2e-drain lock image image-test wheels sbom clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ lock: $(STAMP)  ## Pin every dependency with its hashes
 
 image:  ## Build the operator's image; BASE and PIP_OPTIONS as in deploy/Dockerfile
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg PIP_OPTIONS=$(PIP_OPTIONS) .
+
+image-test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing in it that compiles; needs Docker
+	@$(BIN)/python -m pytest --verbose --timeout 900 tests/image
 
 wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a build that reaches no package index
 	@for lock in requirements-operator.lock tools/build.lock; do \

@@ -33,20 +33,29 @@ class Images:
 def build() -> Images:
     """Build all; what has not changed comes from Docker's cache."""
     images = Images()
-    base = _base()
-    options = _pip_options(base)
-    dockerfile = ROOT / "deploy" / "Dockerfile"
-    _build(dockerfile, images.operator, ROOT, *base, *([f"PIP_OPTIONS={options}"] if options else []))
-    _build(DOCKERFILES / "lab.Dockerfile", images.lab, DOCKERFILES, f"BASE={images.operator}")
+    build_operator(images.operator)
+    _build(DOCKERFILES / "lab.Dockerfile", images.lab, DOCKERFILES, f"--build-arg=BASE={images.operator}")
     prometheus = ensure_binaries("prometheus")["prometheus"]
     _build(DOCKERFILES / "prometheus.Dockerfile", images.prometheus, prometheus.parent)
     return images
 
 
-def _build(dockerfile: Path, tag: str, context: Path, *arguments: str) -> None:
-    flags = [f"--build-arg={argument}" for argument in arguments]
-    # Debian's docker.io comes without buildx, and then only the classic builder is there.
-    builder = _buildkit() if succeeds("docker", "buildx", "version") else {"DOCKER_BUILDKIT": "0"}
+def build_operator(tag: str, *flags: str) -> None:
+    """The operator's image alone, with further flags of `docker build`."""
+    base = _base()
+    options = _pip_options(base)
+    arguments = [*base, *([f"PIP_OPTIONS={options}"] if options else [])]
+    dockerfile = ROOT / "deploy" / "Dockerfile"
+    _build(dockerfile, tag, ROOT, *(f"--build-arg={argument}" for argument in arguments), *flags)
+
+
+def has_buildkit() -> bool:
+    """Debian's docker.io comes without buildx, and then only the classic builder is there."""
+    return succeeds("docker", "buildx", "version")
+
+
+def _build(dockerfile: Path, tag: str, context: Path, *flags: str) -> None:
+    builder = _buildkit() if has_buildkit() else {"DOCKER_BUILDKIT": "0"}
     run("docker", "build", f"--file={dockerfile}", f"--tag={tag}", *flags, context, seconds=900, **builder)
 
 

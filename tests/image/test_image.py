@@ -1,0 +1,47 @@
+"""The operator's image: the same again from the same sources, and nothing in it that it does not need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ..e2e.images import build_operator, has_buildkit  # noqa: TID252, one way to build it for all tests
+from ..e2e.shell import run  # noqa: TID252
+
+TAGS = ("servingpool-operator:first", "servingpool-operator:second")
+COMPILERS = ("cc", "c++", "gcc", "g++", "clang", "tcc", "as", "ld", "make", "go", "rustc")
+
+
+@pytest.fixture(scope="module")
+def images() -> Iterator[tuple[str, str]]:
+    """Built one after the other, neither from the cache."""
+    for tag in TAGS:
+        build_operator(tag, "--no-cache")
+    yield TAGS
+    run("docker", "image", "rm", *TAGS)
+
+
+def inside(image: str, script: str) -> str:
+    """Standard output of a shell in it, which reaches no network."""
+    return run("docker", "run", "--rm", "--network=none", "--entrypoint=sh", image, "-c", script)
+
+
+def layers(image: str) -> str:
+    return run("docker", "image", "inspect", "--format={{.RootFS.Layers}}", image)
+
+
+def test_the_same_sources_make_the_same_image(images: tuple[str, str]) -> None:
+    # Names, contents, modes, owners and dates.
+    archive = "tar --create --sort=name --numeric-owner /opt/servingpool 2>/dev/null | sha256sum"
+    first, second = (inside(image, archive) for image in images)
+    assert first == second
+    # BuildKit keeps the date of a folder that was there before, such as /opt, unless its exporter is told otherwise.
+    if not has_buildkit():
+        assert layers(images[0]) == layers(images[1])
+
+
+def test_there_is_no_compiler_in_it(images: tuple[str, str]) -> None:
+    assert inside(images[0], "command -v sh").strip()
+    found = inside(images[0], f"for each in {' '.join(COMPILERS)}; do command -v $each; done; true")
+    assert found == ""
