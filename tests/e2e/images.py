@@ -49,6 +49,14 @@ def build_operator(tag: str, *flags: str) -> None:
     _build(dockerfile, tag, ROOT, *(f"--build-arg={argument}" for argument in arguments), *flags)
 
 
+def sizes(image: str) -> tuple[float, float]:
+    """MB of an image, and of that what lies on top of its base. By its history: a builder may not keep the base."""
+    size = float(run("docker", "image", "inspect", "--format={{.Size}}", image))
+    layers = run("docker", "history", "--human=false", "--format={{.Size}} {{.CreatedBy}}", "--no-trunc", image)
+    copied = next(line for line in layers.splitlines() if "COPY" in line)
+    return size / 1e6, float(copied.split()[0]) / 1e6
+
+
 def has_buildkit() -> bool:
     """Debian's docker.io comes without buildx, and then only the classic builder is there."""
     return succeeds("docker", "buildx", "version")

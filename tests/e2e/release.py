@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,18 @@ class OperatorRelease:
         """As a drain of its node would."""
         self._cluster.client.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}")
 
+    def start_up(self) -> tuple[float, float | None]:
+        """Seconds from the start of a container until its pod was Ready, at the longest, and until it led.
+
+        To a second, as Kubernetes notes them. None where the leader took the Lease over from another one.
+        """
+        found = {pod["metadata"]["name"]: pod for pod in self._cluster.pods(NAMESPACE, PODS)}
+        started = {name: _moment(_running(pod)["startedAt"]) for name, pod in found.items()}
+        ready = [_moment(_ready(pod)["lastTransitionTime"]) - started[name] for name, pod in found.items()]
+        lease = self._cluster.client.get(LEASE)["spec"]
+        led = None if lease["leaseTransitions"] else _moment(lease["acquireTime"]) - started[self.leader()]
+        return max(ready), led
+
     def scale(self, replicas: int) -> None:
         """How many operators run, none included; waits until they do."""
         where = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{FULL_NAME}/scale"
@@ -93,3 +106,18 @@ class OperatorRelease:
     def logs(self) -> str:
         """Of all its pods, for what failed."""
         return "\n".join(f"--- {pod}\n{self._cluster.logs(NAMESPACE, pod)}" for pod in self.pods())
+
+
+def _running(pod: dict[str, Any]) -> dict[str, Any]:
+    [status] = pod["status"]["containerStatuses"]
+    running: dict[str, Any] = status["state"]["running"]
+    return running
+
+
+def _ready(pod: dict[str, Any]) -> dict[str, Any]:
+    [condition] = [one for one in pod["status"]["conditions"] if one["type"] == "Ready"]
+    return dict(condition)
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

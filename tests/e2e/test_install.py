@@ -9,9 +9,15 @@ from servingpool.lab.api_client import ApiError
 from .cluster import Cluster
 from .conftest import FIRST
 from .helm import Helm
+from .images import Images, sizes
 from .pools import condition, serving_pool, status
 from .release import NAMESPACE, RELEASE, OperatorRelease
 from .results import Results
+
+OURS_MB = 260
+"""On top of the base; measured are 238, half of them the Kubernetes client."""
+READY_S, LEADS_S = 30, 20
+"""From the start of the container, on two cores that thirty engines are started on too."""
 
 
 def test_one_install_and_one_apply_give_a_pool_that_decides(cluster: Cluster, operator: OperatorRelease) -> None:
@@ -20,6 +26,23 @@ def test_one_install_and_one_apply_give_a_pool_that_decides(cluster: Cluster, op
     found = status(cluster, FIRST, FIRST)
     assert found["lastDecision"]["reason"]
     assert condition(cluster, FIRST, FIRST, "Ready") == ("True", "Recommending")
+
+
+def test_the_image_is_small_and_starts_soon(images: Images, operator: OperatorRelease, results: Results) -> None:
+    operator.wait_up()
+    size, ours = sizes(images.operator)
+    ready, led = operator.start_up()
+    results.add(
+        scenario="the operator's image and its start, with 200m CPU beside all other pods",
+        outcome=f"{size:.0f} MB, of which {size - ours:.0f} are the base",
+        image_mb=size,
+        base_mb=size - ours,
+        ready_s=ready,
+        **({} if led is None else {"leads_s": led}),
+    )
+    assert ours < OURS_MB
+    assert ready <= READY_S
+    assert led is None or led <= LEADS_S
 
 
 def test_helm_test_passes(helm: Helm, operator: OperatorRelease, results: Results) -> None:
