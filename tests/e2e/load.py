@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from .engines import IMAGE, Manifest
+from .waiting import eventually
 
 NAME = "load-generator"
 PORT = 8080
@@ -88,6 +89,15 @@ class LoadGenerator:
     def stop(self, course: Course) -> None:
         """It sends no more; what is in flight goes on."""
         self._post(f"stop?course={course.number}", {})
+
+    def end(self, course: Course, **bounds: float) -> dict[str, Any]:
+        """Stop it; its figures, judged by `bounds` as in `summary`, once the last answer is there."""
+        self.stop(course)
+        return eventually(
+            lambda: found if (found := self.summary(course, **bounds))["finished"] else {},
+            120,
+            f"the last answers of course {course.number}",
+        )
 
     def summary(
         self,

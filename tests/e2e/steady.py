@@ -9,11 +9,13 @@ from .cluster import Cluster
 from .engines import Engine, engine_manifests
 from .load import LoadGenerator
 from .pools import serving_pool
+from .scenes import percent
 from .waiting import eventually
 
 NAME = "steady"
 """Of the namespace, the Deployment, the pool and the model."""
-TTFT, TPOT = 2.0, 0.3
+TTFT, TPOT, ATTAINMENT = 2.0, 0.3, 95.0
+"""As in `serving_pool`. Seconds, and percent."""
 ENGINE = Engine(name=NAME, namespace=NAME, model=NAME, replicas=2, load_seconds=5)
 LONGEST = 3600
 """Seconds of traffic; it ends with the cluster."""
@@ -53,7 +55,11 @@ class Steady:
         return eventually(ended, 60, "an answer to every steady request")
 
 
-def seen(figures: dict[str, Any]) -> dict[str, Any]:
-    """As columns of a result."""
-    attainment = None if figures["attainment"] is None else round(100 * figures["attainment"], 1)
-    return {"requests": figures["requests"], "lost": figures["lost"], "attainment": attainment}
+def unharmed(figures: dict[str, Any]) -> dict[str, Any]:
+    """As columns of a result. Raises AssertionError where a request was lost, or too many were late."""
+    attainment = percent(figures["attainment"])
+    assert figures["requests"] > 0
+    assert figures["lost"] == 0
+    assert attainment is not None
+    assert attainment >= ATTAINMENT
+    return {"requests": figures["requests"], "lost": 0, "attainment": attainment, "slo": f"{ATTAINMENT:g}"}

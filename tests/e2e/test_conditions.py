@@ -10,6 +10,7 @@ from .load import Course, LoadGenerator
 from .pools import message, path, serving_pool, status, wait_condition, wait_decided
 from .prometheus import PrometheusRelease
 from .results import Results
+from .scenes import percent
 from .waiting import eventually, throughout
 
 WRONG, DELETED, REFUSED = "wrong-model", "deleted", "refused"
@@ -36,12 +37,11 @@ def prepare(cluster: Cluster, load: LoadGenerator) -> None:
             changes[name](deployment, engine)
         cluster.apply([deployment, service])
     open_gate(cluster)
-    cluster.apply(serving_pool(WRONG, WRONG, model=f"{WRONG}-typo"))
     cluster.apply(serving_pool(REFUSED, REFUSED, targets=[{"name": REFUSED, "min": 2, "max": 4}]))
-    for name in (DELETED, STUCK, NEVER):
+    for name in (WRONG, DELETED, STUCK, NEVER):
         cluster.wait_serving(name, name)
-        COURSES[name] = load.start(f"http://{name}.{name}:8000", name, CALM if name == DELETED else BUSY)
-        cluster.apply(serving_pool(name, name))
+        COURSES[name] = load.start(f"http://{name}.{name}:8000", name, BUSY if name in {STUCK, NEVER} else CALM)
+        cluster.apply(serving_pool(name, name, model=f"{WRONG}-typo" if name == WRONG else name))
 
 
 def policy() -> list[Manifest]:
@@ -90,13 +90,24 @@ def open_gate(cluster: Cluster) -> None:
         cluster.client.request("PATCH", where, body, content_type="application/strategic-merge-patch+json")
 
 
-def test_a_wrong_model_name_is_told_and_nothing_is_scaled(cluster: Cluster, results: Results) -> None:
+def test_a_wrong_model_name_is_told_and_nothing_is_scaled(
+    cluster: Cluster, load: LoadGenerator, results: Results
+) -> None:
     wait_condition(cluster, WRONG, WRONG, "MetricsAvailable", ("False", "NoSeriesForModel"))
     said = message(cluster, WRONG, WRONG, "MetricsAvailable")
     assert f"{WRONG}-typo" in said, said
     assert status(cluster, WRONG, WRONG)["why"] == "NoSeriesForModel"
     assert cluster.replicas(WRONG, WRONG) == 1
-    results.add(scenario="wrong model name", outcome=f"NoSeriesForModel: {said}")
+    figures = eventually(
+        lambda: found if (found := load.summary(COURSES[WRONG]))["ended"] >= ENOUGH else {}, 90, "requests"
+    )
+    assert figures["lost"] == 0
+    results.add(
+        scenario="wrong model name",
+        outcome=f"NoSeriesForModel: {said}",
+        requests=figures["ended"],
+        lost=figures["lost"],
+    )
 
 
 def test_a_deleted_pool_leaves_its_workload_and_no_finalizer(
@@ -140,9 +151,11 @@ def test_a_scale_that_is_refused_is_told(cluster: Cluster, results: Results) -> 
     results.add(scenario="a policy refuses the scale", outcome=said)
 
 
-def lost_and_late(load: LoadGenerator, course: Course) -> dict[str, object]:
-    found = load.summary(course, ttft=2.0, tpot=0.3)
-    return {"requests": found["requests"], "lost": found["lost"], "attainment": round(100 * found["attainment"], 1)}
+def late_not_lost(load: LoadGenerator, course: Course) -> dict[str, object]:
+    """Ends a course; what its clients saw, as columns. Raises AssertionError where one request got no full answer."""
+    found = load.end(course, ttft=2.0, tpot=0.3)
+    assert found["outcomes"] == {"ok": found["requests"]}
+    return {"requests": found["requests"], "lost": found["lost"], "attainment": percent(found["attainment"])}
 
 
 def test_replicas_without_a_node_are_told(cluster: Cluster, load: LoadGenerator, results: Results) -> None:
@@ -153,9 +166,7 @@ def test_replicas_without_a_node_are_told(cluster: Cluster, load: LoadGenerator,
     assert 2 <= cluster.replicas(STUCK, STUCK) <= 4
     assert cluster.ready(STUCK, STUCK) == 1
     assert cluster.events(STUCK, STUCK, "Unschedulable")
-    figures = lost_and_late(load, COURSES[STUCK])
-    assert figures["lost"] == 0
-    results.add(scenario="unschedulable replicas", outcome=said, **figures)
+    results.add(scenario="unschedulable replicas", outcome=said, **late_not_lost(load, COURSES[STUCK]))
 
 
 def test_a_replica_that_never_becomes_ready_costs_no_other(
@@ -173,8 +184,6 @@ def test_a_replica_that_never_becomes_ready_costs_no_other(
     found = status(cluster, NEVER, NEVER)
     assert found["readyReplicas"] == 1
     assert "coldStart" not in found, "nothing was learned from a start that never ended"
-    figures = lost_and_late(load, COURSES[NEVER])
-    assert figures["lost"] == 0
     ordered = cluster.replicas(NEVER, NEVER)
     open_gate(cluster)
     started = time.monotonic()
@@ -183,7 +192,7 @@ def test_a_replica_that_never_becomes_ready_costs_no_other(
         scenario="a pod that never becomes Ready",
         outcome=f"1 of {ordered} serves on; let in, the pool counts them",
         seconds=seconds_since(started),
-        **figures,
+        **late_not_lost(load, COURSES[NEVER]),
     )
 
 

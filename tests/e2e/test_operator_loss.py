@@ -13,7 +13,7 @@ from .images import Images
 from .prometheus import PrometheusRelease
 from .release import TWINS, OperatorRelease
 from .results import Results
-from .steady import NAME, Steady, seen
+from .steady import NAME, Steady, unharmed
 from .waiting import eventually
 
 pytestmark = pytest.mark.disruptive
@@ -44,8 +44,7 @@ def test_a_leader_that_crashes_is_replaced_when_its_lease_runs_out(
     assert steady.replicas() == fleet
     operator.wait_up()
     acted = acts_again(cluster)
-    figures = seen(steady.since(moment))
-    assert figures["lost"] == 0
+    figures = unharmed(steady.since(moment))
     results.add(
         scenario="operator pod killed (SIGKILL to the leader)",
         outcome="another process leads, and acts",
@@ -71,8 +70,7 @@ def test_a_leader_that_is_told_to_go_hands_over_at_once(
     assert not after.startswith(leader), "the standby leads"
     operator.wait_up()
     acted = acts_again(cluster)
-    figures = seen(steady.since(moment))
-    assert figures["lost"] == 0
+    figures = unharmed(steady.since(moment))
     results.add(
         scenario="leader deleted, a second replica stands by",
         outcome="the standby leads, and acts",
@@ -103,8 +101,7 @@ def test_without_any_operator_fleets_stay_and_an_alert_fires(
     started = time.monotonic()
     eventually(lambda: prometheus.value("sum(servingpool_leader)") == 1.0, 60, "a leader is scraped")
     eventually(lambda: not prometheus.states("ServingPoolNoLeader"), 90, "the alert is over")
-    figures = seen(steady.since(moment))
-    assert figures["lost"] == 0
+    figures = unharmed(steady.since(moment))
     results.add(
         scenario="no operator at all",
         outcome="the fleet stays; ServingPoolNoLeader fires, and ends when one is back",

@@ -95,13 +95,7 @@ class Fleet:
     def end(self, load: LoadGenerator) -> dict[str, Any]:
         """What the clients saw, when the last answer is there."""
         assert self.course is not None
-        load.stop(self.course)
-        course = self.course
-        return eventually(
-            lambda: found if (found := load.summary(course))["finished"] else {},
-            120,
-            f"the last answers of {self.name}",
-        )
+        return load.end(self.course)
 
     def _order(self, cluster: Cluster, replicas: int) -> None:
         if self.by_operator:
