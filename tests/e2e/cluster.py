@@ -7,7 +7,7 @@ import ssl
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -130,6 +130,10 @@ class Cluster:
         return succeeds(
             "docker", "exec", self.container, "curl", "--silent", "--max-time", "2", f"http://{address}:8000/health"
         )
+
+    def taint(self, *taints: Mapping[str, str]) -> None:
+        """What its node has from now on; none takes them all away. What runs there stays."""
+        self.client.patch(f"/api/v1/nodes/{self.container}", {"spec": {"taints": list(taints)}})
 
     def pods(self, namespace: str, selector: str = "") -> list[dict[str, Any]]:
         """Pods, those that are being deleted included."""

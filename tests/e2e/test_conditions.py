@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+
+import pytest
 
 from .cluster import Cluster, seconds_since
-from .engines import Engine, Manifest, engine_manifests
+from .engines import TAINT, Engine, Manifest, engine_manifests
 from .load import Course, LoadGenerator
-from .pools import message, path, serving_pool, status, wait_condition, wait_decided
+from .pools import condition, message, path, serving_pool, status, wait_condition, wait_decided
 from .prometheus import PrometheusRelease
 from .results import Results
 from .scenes import percent
@@ -29,12 +32,12 @@ def prepare(cluster: Cluster, load: LoadGenerator) -> None:
     for name in NAMESPACES:
         cluster.namespace(name)
     cluster.apply(policy())
-    changes = {STUCK: alone_on_its_node, NEVER: gated}
+    changes = {STUCK: intolerant, NEVER: gated}
     for name in NAMESPACES:
         engine = Engine(name=name, namespace=name, model=name, load_seconds=2)
         deployment, service = engine_manifests(engine)
         if name in changes:
-            changes[name](deployment, engine)
+            changes[name](deployment)
         cluster.apply([deployment, service])
     open_gate(cluster)
     cluster.apply(serving_pool(REFUSED, REFUSED, targets=[{"name": REFUSED, "min": 2, "max": 4}]))
@@ -42,6 +45,14 @@ def prepare(cluster: Cluster, load: LoadGenerator) -> None:
         cluster.wait_serving(name, name)
         COURSES[name] = load.start(f"http://{name}.{name}:8000", name, BUSY if name in {STUCK, NEVER} else CALM)
         cluster.apply(serving_pool(name, name, model=f"{WRONG}-typo" if name == WRONG else name))
+    cluster.taint(TAINT)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def untainted(cluster: Cluster) -> Iterator[None]:
+    """Whatever fails here, the pods of others get a node."""
+    yield
+    cluster.taint()
 
 
 def policy() -> list[Manifest]:
@@ -70,14 +81,12 @@ def policy() -> list[Manifest]:
     ]
 
 
-def alone_on_its_node(deployment: Manifest, engine: Engine) -> None:
-    """The only node has room for one: what a cluster without free GPUs is to the second replica."""
-    term = {"labelSelector": {"matchLabels": engine.labels}, "topologyKey": "kubernetes.io/hostname"}
-    anti = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    deployment["spec"]["template"]["spec"]["affinity"] = {"podAntiAffinity": anti}
+def intolerant(deployment: Manifest) -> None:
+    """Its pods may not go where a taint is: once the only node has one, there is no room for a second replica."""
+    del deployment["spec"]["template"]["spec"]["tolerations"]
 
 
-def gated(deployment: Manifest, engine: Engine) -> None:
+def gated(deployment: Manifest) -> None:
     """A pod is not Ready until someone says so: the test does, for those that it lets in."""
     deployment["spec"]["template"]["spec"]["readinessGates"] = [{"conditionType": GATE}]
 
@@ -159,14 +168,30 @@ def late_not_lost(load: LoadGenerator, course: Course) -> dict[str, object]:
 
 
 def test_replicas_without_a_node_are_told(cluster: Cluster, load: LoadGenerator, results: Results) -> None:
-    """Under more load than the one replica carries, which goes on serving."""
+    """Under more load than the one replica carries, which goes on serving. The taint is there since `prepare`."""
     wait_condition(cluster, STUCK, STUCK, "Ready", ("False", "Unschedulable"), 180)
     said = message(cluster, STUCK, STUCK, "Ready")
     assert said.startswith("no node has room for"), said
     assert 2 <= cluster.replicas(STUCK, STUCK) <= 4
     assert cluster.ready(STUCK, STUCK) == 1
     assert cluster.events(STUCK, STUCK, "Unschedulable")
-    results.add(scenario="unschedulable replicas", outcome=said, **late_not_lost(load, COURSES[STUCK]))
+    assert "untolerated taint" in refusal(cluster), refusal(cluster)
+    cluster.taint()
+    started = time.monotonic()
+    eventually(lambda: cluster.ready(STUCK, STUCK) >= 2, 60, "the others serve, now that they have a node")
+    eventually(lambda: condition(cluster, STUCK, STUCK, "Ready")[0] == "True", 60, "Ready again")
+    results.add(
+        scenario="replicas without a node: a taint that they do not tolerate",
+        outcome=f"{said}; they serve once it is gone",
+        seconds=seconds_since(started),
+        **late_not_lost(load, COURSES[STUCK]),
+    )
+
+
+def refusal(cluster: Cluster) -> str:
+    """What the scheduler says of pods that it cannot place."""
+    conditions = [one for pod in cluster.pods(STUCK) for one in pod["status"].get("conditions", [])]
+    return "; ".join(one["message"] for one in conditions if one.get("reason") == "Unschedulable")
 
 
 def test_a_replica_that_never_becomes_ready_costs_no_other(
