@@ -27,6 +27,7 @@ class OperatorRelease:
 
     def __init__(self, cluster: Cluster, helm: Helm, image: str) -> None:
         self._cluster, self._helm = cluster, helm
+        self._gone: list[str] = []
         repository, _, tag = image.rpartition(":")
         self._values: dict[str, Any] = {
             "image": {"repository": repository, "tag": tag},
@@ -39,6 +40,15 @@ class OperatorRelease:
     def install(self, *, chart: Path = CHART, wait: bool = True, **values: Any) -> None:
         """Install it, or upgrade it, with `values` beside the usual ones."""
         self._helm.install(RELEASE, chart, NAMESPACE, {**self._values, **values}, wait=wait)
+
+    def rollback(self) -> None:
+        """To the release before."""
+        self._helm("rollback", RELEASE, f"--namespace={NAMESPACE}", "--wait", "--timeout=300s")
+
+    def uninstall(self) -> None:
+        """What its pods have said so far is kept."""
+        self._gone.append(self.logs())
+        self._helm("uninstall", RELEASE, f"--namespace={NAMESPACE}", "--wait", "--timeout=300s")
 
     def pods(self) -> list[str]:
         """Names of the operator's pods that are not being deleted."""
@@ -105,7 +115,8 @@ class OperatorRelease:
 
     def logs(self) -> str:
         """Of all its pods, for what failed."""
-        return "\n".join(f"--- {pod}\n{self._cluster.logs(NAMESPACE, pod)}" for pod in self.pods())
+        there = [f"--- {pod}\n{self._cluster.logs(NAMESPACE, pod)}" for pod in self.pods()]
+        return "\n".join([*self._gone, *there])
 
 
 def _running(pod: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From an older release to this one, under way."""
+"""From an older release to this one and back, and away, under way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .pools import path, status
 from .release import CHART, OperatorRelease
 from .results import Results
 from .steady import NAME, Steady, unharmed
-from .waiting import eventually
+from .waiting import eventually, throughout
 
 pytestmark = pytest.mark.disruptive
 
@@ -72,14 +72,50 @@ def test_the_custom_resource_is_upgraded_and_pools_keep_what_they_learned(
     assert "Queue" in [column["name"] for column in version(cluster)["additionalPrinterColumns"]]
     assert kept(cluster) == before
     eventually(lambda: "queueDepth" in status(cluster, NAME, NAME), 120, "the new field is written")
-    # Who had not taken it up would say so, or leave one that begins at 0 s.
-    profile = status(cluster, NAME, NAME)["profile"]
-    assert profile["learned"] >= learned["learned"] > 0
-    assert "the learned profile is dropped" not in operator.logs()
+    assert goes_on(cluster, operator, learned) > 0
+    started = time.monotonic()
+    operator.rollback()
+    rolled_back = seconds_since(started)
+    assert "Queue" not in [column["name"] for column in version(cluster)["additionalPrinterColumns"]]
+    assert kept(cluster) == before
+    goes_on(cluster, operator, learned)
     figures = unharmed(steady.since(moment))
     results.add(
-        scenario="CRD upgraded by helm upgrade",
-        outcome="same pool, same fleet, its learned profile kept; the new field is written",
+        scenario="CRD upgraded by helm upgrade, and helm rollback",
+        outcome="same pool, same fleet, its learned profile kept by both; the new field is written",
         seconds=upgraded,
+        rolled_back_s=rolled_back,
         **figures,
     )
+
+
+def goes_on(cluster: Cluster, operator: OperatorRelease, learned: dict[str, Any]) -> float:
+    """Seconds that the pool has learned for. Who had not taken its profile up would say so, or leave one from 0 s."""
+    profile = status(cluster, NAME, NAME)["profile"]
+    assert profile["learned"] >= learned["learned"]
+    assert "the learned profile is dropped" not in operator.logs()
+    return float(profile["learned"])
+
+
+def test_uninstalled_it_leaves_pools_and_pods_as_they_are(
+    cluster: Cluster, operator: OperatorRelease, steady: Steady, results: Results
+) -> None:
+    """The last test of all: nothing is left that scales."""
+    moment, before = time.time(), (kept(cluster), pods(cluster), status(cluster, NAME, NAME)["profile"])
+    started = time.monotonic()
+    operator.uninstall()
+    gone = seconds_since(started)
+    assert operator.pods() == []
+    throughout(lambda: pods(cluster) == before[1], 10, "the same pods")
+    assert (kept(cluster), pods(cluster)) == before[:2]
+    assert status(cluster, NAME, NAME)["profile"]["learned"] >= before[2]["learned"]
+    results.add(
+        scenario="helm uninstall",
+        outcome="same pool, same profile, same pods; nothing scales any more",
+        seconds=gone,
+        **unharmed(steady.since(moment)),
+    )
+
+
+def pods(cluster: Cluster) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in cluster.pods(NAME)}
