@@ -79,7 +79,7 @@ def results(request: pytest.FixtureRequest) -> Iterator[Results]:
     results.save()
     # A run that was cut short has no failure, and is none to publish either.
     if os.environ.get("E2E_PUBLISH") == "1" and not failed and len(passed) == len(request.session.items):
-        (ROOT / "docs" / f"{REPORT.name}.md").write_text(f"# What `make {REPORT.name}` measured\n\n{results.table()}")
+        results.publish(ROOT / "docs", REPORT.name)
 
 
 @pytest.fixture(scope="session")

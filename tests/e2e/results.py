@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from .shell import run
 
 COLUMNS = {
     "scenario": "scenario",
@@ -18,6 +22,8 @@ COLUMNS = {
     "lost": "lost",
 }
 """Key and heading of the columns; whatever else a row has goes into a last one."""
+OTHERS = {"What each panel of the dashboard showed": "dashboard.md"}
+"""Further tables of a run that are published with it."""
 
 
 class Results:
@@ -26,6 +32,7 @@ class Results:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._rows: list[dict[str, Any]] = []
+        self._written: set[str] = set()
         self._started = time.monotonic()
         self.verdict = ""
         """What is said of the run at its end, in whole sentences."""
@@ -42,8 +49,18 @@ class Results:
 
     def write(self, name: str, text: str) -> None:
         """Another file beside them."""
+        self._written.add(name)
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / name).write_text(text)
+
+    def publish(self, folder: Path, name: str) -> None:
+        """The table, and each other one of the run, into the project's documentation, with where they come from."""
+        said = f"On {_machine()}, {datetime.now(UTC):%Y-%m-%d}, commit {_commit()}."
+        (folder / f"{name}.md").write_text(f"# What `make {name}` measured\n\n{said}\n\n{self.table()}")
+        for title, file in OTHERS.items():
+            if file in self._written:
+                text = (self._folder / file).read_text()
+                (folder / f"{name}-{file}").write_text(f"# {title}\n\n{said}\n\n{text}")
 
     def table(self) -> str:
         """As Markdown, with the time that it took so far, and the verdict."""
@@ -58,6 +75,16 @@ class Results:
         minutes = (time.monotonic() - self._started) / 60
         last = f"In all, cluster and images included: {minutes:.1f} min. {self.verdict}".rstrip()
         return "\n".join([*lines, "", last, ""])
+
+
+def _machine() -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} cores and {memory:.0f} GiB, with whatever else ran there"
+
+
+def _commit() -> str:
+    """What was tested, as git knows it: with `-dirty` where it is in no commit."""
+    return run("git", "-C", Path(__file__).parent, "describe", "--always", "--dirty", "--abbrev=9").strip()
 
 
 def _words(key: str) -> str:
