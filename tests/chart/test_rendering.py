@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from chart import manifests
 from servingpool.lab.binaries import ensure_binaries
 from servingpool.reconcile.config import load
 
 from .conftest import CHART, VALUES, Helm, Render
+from .monitoring_kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted(path.stem for path in VALUES.glob("*.yaml"))
@@ -193,6 +195,32 @@ def test_pods_are_spread_by_the_releases_own_labels(render: Render) -> None:
     zone, host = pod(render("scheduling"))["spec"]["topologySpreadConstraints"]
     assert zone["labelSelector"]["matchLabels"]["app.kubernetes.io/instance"] == OPERATOR
     assert host["labelSelector"]["matchLabels"] == {"app": "other"}
+
+
+def test_the_monitoring_kinds_have_only_fields_that_exist(render: Render) -> None:
+    found = {each["kind"]: each for each in render("monitoring") if each["apiVersion"].startswith("monitoring")}
+    assert found.keys() == KINDS.keys()
+    for kind, each in found.items():
+        KINDS[kind].model_validate(each)
+    groups = [group["name"] for group in found["PrometheusRule"]["spec"]["groups"]]
+    assert len(groups) == len(set(groups))
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "wrong"),
+    [
+        ("PodMonitor", "podMetricsEndpoints", {"honourLabels": True}),
+        ("ServiceMonitor", "endpoints", {"port": 9090}),
+        ("ServiceMonitor", "endpoints", {"interval": "half a minute"}),
+        ("PrometheusRule", "groups", {"alerts": []}),
+    ],
+)
+def test_a_field_that_does_not_exist_is_noticed(render: Render, kind: str, part: str, wrong: dict[str, Any]) -> None:
+    """Without this, the one above could not fail."""
+    manifest = one(render("monitoring"), kind)
+    manifest["spec"][part][0] |= wrong
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        KINDS[kind].model_validate(manifest)
 
 
 def test_the_test_is_not_taken_for_an_operator(render: Render) -> None:
