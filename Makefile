@@ -95,13 +95,15 @@ wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a
 		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $$lock --dest build/wheels || exit 1; \
 	done
 
-sbom: $(STAMP)  ## CycloneDX bill of the Python packages in the image, into build/sbom.cdx.json
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@mkdir -p build
-	@docker run --rm --network none --entrypoint python $(IMAGE) -c 'import importlib.metadata as m; \
-		print(*sorted(f"{d.name}=={d.version}" for d in m.distributions() if d.name != "servingpool-operator"), sep="\n")' \
-		| $(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject pyproject.toml \
-		--output-reproducible --output-file build/sbom.cdx.json -
+sbom: $(STAMP)  ## CycloneDX bill of the image's Python packages with their licences, and its Debian packages, into build/sbom*
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --only-binary :all: --python-version 3.11 \
+		--target build/cyclonedx cyclonedx-bom==7.5.0
+	@# Not by PYTHONPATH: the tool would count itself among the image's packages.
+	@docker run --rm --network none --volume $(CURDIR)/build/cyclonedx:/cyclonedx:ro --entrypoint python3 $(IMAGE) -c 'import runpy, sys; \
+		sys.path.insert(0, "/cyclonedx"); \
+		sys.argv = ["cyclonedx-py", "environment", "--output-reproducible", "/opt/servingpool/bin/python3"]; \
+		runpy.run_module("cyclonedx_py", run_name="__main__")' > build/sbom.cdx.json
+	@docker run --rm --network none --entrypoint dpkg-query $(IMAGE) --show > build/sbom-debian.txt
 
 clean:  ## Remove the virtual environment, caches of tools and reports (not the built control plane)
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis report

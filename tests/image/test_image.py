@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from ..e2e.images import build_operator, has_buildkit  # noqa: TID252, one way to build it for all tests
+from ..e2e.images import ROOT, build_operator, has_buildkit  # noqa: TID252, one way to build it for all tests
 from ..e2e.shell import run  # noqa: TID252
 
 TAGS = ("servingpool-operator:first", "servingpool-operator:second")
@@ -39,6 +42,35 @@ def test_the_same_sources_make_the_same_image(images: tuple[str, str]) -> None:
     # BuildKit keeps the date of a folder that was there before, such as /opt, unless its exporter is told otherwise.
     if not has_buildkit():
         assert layers(images[0]) == layers(images[1])
+
+
+def test_its_bill_names_what_the_lock_pins(images: tuple[str, str]) -> None:
+    """`make sbom`: no package more, none less, each in the version that was locked, each with a licence."""
+    run("make", "--directory", ROOT, "sbom", f"IMAGE={images[0]}")
+    components = json.loads((ROOT / "build" / "sbom.cdx.json").read_text())["components"]
+    listed = {canonicalize_name(each["name"]): each["version"] for each in components}
+    assert listed.pop("servingpool-operator")
+    assert listed == locked()
+    assert [each["name"] for each in components if not each.get("licenses")] == []
+    debian = dict(line.split("\t") for line in (ROOT / "build" / "sbom-debian.txt").read_text().splitlines())
+    assert "libc6" in {name.partition(":")[0] for name in debian}
+
+
+def locked() -> dict[str, str]:
+    """Name and version of what the lock asks for in the image."""
+    there = {
+        "python_version": "3.11",
+        "python_full_version": "3.11.0",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+    }
+    lines = (ROOT / "requirements-operator.lock").read_text().splitlines()
+    pins = [Requirement(line.rstrip(" \\")) for line in lines if line[:1].isalpha()]
+    return {
+        canonicalize_name(pin.name): str(next(iter(pin.specifier)).version)
+        for pin in pins
+        if pin.marker is None or pin.marker.evaluate(there)
+    }
 
 
 def test_there_is_no_compiler_in_it(images: tuple[str, str]) -> None:
