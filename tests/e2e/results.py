@@ -34,6 +34,8 @@ class Results:
         self._rows: list[dict[str, Any]] = []
         self._written: set[str] = set()
         self._started = time.monotonic()
+        self.notes: list[str] = []
+        """What a reader of the table might take amiss: paragraphs below it."""
         self.verdict = ""
         """What is said of the run at its end, in whole sentences."""
 
@@ -74,7 +76,7 @@ class Results:
             lines.append("| " + " | ".join([*(_shown(row.get(key, "")) for key in used), further]) + " |")
         minutes = (time.monotonic() - self._started) / 60
         last = f"In all, cluster and images included: {minutes:.1f} min. {self.verdict}".rstrip()
-        return "\n".join([*lines, "", last, ""])
+        return "\n".join([*lines, "", *(part for note in self.notes for part in (note, "")), last, ""])
 
 
 def _machine() -> str:

@@ -43,6 +43,10 @@ PRE_STOP = 5.0
 FILL, PAUSE = 4.0, 2.0
 """Seconds at full size, so that the youngest replica has streams to lose too; and seconds with one less."""
 LONGEST = 3600
+WHOSE_CHOICE = f"""\
+Which choice loses less is not judged. Kubernetes takes the youngest replica, which this test has had for about {FILL:g} s:
+it holds least by the test's own making, and in a fleet that stands may be any. The operator takes who had least in
+flight at the last scrape, up to 5 s before. Neither replaces the drain."""
 OVER = threading.Event()
 """One fleet has failed, or somebody has pressed Ctrl-C: no further rounds."""
 
@@ -226,8 +230,6 @@ def test_two_hundred_scale_downs_with_the_drain_set_up_fail_no_request(
 def test_without_it_scale_downs_lose_requests_and_the_pool_says_so(
     cluster: Cluster, load: LoadGenerator, operator: OperatorRelease, prometheus: PrometheusRelease, results: Results
 ) -> None:
-    """Which of the two choices loses less is not judged: Kubernetes' youngest has been there for `FILL` alone, so that it
-    holds least by the test's own making, and the operator's knowledge is a scrape old."""
     started = time.monotonic()
     [pool] = [fleet.name for fleet in CUT if fleet.by_operator]
     wait_condition(cluster, pool, pool, "DrainReady", ("False", "NoShutdownTimeout"))
@@ -251,6 +253,7 @@ def test_without_it_scale_downs_lose_requests_and_the_pool_says_so(
         on_all_replicas_on_average=usual,
         **total["outcomes"],
     )
+    results.notes.append(WHOSE_CHOICE)
     waiting_downs = shrunk(cluster, [WAITING])
     results.add(
         scenario=f"{waiting_downs} scale-downs under load, preStop sleep without --shutdown-timeout",
