@@ -32,6 +32,11 @@ class Steady:
         cluster.wait_serving(NAME, NAME, replicas=2)
         self._course = load.start(ENGINE.url, NAME, f"2x{LONGEST}")
 
+    @property
+    def begun_at(self) -> float:
+        """When its traffic began, in Unix seconds."""
+        return self._course.begun_at
+
     def serves(self) -> bool:
         """Whether at least two replicas are ready."""
         return self._cluster.ready(NAME, NAME) >= 2
@@ -41,15 +46,18 @@ class Steady:
         return self._cluster.replicas(NAME, NAME)
 
     def since(self, moment: float) -> dict[str, Any]:
-        """Figures of the requests since then (Unix seconds) that ended, as of a moment when the last have.
+        """Figures of the requests from then (Unix seconds) until now."""
+        return self.between(moment, time.time())
+
+    def between(self, begin: float, end: float) -> dict[str, Any]:
+        """Figures of the requests that were sent then (Unix seconds), as of a moment when the last has ended.
 
         The generator's clock and ours are the same machine's.
         """
-        end = time.time()
-        begin, end = moment - self._course.begun_at, end - self._course.begun_at
+        zero = self._course.begun_at
 
         def ended() -> dict[str, Any]:
-            found = self._load.summary(self._course, ttft=TTFT, tpot=TPOT, begin=begin, end=end)
+            found = self._load.summary(self._course, ttft=TTFT, tpot=TPOT, begin=begin - zero, end=end - zero)
             return found if found["requests"] and found["ended"] == found["requests"] else {}
 
         return eventually(ended, 60, "an answer to every steady request")

