@@ -21,17 +21,17 @@ from .steady import NAME as STEADY_POOL
 from .steady import Steady
 from .waiting import eventually
 
-STEP = Scene("step", "1x90,2.5x90,4x120,2x90,0.5x50", ttft=5.0, tpot=0.15, attainment=95.0, floor=0.95)
+STEP = Scene("step", "1x90,2.5x90,4x120,2x90,0.5x50", ttft=5.0, tpot=0.15, attainment=95.0)
 """The SLO is what it is held to: measured are 97.3%, on virtual time 95.8 to 99.3% in 24 runs. Two steps up, to 2.5 and
 again to 1.6 times the load, each met one cold start late by a pool that nobody has seen before, and two down. Six steps
 up within these minutes cost more than an SLO that is meant for an hour allows: 91.8 to 97.1% were measured."""
 STEP_HIGH = (90.0, 300.0)
-BURST = Scene("burst", "2x60,6x45,10x20,4x75,1x120", maximum=12, load_seconds=40.0)
+BURST = Scene("burst", "2x60,6x45,10x20,4x75,1x120", maximum=16, load_seconds=40.0)
 """Six requests/s are more than one replica carries, so others are ordered, and load when the burst comes on top."""
 BURST_COMES, BURST_OVER = 105.0, 200.0
-BURST_BOUND = 8
-"""Replicas that no order may exceed, though the maximum lets it. Measured are 5; whoever counts those that load as none
-orders them again at each turn of 5 s."""
+BURST_BOUND = 11
+"""Replicas that no order may exceed, though the maximum lets it. Measured are 4 to 9, on virtual time 4 to 10 in 68 runs;
+whoever counts those that load as none orders them again at each turn of 5 s."""
 GROWING = Scene("pair-a", "1x60,1.5x60,2x60,3x100", tpot=0.1, floor=0.80)
 """Its SLO is 90%. A pool never seen is not promised it in its first five minutes: nothing is added while it calibrates
 and hardly a request is late. Measured on quiet machines: 86.2 to 95.0%."""
@@ -270,6 +270,6 @@ def test_a_load_step_up_and_down_is_followed_and_the_gpus_come_back(
     )
     assert figures["lost"] == 0
     assert spent["most_pods"] > STEP.minimum
-    assert figures["attainment"] >= STEP.floor
+    assert 100 * figures["attainment"] >= STEP.attainment
     assert abs(told["attainment"] - 100 * figures["attainment"]) < ATTAINMENT_APART
     assert figures["lag"]["p99"] < LAG
