@@ -87,7 +87,7 @@ lock: $(STAMP)  ## Pin every dependency with its hashes
 image:  ## Build the operator's image; BASE and PIP_OPTIONS as in deploy/Dockerfile
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg PIP_OPTIONS=$(PIP_OPTIONS) .
 
-image-test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing in it that compiles; needs Docker
+image-test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing that compiles, a bill as locked; needs Docker
 	@$(BIN)/python -m pytest --verbose --timeout 900 tests/image
 
 wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a build that reaches no package index
@@ -95,10 +95,10 @@ wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a
 		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $$lock --dest build/wheels || exit 1; \
 	done
 
+# The tool comes by sys.path, not by PYTHONPATH: it would count itself among the image's packages.
 sbom: $(STAMP)  ## CycloneDX bill of the image's Python packages with their licences, and its Debian packages, into build/sbom*
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --only-binary :all: --python-version 3.11 \
 		--target build/cyclonedx cyclonedx-bom==7.5.0
-	@# Not by PYTHONPATH: the tool would count itself among the image's packages.
 	@docker run --rm --network none --volume $(CURDIR)/build/cyclonedx:/cyclonedx:ro --entrypoint python3 $(IMAGE) -c 'import runpy, sys; \
 		sys.path.insert(0, "/cyclonedx"); \
 		sys.argv = ["cyclonedx-py", "environment", "--output-reproducible", "/opt/servingpool/bin/python3"]; \
