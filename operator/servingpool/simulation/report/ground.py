@@ -76,9 +76,9 @@ def _past(past: Trace | None) -> str:
     if past is None:
         return "No policy has seen anything before the start."
     return (
-        f"Before it, and not scored, come {brief(past.duration)} like its first hour, served by the fleet that is found: "
-        f"what Prometheus remembers, or Recommend mode has watched. They are blocks of minutes of that hour drawn anew, so "
-        f"how large its bursts are has been seen, but not when they come."
+        f"Before it, and not scored, come {brief(past.duration)} like its first hour, served by the fleet that is "
+        f"found: what Prometheus remembers, or Recommend mode has watched. They are blocks of minutes of that hour "
+        f"drawn anew, so how large its bursts are has been seen, but not when they come."
     )
 
 
