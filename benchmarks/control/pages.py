@@ -32,10 +32,10 @@ at equal attainment only: one that misses the SLO is not cheap. Comparisons are 
 see Luck.
 
 "With history": the two hours before were served by the fleet that is found and shown to ours, as Prometheus would show
-them; for days, the day before. What is drawn has a past drawn anew. Of the Azure 2023 traces one hour each was published:
-their past is that hour in blocks of ten minutes, in another order, which holds most of the requests that are scored.
-**So on conv and code the sizes of the bursts are known, and only their times are not.** The sweeps have each half of them
-after two hours like the other half, which is not so.
+them; for days, the day before. What is drawn has a past drawn anew. Of the Azure 2023 traces one hour each was
+published: their past is that hour in blocks of ten minutes, in another order, which holds most of the requests that are
+scored. **So on conv and code the sizes of the bursts are known, and only their times are not.** The sweeps have each
+half of them after two hours like the other half, which is not so.
 
 The clairvoyant knows every arrival and the hardware, and pays cold starts. It is a course found by search: an upper
 bound on the least GPU-hours that hold the SLO, not a proof of them, so a ratio below 1 is possible."""
