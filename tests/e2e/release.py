@@ -113,6 +113,10 @@ class OperatorRelease:
         """Until both replicas run and are ready, for the next scenario."""
         eventually(lambda: self._cluster.ready(NAMESPACE, FULL_NAME) == 2, seconds, "two operators ready")
 
+    def says(self, text: str) -> bool:
+        """One of its pods of now does, in its log."""
+        return any(text in self._cluster.logs(NAMESPACE, pod) for pod in self.pods())
+
     def logs(self) -> str:
         """Of all its pods, for what failed."""
         there = [f"--- {pod}\n{self._cluster.logs(NAMESPACE, pod)}" for pod in self.pods()]

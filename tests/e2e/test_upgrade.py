@@ -91,6 +91,7 @@ def test_the_custom_resource_is_upgraded_and_pools_keep_what_they_learned(
 
 def goes_on(cluster: Cluster, operator: OperatorRelease, learned: dict[str, Any]) -> float:
     """Seconds that the pool has learned for. Who had not taken its profile up would say so, or leave one from 0 s."""
+    eventually(lambda: operator.says(f"{NAME}/{NAME}"), 60, "the new operator has taken the pool up")
     profile = status(cluster, NAME, NAME)["profile"]
     assert profile["learned"] >= learned["learned"]
     assert "the learned profile is dropped" not in operator.logs()

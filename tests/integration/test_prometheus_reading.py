@@ -219,8 +219,8 @@ async def test_slices_together_are_the_whole(url: str, monkeypatch: pytest.Monke
     assert not isinstance(whole, Unknown)
     assert not isinstance(sliced, Unknown)
     assert sliced.queries == 8
-    assert sliced.rows == whole.rows
-    assert sliced.pages.keys() == whole.pages.keys()
+    models = [{pod: pages.keys() for pod, pages in reading.pages.items()} for reading in (sliced, whole)]
+    assert models[0] == models[1]
 
 
 async def test_a_label_matcher_narrows_the_reading(url: str) -> None:

@@ -30,9 +30,16 @@ class Backend(Protocol):
         """Every pod's page as last scraped."""
 
     async def history(
-        self, request: ReadRequest, *, start: float, end: float, step: float, namespaces: Sequence[str]
+        self,
+        request: ReadRequest,
+        *,
+        start: float,
+        end: float,
+        step: float,
+        most_pages: int,
+        namespaces: Sequence[str],
     ) -> Sequence[tuple[float, PodPages]] | Unknown:
-        """The pages of these namespaces as they were."""
+        """The pages of these namespaces as they were; Unknown where there are more than so many."""
 
     async def gateway(self) -> GatewayReading | Unknown:
         """What waits before the engines."""

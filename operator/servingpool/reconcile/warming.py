@@ -30,13 +30,15 @@ STEP = 15.0
 """Seconds between two looks at the past, as live. At 60 s a burst of half a minute is blurred into a light load that
 misses: an hour of code traffic, learned so, then took 1.28 times the best static fleet instead of 1.13 (simulated)."""
 ENDS = 15.0
-"""Seconds ago, at least: the live look that follows is then one of many, an interval after the last."""
+"""Seconds ago, at least: the live look that follows is then one of many."""
 PAGES_AT_ONCE = 24_000
 """A look at a pod is a page: about 1.5 KB, so 36 MB. A pool of 4 pods has 1,920 in two hours, one of 64 looks back 94
-minutes."""
+minutes. Pods are counted now; where the past had many more, an answer of twice as many pages is refused."""
+LOOKS_AT_ONCE = 5_000
+"""Of one pool each, 0.6 ms: 3 s of learning."""
 BACKLOG = 64_000
-"""Looks that the pools waiting share, each 0.6 ms: a thousand new ones look back a quarter of an hour to two hours and
-have all decided within 6 minutes."""
+"""Looks that the pools waiting share: a thousand new ones look back a quarter of an hour to two hours and have all
+decided within 6 minutes."""
 LONGEST_ANSWER = 10.0
 LONGEST_TICK = 5.0
 """Seconds after which no further pools are taught in a tick."""
@@ -62,6 +64,8 @@ class Warming:
         self._most = history // STEP
         self._failed: Counter[str] = Counter()
         """Answers in a row that a backend failed to give."""
+        self._turn = 0
+        """Which backend begins: one that is slow must not keep another's pools waiting."""
 
     async def warm(self, fresh: Sequence[Fresh], every: Sequence[ServingPool], now: float) -> None:
         """Teach as many as a tick bears; those with a profile first, for they were in the operator's hands."""
@@ -75,7 +79,10 @@ class Warming:
                 told_apart.append(one)
         looks = {one.pool.key: self._looks(one, len(told_apart), now) for one in told_apart}
         told_apart.sort(key=lambda one: (one.state.unheard, looks[one.pool.key]))
-        for name in self._backends:
+        self._turn += 1
+        names = [*self._backends]
+        for place in range(len(names)):
+            name = names[(self._turn + place) % len(names)]
             for chunk in _chunks([one for one in told_apart if one.pool.spec.metrics.backend == name], looks):
                 heard = await self._warm_chunk(name, chunk, looks, now)
                 if self._failed[name] >= PATIENCE:
@@ -108,6 +115,7 @@ class Warming:
             start=min(begin[one.pool.key] for one in chunk),
             end=end,
             step=STEP,
+            most_pages=2 * PAGES_AT_ONCE,
             namespaces=sorted({one.pool.metadata.namespace for one in chunk}),
         )
         history = await _in_time(name, asked)
@@ -149,13 +157,19 @@ def _chunks(fresh: Sequence[Fresh], looks: Mapping[Key, int]) -> Iterator[list[F
     for alike in kinds.values():
         chunk: list[Fresh] = []
         for one in alike:
-            fuller = [*chunk, one]
-            longest = max(looks[each.pool.key] for each in fuller)
-            if chunk and longest * sum(max(1, each.pods) for each in fuller) > PAGES_AT_ONCE:
+            if chunk and not _fits([*chunk, one], looks):
                 yield chunk
-                fuller = [one]
-            chunk = fuller
+                chunk = []
+            chunk.append(one)
         yield chunk
+
+
+def _fits(chunk: Sequence[Fresh], looks: Mapping[Key, int]) -> bool:
+    """Whether these may be asked for at once. Who was asked for in vain is asked alone, for the fault may be its own."""
+    longest = max(looks[one.pool.key] for one in chunk)
+    pages = longest * sum(max(1, one.pods) for one in chunk)
+    learned = sum(looks[one.pool.key] for one in chunk)
+    return pages <= PAGES_AT_ONCE and learned <= LOOKS_AT_ONCE and not any(one.state.unheard for one in chunk)
 
 
 def _past_of(pool: ServingPool) -> tuple[Any, ...]:

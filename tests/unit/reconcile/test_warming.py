@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from servingpool.api.serving_pool import ServingPool
 from servingpool.reconcile import warming
+from servingpool.reconcile.state import PoolState
 
 from .world import World
 
@@ -151,16 +155,45 @@ def test_a_backend_without_a_past_is_asked_once_a_tick_and_given_up(
     assert "failed 3 times: 5 pools begin without a past" in caplog.text
 
 
-def test_a_pool_whose_past_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 1)
+def test_a_pool_whose_past_cannot_be_read_costs_no_other_its_own() -> None:
     world = pools(3)
     world.prometheus.poison = {"model-0"}
     world.step()
-    assert warm(world) == [False, False, False]
+    assert warm(world) == [False, False, False], "asked for together, and none was told"
+    ticks = 0
+    while not all(warm(world)):
+        world.step()
+        ticks += 1
+        assert ticks < 10
+    unheard = [state.unheard for _, state in sorted(world.loop.states.items())]
+    assert unheard == [warming.PATIENCE, 1, 1], "from then on each was asked for alone"
+
+
+def test_no_more_is_learned_at_once_than_a_tick_bears(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "LOOKS_AT_ONCE", 2 * 240)
+    world = pools(5, replicas=1)
     world.step()
-    assert warm(world) == [False, True, True], "who failed comes last"
-    world.step()
-    assert warm(world) == [True, True, True], "and is given up in the end"
+    assert world.prometheus.asked.count("history") == 3
+    assert all(warm(world))
+
+
+def test_backends_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "LONGEST_TICK", 0.0)
+    world = World()
+    fresh = []
+    for name in ("slow", "sound"):
+        world.pool(name, model=name, metrics={"backend": name})
+        pool = ServingPool.read(world.cache.pools["chat", name])
+        fresh.append(warming.Fresh(pool, PoolState.found(pool)[0], pods=2))
+    teacher = warming.Warming({"slow": world.prometheus, "sound": world.prometheus}, history=3600.0)
+
+    def taught() -> set[str]:
+        asyncio.run(teacher.warm([one for one in fresh if not one.state.warm], [], world.now))
+        return {one.pool.metadata.name for one in fresh if one.state.warm}
+
+    first, second = taught(), taught()
+    assert len(first) == 1
+    assert second == {"slow", "sound"}
 
 
 def test_who_is_warm_acts_before_others_are_taught() -> None:

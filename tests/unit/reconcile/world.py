@@ -84,7 +84,14 @@ class Prometheus:
         return FleetReading(at=now, pages=self.world.pages(), stale={}, queries=1)
 
     async def history(
-        self, request: ReadRequest, *, start: float, end: float, step: float, namespaces: Sequence[str]
+        self,
+        request: ReadRequest,
+        *,
+        start: float,
+        end: float,
+        step: float,
+        most_pages: int,
+        namespaces: Sequence[str],
     ) -> Sequence[tuple[float, PodPages]] | Unknown:
         self.asked.append("history")
         self.spans.append((start, end))

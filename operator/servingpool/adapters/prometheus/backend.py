@@ -84,13 +84,20 @@ class PrometheusBackend:
         return self._whole(parts, len(slices) + looked_up)
 
     async def history(
-        self, request: ReadRequest, *, start: float, end: float, step: float, namespaces: Collection[str]
+        self,
+        request: ReadRequest,
+        *,
+        start: float,
+        end: float,
+        step: float,
+        namespaces: Collection[str],
+        most_pages: int = 1_000_000,
     ) -> Sequence[tuple[float, PodPages]] | Unknown:
         """The pages of these namespaces' pods as they were at `start`, `start + step` ... up to `end` (Unix seconds).
 
         Times without any page have an empty mapping, all of them if no namespace is named. Unknown if any part
-        could not be read, for what is learned from part of a fleet is wrong. Each reply takes at most the
-        configured timeout.
+        could not be read, for what is learned from part of a fleet is wrong, and where there are more than `most_pages`
+        (of one pod at one time each), for memory. Each reply takes at most the configured timeout.
         """
         queries = Queries(profile_of(request.engine), self.config.labels)
         scope = Scope(request.match_labels, tuple(sorted(namespaces)), tuple(sorted(request.models)))
@@ -107,6 +114,10 @@ class PrometheusBackend:
                 for part in scope.slices(plan.slices):
                     for at, pages in (await run(deadline(), read_range, plan, part, times)).items():
                         found[round((at - start) / step)].update(pages)
+                    if sum(map(len, found.values())) > most_pages:
+                        return Unknown(
+                            f"Prometheus backend '{self.config.name}' remembers more than {most_pages} pages"
+                        )
         except MetricsUnavailable as error:
             return Unknown(str(error))
         return [(start + index * step, pages) for index, pages in found.items()]

@@ -63,6 +63,17 @@ async def test_a_long_past_is_read_in_chunks_without_a_seam(prometheus, backend,
     assert times == sorted(times)
 
 
+async def test_a_past_of_more_pages_than_fit_is_unknown(prometheus, backend, request_2s_100ms):
+    """A fleet may have been a hundred times what it is now."""
+    prometheus.expose("llama-0")
+    prometheus.expose("llama-1")
+    times = {"start": NOW - 30, "end": NOW, "step": 15, "namespaces": ["chat"]}
+    past = await backend.history(request_2s_100ms, **times, most_pages=6)
+    assert [len(pages) for _, pages in past] == [2, 2, 2]
+    past = await backend.history(request_2s_100ms, **times, most_pages=5)
+    assert past == Unknown("Prometheus backend 'default' has more than 5 pages of it")
+
+
 async def test_no_series_has_more_points_than_prometheus_gives(prometheus, backend, request_2s_100ms):
     await backend.history(request_2s_100ms, start=NOW - 86_400, end=NOW, step=1, namespaces=["chat"])
     for asked in prometheus.asked:
