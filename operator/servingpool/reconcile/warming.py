@@ -165,7 +165,7 @@ def _chunks(fresh: Sequence[Fresh], looks: Mapping[Key, int]) -> Iterator[list[F
 
 
 def _fits(chunk: Sequence[Fresh], looks: Mapping[Key, int]) -> bool:
-    """Whether these may be asked for at once. Who was asked for in vain is asked alone, for the fault may be its own."""
+    """Whether these may be asked for at once. Who was asked for in vain is asked alone: the fault may be its own."""
     longest = max(looks[one.pool.key] for one in chunk)
     pages = longest * sum(max(1, one.pods) for one in chunk)
     learned = sum(looks[one.pool.key] for one in chunk)
