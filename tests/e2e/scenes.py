@@ -41,6 +41,8 @@ class Scene:
     floor: float = 0.0
     """Share of its requests that must meet the bounds; each scene that is judged by it has its own, with the reason."""
     load_seconds: float = 5.0
+    patience: float = 60.0
+    """Seconds after which its clients give a request up."""
     seed: int = 0
     course: Course | None = field(default=None, init=False)
 
@@ -83,7 +85,7 @@ class Scene:
             prompt=PROMPT,
             output=OUTPUT,
             seed=self.seed,
-            timeout=60,
+            timeout=self.patience,
             **self.trace,
         )
 
