@@ -71,7 +71,7 @@ async def test_a_past_of_more_pages_than_fit_is_unknown(prometheus, backend, req
     past = await backend.history(request_2s_100ms, **times, most_pages=6)
     assert [len(pages) for _, pages in past] == [2, 2, 2]
     past = await backend.history(request_2s_100ms, **times, most_pages=5)
-    assert past == Unknown("Prometheus backend 'default' has more than 5 pages of it")
+    assert past == Unknown("Prometheus backend 'default' remembers more than 5 pages")
 
 
 async def test_no_series_has_more_points_than_prometheus_gives(prometheus, backend, request_2s_100ms):
