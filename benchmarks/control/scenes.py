@@ -65,7 +65,7 @@ def code(_: int) -> Trace:
 
 
 def conv_before(seed: int) -> Trace:
-    """Two hours of blocks of ten minutes of the same hour, drawn anew: like it, without giving it away."""
+    """Two hours of the same hour's blocks of ten minutes, drawn anew: how large its bursts are is told, not when."""
     return resampled(azure2023_conv(), minutes=PAST_MINUTES, seed=seed)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from servingpool.adapters.cluster.objects import unix
 
 from . import prometheus
 from .cluster import Cluster, image_id
@@ -88,10 +89,10 @@ class OperatorRelease:
         To a second, as Kubernetes notes them. None where the leader took the Lease over from another one.
         """
         found = {pod["metadata"]["name"]: pod for pod in self._cluster.pods(NAMESPACE, PODS)}
-        started = {name: _moment(_running(pod)["startedAt"]) for name, pod in found.items()}
-        ready = [_moment(_ready(pod)["lastTransitionTime"]) - started[name] for name, pod in found.items()]
+        started = {name: unix(_running(pod)["startedAt"]) for name, pod in found.items()}
+        ready = [unix(_ready(pod)["lastTransitionTime"]) - started[name] for name, pod in found.items()]
         lease = self._cluster.client.get(LEASE)["spec"]
-        led = None if lease["leaseTransitions"] else _moment(lease["acquireTime"]) - started[self.leader()]
+        led = None if lease["leaseTransitions"] else unix(lease["acquireTime"]) - started[self.leader()]
         return max(ready), led
 
     def scale(self, replicas: int) -> None:
@@ -132,7 +133,3 @@ def _running(pod: dict[str, Any]) -> dict[str, Any]:
 def _ready(pod: dict[str, Any]) -> dict[str, Any]:
     [condition] = [one for one in pod["status"]["conditions"] if one["type"] == "Ready"]
     return dict(condition)
-
-
-def _moment(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()

@@ -88,7 +88,7 @@ class Readings:
         wanted = {
             (name, *kind): request
             for name in self._backends
-            for kind, request in requests_for(pools_on(pools, name)).items()
+            for kind, request in requests_for(_on(pools, name)).items()
         }
         gateways = sorted({asked[0] for asked in wanted if self._backends[asked[0]].config.gateway is not None})
         answers, queues = await asyncio.gather(
@@ -111,8 +111,7 @@ async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
         return Unknown(f"Prometheus backend '{backend}' could not be read: {type(defect).__name__} in the operator")
 
 
-def pools_on(pools: Sequence[ServingPool], backend: str) -> list[ServingPool]:
-    """Those of a backend."""
+def _on(pools: Sequence[ServingPool], backend: str) -> list[ServingPool]:
     return [pool for pool in pools if pool.spec.metrics.backend == backend]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import PodPages
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.learn import SHAPE_WINDOW, observe
@@ -24,7 +25,6 @@ from servingpool.reconcile.state import PoolState
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Key = tuple[str, str]
 
 STEP = 15.0
 """Seconds between two looks at the past, as live. At 60 s a burst of half a minute is blurred into a light load that
@@ -83,10 +83,11 @@ class Warming:
         names = [*self._backends]
         for place in range(len(names)):
             name = names[(self._turn + place) % len(names)]
-            for chunk in _chunks([one for one in told_apart if one.pool.spec.metrics.backend == name], looks):
+            own = [one for one in told_apart if one.pool.spec.metrics.backend == name]
+            for chunk in _chunks(own, looks):
                 heard = await self._warm_chunk(name, chunk, looks, now)
                 if self._failed[name] >= PATIENCE:
-                    self._give_up(name, told_apart)
+                    self._give_up(name, own)
                 if asyncio.get_running_loop().time() > until:
                     return
                 if not heard:
@@ -142,7 +143,7 @@ class Warming:
         return True
 
     def _give_up(self, name: str, fresh: Sequence[Fresh]) -> None:
-        left = [one.state for one in fresh if one.pool.spec.metrics.backend == name and not one.state.warm]
+        left = [one.state for one in fresh if not one.state.warm]
         log.warning("backend %s failed %d times: %d pools begin without a past", name, self._failed[name], len(left))
         for state in left:
             state.warm = True

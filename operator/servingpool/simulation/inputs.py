@@ -112,7 +112,8 @@ def named_trace(name: str, seed: int = 0) -> Trace:
 def past_like(trace: Trace, seconds: float, seed: int = 0) -> Trace | None:
     """What may have come before `trace`: its first hour, in blocks of ten minutes drawn anew.
 
-    Like it, without giving it away. None for no whole minute, or of a trace that is shorter than one.
+    Made of it: how large its bursts are is told, when they come is not. None for no whole minute, or of a trace that is
+    shorter than one.
     """
     minutes, model = int(seconds // MINUTE), trace.between(0.0, min(HOUR, trace.duration))
     whole = int(model.duration // MINUTE)

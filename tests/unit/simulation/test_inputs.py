@@ -9,7 +9,7 @@ from servingpool.simulation.inputs import past_like
 from servingpool.simulation.traces import azure2023_conv, poisson
 
 
-def test_a_past_is_like_the_first_hour_without_giving_it_away() -> None:
+def test_a_past_is_like_the_first_hour_in_another_order() -> None:
     trace = azure2023_conv()
     past = past_like(trace, 3 * 3600.0, seed=1)
     assert past is not None
