@@ -14,7 +14,7 @@ from servingpool.decision.memory import Memory
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
-from servingpool.decision.price import price
+from servingpool.decision.price import DEAREST, price
 from servingpool.decision.unknown import Reading, Unknown
 
 STARTS = 2.0
@@ -81,12 +81,14 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment:
     level, most = lesson.demand.level, 4 * pool.max_replicas
     profile = memory.profile
     curve = posterior(memory, pool, lesson.step)
+    allowed = 1.0 - pool.slo.attainment
     allowance = profile.budget.allowance(
-        allowed=1.0 - pool.slo.attainment, floor=curve.floor, ratio=profile.calibration.ratio
+        allowed=allowed, floor=curve.floor, ratio=profile.calibration.ratio, trim=profile.trim.factor
     )
     worth = memory.price
     if worth is None:
-        worth = price(profile.forecast, curve, allowance, most=most, held=hold(memory, pool))
+        dearest = DEAREST / allowed
+        worth = price(profile.forecast, curve, allowance, dearest=dearest, most=most, held=hold(memory, pool))
     # What is ordered now comes a cold start later anyway, so the queue is spread over that time: dividing by
     # the TTFT bound would order a fleet that arrives when the queue is long gone.
     backlog = lesson.demand.queued * lesson.demand.work_per_request / horizon(memory, pool)

@@ -21,6 +21,9 @@ WORTH = 0.015
 """Share of a fleet that is too little to move it: 300 replicas moved 74 times an hour."""
 SERENE_WINDOW, SERENE = 60.0, 2.0
 """Seconds, and misses over those allowed, in and up to which a fleet counts as serene."""
+PRICE_LASTS, PRICE_SHARE = 120.0, 1.0 / 60.0
+"""Seconds, and share of what was seen, for which about a price is kept: finding one takes longer than two decisions,
+and of two hours that are remembered two minutes are little."""
 STUCK_AFTER = 300.0
 """Seconds that a replica may wait for a node before ordering more is pointless: nodes come in 2 to 4 minutes."""
 
@@ -40,7 +43,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     """
     lesson = study(observation, pool, memory, now)
     assessment = assess(observation, pool, lesson)
-    memory = _note_need(replace(lesson.memory, price=assessment.price), pool, assessment, now)
+    memory = _note_need(_keep_price(lesson.memory, assessment.price, now), pool, assessment, now)
     limited = _limit(observation, pool, memory, assessment.need, now)
     measured = figures.measure(memory, pool, lesson, assessment.need)
     if assessment.curve is not None and assessment.outlook is not None:
@@ -61,6 +64,16 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         warnings=_warnings(pool, lesson, assessment),
     )
     return Outcome(decision, memory)
+
+
+def _keep_price(memory: Memory, price: float | None, now: float) -> Memory:
+    if price is None or memory.price is not None:
+        return replace(memory, price=price)
+    forecast = memory.profile.forecast
+    # Pools that were seen first together would look for theirs in the same tick for ever, so how long one is kept is
+    # drawn for each, from digits of a figure that no two pools have alike.
+    lasts = (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(PRICE_LASTS, PRICE_SHARE * forecast.seen)
+    return replace(memory, price=price, price_until=now + lasts)
 
 
 def _note_need(memory: Memory, pool: Pool, assessment: Assessment, now: float) -> Memory:

@@ -20,13 +20,15 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Moment = tuple[float, float, float]
 
-SPACING = 59.0
-"""Seconds between two forecasts that are kept: neighbours repeat each other, and 120 of them reach back two hours."""
+SPACING = 29.0
+"""Seconds between two forecasts that are kept: one for each half minute that a level speaks of. Kept each minute, every
+second burst of half a minute was never seen, and the others counted twice."""
 NOTHING = 1e-9
 """Mean demand below which there is none."""
-KEPT = 120
-PENDING = 80
-RIDGE = (10.0, 30.0)
+KEPT = 240
+"""They reach back two hours, at one tick each 15 s."""
+PENDING = 160
+RIDGE = (20.0, 60.0)
 """Pairs that the prior belief `hold = 1`, and `keep = 1`, weighs."""
 MEAN_MEMORY = 3600.0
 BEYOND = 2.0
@@ -35,16 +37,16 @@ LIKENESS = 0.8
 """Width of "levels like this one", in roots of demand over the root of its mean: there, counts spread evenly."""
 PRIOR_ERRORS = 0.18 * np.array((-1.5, -0.9, -0.45, -0.15, 0.15, 0.45, 0.9, 1.5))
 """Stand-ins before errors were seen, over the mean: 18% standard deviation, about what a conversation service shows."""
-PRIOR_PAIRS = 24.0
+PRIOR_PAIRS = 48.0
 """Pairs of evidence that the stand-ins weigh in total."""
-TRUST = 10.0
+TRUST = 20.0
 """Pairs that speak for the demand that the fleet that was found would carry: somebody may have known why it has this
 size. Without, a burst that was not seen yet meets a fleet that shrank minutes before."""
 SHY = 1.5
 """Power of how much more than the mean demand that is, which divides it: twice is likely, ten times is a fleet too
 large."""
-TRUST_PAIRS = 120
-"""Pairs after which that is forgotten: two hours, which Prometheus may have told before the first decision."""
+TRUST_LASTS = 2 * 3600.0
+"""Seconds of demand after which that is forgotten; Prometheus may have told them before the first decision."""
 APART = 600.0
 """Seconds around a moment of the past that are hidden from it when it is played again. A burst that is foretold from
 itself costs one spare replica, and the next one, which is like no other, meets a fleet that was thought to hold."""
@@ -77,13 +79,6 @@ class Past(NamedTuple):
     """How much each state stands for."""
     moments: int
     """How many of the states, from the first, are moments in order; the others are beliefs."""
-    every: int
-    """Pairs that are remembered for each of these moments."""
-
-    @property
-    def step(self) -> float:
-        """Seconds from one moment to the next."""
-        return SPACING * self.every
 
 
 class Rule(NamedTuple):
@@ -130,13 +125,11 @@ class Forecast:
         """Demand a horizon ahead. `carried`: demand that a replica carries within its SLO."""
         now, pairs = np.array([level]), _columns(self.pairs)
         rule = self._rule(pairs)
-        return self._foresee(rule, now, rule.at(now, np.array([usual])), pairs, 1, carried)
+        return self._foresee(rule, now, rule.at(now, np.array([usual])), pairs, carried)
 
-    def past(self, states: int, carried: float) -> Past | None:
-        """Up to `states` moments of what is remembered, and the prior beliefs; None where there was no demand."""
-        every = max(1, -(-len(self.pairs) // states))
-        all_pairs = _columns(self.pairs)
-        pairs = all_pairs[:, ::-every][:, ::-1]
+    def past(self, carried: float) -> Past | None:
+        """What is remembered, moment by moment, and the prior beliefs; None where there was no demand."""
+        pairs = _columns(self.pairs)
         level, usual, came = pairs
         moments = len(came)
         beliefs = np.full(len(PRIOR_ERRORS) + 1, self.mean)
@@ -144,10 +137,9 @@ class Forecast:
         came = np.concatenate((came, np.maximum(0.0, self.mean * (1.0 + PRIOR_ERRORS)), [self._believed(carried)]))
         if came.sum() <= 0.0:
             return None
-        rule = self._rule(all_pairs)
-        outlook = self._foresee(rule, level, rule.at(level, usual), pairs, every, carried)
-        weights = self._weights(np.ones(moments), every, carried)
-        return Past(_apart(outlook, moments, SPACING * every), came, weights, moments, every)
+        rule = self._rule(pairs)
+        outlook = self._foresee(rule, level, rule.at(level, usual), pairs, carried)
+        return Past(_apart(outlook, moments), came, self._weights(np.ones(moments), carried), moments)
 
     def _rule(self, pairs: Array) -> Rule:
         """Ridge regression of what came, towards persistence."""
@@ -164,7 +156,7 @@ class Forecast:
         keep = 1.0 + (jumps * drifted - both * jumped) / determinant
         return Rule(self.mean, min(1.0, max(0.0, hold)), min(1.0, max(0.0, keep)))
 
-    def _foresee(self, rule: Rule, level: Array, expected: Array, pairs: Array, every: int, carried: float) -> Outlook:
+    def _foresee(self, rule: Rule, level: Array, expected: Array, pairs: Array, carried: float) -> Outlook:
         then, usual, came = pairs
         # Errors are added as they were, neither scaled by the level nor by its root: those of levels like this one
         # count most and fit as they are; on steps, where there is none like it, the step that was is what may come.
@@ -173,24 +165,24 @@ class Forecast:
         samples = np.clip(expected[:, None] + errors, 0.0, BEYOND * np.maximum(highest, self.mean))
         samples = np.append(samples, np.full((len(samples), 1), self._believed(carried)), axis=1)
         distance = (np.sqrt(level[:, None]) - np.sqrt(then)) / math.sqrt(max(self.mean, NOTHING))
-        weights = self._weights(np.exp(-0.5 * (distance / LIKENESS) ** 2), every, carried)
+        weights = self._weights(np.exp(-0.5 * (distance / LIKENESS) ** 2), carried)
         return Outlook(expected, samples, weights / weights.sum(axis=1, keepdims=True))
 
     def _believed(self, carried: float) -> float:
         """Demand that the fleet found would carry; none once it is forgotten, or every scale would reach that far."""
-        return self.found * carried if len(self.pairs) < TRUST_PAIRS else 0.0
+        return self.found * carried if self.seen < TRUST_LASTS else 0.0
 
-    def _weights(self, seen: Array, every: int, carried: float) -> Array:
-        """Weights of what was seen, and behind them those of the beliefs, where each `every`-th pair is looked at."""
+    def _weights(self, seen: Array, carried: float) -> Array:
+        """Weights of what was seen, and behind them those of the beliefs."""
         likely = self.mean / max(self.mean, self._believed(carried)) if self.mean > NOTHING else 0.0
-        trust = TRUST * likely**SHY * max(0.0, 1.0 - len(self.pairs) / TRUST_PAIRS)
-        beliefs = np.append(np.full(len(PRIOR_ERRORS), PRIOR_PAIRS / len(PRIOR_ERRORS)), trust) / every
+        trust = TRUST * likely**SHY * max(0.0, 1.0 - self.seen / TRUST_LASTS)
+        beliefs = np.append(np.full(len(PRIOR_ERRORS), PRIOR_PAIRS / len(PRIOR_ERRORS)), trust)
         return np.concatenate((seen, np.broadcast_to(beliefs, (*seen.shape[:-1], len(beliefs)))), axis=-1)
 
 
-def _apart(outlook: Outlook, moments: int, step: float) -> Outlook:
-    """The same, where none of the first states, which are moments `step` seconds apart, knows what came around it."""
-    at = step * np.arange(moments)
+def _apart(outlook: Outlook, moments: int) -> Outlook:
+    """The same, where none of the first states, which are moments in order, knows what came around it."""
+    at = SPACING * np.arange(moments)
     weights = outlook.weights.copy()
     weights[:moments, :moments] *= np.abs(at[:, None] - at) > APART
     return outlook._replace(weights=weights / weights.sum(axis=1, keepdims=True))

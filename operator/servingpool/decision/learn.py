@@ -23,6 +23,7 @@ from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_by_mean
 from servingpool.decision.step_time import StepTime, StepTimeFit
+from servingpool.decision.trim import Trim
 from servingpool.decision.unknown import Unknown
 
 LEAST_SPAN = 1.0
@@ -120,8 +121,8 @@ def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
     if known is None:
         return replace(memory, profile=profile)
     if known[:2] == slo[:2]:  # which requests are late did not change, only how many may be
-        return replace(memory, profile=replace(profile, budget=Budget()), price=None)
-    profile = replace(profile, curve=MissCurve(), budget=Budget(), calibration=Calibration())
+        return replace(memory, profile=replace(profile, budget=Budget(), trim=Trim()), price=None)
+    profile = replace(profile, curve=MissCurve(), budget=Budget(), calibration=Calibration(), trim=Trim())
     return replace(memory.interrupted(), profile=profile, kept_score=())
 
 
@@ -189,21 +190,32 @@ def _learn_from_demand(
         horizon=horizon(memory, pool),
         elapsed=span,
     )
-    budget = profile.budget
-    if pool.in_charge and settled(memory, pool) and weight > 0.0:
-        budget = budget.learn(
-            missed=telling.share,
-            allowed=1.0 - pool.slo.attainment,
-            weight=weight,
+    budget, trim, allowed = profile.budget, profile.trim, 1.0 - pool.slo.attainment
+    may_rise, may_fall = requested > pool.min_replicas, requested < pool.max_replicas
+    if pool.in_charge and settled(memory, pool):
+        if weight > 0.0:
+            budget = budget.learn(
+                missed=telling.share,
+                allowed=allowed,
+                weight=weight,
+                elapsed=span,
+                may_rise=may_rise,
+                may_fall=may_fall,
+            )
+        # More careful planning brings no replica for which there is no node.
+        stuck = any(replica.unschedulable for replica in observation.starting)
+        trim = trim.learn(
+            requests=telling.requests,
+            missed=telling.late,
+            allowed=allowed,
             elapsed=span,
-            may_rise=requested > pool.min_replicas,
-            may_fall=requested < pool.max_replicas,
+            may_rise=may_rise,
+            may_fall=may_fall and not stuck,
         )
     profile = replace(
-        profile, curve=curve, kv_cache=kv_cache, forecast=forecast, budget=budget, calibration=calibration
+        profile, curve=curve, kv_cache=kv_cache, forecast=forecast, budget=budget, calibration=calibration, trim=trim
     )
-    # A price rests on what is remembered of demand, which changes once a minute.
-    price = memory.price if forecast.pairs and forecast.pairs == memory.profile.forecast.pairs else None
+    price = memory.price if now < memory.price_until else None
     return replace(memory, profile=profile, price=price, kept_score=_score(memory.kept_score, late, now))
 
 

@@ -20,6 +20,7 @@ from servingpool.decision.ledger import AT, WIDTH, Ledger
 from servingpool.decision.miss_curve import BINS, MissCurve
 from servingpool.decision.percentile import Tail
 from servingpool.decision.step_time import StepTimeFit
+from servingpool.decision.trim import Trim
 
 VERSION = 2
 
@@ -28,7 +29,7 @@ VERSION = 2
 class Profile:
     """The part that is learned slowly and outlives a restart: engine, curve, errors, cold start.
 
-    Small (about 4 KiB as JSON), so it fits the status of the custom resource.
+    Small (about 7 KiB as JSON), so it fits the status of the custom resource.
     """
 
     at: float = 0.0
@@ -40,6 +41,7 @@ class Profile:
     cold_start: ColdStart = field(default_factory=ColdStart)
     budget: Budget = field(default_factory=Budget)
     calibration: Calibration = field(default_factory=Calibration)
+    trim: Trim = field(default_factory=Trim)
     learned: float = 0.0
     """Seconds of observation that it rests on."""
     slo: tuple[float | None, float | None, float] | None = None
@@ -91,6 +93,7 @@ class Profile:
                 ),
                 budget=Budget(_figure(data["budget"]["overspent"])),
                 calibration=Calibration(_figure(data["calibration"]["foretold"]), _figure(data["calibration"]["came"])),
+                trim=_trim(data.get("trim")),
                 learned=_figure(data["learned"], least=0.0),
                 slo=_slo(data["slo"]),
             )
@@ -128,6 +131,8 @@ class Memory:
     """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
     price: float | None = None
     """Of a miss, see `price`; None where it is to be found anew."""
+    price_until: float = 0.0
+    """Unix time in seconds up to which it is kept."""
 
     @classmethod
     def new(cls) -> Self:
@@ -181,6 +186,7 @@ class Memory:
             "kept_score": self.kept_score,
             "needs": self.needs,
             "price": self.price,
+            "price_until": self.price_until,
         }
         return json.dumps(data, allow_nan=False)
 
@@ -211,6 +217,7 @@ class Memory:
                 kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
                 needs=tuple((a, b) for a, b in data["needs"]),
                 price=data["price"],
+                price_until=data["price_until"],
             )
         except (KeyError, TypeError, ValueError, OverflowError) as damage:
             raise ValueError(f"memory is damaged: {damage!r}") from damage
@@ -221,6 +228,13 @@ def _slo(data: Any) -> tuple[float | None, float | None, float] | None:
         return None
     ttft, tpot, attainment = data
     return None if ttft is None else float(ttft), None if tpot is None else float(tpot), float(attainment)
+
+
+def _trim(data: Mapping[str, Any] | None) -> Trim:
+    """Profiles of before the trim have none."""
+    if data is None:
+        return Trim()
+    return Trim(_figure(data["requests"], least=0.0), _figure(data["seconds"], least=0.0), _figure(data["turned"]))
 
 
 def _finite(edges: Edges) -> list[float | None]:

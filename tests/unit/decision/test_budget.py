@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from servingpool.decision.budget import HOUR, LEAST, MOST, PLANNED, Budget
+from servingpool.decision.budget import ABOVE_FLOOR, HOUR, LEAST, MOST, PLANNED, Budget
+from servingpool.decision.trim import MOST as MOST_TRIM
 
 ALLOWED = 0.05
 
@@ -49,12 +50,24 @@ def test_at_max_misses_do_not_add_up_and_at_min_savings_do_not() -> None:
     assert spent(Budget(), 0.5, 60.0, may_rise=False).overspent > 0.0
 
 
-def test_the_allowance_is_what_is_allowed_less_what_was_overspent_and_what_the_curve_hides() -> None:
-    # 0.05 x 1.0 / 1.25 = 0.04 of what is planned with, and above a floor of 0.1% at least 0.3 x 5% = 1.6% is allowed.
-    assert Budget().allowance(allowed=ALLOWED, floor=0.001, ratio=1.25) == pytest.approx(PLANNED * 0.04)
-    assert Budget(0.25).allowance(allowed=ALLOWED, floor=0.001, ratio=4.0) == pytest.approx(0.016)
+def allowance(budget: Budget, *, floor: float, ratio: float = 1.0, trim: float = 1.0) -> float:
+    return budget.allowance(allowed=ALLOWED, floor=floor, ratio=ratio, trim=trim)
+
+
+def test_the_allowance_is_the_floor_and_a_part_of_what_is_left_above_it() -> None:
+    # 1% is missed at any size, and 4% are left: 0.7 of them are planned with.
+    assert allowance(Budget(), floor=0.01) == pytest.approx(0.01 + PLANNED * 0.04)
+    assert allowance(Budget(0.25), floor=0.01) == pytest.approx(0.01 + PLANNED * 0.02), "half was overspent"
+    assert allowance(Budget(), floor=0.01, ratio=2.0) == pytest.approx(0.01 + PLANNED * 0.02), "twice as many come"
+    assert allowance(Budget(), floor=0.01, trim=1.2) == pytest.approx(0.01 + 1.2 * PLANNED * 0.04), "days saved some"
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.01, 0.03, 0.045, 0.049])
+@pytest.mark.parametrize("trim", [1.0, MOST_TRIM])
+def test_hardly_more_is_planned_with_than_is_allowed_where_some_fleet_holds(floor: float, trim: float) -> None:
+    assert floor < allowance(Budget(), floor=floor, trim=trim) <= max(ALLOWED, floor + ABOVE_FLOOR * ALLOWED) + 1e-12
 
 
 def test_where_the_floor_eats_the_budget_some_is_allowed_above_it() -> None:
-    # 80% miss at any size: 0.80 + 0.3 x 0.05 + 0.2 x (0.80 - 0.05) = 0.965.
-    assert Budget().allowance(allowed=ALLOWED, floor=0.80, ratio=1.0) == pytest.approx(0.965)
+    # 80% miss at any size: 0.80 + 0.1 x 0.05 + 0.2 x (0.80 - 0.05) = 0.955.
+    assert allowance(Budget(), floor=0.80) == pytest.approx(0.955)

@@ -19,7 +19,7 @@ from servingpool.decision.forecast import (
     PRIOR_PAIRS,
     SPACING,
     TRUST,
-    TRUST_PAIRS,
+    TRUST_LASTS,
     Forecast,
 )
 from servingpool.decision.miss_curve import MissCurve
@@ -54,14 +54,14 @@ def test_before_a_forecast_came_true_what_is_is_expected_to_stay() -> None:
 
 
 def test_a_jump_that_always_vanished_is_held_for_the_weight_of_the_prior_only() -> None:
-    # 30 times 1 above the usual 2, and 2 came: sums are 30 and -30, the prior adds 10: hold = 1 - 30 / 40 = 0.25.
-    forecast = Forecast(pairs=((3.0, 2.0, 2.0),) * 30, mean=2.0, seen=3600.0)
+    # 60 times 1 above the usual 2, and 2 came: sums are 60 and -60, the prior adds 20: hold = 1 - 60 / 80 = 0.25.
+    forecast = Forecast(pairs=((3.0, 2.0, 2.0),) * 60, mean=2.0, seen=3600.0)
     assert expected(forecast, 4.0, 2.0) == pytest.approx(2.0 + 0.25 * 2.0)
 
 
 def test_a_usual_level_that_always_went_back_to_the_mean_is_kept_likewise() -> None:
-    # 30 times the usual was 1 above the mean of 2, and 2 came; the prior weighs 30: keep = 1 - 30 / 60 = 0.5.
-    forecast = Forecast(pairs=((3.0, 3.0, 2.0),) * 30, mean=2.0, seen=3600.0)
+    # 60 times the usual was 1 above the mean of 2, and 2 came; the prior weighs 60: keep = 1 - 60 / 120 = 0.5.
+    forecast = Forecast(pairs=((3.0, 3.0, 2.0),) * 60, mean=2.0, seen=3600.0)
     assert expected(forecast, 4.0, 4.0) == pytest.approx(2.0 + 0.5 * 2.0)
 
 
@@ -115,24 +115,24 @@ def test_levels_like_this_one_count_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "share"),
+    ("pairs", "seen", "share"),
     [
-        (0, TRUST / (PRIOR_PAIRS + TRUST)),
-        (TRUST_PAIRS // 3, TRUST * 2 / 3 / (TRUST_PAIRS // 3 + PRIOR_PAIRS + TRUST * 2 / 3)),  # two thirds are left
-        (TRUST_PAIRS, 0.0),
-        (KEPT, 0.0),
+        (0, 0.0, TRUST / (PRIOR_PAIRS + TRUST)),
+        (80, TRUST_LASTS / 3, TRUST * 2 / 3 / (80 + PRIOR_PAIRS + TRUST * 2 / 3)),  # two thirds are left
+        (240, TRUST_LASTS, 0.0),
+        (120, 86400.0, 0.0),  # a profile of before, which kept a pair a minute
     ],
 )
-def test_trust_in_the_fleet_that_was_found_fades_with_what_was_seen(pairs: int, share: float) -> None:
+def test_trust_in_the_fleet_that_was_found_fades_with_what_was_seen(pairs: int, seen: float, share: float) -> None:
     # Two replicas at 0.5 each carry just what is usual.
-    forecast = Forecast(pairs=((1.0, 1.0, 1.0),) * pairs, mean=1.0, seen=3600.0, found=2)
+    forecast = Forecast(pairs=((1.0, 1.0, 1.0),) * pairs, mean=1.0, seen=seen, found=2)
     assert forecast.outlook(level=1.0, usual=1.0, carried=0.5).weights[0, -1] == pytest.approx(share)
 
 
-@pytest.mark.parametrize(("pairs", "replicas"), [(TRUST_PAIRS - 1, 5.0), (TRUST_PAIRS, 1.0)])
-def test_a_fleet_forgotten_no_longer_coarsens_what_may_come(pairs: int, replicas: float) -> None:
+@pytest.mark.parametrize(("seen", "replicas"), [(TRUST_LASTS - 1.0, 5.0), (TRUST_LASTS, 1.0)])
+def test_a_fleet_forgotten_no_longer_coarsens_what_may_come(seen: float, replicas: float) -> None:
     """An almost idle pool found at 256: demands below 1% of the highest are not told apart."""
-    forecast = Forecast(pairs=((0.01, 0.01, 0.01),) * pairs, mean=0.01, seen=7200.0, found=256)
+    forecast = Forecast(pairs=((0.01, 0.01, 0.01),) * 240, mean=0.01, seen=seen, found=256)
     told = forecast.outlook(level=0.01, usual=0.01, carried=0.5).with_and_without_belief()
     curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8)
     assert capacity.needs(told, curve, 0.05, (20.0,), 512)[1, 0] == replicas
@@ -143,11 +143,11 @@ def test_the_fleet_that_was_found_is_the_first_one_seen() -> None:
     assert forecast.learn(now=60.0, level=1.0, usual=1.0, ready=3, horizon=HORIZON, elapsed=TICK).found == 7
 
 
-def test_a_forecast_a_minute_is_kept_and_settled_when_due() -> None:
-    # Filed at 0, 60, 120, ... s, four ticks apart, and due 120 s later: at 300 s those of 0 to 180 s are settled.
-    forecast = watch([float(tick) for tick in range(21)])
-    assert [(level, came) for level, _, came in forecast.pairs] == [(0.0, 8.0), (4.0, 12.0), (8.0, 16.0), (12.0, 20.0)]
-    assert [due for due, *_ in forecast.pending] == [360.0, 420.0]
+def test_a_forecast_each_half_minute_is_kept_and_settled_when_due() -> None:
+    # Filed at 0, 30, 60, ... s, two ticks apart, and due 120 s later: at 180 s those of 0 to 60 s are settled.
+    forecast = watch([float(tick) for tick in range(13)])
+    assert [(level, came) for level, _, came in forecast.pairs] == [(0.0, 8.0), (2.0, 10.0), (4.0, 12.0)]
+    assert [due for due, *_ in forecast.pending] == [210.0, 240.0, 270.0, 300.0]
 
 
 def test_no_more_pairs_are_kept_than_reach_back_for_hours() -> None:
@@ -157,9 +157,9 @@ def test_no_more_pairs_are_kept_than_reach_back_for_hours() -> None:
 
 
 def test_forecasts_come_true_however_long_the_cold_start() -> None:
-    # 6000 s / 80 = 75 s apart, so all that are open fit.
-    forecast = watch([1.0] * 800, horizon=6000.0)
-    assert len(forecast.pairs) == pytest.approx((800 * TICK - 6000.0) / 75.0, abs=2)
+    # 9600 s / 160 = 60 s apart, so all that are open fit.
+    forecast = watch([1.0] * 1000, horizon=9600.0)
+    assert len(forecast.pairs) == pytest.approx((1000 * TICK - 9600.0) / 60.0, abs=2)
     assert len(forecast.pending) <= PENDING + 1
 
 
@@ -178,25 +178,23 @@ def test_the_mean_is_of_about_an_hour() -> None:
     assert watch([1.0] * 480 + [2.0] * 240).mean == pytest.approx(1.63, abs=0.01)
 
 
-def test_the_past_is_thinned_and_reaches_as_far_back() -> None:
+def test_each_half_minute_of_two_hours_is_played_again() -> None:
     forecast = watch([1.0 + tick / 1000.0 for tick in range(1200)])
-    every = KEPT // 60
-    past = forecast.past(60, carried=0.5)
+    past = forecast.past(carried=0.5)
     assert past is not None
-    # All that is kept in 60 moments: each n-th, and the eight stand-ins weigh an n-th of what they did.
-    assert (past.moments, past.step) == (60, every * SPACING)
-    assert past.came[59] == forecast.pairs[-1][2]
-    assert past.came[0] == forecast.pairs[every - 1][2]
-    assert past.counts[:60].tolist() == [1.0] * 60
-    assert past.counts[60:] == pytest.approx([PRIOR_PAIRS / 8 / every] * 8 + [0.0])
-    assert past.outlook.samples.shape == (69, 69)
+    assert past.moments == KEPT
+    assert KEPT * SPACING == pytest.approx(2 * 3600.0, rel=0.05)
+    assert past.came[:KEPT].tolist() == [came for _, _, came in forecast.pairs]
+    assert past.counts[:KEPT].tolist() == [1.0] * KEPT
+    assert past.counts[KEPT:] == pytest.approx([PRIOR_PAIRS / 8] * 8 + [0.0])
+    assert past.outlook.samples.shape == (KEPT + 9, KEPT + 9)
 
 
 def test_a_moment_of_the_past_does_not_know_what_came_within_ten_minutes_of_it() -> None:
-    # One burst of five pairs in an hour of calm.
+    # One burst of five pairs in half an hour of calm.
     came = [9.0 if 30 <= at < 35 else 1.0 for at in range(60)]
     forecast = Forecast(pairs=tuple((1.0, 1.0, level) for level in came), mean=1.0, seen=3600.0)
-    past = forecast.past(60, carried=0.5)
+    past = forecast.past(carried=0.5)
     assert past is not None
     bursts = past.outlook.weights[:60, 30:35].sum(axis=1)
     apart = math.ceil(APART / SPACING)
@@ -233,9 +231,9 @@ def test_an_idle_pool_stays_calm_for_months() -> None:
         forecast = Forecast(pairs=((0.0, 0.0, 0.0),) * KEPT, mean=math.exp(-min(hours, 740.0)), seen=3600.0, found=5)
         outlook = forecast.outlook(level=0.0, usual=0.0, carried=0.5)
         assert outlook.weights.sum() == pytest.approx(1.0)
-        assert forecast.past(60, carried=0.5) is not None
+        assert forecast.past(carried=0.5) is not None
 
 
 def test_without_demand_there_is_no_past() -> None:
-    assert Forecast().past(60, carried=0.5) is None
-    assert watch([0.0] * 100, ready=0).past(60, carried=0.5) is None
+    assert Forecast().past(carried=0.5) is None
+    assert watch([0.0] * 100, ready=0).past(carried=0.5) is None

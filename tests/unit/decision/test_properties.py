@@ -23,7 +23,7 @@ from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import BINS, Curve, MissCurve
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Behavior, Pool, Slo
-from servingpool.decision.price import LEAST, MOST
+from servingpool.decision.price import DEAREST, LEAST
 from servingpool.decision.unknown import Unknown
 
 SEQUENCES = int(os.environ.get("SOAK_EXAMPLES", "240"))
@@ -33,6 +33,8 @@ PROGRESS = 500
 
 figures = st.floats(min_value=0.0, max_value=1e9, allow_nan=False)
 readings = st.one_of(figures, st.just(Unknown("absent")))
+MOST_DEAR = DEAREST / 0.001
+"""Of the tightest SLO, which allows one miss in a thousand."""
 
 
 @st.composite
@@ -226,7 +228,8 @@ def assert_bounded(memory: Memory, text: str) -> None:
     assert len(forecast.pairs) <= KEPT
     assert len(forecast.pending) <= 2 * PENDING
     assert all(part >= 0.0 for part in itertools.chain.from_iterable(forecast.pairs))
-    assert memory.price is None or LEAST <= memory.price <= MOST
+    assert memory.price is None or LEAST <= memory.price <= MOST_DEAR
+    assert abs(memory.profile.trim.turned) <= 0.4  # exp(0.36) = 1 / 0.7
     assert all(entry[1] >= 0.0 for entry in memory.needs)
 
 
@@ -264,7 +267,7 @@ def curves(draw) -> Curve:
     expected=st.floats(0.0, 30.0),
     more=st.floats(0.0, 20.0),
     allowance=st.floats(0.001, 0.5),
-    price=st.floats(LEAST, MOST),
+    price=st.floats(LEAST, MOST_DEAR),
 )
 def test_at_the_same_price_more_demand_never_needs_fewer_replicas(curve, demands, expected, more, allowance, price):
     samples, weights = (np.array(column)[None] for column in zip(*demands, strict=True))

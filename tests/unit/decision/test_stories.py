@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from decision_world import POOL, World
 
 from servingpool.decision import limits
@@ -15,6 +16,7 @@ from servingpool.decision.decision import Verdict
 from servingpool.decision.learn import observe
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.pool import Behavior, Slo
+from servingpool.decision.trim import Trim
 from servingpool.decision.unknown import Unknown
 
 
@@ -36,7 +38,7 @@ def test_grows_when_load_doubles_and_shrinks_when_it_is_gone():
     before = world.requested
     world.run(45.0, 15)
     grown = world.requested
-    world.run(1.0, 60)
+    world.run(1.0, 120)
     assert before < grown
     # A surge of an hour ago may come again, and part of the fleet is kept for it.
     assert world.requested < grown
@@ -169,11 +171,25 @@ def test_memory_survives_json():
     )
 
 
+def test_a_profile_without_a_trim_is_one_of_before_it_and_a_damaged_trim_is_told():
+    world = World(replicas=2)
+    world.run(12.0, 60)
+    data = world.memory.profile.to_dict()
+    assert data["trim"]["requests"] > 0.0
+    damaged = data | {"trim": {"requests": "many", "seconds": 1.0, "turned": 0.0}}
+    with pytest.raises(ValueError, match="damaged"):
+        Profile.from_dict(damaged)
+    del data["trim"]
+    assert Profile.from_dict(data).trim == Trim()
+
+
 def test_restart_resumes_with_the_learned_profile_and_holds_until_windows_fill():
     world = World(replicas=4)
     world.run(30.0, 30)
     learned = world.memory.profile
     world.memory = Memory.resume(Profile.from_dict(learned.to_dict()))
+    assert learned.trim != Trim()
+    assert world.memory.profile.trim.turned == pytest.approx(learned.trim.turned)
     before = world.requested
     first = world.tick(30.0)
     assert first.decision.replicas == before
@@ -202,14 +218,31 @@ def test_nothing_winds_up_in_recommend():
     world = World(replicas=1, pool=replace(POOL, in_charge=False), obey=False)
     world.run(45.0, 30)
     assert world.memory.profile.budget == Budget()
+    assert world.memory.profile.trim == Trim()
+
+
+def test_in_charge_what_is_missed_over_days_turns_the_plan_unless_no_node_has_room():
+    turned = {}
+    for stuck in (False, True):
+        world = World(replicas=2, unschedulable=stuck, pool=replace(POOL, max_replicas=40))
+        world.run(5.0, 40)
+        assert world.memory.profile.trim.turned > 0.0, "nothing is missed"
+        before = world.memory.profile.trim.turned
+        world.scale(3)
+        world.run(60.0, 20)
+        turned[stuck] = world.memory.profile.trim.turned - before
+    assert turned[False] < -0.05
+    assert turned[True] >= 0.0
 
 
 def test_editing_the_slo_does_not_shrink_the_fleet():
-    for slo in (Slo(1.0, 0.1), Slo(5.0, 0.1), Slo(None, 0.1), Slo(2.0, 0.15)):
+    for slo in (Slo(1.0, 0.1), Slo(5.0, 0.1), Slo(None, 0.1), Slo(2.0, 0.15), Slo(2.0, 0.1, 0.97)):
         world = World(replicas=4)
         world.run(35.0, 20)
         before = world.requested
         world.pool = replace(POOL, slo=slo)
+        assert world.memory.profile.trim != Trim()
+        assert world.tick(35.0).memory.profile.trim.requests < 35.0 * 20.0, "of the new SLO's first tick only"
         outcomes = world.run(35.0, 30)
         assert min(outcome.decision.replicas for outcome in outcomes) >= min(before, 4) - 1
         assert max(engine.waiting for engine in world.engines) < 50
@@ -372,12 +405,15 @@ def test_a_small_fleet_is_moved_by_a_single_replica():
     assert not any(limits.TOO_LITTLE in applied(outcome) for outcome in moves)
 
 
-def test_the_price_is_found_anew_only_when_a_forecast_came_true():
-    world = World(replicas=3)
-    world.run(10.0, 20)
-    found = []
-    for _ in range(40):
-        outcome = world.tick(10.0)
-        found.append((len(outcome.memory.profile.forecast.pairs), outcome.memory.price))
-    for (pairs, price), (later_pairs, later_price) in pairwise(found):
-        assert price == later_price or later_pairs > pairs
+def test_a_price_is_kept_for_about_two_minutes_and_pools_go_out_of_step():
+    kept = []
+    for load in (10.0, 11.0):
+        world = World(replicas=3)
+        world.run(load, 500)
+        until = [world.tick(load).memory.price_until - world.now for _ in range(60)]
+        assert all(0.0 < left <= 150.0 for left in until)
+        found = [left for before, left in pairwise(until) if left > before]
+        assert len(found) >= 5
+        assert all(90.0 <= left for left in found)
+        kept.append(tuple(found))
+    assert kept[0] != kept[1], "a thousand pools that were seen first together do not price in the same tick for ever"

@@ -81,8 +81,8 @@ def test_progress_never_runs_past_its_total(setup: Setup) -> None:
 
 
 def test_what_came_before_is_shown_and_not_scored(setup: Setup, comparison: Comparison) -> None:
-    """A pool that was watched for as long as calibration takes may shrink at once."""
-    quiet = poisson("quiet", (0.5,), 360.0, prompt=1000, output=120)
+    """A pool that was watched for an hour may shrink at once."""
+    quiet = poisson("quiet", (0.5,), 3600.0, prompt=1000, output=120)
     told: list[tuple[int, int]] = []
     found = compare(replace(setup, past=quiet), lambda _, done, total: told.append((done, total)))
     assert len(told) == told[-1][1]
