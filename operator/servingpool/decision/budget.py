@@ -21,9 +21,10 @@ ABOVE_FLOOR = 0.1
 """Where the floor alone eats the budget, this part of the budget is planned with above it: no fleet size can hold the
 SLO then, and running to max would buy nothing. At 0.3, and for any floor, prompts of up to 120,000 tokens were planned
 with 5.5% misses where 5% are allowed."""
-HOPELESS = 0.2
-"""Of what the floor is beyond the allowed misses, so much more is allowed above it: with 80% lost at any size, a hair
-less than the rest is not worth a fleet at max."""
+RELIEF, HOPELESS = 0.2, 0.2
+"""Where the floor is beyond the allowed misses, as much more is planned with, up to this part of those allowed; and of
+the whole excess this part: with 80% lost at any size, a hair less than the rest is not worth a fleet at max. Without
+the first a pool that lost 6% where 5% may crept from 5 replicas to 7 in six hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +66,5 @@ class Budget:
         `ratio` of those that come to those that are foretold; `trim` times as much is planned with as usual.
         """
         planned = max(PLANNED * trim * self.steering * (allowed - floor) / ratio, ABOVE_FLOOR * allowed)
-        return floor + planned + HOPELESS * max(0.0, floor - allowed)
+        excess = max(0.0, floor - allowed)
+        return floor + planned + min(RELIEF * allowed, excess) + HOPELESS * excess

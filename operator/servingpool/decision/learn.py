@@ -78,7 +78,7 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
     if seen and (hole or memory.since is None):
         # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
         memory = replace(memory.without_forecasts(), since=now, needs=())
-    ledger = memory.ledger.add(now=now, span=span, ready=len(observation.ready), intake=intake)
+    ledger = memory.ledger.add(now=now, span=span, ready=_present(observation, span), intake=intake)
     profile = memory.profile
     fit = _learn_step_time(profile.fit, ledger, span)
     curve = profile.curve.doubted(span) if fit.changed else profile.curve
@@ -107,6 +107,17 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
         return Lesson(memory, step, demand)
     memory = _learn_from_demand(memory, pool, step, demand, observation=observation, span=span, now=now)
     return Lesson(memory, step, demand)
+
+
+def _present(observation: Observation, span: float) -> float:
+    """Replicas ready in the last `span` seconds, on average.
+
+    One that turned Ready a second ago has served none of what the others' counters tell: 3 replicas becoming 10 were
+    taken for a demand three times as high, and two hours long for a thing that may come again.
+    """
+    if span <= 0.0:
+        return float(len(observation.ready))
+    return sum(1.0 if one.ready_for is None else min(1.0, max(0.0, one.ready_for) / span) for one in observation.ready)
 
 
 def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:

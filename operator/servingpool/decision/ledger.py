@@ -47,7 +47,7 @@ class Ledger:
         """A ledger without a tick."""
         return cls(np.zeros((0, WIDTH)))
 
-    def add(self, *, now: float, span: float, ready: int, intake: Intake) -> Ledger:
+    def add(self, *, now: float, span: float, ready: float, intake: Intake) -> Ledger:
         """Append a tick of `span` seconds; ticks older than twenty minutes go."""
         row = np.full((1, WIDTH), np.nan)
         row[0, AT], row[0, SPAN], row[0, READY], row[0, COVERED] = now, span, ready, intake.covered

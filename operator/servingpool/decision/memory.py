@@ -13,7 +13,7 @@ import numpy as np
 from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.cold_start import ColdStart
-from servingpool.decision.forecast import Forecast
+from servingpool.decision.forecast import KEPT, Forecast
 from servingpool.decision.intake import FIELDS, NO_EDGES, Edges, Page
 from servingpool.decision.kv_cache import KvCache
 from servingpool.decision.ledger import AT, WIDTH, Ledger
@@ -23,6 +23,8 @@ from servingpool.decision.step_time import StepTimeFit
 from servingpool.decision.trim import Trim
 
 VERSION = 2
+MOST_DEMAND = 1e6
+"""Replicas. What is more is a damaged profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,9 @@ class Profile:
                 curve=MissCurve(_floats(curve["requests"], len(BINS)), _floats(curve["late"], len(BINS))),
                 forecast=Forecast(
                     pairs=_pairs(forecast["pairs"]),
-                    mean=_figure(forecast["mean"], least=0.0),
+                    mean=_figure(forecast["mean"], least=0.0, most=MOST_DEMAND),
                     seen=_figure(forecast["seen"], least=0.0),
-                    found=int(_figure(forecast["found"], least=0.0)),
+                    found=int(_figure(forecast["found"], least=0.0, most=MOST_DEMAND)),
                     pending=tuple((float(a), float(b), float(c)) for a, b, c in forecast["pending"]),
                 ),
                 kv_cache=KvCache(_figure(data["kv_cache"]["product"]), _figure(data["kv_cache"]["square"])),
@@ -92,7 +94,9 @@ class Profile:
                     _floats(data["cold_start"]["seconds"]), tuple(str(name) for name in data["cold_start"]["loading"])
                 ),
                 budget=Budget(_figure(data["budget"]["overspent"])),
-                calibration=Calibration(_figure(data["calibration"]["foretold"]), _figure(data["calibration"]["came"])),
+                calibration=Calibration(
+                    _figure(data["calibration"]["foretold"], least=0.0), _figure(data["calibration"]["came"], least=0.0)
+                ),
                 trim=_trim(data.get("trim")),
                 learned=_figure(data["learned"], least=0.0),
                 slo=_slo(data["slo"]),
@@ -280,18 +284,19 @@ def _floats(values: Any, length: int | None = None) -> tuple[float, ...]:
     return figures
 
 
-def _figure(value: Any, least: float = -math.inf) -> float:
+def _figure(value: Any, least: float = -math.inf, most: float = math.inf) -> float:
     figure = float(value)
-    if not math.isfinite(figure) or figure < least:
+    if not math.isfinite(figure) or not least <= figure <= most:
         raise ValueError(f"a figure is {figure}")
     return figure
 
 
 def _pairs(values: Any) -> tuple[tuple[float, float, float], ...]:
     figures = _floats(values if isinstance(values, str) else [figure for pair in values for figure in pair])
-    if min(figures, default=0.0) < 0.0:
-        raise ValueError("a demand is below zero")
-    return tuple(zip(figures[::3], figures[1::3], figures[2::3], strict=True))
+    if min(figures, default=0.0) < 0.0 or max(figures, default=0.0) > MOST_DEMAND:
+        raise ValueError(f"a demand is not within 0 and {MOST_DEMAND:g}")
+    # All that is kept is weighed against all else: 2,500 pairs in a status that anyone wrote took 2 s and 400 MiB.
+    return tuple(zip(figures[::3], figures[1::3], figures[2::3], strict=True))[-KEPT:]
 
 
 def _rounded(data: Any) -> Any:

@@ -69,5 +69,7 @@ def test_hardly_more_is_planned_with_than_is_allowed_where_some_fleet_holds(floo
 
 
 def test_where_the_floor_eats_the_budget_some_is_allowed_above_it() -> None:
-    # 80% miss at any size: 0.80 + 0.1 x 0.05 + 0.2 x (0.80 - 0.05) = 0.955.
-    assert allowance(Budget(), floor=0.80) == pytest.approx(0.955)
+    # 80% miss at any size: 0.80 + 0.1 x 0.05 + 0.2 x 0.05 + 0.2 x (0.80 - 0.05) = 0.965.
+    assert allowance(Budget(), floor=0.80) == pytest.approx(0.965)
+    # Just out of reach, as much more as it is out of reach: 0.06 + 0.1 x 0.05 + 0.01 + 0.2 x 0.01 = 0.077.
+    assert allowance(Budget(), floor=0.06) == pytest.approx(0.077)

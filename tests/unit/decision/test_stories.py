@@ -13,7 +13,9 @@ from servingpool.decision import limits
 from servingpool.decision.budget import Budget
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Verdict
+from servingpool.decision.forecast import KEPT
 from servingpool.decision.learn import observe
+from servingpool.decision.ledger import WORK
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.pool import Behavior, Slo
 from servingpool.decision.trim import Trim
@@ -169,6 +171,39 @@ def test_memory_survives_json():
     assert (
         decide(look, world.pool, copy, world.now).decision == decide(look, world.pool, world.memory, world.now).decision
     )
+
+
+def test_no_demand_is_seen_that_replicas_turning_ready_did_not_serve():
+    world = World(replicas=3)
+    world.run(20.0, 60)
+    usual = world.memory.profile.forecast.mean
+    for engine in world.engines:
+        engine.serve(20.0 / 3, 15.0, 1000.0, 200.0)
+    world.now += 15.0
+    world.engines += [world._engine(world.now - 1.0) for _ in range(7)]
+    memory = decide(world.observation(), world.pool, world.memory, world.now).memory
+    assert memory.ledger.rows[-1, WORK] == pytest.approx(usual, rel=0.3), "not twice of it"
+
+
+@pytest.mark.parametrize(
+    ("part", "figure", "value"),
+    [
+        ("calibration", "foretold", -30.0),
+        ("forecast", "mean", 1e308),
+        ("forecast", "found", 1e12),
+        ("forecast", "pairs", "1e308 1e308 1e308"),
+    ],
+)
+def test_a_profile_with_figures_that_no_pool_has_is_damaged(part, figure, value):
+    data = Memory.new().profile.to_dict()
+    with pytest.raises(ValueError, match="damaged"):
+        Profile.from_dict(data | {part: data[part] | {figure: value}})
+
+
+def test_no_more_pairs_are_taken_from_a_profile_than_are_kept():
+    data = Memory.new().profile.to_dict()
+    data["forecast"] |= {"pairs": "1.7 1.7 1.7 " * 2500}
+    assert len(Profile.from_dict(data).forecast.pairs) == KEPT
 
 
 def test_a_profile_without_a_trim_is_one_of_before_it_and_a_damaged_trim_is_told():

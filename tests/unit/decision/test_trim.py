@@ -63,6 +63,12 @@ def test_an_outage_is_no_reason_for_days_of_half_the_plan() -> None:
     assert served(Trim(), 1.0, 0.25).factor >= LEAST == 0.7
 
 
+def test_one_request_behind_an_idle_day_turns_little() -> None:
+    idle = served(Trim(), 0.0, 24.0, rate=0.0)
+    one = idle.learn(requests=1.0, missed=1.0, allowed=ALLOWED, elapsed=TICK, may_rise=True, may_fall=True)
+    assert one.factor > 0.85
+
+
 def test_before_the_first_request_there_is_nothing_to_learn() -> None:
     idle = Trim().learn(requests=0.0, missed=0.0, allowed=ALLOWED, elapsed=TICK, may_rise=True, may_fall=True)
     assert idle.factor == 1.0
