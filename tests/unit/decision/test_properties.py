@@ -228,7 +228,9 @@ def assert_bounded(memory: Memory, text: str) -> None:
     assert len(forecast.pairs) <= KEPT
     assert len(forecast.pending) <= 2 * PENDING
     assert all(part >= 0.0 for part in itertools.chain.from_iterable(forecast.pairs))
-    assert memory.price is None or LEAST <= memory.price <= MOST_DEAR
+    if memory.price is not None:
+        assert memory.profile.slo is not None
+        assert LEAST <= memory.price <= DEAREST / (1.0 - memory.profile.slo[2])
     assert abs(memory.profile.trim.turned) <= 0.4  # exp(0.36) = 1 / 0.7
     assert all(entry[1] >= 0.0 for entry in memory.needs)
 

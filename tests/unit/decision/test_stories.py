@@ -277,8 +277,9 @@ def test_editing_the_slo_does_not_shrink_the_fleet():
         before = world.requested
         world.pool = replace(POOL, slo=slo)
         assert world.memory.profile.trim != Trim()
-        assert world.tick(35.0).memory.profile.trim.requests < 35.0 * 20.0, "of the new SLO's first tick only"
-        outcomes = world.run(35.0, 30)
+        first = world.tick(35.0)
+        assert first.memory.profile.trim.requests < 35.0 * 20.0, "of the new SLO's first tick only"
+        outcomes = [first, *world.run(35.0, 30)]
         assert min(outcome.decision.replicas for outcome in outcomes) >= min(before, 4) - 1
         assert max(engine.waiting for engine in world.engines) < 50
 
