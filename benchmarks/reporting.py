@@ -13,7 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).with_name("results") / "thousand_pools.json"
-PHASES = {"first_tick": "first tick", "warming": "until all are warm", "steady": "steady", "idle": "idle"}
+PHASES = {
+    "first_tick": "first tick",
+    "warming": "until all are warm",
+    "steady": "steady, new",
+    "a_day_on": "steady, a day on",
+    "idle": "idle",
+}
 
 
 def show(found: Mapping[str, Any]) -> None:

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     # Ready
     SUCCEEDED_GET_SCALE = "SucceededGetScale"
     SUCCEEDED_RESCALE = "SucceededRescale"
+    READING_HISTORY = "ReadingHistory"
     INVALID_SPEC = "InvalidSpec"
     TARGET_NOT_FOUND = "TargetNotFound"
     FAILED_GET_SCALE = "FailedGetScale"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from servingpool.decision import capacity
 from servingpool.decision.forecast import APART, KEPT, NOTHING, SPACING, Forecast
@@ -57,12 +58,13 @@ def price(forecast: Forecast, curve: Curve, allowance: float, *, dearest: float,
     believed = np.maximum(past.counts[moments:], NOTHING)
     unavoidable = curve.floor * past.counts * past.came
     block = np.ones(BLOCK)
-    held_for = min(round(held / SPACING), moments)
+    held_for = max(0, min(round(held / SPACING), moments - 1))
 
     def held_at(price: float) -> bool:
-        chosen, kept = scales.choose(price), scales.choose(capacity.STICK * price)
-        for back in range(1, held_for + 1):
-            chosen[back:moments] = np.maximum(chosen[back:moments], kept[: moments - back])
+        chosen = scales.choose(price)
+        if held_for:
+            kept = _highest_of_last(held_for, scales.choose(capacity.STICK * price)[: moments - 1])
+            chosen[1:moments] = np.maximum(chosen[1:moments], kept)
         spent = late[rows, chosen]
         # What misses at any fleet size comes evenly, and is no burst.
         bursts = np.maximum(0.0, spent - unavoidable)
@@ -79,3 +81,13 @@ def price(forecast: Forecast, curve: Curve, allowance: float, *, dearest: float,
         middle = math.sqrt(low * high)
         low, high = (low, middle) if held_at(middle) else (middle, high)
     return high
+
+
+def _highest_of_last(span: int, values: NDArray[np.intp]) -> NDArray[np.intp]:
+    """At each place the highest of the last `span` values, up to it."""
+    highest, width = values.copy(), 1
+    while width < span:
+        step = min(width, span - width)
+        highest[step:] = np.maximum(highest[step:], highest[:-step])
+        width += step
+    return highest

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Key, Raw
-from servingpool.api.conditions import Reason
+from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import Metadata, ServingPool, problems, readable_status
 from servingpool.api.status import Status
 from servingpool.decision.decide import decide
@@ -127,6 +127,8 @@ class Reconciler:
             if count % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
             if self._waits(pool):
+                if not self.states[pool.key].status.conditions:
+                    turns.append(self._first_word(pool, now))
                 continue
             try:
                 turn = self._turn(pool, owned.get(target_of(pool)), now)
@@ -163,6 +165,12 @@ class Reconciler:
         wanted = conduct.act and outcome.decision.verdict is not Verdict.HOLD
         order = Order(pool, outcome.decision, conduct.workload.replicas, wanted=wanted)
         return Turn(pool.metadata, state, told, order)
+
+    def _first_word(self, pool: ServingPool, now: float) -> Turn:
+        """What a new pool says until it was taught: behind hundreds of others that takes minutes."""
+        meta, state = pool.metadata, self.states[pool.key]
+        why = Reason.READING_HISTORY, "nothing is decided before its past was read from Prometheus, pool after pool"
+        return Turn(meta, state, with_ready(meta, state.status, why, now, Truth.UNKNOWN))
 
     def _refusal(self, raw: Raw, problem: tuple[Reason, str], now: float) -> Turn:
         """Tell why nothing can be decided. The workload stays as it is."""

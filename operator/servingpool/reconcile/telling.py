@@ -95,12 +95,14 @@ def status(
     )
 
 
-def with_ready(meta: Metadata, held: Status, problem: tuple[Reason, str], now: float) -> Status:
-    """`held`, with Ready turned false for this reason."""
+def with_ready(
+    meta: Metadata, held: Status, problem: tuple[Reason, str], now: float, truth: Truth = Truth.FALSE
+) -> Status:
+    """`held`, with Ready turned false, or unknown, for this reason."""
     reason, message = problem
     judged = condition(
         ConditionType.READY,
-        Truth.FALSE,
+        truth,
         reason=reason,
         message=message,
         generation=meta.generation,

@@ -8,11 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from servingpool.decision import capacity
 from servingpool.decision.forecast import KEPT, SPACING, Forecast
 from servingpool.decision.miss_curve import BINS, Curve, MissCurve
-from servingpool.decision.price import BLOCK, FINEST, LEAST, MARGIN, price
+from servingpool.decision.price import BLOCK, FINEST, LEAST, MARGIN, _highest_of_last, price
 
 ALLOWANCE, DEAREST = 0.03, 200.0
 KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0)
@@ -138,3 +140,9 @@ def test_it_does_not_depend_on_the_unit_of_demand_where_fleets_are_large() -> No
         pairs=tuple((10.0 * a, 10.0 * b, 10.0 * c) for a, b, c in small.pairs), mean=10.0 * small.mean, seen=14400.0
     )
     assert found(large, most=1000) == pytest.approx(found(small), rel=0.5)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.integers(1, 50))
+def test_the_highest_of_the_last_is_what_looking_back_at_each_gives(values: list[int], span: int) -> None:
+    looked = [max(values[max(0, at + 1 - span) : at + 1]) for at in range(len(values))]
+    assert _highest_of_last(span, np.array(values)).tolist() == looked

@@ -26,6 +26,10 @@ def warm(world: World) -> list[bool]:
     return [state.warm for _, state in sorted(world.loop.states.items())]
 
 
+def writes(world: World, pool: str) -> int:
+    return sum(name == pool for (_, name), _ in world.writes.statuses)
+
+
 def test_the_past_teaches_before_the_first_decision() -> None:
     world = World(history=3600.0)
     world.serve(rate=6.0)
@@ -87,6 +91,38 @@ def test_many_new_pools_are_taught_over_several_ticks(monkeypatch: pytest.Monkey
     # Two are taught before the first decisions, for nobody else is there; then who is warm decides first.
     assert [world.step().decided for _ in range(4)] == [2, 2, 4, 5]
     assert world.prometheus.asked.count("history") == 3
+
+
+def test_a_new_pool_that_waits_for_its_turn_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 2 * 240)
+    monkeypatch.setattr(warming, "LONGEST_TICK", 0.0)
+    world = pools(3)
+    world.prometheus.slow = 0.001
+    world.step()
+    decided, *waiting = (world.condition("Ready", f"pool-{number}") for number in range(3))
+    assert decided != ("Unknown", "ReadingHistory")
+    assert waiting == [("Unknown", "ReadingHistory")] * 2
+    assert world.status("pool-2")["why"] == "ReadingHistory"
+    assert writes(world, "pool-2") == 1
+    world.step()
+    assert world.condition("Ready", "pool-2") == ("Unknown", "ReadingHistory")
+    assert writes(world, "pool-2") == 1
+    world.step(3)
+    assert all(warm(world))
+    assert world.condition("Ready", "pool-2") != ("Unknown", "ReadingHistory")
+
+
+def test_a_pool_that_waits_behind_a_restart_keeps_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = pools(2)
+    world.step()
+    told, written = world.status("pool-1"), writes(world, "pool-1")
+    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 2 * 240)
+    monkeypatch.setattr(warming, "LONGEST_TICK", 0.0)
+    world.prometheus.slow = 0.001
+    world.restart()
+    world.step()
+    assert warm(world) == [True, False]
+    assert (world.status("pool-1"), writes(world, "pool-1")) == (told, written)
 
 
 def test_the_more_wait_the_less_each_looks_back(monkeypatch: pytest.MonkeyPatch) -> None:
