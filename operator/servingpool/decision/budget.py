@@ -10,7 +10,7 @@ LEAST, MOST = 0.5, 1.0
 """Bounds of the steering. Less than half, and one burst is repaid with GPUs for hours; more than all is no thrift: the
 price of a miss already spends what is allowed, and what was saved in the quiet is missing at the next step. What days
 have saved is another matter, see `trim`."""
-PLANNED = 0.75
+PLANNED = 0.7
 """Part that is planned with of the allowed misses above the floor. The price is found on the very past that it is tried
 on, and what comes is never quite that."""
 GAIN = 2.0

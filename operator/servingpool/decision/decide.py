@@ -21,9 +21,9 @@ WORTH = 0.015
 """Share of a fleet that is too little to move it: 300 replicas moved 74 times an hour."""
 SERENE_WINDOW, SERENE = 60.0, 2.0
 """Seconds, and misses over those allowed, in and up to which a fleet counts as serene."""
-PRICE_LASTS, PRICE_SHARE = 240.0, 1.0 / 60.0
+PRICE_LASTS, PRICE_SHARE = 120.0, 1.0 / 60.0
 """Seconds, and share of what was seen, for which about a price is kept: finding one takes longer than two decisions,
-and of two hours that are remembered four minutes are little."""
+and of two hours that are remembered two minutes are little."""
 STUCK_AFTER = 300.0
 """Seconds that a replica may wait for a node before ordering more is pointless: nodes come in 2 to 4 minutes."""
 

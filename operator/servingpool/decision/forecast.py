@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -190,4 +191,5 @@ def _apart(outlook: Outlook, moments: int) -> Outlook:
 
 def _columns(pairs: tuple[Moment, ...]) -> Array:
     """Levels, usual levels and what came, a row each."""
-    return np.array(pairs, dtype=float).reshape(-1, 3).T
+    # A third of the time that np.array takes to find out what it is given.
+    return np.fromiter(chain.from_iterable(pairs), float, 3 * len(pairs)).reshape(-1, 3).T

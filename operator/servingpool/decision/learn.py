@@ -22,7 +22,7 @@ from servingpool.decision.observation import Histogram, Observation
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_by_mean
-from servingpool.decision.step_time import StepTime, StepTimeFit
+from servingpool.decision.step_time import FASTEST_STEP, StepTime, StepTimeFit
 from servingpool.decision.trim import Trim
 from servingpool.decision.unknown import Unknown
 
@@ -35,8 +35,6 @@ SCORE_KEPT = 3600.0
 LEAST_DECODE_STEPS = 50.0
 MOST_DECODING = 8192.0
 """Requests decoding in one replica: eight times vLLM's largest default batch, so a damaged page and no engine."""
-FASTEST_STEP = 1e-5
-"""Seconds. No engine steps faster; such an ITL is a damaged page, and one alone would drown the fit."""
 KNEE_SHARE = 0.75
 """Where the prior expects the knee, as a share of the load at which even a smooth stream breaks TPOT."""
 NO_TPOT_KNEE = 1.0

@@ -19,12 +19,14 @@ from servingpool.decision.kv_cache import KvCache
 from servingpool.decision.ledger import AT, WIDTH, Ledger
 from servingpool.decision.miss_curve import BINS, MissCurve
 from servingpool.decision.percentile import Tail
-from servingpool.decision.step_time import StepTimeFit
+from servingpool.decision.step_time import FASTEST_STEP, StepTimeFit
 from servingpool.decision.trim import Trim
 
 VERSION = 2
 MOST_DEMAND = 1e6
 """Replicas. What is more is a damaged profile."""
+MOST_REQUESTS = 1e6
+"""Effective requests at one load, of which a tick adds 12 and four hours leave 1/e. Likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,11 @@ class Profile:
                 fit=StepTimeFit(
                     gram=_floats(data["fit"]["gram"], 9),
                     moment=_floats(data["fit"]["moment"], 3),
-                    windows=_figure(data["fit"]["windows"]),
-                    scale=_figure(data["fit"]["scale"]),
+                    windows=(windows := _figure(data["fit"]["windows"], least=0.0)),
+                    scale=_figure(data["fit"]["scale"], least=FASTEST_STEP / 2.0 if windows else 0.0),
                     drift=_figure(data["fit"]["drift"]),
                 ),
-                curve=MissCurve(_floats(curve["requests"], len(BINS)), _floats(curve["late"], len(BINS))),
+                curve=_curve(curve),
                 forecast=Forecast(
                     pairs=_pairs(forecast["pairs"]),
                     mean=_figure(forecast["mean"], least=0.0, most=MOST_DEMAND),
@@ -232,6 +234,13 @@ def _slo(data: Any) -> tuple[float | None, float | None, float] | None:
         return None
     ttft, tpot, attainment = data
     return None if ttft is None else float(ttft), None if tpot is None else float(tpot), float(attainment)
+
+
+def _curve(data: Mapping[str, Any]) -> MissCurve:
+    curve = MissCurve(_floats(data["requests"], len(BINS)), _floats(data["late"], len(BINS)))
+    if not all(0.0 <= late <= seen <= MOST_REQUESTS for seen, late in zip(curve.requests, curve.late, strict=True)):
+        raise ValueError(f"requests at a load, and those late of them, are not within 0 and {MOST_REQUESTS:g}")
+    return curve
 
 
 def _trim(data: Mapping[str, Any] | None) -> Trim:

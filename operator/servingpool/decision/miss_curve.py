@@ -8,9 +8,6 @@ inferred: a grid posterior over a logistic in log load with three unknowns,
 The **floor** is needed: some requests miss at any fleet size (prompts whose prefill alone outlasts the
 TTFT bound). Without it, their misses pull the knee towards zero and the fleet explodes.
 
-No logistic fits all traffic: behind long prompts misses rise evenly, from 1% at load 0.3 to 10% at 0.9, which it takes
-for a floor of 4%. So it is but the prior of each load's own share, and the non-decreasing curve next to these counts.
-
 Evidence is kept as counts per bin of load, not as weights per cell: it is small enough for the
 status of the custom resource, it can be read by a person ("at load 0.6, 300 requests, 2% late"), and the
 posterior follows from it at any time.
@@ -50,9 +47,6 @@ NO_EVIDENCE, UNLIKELY = 1e-6, 1e-9
 2e-6 of the curve."""
 KNEE_SPREAD = 0.35
 """Standard deviation of the prior knee, in log load."""
-OWN = 300.0
-"""Effective requests at one load whose own misses count as much as what the logistic expects there: six minutes."""
-_ONWARDS = np.triu(np.ones((len(BINS), len(BINS)), dtype=bool))
 
 
 class _Grid(NamedTuple):
@@ -151,21 +145,5 @@ class MissCurve:
         weight = np.exp(weight - weight.max())
         likely = np.flatnonzero(weight > UNLIKELY)
         weight = weight[likely] / weight[likely].sum()
-        counted = met + late
-        share = (late + OWN * (weight @ grid.miss[likely])) / (counted + OWN)
-        miss = _non_decreasing(share, counted + 1.0)
-        return Curve(miss, min(float(weight @ grid.floor[likely]), float(miss[0])), highest_knee)
-
-
-def _non_decreasing(share: Array, weight: Array) -> Array:
-    """The non-decreasing curve next to `share` in weighted squares.
-
-    At each place the greatest, over where a stretch around it may begin, of the least mean over where it may end
-    (Barlow et al. 1972): of 40 bins that is quicker than to pool neighbours one by one.
-    """
-    mass, total = np.append(0.0, weight.cumsum()), np.append(0.0, (weight * share).cumsum())
-    means = np.full(_ONWARDS.shape, np.inf)
-    np.divide(total[1:] - total[:-1, None], mass[1:] - mass[:-1, None], out=means, where=_ONWARDS)
-    least = np.minimum.accumulate(means[:, ::-1], axis=1)[:, ::-1]
-    curve: Array = np.where(_ONWARDS, least, -np.inf).max(axis=0)
-    return curve
+        miss = np.maximum.accumulate(weight @ grid.miss[likely])
+        return Curve(miss, float(weight @ grid.floor[likely]), highest_knee)

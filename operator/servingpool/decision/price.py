@@ -58,11 +58,11 @@ def price(forecast: Forecast, curve: Curve, allowance: float, *, dearest: float,
     believed = np.maximum(past.counts[moments:], NOTHING)
     unavoidable = curve.floor * past.counts * past.came
     block = np.ones(BLOCK)
-    held_for = max(0, min(round(held / SPACING), moments - 1))
+    held_for = round(held / SPACING)
 
     def held_at(price: float) -> bool:
         chosen = scales.choose(price)
-        if held_for:
+        if held_for and moments:
             kept = _highest_of_last(held_for, scales.choose(capacity.STICK * price)[: moments - 1])
             chosen[1:moments] = np.maximum(chosen[1:moments], kept)
         spent = late[rows, chosen]

@@ -13,12 +13,10 @@ ready replicas is the load; without queueing ITL = a / (1 - load).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
 
 # What b and c are in units of a, before anything was seen. A decode step reads all weights once
 # (time a); a further request reads its KV cache, a further prefill token costs compute. On the ten
@@ -38,6 +36,8 @@ CHANGED = 0.12
 """Logarithm from which on the engine is another one: an upgrade, FP8 switched on, a slower GPU. Mixes stay below."""
 RENEWAL = 67.0
 """Seconds after which a window counts 1/e until the fit is back."""
+FASTEST_STEP = 1e-5
+"""Seconds. No engine steps faster; such an ITL is a damaged page, and one alone would drown the fit."""
 MINIMUM_WINDOWS = 4.0
 """Windows of evidence before the fit is called known."""
 
@@ -75,21 +75,22 @@ class StepTimeFit:
         """Add one window's fleet means: ITL in seconds, requests decoding per replica, prefill tokens per step."""
         drift = self._drift(itl, decoding, prefill_per_step, elapsed)
         keep = math.exp(-elapsed / (RENEWAL if abs(drift) > CHANGED else FORGETTING))
-        row = np.array([1.0, decoding, prefill_per_step])
+        row = (1.0, decoding, prefill_per_step)
         weight = 1.0 / (RELATIVE_NOISE * itl) ** 2
-        gram = np.array(self.gram).reshape(3, 3) * keep + weight * np.outer(row, row)
-        moment = np.array(self.moment) * keep + weight * itl * row
+        products = (one * other for one in row for other in row)
+        gram = tuple(held * keep + weight * product for held, product in zip(self.gram, products, strict=True))
+        moment = tuple(held * keep + weight * itl * one for held, one in zip(self.moment, row, strict=True))
         scale = itl if self.windows == 0.0 else self.scale + (itl - self.scale) / (min(self.windows, 40.0) + 1.0)
-        return StepTimeFit(
-            tuple(gram.ravel().tolist()), tuple(moment.tolist()), self.windows * keep + 1.0, scale, drift
-        )
+        return StepTimeFit(gram, moment, self.windows * keep + 1.0, scale, drift)
 
     def _drift(self, itl: float, decoding: float, prefill_per_step: float, elapsed: float) -> float:
         step = self.solve() if self.known else None
         if step is None:
             return 0.0
         expected = step.base + step.per_request * decoding + step.per_prefill_token * prefill_per_step
-        return self.drift + min(1.0, elapsed / DRIFT_TIME) * (math.log(itl / expected) - self.drift)
+        # Absurd windows can leave prefill alone to take time, and then there is a step without any.
+        gone = math.log(itl / max(expected, FASTEST_STEP))
+        return self.drift + min(1.0, elapsed / DRIFT_TIME) * (gone - self.drift)
 
     @property
     def changed(self) -> bool:
@@ -105,43 +106,70 @@ class StepTimeFit:
         """Non-negative least squares with the prior; None before the first window."""
         if self.windows == 0.0:
             return None
-        gram = np.array(self.gram).reshape(3, 3) + _PRIOR / self.scale**2
-        base, per_request, per_token = _non_negative(gram, np.array(self.moment))
-        return StepTime(base, per_request, per_token)
+        per_second = self.scale**-2
+        gram = [seen + per_second * prior for seen, prior in zip(self.gram, _PRIOR, strict=True)]
+        return StepTime(*_non_negative(gram, self.moment))
 
 
-def _prior() -> Array:
+def _prior() -> tuple[float, ...]:
     """The normal equations of the two ratios where a step takes a second."""
     gram = np.zeros((3, 3))
     for ratio, column in ((PRIOR_DECODE_RATIO, 1), (PRIOR_PREFILL_RATIO, 2)):
         row = np.zeros(3)
         row[0], row[column] = -ratio, 1.0
         gram += np.outer(row, row) / (PRIOR_SPREAD * ratio) ** 2
-    return gram
+    return tuple(gram.ravel().tolist())
 
 
 _PRIOR = _prior()
 
 
-def _non_negative(gram: Array, moment: Array) -> list[float]:
-    """Argmin x'Gx/2 - m'x over x >= 0, by trying every support: seven small solves at most, no scipy in the image."""
+def _non_negative(gram: Sequence[float], moment: Sequence[float]) -> tuple[float, float, float]:
+    """Argmin x'Gx/2 - m'x over x >= 0, for G of 3 x 3 by rows.
+
+    By trying every support, written out: noise makes a coefficient negative in every second look, and seven calls of
+    a general solver were a fifth of a decision.
+    """
     free = _solved(gram, moment)
     if free is not None:
         return free  # the unconstrained optimum is feasible, so it is the optimum
-    best, best_value = [0.0] * 3, 0.0
-    for support in ([0, 1], [0, 2], [1, 2], [0], [1], [2]):
-        solution = _solved(gram[np.ix_(support, support)], moment[support])
-        if solution is not None and (value := -0.5 * float(moment[support] @ solution)) < best_value:
-            best, best_value = [0.0] * 3, value
-            for place, figure in zip(support, solution, strict=True):
-                best[place] = figure
+    best, best_value = (0.0, 0.0, 0.0), 0.0
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        found = [0.0, 0.0, 0.0]
+        found[i], found[j] = _solved_pair(gram[4 * i], gram[3 * i + j], gram[4 * j], moment[i], moment[j])
+        value = -0.5 * (moment[i] * found[i] + moment[j] * found[j])
+        if value < best_value and _feasible(found):
+            best, best_value = (found[0], found[1], found[2]), value
+    for i in range(3):
+        found = [0.0, 0.0, 0.0]
+        found[i] = moment[i] / gram[4 * i] if gram[4 * i] > 0.0 else -1.0
+        value = -0.5 * moment[i] * found[i]
+        if value < best_value and _feasible(found):
+            best, best_value = (found[0], found[1], found[2]), value
     return best
 
 
-def _solved(gram: Array, moment: Array) -> list[float] | None:
+def _solved(gram: Sequence[float], moment: Sequence[float]) -> tuple[float, float, float] | None:
     """None where there is no solution, or none without a negative in it."""
-    try:
-        solution: list[float] = np.linalg.solve(gram, moment).tolist()
-    except np.linalg.LinAlgError:
+    aa, ab, ac, _, bb, bc, _, _, cc = gram
+    if aa <= 0.0:
         return None
-    return solution if all(0.0 <= figure < math.inf for figure in solution) else None
+    # One row of elimination leaves a pair.
+    of_b, of_c = ab / aa, ac / aa
+    b, c = _solved_pair(
+        bb - of_b * ab, bc - of_b * ac, cc - of_c * ac, moment[1] - of_b * moment[0], moment[2] - of_c * moment[0]
+    )
+    found = ((moment[0] - ab * b - ac * c) / aa, b, c)
+    return found if _feasible(found) else None
+
+
+def _solved_pair(aa: float, ab: float, bb: float, a: float, b: float) -> tuple[float, float]:
+    """Of a symmetric system of two; negative where it has no solution."""
+    determinant = aa * bb - ab * ab
+    if determinant <= 0.0:
+        return -1.0, -1.0
+    return (bb * a - ab * b) / determinant, (aa * b - ab * a) / determinant
+
+
+def _feasible(figures: Sequence[float]) -> bool:
+    return all(0.0 <= figure < math.inf for figure in figures)

@@ -6,10 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from servingpool.decision.miss_curve import BINS, DOUBT, Curve, MissCurve, _non_decreasing
+from servingpool.decision.miss_curve import BINS, DOUBT, Curve, MissCurve
 
 
 def test_misses_at_a_load_pull_the_safe_load_below_it() -> None:
@@ -54,49 +52,3 @@ def test_a_tick_counts_for_twelve_requests_at_most() -> None:
     curve = MissCurve().learn(load=0.5, requests=1200.0, late=300.0, elapsed=0.0)
     # Neighbours share their burst: 1200 requests weigh 12, of which a quarter, 3, were late.
     assert (sum(curve.requests), sum(curve.late)) == pytest.approx((12.0, 3.0))
-
-
-LONG_PROMPTS = {0.25: 0.013, 0.32: 0.025, 0.4: 0.033, 0.51: 0.036, 0.65: 0.062, 0.82: 0.102, 0.92: 0.11}
-"""Share late at each load with prompts of up to 120,000 tokens: four hours on the simulator, as an operator saw them."""
-
-
-def learned(late_at: dict[float, float], hours: float) -> MissCurve:
-    curve = MissCurve()
-    for _ in range(round(hours * 240 / len(late_at))):
-        for load, late in late_at.items():
-            curve = curve.learn(load=load, requests=12.0, late=12.0 * late, elapsed=15.0)
-    return curve
-
-
-def test_misses_that_rise_evenly_are_no_floor() -> None:
-    # No logistic rises this slowly: the best one has a floor of 4%, above what light loads show, and promises 4.2%
-    # where 6.2% are late.
-    curve = learned(LONG_PROMPTS, hours=4.0).posterior(expected_knee=0.72, highest_knee=0.96)
-    assert curve.floor < 0.028
-    told = curve.at(np.array(list(LONG_PROMPTS)))
-    assert told == pytest.approx(list(LONG_PROMPTS.values()), abs=0.012)
-
-
-def test_a_few_minutes_at_a_load_do_not_speak_for_themselves() -> None:
-    # A minute in which half of 48 requests are late is one burst, and the loads next to it say something else.
-    quiet = learned({0.2: 0.001, 0.3: 0.001, 0.5: 0.002, 0.55: 0.004}, hours=2.0)
-    shaken = quiet
-    for _ in range(4):
-        shaken = shaken.learn(load=0.62, requests=12.0, late=6.0, elapsed=15.0)
-    curve = shaken.posterior(expected_knee=0.6, highest_knee=0.9)
-    before = quiet.posterior(expected_knee=0.6, highest_knee=0.9)
-    highest = np.array([0.62])
-    assert before.at(highest)[0] < curve.at(highest)[0] < 0.15
-
-
-@given(st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(1.0, 1e4)), min_size=len(BINS), max_size=len(BINS)))
-def test_the_closest_non_decreasing_curve_is_what_pooling_neighbours_gives(bins: list[tuple[float, float]]) -> None:
-    pools: list[tuple[float, float, int]] = []
-    for share, weight in bins:
-        pools.append((share, weight, 1))
-        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            (later, more, many), (former, less, few) = pools.pop(), pools.pop()
-            pools.append(((later * more + former * less) / (more + less), more + less, many + few))
-    pooled = [share for share, _, places in pools for _ in range(places)]
-    shares, weights = np.array(bins).T
-    assert _non_decreasing(shares, weights) == pytest.approx(pooled, abs=1e-9)

@@ -33,11 +33,21 @@ def on_and_off(high: float, every: int) -> Forecast:
     return Forecast(pairs=pairs, mean=float(np.mean(levels)), seen=14400.0)
 
 
+def wandering() -> Forecast:
+    """Levels that come and go at a pace of their own, so that each moment wants another fleet."""
+    random, level, levels = np.random.default_rng(5), 0.0, []
+    for _ in range(KEPT + 4):
+        level = 0.9 * level + random.normal(0.0, 0.28)
+        levels.append(4.0 * math.exp(level))
+    pairs = tuple(zip(levels[:-4], levels[:-4], levels[4:], strict=True))
+    return Forecast(pairs=pairs, mean=float(np.mean(levels)), seen=14400.0)
+
+
 def found(forecast: Forecast, *, most: int = 100, held: float = 0.0, allowance: float = ALLOWANCE) -> float:
     return price(forecast, KNEE, allowance, dearest=DEAREST, most=most, held=held)
 
 
-def share_missed(forecast: Forecast, at: float) -> float:
+def share_missed(forecast: Forecast, at: float, held: float) -> float:
     """Played again moment by moment, with no word of the code under test but the scales; the margin as it is said.
 
     It is taken for four hours seen, two of which are remembered.
@@ -45,7 +55,12 @@ def share_missed(forecast: Forecast, at: float) -> float:
     past = forecast.past(KNEE.load_for(ALLOWANCE))
     assert past is not None
     fleets = capacity.sizes(KNEE, ALLOWANCE, max(past.came.max(), past.outlook.samples.max()), 100)
-    chosen = fleets[capacity.Scales(capacity.ahead(past.outlook, KNEE, ALLOWANCE), KNEE, fleets).choose(at)]
+    scales = capacity.Scales(capacity.ahead(past.outlook, KNEE, ALLOWANCE), KNEE, fleets)
+    wanted, kept = fleets[scales.choose(at)], fleets[scales.choose(capacity.STICK * at)]
+    chosen = wanted.tolist()
+    for moment in range(past.moments):
+        # What was worth keeping at a moment before this one is still there, for so long.
+        chosen[moment] = max([wanted[moment], *kept[max(0, moment - round(held / SPACING)) : moment]])
     each = [came * float(KNEE.cost(np.array([came / fleet]))[0]) for fleet, came in zip(chosen, past.came, strict=True)]
     counts, moments = past.counts.tolist(), each[: past.moments]
     believed = zip(counts[past.moments :], each[past.moments :], strict=True)
@@ -65,12 +80,16 @@ def test_steps_that_would_have_cost_more_than_the_budget_raise_it() -> None:
     assert found(on_and_off(9.0, 120)) > 3.0 * found(CALM)
 
 
-@pytest.mark.parametrize("forecast", [on_and_off(6.0, 40), on_and_off(3.0, 80), on_and_off(9.0, 120)])
-def test_it_is_the_lowest_that_would_have_held(forecast: Forecast) -> None:
-    lowest = found(forecast)
+STEPS = [(on_and_off(6.0, 40), 0.0), (on_and_off(3.0, 80), 0.0), (on_and_off(9.0, 120), 0.0)]
+HELD = [(wandering(), held) for held in (290.0, 580.0, 1200.0)]
+
+
+@pytest.mark.parametrize(("forecast", "held"), [*STEPS, *HELD])
+def test_it_is_the_lowest_that_would_have_held(forecast: Forecast, held: float) -> None:
+    lowest = found(forecast, held=held)
     assert LEAST < lowest < DEAREST
-    assert share_missed(forecast, lowest) <= ALLOWANCE
-    assert share_missed(forecast, lowest / FINEST) > ALLOWANCE
+    assert share_missed(forecast, lowest, held) <= ALLOWANCE
+    assert share_missed(forecast, lowest / FINEST, held) > ALLOWANCE
 
 
 def test_the_less_was_seen_the_more_room_is_left() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from servingpool.decision.step_time import CHANGED, StepTime, StepTimeFit
+from servingpool.decision.step_time import _PRIOR, CHANGED, StepTime, StepTimeFit
 
 ENGINE = StepTime(0.02, 1.2e-4, 9e-5)
 
@@ -30,6 +32,27 @@ def test_the_fit_is_never_negative_even_where_the_data_are_absurd() -> None:
     found = fit.solve()
     assert found is not None
     assert min(found.base, found.per_request, found.per_prefill_token) >= 0.0
+
+
+windows = st.tuples(st.floats(1e-3, 1.0), st.floats(0.0, 1000.0), st.floats(0.0, 8192.0))
+
+
+@given(st.lists(windows, min_size=1, max_size=12))
+def test_what_is_found_is_the_best_that_is_not_negative(seen: list[tuple[float, float, float]]) -> None:
+    fit = StepTimeFit()
+    for itl, decoding, prefill in seen:
+        fit = fit.learn(itl=itl, decoding=decoding, prefill_per_step=prefill, elapsed=15.0)
+    found = fit.solve()
+    assert found is not None
+    coefficients = np.array([found.base, found.per_request, found.per_prefill_token])
+    assert (coefficients >= 0.0).all()
+    gram = np.array(fit.gram) + np.array(_PRIOR) / fit.scale**2
+    # Karush, Kuhn, Tucker: no coefficient can be made better, nor one that is 0 be made larger to any good.
+    weights = gram.reshape(3, 3) * coefficients
+    slope = weights.sum(axis=1) - np.array(fit.moment)
+    slack = 1e-6 * (np.abs(weights).sum(axis=1) + np.abs(fit.moment))
+    assert (slope >= -slack).all()
+    assert (slope[coefficients > 0.0] <= slack[coefficients > 0.0]).all()
 
 
 def test_a_new_engine_is_relearned_within_an_hour() -> None:

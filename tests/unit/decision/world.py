@@ -77,6 +77,8 @@ class World:
     blind: bool = False
     rollout: bool = False
     unschedulable: bool = False
+    failing: bool = False
+    """Every request misses, whatever the load."""
     serial: int = 0
 
     def __post_init__(self) -> None:
@@ -110,7 +112,10 @@ class World:
 
     def tick(self, rate: float, *, seconds: float = 15.0, prompt: float = 1000.0, output: float = 200.0) -> Outcome:
         for engine in self.engines:
+            on_time = engine.requests - engine.late
             engine.serve(rate / max(len(self.engines), 1), seconds, prompt, output)
+            if self.failing:
+                engine.late = engine.requests - on_time
         self.now += seconds
         if not self.unschedulable:
             due = [at for at in self.ordered if self.now >= at + self.cold_start]
