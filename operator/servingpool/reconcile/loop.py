@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 WRITES_AT_ONCE = 16
 LONGEST_ACTING = 30.0
 """Seconds for all writes of a tick. Where each one takes the API server's whole time-out, the next tick is due."""
+WAITS = "nothing is decided before its past was read from Prometheus, pool after pool"
+"""Of a new pool: behind hundreds of others that takes minutes."""
 YIELD_EVERY = 20
 """Pools between two turns of the event loop, so that the watches and the lease are served (about 30 ms)."""
 
@@ -128,7 +130,7 @@ class Reconciler:
                 await asyncio.sleep(0)
             if self._waits(pool):
                 if not self.states[pool.key].status.conditions:
-                    turns.append(self._first_word(pool, now))
+                    turns.append(self._refusal(raw, (Reason.READING_HISTORY, WAITS), now, Truth.UNKNOWN))
                 continue
             try:
                 turn = self._turn(pool, owned.get(target_of(pool)), now)
@@ -166,20 +168,14 @@ class Reconciler:
         order = Order(pool, outcome.decision, conduct.workload.replicas, wanted=wanted)
         return Turn(pool.metadata, state, told, order)
 
-    def _first_word(self, pool: ServingPool, now: float) -> Turn:
-        """What a new pool says until it was taught: behind hundreds of others that takes minutes."""
-        meta, state = pool.metadata, self.states[pool.key]
-        why = Reason.READING_HISTORY, "nothing is decided before its past was read from Prometheus, pool after pool"
-        return Turn(meta, state, with_ready(meta, state.status, why, now, Truth.UNKNOWN))
-
-    def _refusal(self, raw: Raw, problem: tuple[Reason, str], now: float) -> Turn:
+    def _refusal(self, raw: Raw, problem: tuple[Reason, str], now: float, truth: Truth = Truth.FALSE) -> Turn:
         """Tell why nothing can be decided. The workload stays as it is."""
         meta = Metadata.read(raw["metadata"])
         state = self.states.get(meta.key)
         if state is None or state.uid != meta.uid:
             state = self.states[meta.key] = PoolState(meta.uid, model="", status=readable_status(raw.get("status")))
         state.decision = state.observation = None  # figures of a time when it could be decided are none of now
-        return Turn(meta, state, with_ready(meta, state.status, problem, now))
+        return Turn(meta, state, with_ready(meta, state.status, problem, now, truth))
 
     async def _act(self, turns: list[Turn], now: float) -> list[bool | BaseException]:
         """Carry out every turn. For each, whether replicas were changed, or what went wrong."""

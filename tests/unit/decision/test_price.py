@@ -102,11 +102,11 @@ def test_the_less_was_seen_the_more_room_is_left() -> None:
     assert prices[-1] < prices[0]
 
 
-@pytest.mark.parametrize("floor", [0.02, 0.05, 0.3])
-def test_what_misses_at_any_size_is_no_burst_that_calls_for_a_margin(floor: float) -> None:
-    allowance = floor + 0.005
+@pytest.mark.parametrize(("floor", "more"), [(0.02, 0.005), (0.05, 0.005), (0.3, 0.02)])
+def test_what_misses_at_any_size_is_no_burst_that_calls_for_a_margin(floor: float, more: float) -> None:
+    allowance = floor + more
     with_floor = Curve(floor + (1.0 - floor) * KNEE.miss, floor=floor, limit=1.0)
-    assert price(CALM, with_floor, allowance, dearest=DEAREST, most=100, held=0.0) < 0.25 * DEAREST
+    assert price(CALM, with_floor, allowance, dearest=DEAREST, most=100, held=0.0) < 0.2 * DEAREST
 
 
 @pytest.mark.parametrize("seed", [1, 2])
