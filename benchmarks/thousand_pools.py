@@ -19,6 +19,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+import numpy as np
 import real_cluster
 from fleet import MOST_REPLICAS, entries
 from measuring import Meter, Sample, rss, summary
@@ -105,7 +106,7 @@ class Bench:
         for state in self._reconciler.states.values():
             profile = state.memory.profile
             pairs = profile.forecast.pairs
-            remembered = (pairs * math.ceil(KEPT / max(1, len(pairs))))[-KEPT:]
+            remembered = np.tile(pairs, (math.ceil(KEPT / max(1, len(pairs))), 1))[-KEPT:]
             seen = replace(profile, forecast=replace(profile.forecast, pairs=remembered, seen=DAY))
             until = self.now + random.uniform(0.0, PRICE_LASTS)
             state.memory = replace(state.memory, profile=seen, price_until=until)

@@ -12,7 +12,7 @@ from unittest import mock
 
 from cases import Kind
 
-from servingpool.decision import assess, budget, calibration, demand, forecast, kv_cache, learn, miss_curve
+from servingpool.decision import assess, blame, budget, calibration, demand, forecast, kv_cache, miss_curve
 from servingpool.decision import price as pricing
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
@@ -98,7 +98,7 @@ ABLATIONS: tuple[Ablation, ...] = (
         _without({(demand, "LEVEL_WINDOW"): 60.0, (demand, "LEVEL_SCRAPES"): 4.0}),
     ),
     Ablation(
-        "token mean", "TPOT from bucket counts alone", _without({(learn, "late_share_by_mean"): _from_counts_alone})
+        "token mean", "TPOT from bucket counts alone", _without({(blame, "late_share_by_mean"): _from_counts_alone})
     ),
     Ablation("KV cache", "its limit is not known", _without({(kv_cache, "FULL"): 1e9})),
 )

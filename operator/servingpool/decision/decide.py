@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from servingpool.decision import explain, figures, limits
 from servingpool.decision.assess import Assessment, assess, hold
+from servingpool.decision.belief import hopeless, horizon, settled
+from servingpool.decision.blame import missed
 from servingpool.decision.decision import Decision, Verdict
-from servingpool.decision.learn import Lesson, hopeless, horizon, missed, observe, settled, study
+from servingpool.decision.learn import Lesson, observe, study
 from servingpool.decision.ledger import WAITING
 from servingpool.decision.limits import Limited
 from servingpool.decision.memory import Memory
@@ -43,7 +45,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     """
     lesson = study(observation, pool, memory, now)
     assessment = assess(observation, pool, lesson)
-    memory = _note_need(_keep_price(lesson.memory, assessment.price, now), pool, assessment, now)
+    memory = _note(lesson.memory, pool, assessment, now)
     limited = _limit(observation, pool, memory, assessment.need, now)
     measured = figures.measure(memory, pool, lesson, assessment.need)
     if assessment.curve is not None and assessment.outlook is not None:
@@ -66,21 +68,25 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     return Outcome(decision, memory)
 
 
-def _keep_price(memory: Memory, price: float | None, now: float) -> Memory:
-    if price is None or memory.price is not None:
-        return replace(memory, price=price)
-    forecast = memory.profile.forecast
-    # Pools that were seen first together would look for theirs in the same tick for ever, so how long one is kept is
-    # drawn for each, from digits of a figure that no two pools have alike.
-    lasts = (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(PRICE_LASTS, PRICE_SHARE * forecast.seen)
-    return replace(memory, price=price, price_until=now + lasts)
-
-
-def _note_need(memory: Memory, pool: Pool, assessment: Assessment, now: float) -> Memory:
-    recent = tuple(entry for entry in memory.needs if now - hold(memory, pool) < entry[0] < now)
+def _note(memory: Memory, pool: Pool, assessment: Assessment, now: float) -> Memory:
+    """What the next decision is to know of this one."""
+    begin = now - hold(memory, pool)
+    needs = tuple(entry for entry in memory.needs if begin < entry[0] < now)
     if not isinstance(assessment.need, Unknown):
-        recent = (*recent, (now, assessment.kept))
-    return replace(memory, needs=recent)
+        needs = (*needs, (now, assessment.kept))
+    found_anew = memory.price is None and assessment.price is not None
+    until = now + _price_lasts(memory) if found_anew else memory.price_until
+    return replace(memory, needs=needs, price=assessment.price, price_until=until, foretelling=assessment.curve)
+
+
+def _price_lasts(memory: Memory) -> float:
+    """Seconds for which a price is kept.
+
+    Pools that were seen first together would look for theirs in the same tick for ever, so it is drawn for each, from
+    digits of a figure that no two pools have alike.
+    """
+    forecast = memory.profile.forecast
+    return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(PRICE_LASTS, PRICE_SHARE * forecast.seen)
 
 
 def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, now: float) -> Limited:

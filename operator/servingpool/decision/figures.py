@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from servingpool.decision.belief import horizon
 from servingpool.decision.decision import Figures
 from servingpool.decision.demand import LEVEL_SCRAPES, LEVEL_WINDOW
 from servingpool.decision.intake import GENERATED, PROMPTS
-from servingpool.decision.learn import Lesson, horizon
+from servingpool.decision.learn import Lesson
 from servingpool.decision.ledger import READY, RUNNING, WAITING, Window
 from servingpool.decision.memory import Memory
 from servingpool.decision.pool import Pool

@@ -11,8 +11,8 @@ A trend over ten minutes was tried and is left out: over one cold start its best
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -94,14 +94,14 @@ class Rule(NamedTuple):
         return np.maximum(0.0, self.mean + self.keep * (usual - self.mean) + self.hold * (level - usual))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Forecast:
     """What is learned about how demand moves. All demands in replicas kept busy."""
 
     pending: tuple[Moment, ...] = ()
     """(due time, level then, usual level then): forecasts that have not come true yet."""
-    pairs: tuple[Moment, ...] = ()
-    """(level, usual level, what came a horizon later), oldest first."""
+    pairs: Array = field(default_factory=lambda: np.zeros((0, 3)))
+    """(level, usual level, what came a horizon later) in rows, oldest first; never changed in place."""
     mean: float = 0.0
     """Mean demand of about the last hour."""
     seen: float = 0.0
@@ -113,40 +113,41 @@ class Forecast:
         """Settle the forecasts that are due against `level`, and file a new one."""
         window = min(self.seen, MEAN_MEMORY)
         mean = level if self.seen == 0.0 else self.mean + (level - self.mean) * elapsed / (window + elapsed)
-        due = tuple((then, was_usual, level) for at, then, was_usual in self.pending if at <= now)
+        due = [(then, was_usual, level) for at, then, was_usual in self.pending if at <= now]
         pending = tuple(moment for moment in self.pending if moment[0] > now)
         # As many as fit, evenly: were the oldest dropped, those about to come true would go, and a horizon longer than
         # all that is kept would never teach anything.
         if not pending or now + horizon >= pending[-1][0] + max(SPACING, horizon / PENDING):
             pending = (*pending, (now + horizon, level, usual))
-        pairs = (*self.pairs, *due)[-KEPT:] if due else self.pairs
+        pairs = np.concatenate((self.pairs, due))[-KEPT:] if due else self.pairs
         return Forecast(pending[-2 * PENDING :], pairs, mean, self.seen + elapsed, self.found or ready)
 
     def outlook(self, *, level: float, usual: float, carried: float) -> Outlook:
         """Demand a horizon ahead. `carried`: demand that a replica carries within its SLO."""
-        now, pairs = np.array([level]), _columns(self.pairs)
-        rule = self._rule(pairs)
-        return self._foresee(rule, now, rule.at(now, np.array([usual])), pairs, carried)
+        now, rule = np.array([level]), self._rule()
+        expected = rule.at(now, np.array([usual]))
+        return self._foresee(rule, expected, self._likeness(now), carried)
 
     def past(self, carried: float) -> Past | None:
         """What is remembered, moment by moment, and the prior beliefs; None where there was no demand."""
-        pairs = _columns(self.pairs)
-        level, usual, came = pairs
+        level, usual, came = self.pairs.T
         moments = len(came)
         beliefs = np.full(len(PRIOR_ERRORS) + 1, self.mean)
         level, usual = np.append(level, beliefs), np.append(usual, beliefs)
         came = np.concatenate((came, np.maximum(0.0, self.mean * (1.0 + PRIOR_ERRORS)), [self._believed(carried)]))
         if came.sum() <= 0.0:
             return None
-        rule = self._rule(pairs)
-        outlook = self._foresee(rule, level, rule.at(level, usual), pairs, carried)
-        return Past(_apart(outlook, moments), came, self._weights(np.ones(moments), carried), moments)
+        rule, likeness = self._rule(), self._likeness(level)
+        # None of the moments knows what came around it.
+        likeness[:moments] *= _apart(moments)
+        outlook = self._foresee(rule, rule.at(level, usual), likeness, carried)
+        return Past(outlook, came, self._weights(np.ones(moments), carried), moments)
 
-    def _rule(self, pairs: Array) -> Rule:
+    def _rule(self) -> Rule:
         """Ridge regression of what came, towards persistence."""
-        if not pairs.size:
+        if not len(self.pairs):
             return Rule(self.mean, 1.0, 1.0)
-        level, usual, came = pairs
+        level, usual, came = self.pairs.T
         moves = np.stack((level - usual, usual - self.mean))
         (jumps, both), (_, drifts) = (moves @ moves.T).tolist()
         jumped, drifted = (moves @ (came - level)).tolist()
@@ -157,17 +158,29 @@ class Forecast:
         keep = 1.0 + (jumps * drifted - both * jumped) / determinant
         return Rule(self.mean, min(1.0, max(0.0, hold)), min(1.0, max(0.0, keep)))
 
-    def _foresee(self, rule: Rule, level: Array, expected: Array, pairs: Array, carried: float) -> Outlook:
-        then, usual, came = pairs
+    def _likeness(self, level: Array) -> Array:
+        """How much what came at each remembered level (column) says of what comes at each of `level` (row)."""
+        # In place: with 240 rows of 240 the temporaries took longer than the arithmetic.
+        distance = np.subtract.outer(np.sqrt(level), np.sqrt(self.pairs[:, 0]))
+        distance /= LIKENESS * math.sqrt(max(self.mean, NOTHING))
+        distance *= distance
+        distance *= -0.5
+        return np.exp(distance, out=distance)
+
+    def _foresee(self, rule: Rule, expected: Array, likeness: Array, carried: float) -> Outlook:
+        then, usual, came = self.pairs.T
         # Errors are added as they were, neither scaled by the level nor by its root: those of levels like this one
         # count most and fit as they are; on steps, where there is none like it, the step that was is what may come.
         errors = np.append(came - rule.at(then, usual), PRIOR_ERRORS * self.mean)
-        highest = np.maximum(came.max(initial=0.0), expected)[:, None]
-        samples = np.clip(expected[:, None] + errors, 0.0, BEYOND * np.maximum(highest, self.mean))
-        samples = np.append(samples, np.full((len(samples), 1), self._believed(carried)), axis=1)
-        distance = (np.sqrt(level[:, None]) - np.sqrt(then)) / math.sqrt(max(self.mean, NOTHING))
-        weights = self._weights(np.exp(-0.5 * (distance / LIKENESS) ** 2), carried)
-        return Outlook(expected, samples, weights / weights.sum(axis=1, keepdims=True))
+        highest = np.maximum(np.maximum(came.max(initial=0.0), expected), self.mean)
+        samples = np.empty((len(expected), len(errors) + 1))
+        told = samples[:, :-1]
+        np.add.outer(expected, errors, out=told)
+        np.clip(told, 0.0, BEYOND * highest[:, None], out=told)
+        samples[:, -1] = self._believed(carried)
+        weights = self._weights(likeness, carried)
+        weights /= weights.sum(axis=1, keepdims=True)
+        return Outlook(expected, samples, weights)
 
     def _believed(self, carried: float) -> float:
         """Demand that the fleet found would carry; none once it is forgotten, or every scale would reach that far."""
@@ -181,15 +194,9 @@ class Forecast:
         return np.concatenate((seen, np.broadcast_to(beliefs, (*seen.shape[:-1], len(beliefs)))), axis=-1)
 
 
-def _apart(outlook: Outlook, moments: int) -> Outlook:
-    """The same, where none of the first states, which are moments in order, knows what came around it."""
+@cache
+def _apart(moments: int) -> NDArray[np.bool_]:
+    """Which of some moments in order lie further from each other than what is hidden around each."""
     at = SPACING * np.arange(moments)
-    weights = outlook.weights.copy()
-    weights[:moments, :moments] *= np.abs(at[:, None] - at) > APART
-    return outlook._replace(weights=weights / weights.sum(axis=1, keepdims=True))
-
-
-def _columns(pairs: tuple[Moment, ...]) -> Array:
-    """Levels, usual levels and what came, a row each."""
-    # A third of the time that np.array takes to find out what it is given.
-    return np.fromiter(chain.from_iterable(pairs), float, 3 * len(pairs)).reshape(-1, 3).T
+    far: NDArray[np.bool_] = np.abs(np.subtract.outer(at, at)) > APART
+    return far

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
@@ -17,7 +18,7 @@ from servingpool.decision.forecast import KEPT, Forecast
 from servingpool.decision.intake import FIELDS, NO_EDGES, Edges, Page
 from servingpool.decision.kv_cache import KvCache
 from servingpool.decision.ledger import AT, WIDTH, Ledger
-from servingpool.decision.miss_curve import BINS, MissCurve
+from servingpool.decision.miss_curve import BINS, Curve, MissCurve
 from servingpool.decision.percentile import Tail
 from servingpool.decision.step_time import FASTEST_STEP, StepTimeFit
 from servingpool.decision.trim import Trim
@@ -61,8 +62,7 @@ class Profile:
         # As text: `kubectl describe` gives each figure of a list a line of its own, hundreds in all.
         data["fit"] |= {"gram": _text(data["fit"]["gram"]), "moment": _text(data["fit"]["moment"])}
         data["curve"] = {name: _text(figures) for name, figures in data["curve"].items()}
-        pairs = data["forecast"]["pairs"]
-        data["forecast"] |= {"pairs": _text([figure for pair in pairs for figure in pair])}
+        data["forecast"] |= {"pairs": _text(self.forecast.pairs.ravel().tolist())}
         data["cold_start"] |= {"seconds": _text(data["cold_start"]["seconds"])}
         # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
         return data | {"version": VERSION, "at": round(self.at, 3)}
@@ -139,6 +139,8 @@ class Memory:
     """Of a miss, see `price`; None where it is to be found anew."""
     price_until: float = 0.0
     """Unix time in seconds up to which it is kept."""
+    foretelling: Curve | None = None
+    """The miss curve of the last decision. It follows from all the rest, so it is no part of the JSON."""
 
     @classmethod
     def new(cls) -> Self:
@@ -175,9 +177,11 @@ class Memory:
 
     def to_json(self) -> str:
         """As JSON text."""
+        profile = asdict(self.profile)
+        profile["forecast"]["pairs"] = self.profile.forecast.pairs.tolist()
         data = {
             "version": VERSION,
-            "profile": asdict(self.profile) | {"version": VERSION},
+            "profile": profile | {"version": VERSION},
             "since": self.since,
             "covered_at": self.covered_at,
             "ledger": [[None if math.isnan(cell) else cell for cell in row] for row in self.ledger.rows.tolist()],
@@ -300,12 +304,12 @@ def _figure(value: Any, least: float = -math.inf, most: float = math.inf) -> flo
     return figure
 
 
-def _pairs(values: Any) -> tuple[tuple[float, float, float], ...]:
-    figures = _floats(values if isinstance(values, str) else [figure for pair in values for figure in pair])
-    if min(figures, default=0.0) < 0.0 or max(figures, default=0.0) > MOST_DEMAND:
+def _pairs(values: Any) -> NDArray[np.float64]:
+    figures = np.array(values.split() if isinstance(values, str) else values, dtype=float).reshape(-1, 3)
+    if not ((figures >= 0.0) & (figures <= MOST_DEMAND)).all():
         raise ValueError(f"a demand is not within 0 and {MOST_DEMAND:g}")
     # All that is kept is weighed against all else: 2,500 pairs in a status that anyone wrote took 2 s and 400 MiB.
-    return tuple(zip(figures[::3], figures[1::3], figures[2::3], strict=True))[-KEPT:]
+    return figures[-KEPT:].copy()
 
 
 def _rounded(data: Any) -> Any:

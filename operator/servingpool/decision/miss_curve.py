@@ -25,10 +25,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-BINS = np.geomspace(0.03, 3.0, 40)
+LEAST_LOAD, MOST_LOAD = 0.03, 3.0
+BINS = np.geomspace(LEAST_LOAD, MOST_LOAD, 40)
 """Loads at which evidence is kept and the curve is tabulated: 12% apart."""
 LOG_BINS = np.log(BINS)
+WIDTH = math.log(MOST_LOAD / LEAST_LOAD) / (len(BINS) - 1)
 KNEES = np.geomspace(0.06, 1.2, 32)
+LOG_KNEES = np.log(KNEES)
 STEEPNESS = np.array([2.5, 5.0, 10.0, 20.0])
 FLOORS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.36, 0.48, 0.6, 0.7, 0.8, 0.88, 0.95])
 
@@ -42,9 +45,9 @@ spare, about a quarter, so the requests of the next 4x are late too. Without it 
 ramp 91.1% instead of 95.8% at the same fleet."""
 DOUBT = 90.0
 """Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
-NO_EVIDENCE, UNLIKELY = 1e-6, 1e-9
-"""Effective requests in a bin, and a cell's weight over the best one's, that are left aside: 2,048 cells of 1e-9 are
-2e-6 of the curve."""
+NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)
+"""Effective requests in a bin, and the logarithm of a cell's weight over the best one's, that are left aside: 2,048
+cells of 1e-9 are 2e-6 of the curve."""
 KNEE_SPREAD = 0.35
 """Standard deviation of the prior knee, in log load."""
 
@@ -52,11 +55,11 @@ KNEE_SPREAD = 0.35
 class _Grid(NamedTuple):
     """What is the same for every pool. 2,048 cells: knees ascend, each with all steepnesses, each with all floors."""
 
-    knee: Array
     floor: Array
-    log_knee: Array
-    log_prior: Array
-    """Of steepness and floor."""
+    log_prior_of_rise: Array
+    """(knees x steepnesses,), of the steepness."""
+    log_prior_of_floor: Array
+    """(floors,)"""
     miss: Array
     log_miss: Array
     """(bins, cells): a row per bin, so that those where none was late are never touched."""
@@ -68,14 +71,19 @@ class _Grid(NamedTuple):
 
 @cache
 def _grid() -> _Grid:
-    knee, steep, floor = (axis.ravel() for axis in np.meshgrid(KNEES, STEEPNESS, FLOORS, indexing="ij"))
-    rise = 1.0 / (1.0 + (BINS[None, :] / knee[:, None]) ** -steep[:, None])
-    share = floor[:, None] + (1.0 - floor[:, None]) * rise
+    knee, steep = (axis.ravel() for axis in np.meshgrid(KNEES, STEEPNESS, indexing="ij"))
+    rise = 1.0 / (1.0 + (BINS / knee[:, None]) ** -steep[:, None])
+    share = (FLOORS[:, None] + (1.0 - FLOORS[:, None]) * rise[:, None, :]).reshape(-1, len(BINS))
     miss = np.clip(share, 1e-9, 1.0)
-    log_hit = np.log(np.clip(1.0 - rise[:: len(FLOORS)], 1e-9, 1.0))
-    log_prior = -0.5 * (np.log(steep / 8.0) / 0.7) ** 2 - 0.8 * np.searchsorted(FLOORS, floor)
-    log_miss = np.ascontiguousarray(np.log(miss).T)
-    return _Grid(knee, floor, np.log(knee), log_prior, miss, log_miss, log_hit, np.log(1.0 - FLOORS))
+    return _Grid(
+        floor=np.tile(FLOORS, len(rise)),
+        log_prior_of_rise=-0.5 * (np.log(steep / 8.0) / 0.7) ** 2,
+        log_prior_of_floor=np.linspace(0.0, -0.8 * (len(FLOORS) - 1), len(FLOORS)),
+        miss=miss,
+        log_miss=np.ascontiguousarray(np.log(miss).T),
+        log_hit=np.log(np.clip(1.0 - rise, 1e-9, 1.0)),
+        log_hit_of_floor=np.log(1.0 - FLOORS),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +127,13 @@ class MissCurve:
     def learn(self, *, load: float, requests: float, late: float, elapsed: float) -> MissCurve:
         """Add a tick: at `load`, `late` of `requests` missed. `elapsed` seconds of forgetting are applied first."""
         keep = math.exp(-elapsed / MEMORY)
-        counted, missed = np.array(self.requests) * keep, np.array(self.late) * keep
+        counted, missed = [count * keep for count in self.requests], [count * keep for count in self.late]
         if requests > 0.0:
             weight = min(1.0, TICK_WEIGHT / requests)
-            index = int(np.argmin(np.abs(LOG_BINS - math.log(min(max(load, BINS[0]), BINS[-1])))))
+            index = round(math.log(min(max(load, LEAST_LOAD), MOST_LOAD) / LEAST_LOAD) / WIDTH)
             counted[index] += requests * weight
             missed[index] += min(late, requests) * weight
-        return MissCurve(tuple(counted.tolist()), tuple(missed.tolist()))
+        return MissCurve(tuple(counted), tuple(missed))
 
     def doubted(self, elapsed: float) -> MissCurve:
         """After `elapsed` seconds in which the engine was not the one that the evidence is of."""
@@ -137,13 +145,18 @@ class MissCurve:
         grid = _grid()
         late = np.array(self.late)
         met = np.array(self.requests) - late
+        of_knee = -0.5 * ((LOG_KNEES - math.log(expected_knee)) / KNEE_SPREAD) ** 2
+        of_knee[highest_knee * 1.05 < KNEES] -= 12.0
+        of_rise = grid.log_hit @ met + grid.log_prior_of_rise + of_knee.repeat(len(STEEPNESS))
+        weight = np.add.outer(of_rise, met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor).ravel()
         told = np.flatnonzero(late > NO_EVIDENCE)
-        of_met = np.add.outer(grid.log_hit @ met, met.sum() * grid.log_hit_of_floor).ravel()
-        weight = grid.log_prior + of_met + late[told] @ grid.log_miss[told]
-        weight = weight - 0.5 * ((grid.log_knee - math.log(expected_knee)) / KNEE_SPREAD) ** 2
-        weight = np.where(grid.knee > highest_knee * 1.05, weight - 12.0, weight)
-        weight = np.exp(weight - weight.max())
-        likely = np.flatnonzero(weight > UNLIKELY)
-        weight = weight[likely] / weight[likely].sum()
+        if len(told):
+            bins = slice(told[0], told[-1] + 1)
+            weight += late[bins] @ grid.log_miss[bins]
+        # The exponential of what is far below is a denormal, which takes longer than all the rest.
+        highest = weight.max()
+        likely = np.flatnonzero(weight > highest + LOG_UNLIKELY)
+        weight = np.exp(weight[likely] - highest)
+        weight /= weight.sum()
         miss = np.maximum.accumulate(weight @ grid.miss[likely])
         return Curve(miss, float(weight @ grid.floor[likely]), highest_knee)

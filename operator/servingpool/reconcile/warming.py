@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import PodPages
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.learn import SHAPE_WINDOW, observe
+from servingpool.decision.blame import SHAPE_WINDOW
+from servingpool.decision.learn import observe
 from servingpool.decision.unknown import Unknown
 from servingpool.reconcile.observing import apart, core_pool, past, requests_for, share_of
 from servingpool.reconcile.reading import Backend, share, sound

@@ -49,19 +49,19 @@ def expected(forecast: Forecast, level: float, usual: float) -> float:
 
 def test_before_a_forecast_came_true_what_is_is_expected_to_stay() -> None:
     forecast = watch([2.0] * 4)
-    assert forecast.pairs == ()
+    assert len(forecast.pairs) == 0
     assert expected(forecast, 5.0, 2.0) == 5.0
 
 
 def test_a_jump_that_always_vanished_is_held_for_the_weight_of_the_prior_only() -> None:
     # 60 times 1 above the usual 2, and 2 came: sums are 60 and -60, the prior adds 20: hold = 1 - 60 / 80 = 0.25.
-    forecast = Forecast(pairs=((3.0, 2.0, 2.0),) * 60, mean=2.0, seen=3600.0)
+    forecast = Forecast(pairs=np.array([(3.0, 2.0, 2.0)] * 60), mean=2.0, seen=3600.0)
     assert expected(forecast, 4.0, 2.0) == pytest.approx(2.0 + 0.25 * 2.0)
 
 
 def test_a_usual_level_that_always_went_back_to_the_mean_is_kept_likewise() -> None:
     # 60 times the usual was 1 above the mean of 2, and 2 came; the prior weighs 60: keep = 1 - 60 / 120 = 0.5.
-    forecast = Forecast(pairs=((3.0, 3.0, 2.0),) * 60, mean=2.0, seen=3600.0)
+    forecast = Forecast(pairs=np.array([(3.0, 3.0, 2.0)] * 60), mean=2.0, seen=3600.0)
     assert expected(forecast, 4.0, 4.0) == pytest.approx(2.0 + 0.5 * 2.0)
 
 
@@ -83,14 +83,14 @@ def test_bursts_that_are_gone_before_a_replica_could_load_are_not_held() -> None
 
 
 def test_no_forecast_is_negative() -> None:
-    falling = Forecast(pairs=((2.0, 4.0, 0.0),) * 60, mean=4.0, seen=3600.0)
+    falling = Forecast(pairs=np.array([(2.0, 4.0, 0.0)] * 60), mean=4.0, seen=3600.0)
     assert expected(falling, 0.1, 4.0) >= 0.0
     assert (falling.outlook(level=0.1, usual=4.0, carried=0.5).samples >= 0.0).all()
 
 
 def test_what_may_come_is_the_expected_with_the_errors_that_were() -> None:
     # Persistence holds exactly for the first pair; the second came 0.5 higher. Neither is a jump: level is usual.
-    forecast = Forecast(pairs=((2.0, 2.0, 2.0), (2.0, 2.0, 2.5)), mean=2.0, seen=3600.0, found=4)
+    forecast = Forecast(pairs=np.array([(2.0, 2.0, 2.0), (2.0, 2.0, 2.5)]), mean=2.0, seen=3600.0, found=4)
     outlook = forecast.outlook(level=2.0, usual=2.0, carried=0.5)
     assert outlook.samples[0, :2] == pytest.approx([2.0, 2.5])
     assert outlook.samples[0, 2:-1] == pytest.approx(2.0 + 2.0 * PRIOR_ERRORS)
@@ -99,7 +99,7 @@ def test_what_may_come_is_the_expected_with_the_errors_that_were() -> None:
 
 
 def test_no_sample_exceeds_twice_the_highest_demand_known() -> None:
-    forecast = Forecast(pairs=((10.0, 10.0, 1.0), (1.0, 1.0, 10.0)), mean=1.0, seen=3600.0)
+    forecast = Forecast(pairs=np.array([(10.0, 10.0, 1.0), (1.0, 1.0, 10.0)]), mean=1.0, seen=3600.0)
     # From 10 an error of +9 would be 19; from 15 it would be 24: below 2 x 15. From 0.1 an error of -9 is 0.
     low, high = (forecast.outlook(level=level, usual=level, carried=0.5) for level in (0.1, 15.0))
     assert low.samples.min() == 0.0
@@ -108,7 +108,7 @@ def test_no_sample_exceeds_twice_the_highest_demand_known() -> None:
 
 
 def test_levels_like_this_one_count_most() -> None:
-    forecast = Forecast(pairs=((1.0, 1.0, 1.0), (9.0, 9.0, 9.0)), mean=1.0, seen=3600.0)
+    forecast = Forecast(pairs=np.array([(1.0, 1.0, 1.0), (9.0, 9.0, 9.0)]), mean=1.0, seen=3600.0)
     weights = forecast.outlook(level=1.0, usual=1.0, carried=0.5).weights[0]
     # Roots 1 and 3 are 2 apart, over a width of 0.8: exp(-(2 / 0.8) ** 2 / 2) = exp(-3.125) = 0.044.
     assert weights[1] / weights[0] == pytest.approx(0.0439, abs=1e-3)
@@ -125,14 +125,14 @@ def test_levels_like_this_one_count_most() -> None:
 )
 def test_trust_in_the_fleet_that_was_found_fades_with_what_was_seen(pairs: int, seen: float, share: float) -> None:
     # Two replicas at 0.5 each carry just what is usual.
-    forecast = Forecast(pairs=((1.0, 1.0, 1.0),) * pairs, mean=1.0, seen=seen, found=2)
+    forecast = Forecast(pairs=np.ones((pairs, 3)), mean=1.0, seen=seen, found=2)
     assert forecast.outlook(level=1.0, usual=1.0, carried=0.5).weights[0, -1] == pytest.approx(share)
 
 
 @pytest.mark.parametrize(("seen", "replicas"), [(TRUST_LASTS - 1.0, 5.0), (TRUST_LASTS, 1.0)])
 def test_a_fleet_forgotten_no_longer_coarsens_what_may_come(seen: float, replicas: float) -> None:
     """An almost idle pool found at 256: demands below 1% of the highest are not told apart."""
-    forecast = Forecast(pairs=((0.01, 0.01, 0.01),) * 240, mean=0.01, seen=seen, found=256)
+    forecast = Forecast(pairs=np.array([(0.01, 0.01, 0.01)] * 240), mean=0.01, seen=seen, found=256)
     told = forecast.outlook(level=0.01, usual=0.01, carried=0.5).with_and_without_belief()
     curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8)
     assert capacity.needs(told, curve, 0.05, (20.0,), 512)[1, 0] == replicas
@@ -193,7 +193,7 @@ def test_each_half_minute_of_two_hours_is_played_again() -> None:
 def test_a_moment_of_the_past_does_not_know_what_came_within_ten_minutes_of_it() -> None:
     # One burst of five pairs in half an hour of calm.
     came = [9.0 if 30 <= at < 35 else 1.0 for at in range(60)]
-    forecast = Forecast(pairs=tuple((1.0, 1.0, level) for level in came), mean=1.0, seen=3600.0)
+    forecast = Forecast(pairs=np.array([(1.0, 1.0, level) for level in came]), mean=1.0, seen=3600.0)
     past = forecast.past(carried=0.5)
     assert past is not None
     bursts = past.outlook.weights[:60, 30:35].sum(axis=1)
@@ -207,7 +207,7 @@ def test_a_moment_of_the_past_does_not_know_what_came_within_ten_minutes_of_it()
 
 
 def test_the_same_state_is_told_with_and_without_the_fleet_that_was_found() -> None:
-    forecast = Forecast(pairs=((1.0, 1.0, 1.0),) * 10, mean=1.0, seen=3600.0, found=4)
+    forecast = Forecast(pairs=np.array([(1.0, 1.0, 1.0)] * 10), mean=1.0, seen=3600.0, found=4)
     outlook = forecast.outlook(level=1.0, usual=1.0, carried=0.5)
     both = outlook.with_and_without_belief()
     assert both.weights[0].tolist() == outlook.weights[0].tolist()
@@ -219,7 +219,7 @@ def test_the_same_state_is_told_with_and_without_the_fleet_that_was_found() -> N
 def test_little_trust_is_left_where_the_fleet_is_far_too_large() -> None:
     shares = []
     for found in (2, 8, 40):  # carries what is usual, four times, twenty times that
-        forecast = Forecast(pairs=((1.0, 1.0, 1.0),) * 10, mean=1.0, seen=3600.0, found=found)
+        forecast = Forecast(pairs=np.array([(1.0, 1.0, 1.0)] * 10), mean=1.0, seen=3600.0, found=found)
         shares.append(forecast.outlook(level=1.0, usual=1.0, carried=0.5).weights[0, -1])
     assert shares == sorted(shares, reverse=True)
     assert shares[2] < 0.05 * shares[0]
@@ -228,7 +228,9 @@ def test_little_trust_is_left_where_the_fleet_is_far_too_large() -> None:
 def test_an_idle_pool_stays_calm_for_months() -> None:
     # The mean of an hour falls by 1 / e each hour: after a month it is 1e-300 of what it was.
     for hours in (1.0, 100.0, 350.0, 700.0, 5000.0):
-        forecast = Forecast(pairs=((0.0, 0.0, 0.0),) * KEPT, mean=math.exp(-min(hours, 740.0)), seen=3600.0, found=5)
+        forecast = Forecast(
+            pairs=np.array([(0.0, 0.0, 0.0)] * KEPT), mean=math.exp(-min(hours, 740.0)), seen=3600.0, found=5
+        )
         outlook = forecast.outlook(level=0.0, usual=0.0, carried=0.5)
         assert outlook.weights.sum() == pytest.approx(1.0)
         assert forecast.past(carried=0.5) is not None

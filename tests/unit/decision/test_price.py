@@ -19,7 +19,7 @@ from servingpool.decision.price import BLOCK, FINEST, LEAST, MARGIN, _highest_of
 ALLOWANCE, DEAREST = 0.03, 200.0
 KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0)
 """None is late up to load 0.4536, all are from 0.5105, and beyond 1 the queue is late as well."""
-CALM = Forecast(pairs=((2.0, 2.0, 2.0),) * 480, mean=2.0, seen=14400.0)
+CALM = Forecast(pairs=np.array([(2.0, 2.0, 2.0)] * 480), mean=2.0, seen=14400.0)
 
 
 def on_and_off(high: float, every: int) -> Forecast:
@@ -30,7 +30,7 @@ def on_and_off(high: float, every: int) -> Forecast:
     levels = [high if tick % every < 20 else 1.0 for tick in range(484)]
     usual = [float(np.mean(levels[max(0, tick - 19) : tick + 1])) for tick in range(484)]
     pairs = tuple(zip(levels[:-4], usual[:-4], levels[4:], strict=True))
-    return Forecast(pairs=pairs, mean=float(np.mean(levels)), seen=14400.0)
+    return Forecast(pairs=np.array(pairs), mean=float(np.mean(levels)), seen=14400.0)
 
 
 def wandering() -> Forecast:
@@ -40,7 +40,7 @@ def wandering() -> Forecast:
         level = 0.9 * level + random.normal(0.0, 0.28)
         levels.append(4.0 * math.exp(level))
     pairs = tuple(zip(levels[:-4], levels[:-4], levels[4:], strict=True))
-    return Forecast(pairs=pairs, mean=float(np.mean(levels)), seen=14400.0)
+    return Forecast(pairs=np.array(pairs), mean=float(np.mean(levels)), seen=14400.0)
 
 
 def found(forecast: Forecast, *, most: int = 100, held: float = 0.0, allowance: float = ALLOWANCE) -> float:
@@ -95,7 +95,7 @@ def test_it_is_the_lowest_that_would_have_held(forecast: Forecast, held: float) 
 def test_the_less_was_seen_the_more_room_is_left() -> None:
     # Heights of all sizes, so that a little more room asks for a little more.
     came = np.random.default_rng(3).gamma(2.0, 1.5, size=KEPT).tolist()
-    rough = Forecast(pairs=tuple((3.0, 3.0, one) for one in came), mean=3.0)
+    rough = Forecast(pairs=np.array([(3.0, 3.0, one) for one in came]), mean=3.0)
     prices = [found(replace(rough, seen=hours * 3600.0)) for hours in (1.0, 2.0, 24.0, 240.0)]
     assert prices[0] == prices[1], "two hours are remembered, and no margin is larger than theirs"
     assert prices == sorted(prices, reverse=True)
@@ -120,7 +120,7 @@ def test_half_a_minute_later_two_hours_of_bursts_ask_for_about_the_same_price(se
     curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8)
 
     def after(moved: int) -> float:
-        forecast = Forecast(pairs=tuple(moves[moved : moved + KEPT]), mean=float(levels.mean()), seen=14400.0)
+        forecast = Forecast(pairs=np.array(moves[moved : moved + KEPT]), mean=float(levels.mean()), seen=14400.0)
         return price(forecast, curve, 0.05, dearest=1000.0, most=100, held=0.0)
 
     rolling = [after(moved) for moved in range(40)]
@@ -155,9 +155,7 @@ def test_a_fleet_that_stays_at_its_highest_need_holds_at_a_lower_price() -> None
 def test_it_does_not_depend_on_the_unit_of_demand_where_fleets_are_large() -> None:
     # Ten times the demand in ten times the fleet: rounding to whole replicas is all that differs.
     small, large = on_and_off(6.0, 40), on_and_off(6.0, 40)
-    large = Forecast(
-        pairs=tuple((10.0 * a, 10.0 * b, 10.0 * c) for a, b, c in small.pairs), mean=10.0 * small.mean, seen=14400.0
-    )
+    large = Forecast(pairs=10.0 * small.pairs, mean=10.0 * small.mean, seen=14400.0)
     assert found(large, most=1000) == pytest.approx(found(small), rel=0.5)
 
 

@@ -227,7 +227,7 @@ def assert_bounded(memory: Memory, text: str) -> None:
     assert len(text) < 150_000
     assert len(forecast.pairs) <= KEPT
     assert len(forecast.pending) <= 2 * PENDING
-    assert all(part >= 0.0 for part in itertools.chain.from_iterable(forecast.pairs))
+    assert (forecast.pairs >= 0.0).all()
     if memory.price is not None:
         assert memory.profile.slo is not None
         assert LEAST <= memory.price <= DEAREST / (1.0 - memory.profile.slo[2])
@@ -293,7 +293,7 @@ def test_at_the_same_price_more_demand_never_needs_fewer_replicas(curve, demands
     carried=st.floats(0.03, 1.0),
 )
 def test_an_outlook_is_a_distribution_of_finite_demands(pairs, mean, found, level, usual, carried):
-    forecast = Forecast(pairs=tuple(pairs), mean=mean, seen=3600.0, found=found)
+    forecast = Forecast(pairs=np.array(pairs).reshape(-1, 3), mean=mean, seen=3600.0, found=found)
     outlook = forecast.outlook(level=level, usual=usual, carried=carried)
     assert np.isfinite(outlook.samples).all()
     assert (outlook.samples >= 0.0).all()

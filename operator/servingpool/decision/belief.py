@@ -1,0 +1,39 @@
+"""What is believed now, read off the memory: the miss curve, the cold start, and whether that is enough to go by."""
+
+from __future__ import annotations
+
+from servingpool.decision.memory import Memory
+from servingpool.decision.miss_curve import Curve
+from servingpool.decision.pool import Pool
+from servingpool.decision.step_time import StepTime
+
+KNEE_SHARE = 0.75
+"""Where the prior expects the knee, as a share of the load at which even a smooth stream breaks TPOT."""
+NO_TPOT_KNEE = 1.0
+LOWEST_KNEE = 0.06
+
+
+def posterior(memory: Memory, pool: Pool, step: StepTime) -> Curve:
+    """The miss curve as believed now."""
+    bound = pool.slo.time_per_output_token
+    # ITL = a / (1 - load) reaches the bound at 1 - a / bound: no knee lies beyond.
+    # Where even an idle engine breaks TPOT, TPOT says nothing on the size of the fleet.
+    highest = NO_TPOT_KNEE if bound is None or hopeless(memory, pool, step) else 1.0 - step.base / bound
+    highest = min(NO_TPOT_KNEE, memory.profile.kv_cache.full_at, max(LOWEST_KNEE, highest))
+    return memory.profile.curve.posterior(expected_knee=max(LOWEST_KNEE, KNEE_SHARE * highest), highest_knee=highest)
+
+
+def hopeless(memory: Memory, pool: Pool, step: StepTime) -> bool:
+    """Whether even a step without load takes longer than a token may."""
+    bound = pool.slo.time_per_output_token
+    return bound is not None and memory.profile.fit.known and step.base >= bound
+
+
+def horizon(memory: Memory, pool: Pool) -> float:
+    """Seconds from an order to the capacity: the cold start, and one look more to see it."""
+    return memory.profile.cold_start.expected(pool.behavior.cold_start) + memory.interval
+
+
+def settled(memory: Memory, pool: Pool) -> bool:
+    """Past calibration: long enough seen, counting what a kept profile or history has seen."""
+    return memory.profile.learned >= pool.behavior.calibration and memory.profile.fit.known

@@ -1,0 +1,86 @@
+"""Which requests of a window missed the SLO, and at what load they did."""
+
+from __future__ import annotations
+
+from servingpool.decision.demand import Demand
+from servingpool.decision.intake import TPOT_SUM, TTFT_SUM
+from servingpool.decision.ledger import LOAD, Ledger, Misses, Window, misses
+from servingpool.decision.memory import Memory
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo_count import SloCount, late_share_by_mean
+from servingpool.decision.step_time import StepTime
+
+SHAPE_WINDOW = 600.0
+"""Over which the late share of the bucket that the bound cuts is taken."""
+SPEED_WINDOW = 60.0
+"""Over which the mean time per output token is taken."""
+LIFETIME_WINDOW = 60.0
+OVERLOAD = 1.0
+"""Beyond it queues grow without end. What is late then is blamed on the load without the queue: blamed on the load
+with it, those on time before and after took the safe load from 0.66 to 0.37 behind one step of the ramp."""
+
+
+def missed(memory: Memory, pool: Pool, window: Window, *, output_tokens: bool = True) -> Misses:
+    """Requests of a window and how many broke either bound, or that of the first token only.
+
+    Only the two marginals are exposed. They are joined as if independent: it errs towards too many misses,
+    by less than their product, where the same requests break both.
+    """
+    pooled = memory.ledger.last(SHAPE_WINDOW)
+    ttft_edges, tpot_edges = memory.edges[:2], memory.edges[2:]
+    slo = pool.slo
+    ttft = misses(window.first_tokens(), pooled.first_tokens(), ttft_edges, slo.time_to_first_token)
+    bound = slo.time_per_output_token if output_tokens else None
+    tpot = _slow(window.finished(), memory.ledger.last(SPEED_WINDOW), tpot_edges, bound)
+    requests = max(ttft.requests, tpot.requests)
+    share = 1.0 - (1.0 - ttft.share) * (1.0 - tpot.share)
+    return Misses(requests, requests * share)
+
+
+def _slow(count: SloCount, recent: Window, bucket: tuple[float, float], bound: float | None) -> Misses:
+    """Requests whose tokens came too slowly; `recent` tells their mean."""
+    if bound is None or count.straddling <= 0.0:
+        return Misses(count.total, 0.0 if bound is None else count.late)
+    shape = recent.finished()
+    mean = recent.total(TPOT_SUM) / shape.total
+    return Misses(count.total, count.late + count.straddling * late_share_by_mean(shape, mean, bucket, bound))
+
+
+def offered_load(pool: Pool, demand: Demand, ready: int) -> float:
+    """Load that this tick's requests meet.
+
+    What arrives, and the queue, which must be worked off within the TTFT bound or is late.
+    """
+    bound = pool.slo.time_to_first_token
+    queue = demand.queued * demand.work_per_request / bound if bound is not None else 0.0
+    return (demand.level + queue) / max(ready, 0.5)
+
+
+def blamed_load(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> float:
+    """The load that those who are judged now are held to have met.
+
+    A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog of one
+    overload teaches that light load misses too, and at light load nothing ever contradicts it.
+    """
+    life = ledger.last(_lifetime(pool, step, demand, ledger))
+    highest = life.highest(LOAD) or float(ledger.rows[-1, LOAD])
+    return (life.highest_load() or highest) if highest > OVERLOAD else highest
+
+
+def _lifetime(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> float:
+    """Seconds back to the arrival of the requests that are judged now.
+
+    The first token of a request that queued for a minute tells of the load of a minute ago. Twice the mean wait,
+    since waits are spread from none to the longest, and the mean of those that were late: while new replicas answer at
+    once, the queue of an old one is told by a few, and blamed on the light load of now it taught a knee at 0.24.
+    """
+    slo = pool.slo
+    recent = ledger.last(LIFETIME_WINDOW)
+    judged = recent.first_tokens().total
+    waited = 2.0 * recent.total(TTFT_SUM) / judged if judged > 0.0 else 0.0
+    late = recent.first_tokens().late
+    if slo.time_to_first_token is not None and late >= 1.0:
+        on_time = (judged - late) * slo.time_to_first_token / 2.0
+        waited = max(waited, (recent.total(TTFT_SUM) - on_time) / late)
+    per_token = slo.time_per_output_token if slo.time_per_output_token is not None else 2.0 * step.base
+    return max(waited, slo.time_to_first_token or 0.0) + demand.output_tokens * per_token
