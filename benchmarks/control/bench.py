@@ -18,7 +18,7 @@ from ablations import ABLATIONS, KINDS
 from cases import CASES, Case, Kind
 from crew import Crew
 from results import CaseResults, Run, rival_runs
-from work import AblationRun, Clairvoyant, OurRun, Report, RivalRuns, Statics, SweepRun, Work, takes_long
+from work import AblationRun, Clairvoyant, OurRun, Report, RivalRuns, Statics, SweepRun, Timetable, Work, takes_long
 
 from servingpool.simulation.clairvoyant import Effort
 from servingpool.simulation.rivals.catalogue import RIVALS
@@ -26,6 +26,8 @@ from servingpool.simulation.rivals.catalogue import RIVALS
 PUBLISHED = store.ROOT / "docs" / "benchmarks"
 QUICK = store.ROOT / "report" / "control"
 SEEDS = (0, 1, 2)
+STRETCHES = (60, 10)
+"""Minutes for which the timetables of a day keep a fleet."""
 QUICK_EFFORT = 4_000_000
 """Requests that the search for a clairvoyant simulates with --quick."""
 
@@ -107,6 +109,7 @@ def _pieces(case: Case, initial: int, *, quick: bool) -> list[Work]:
     histories = (False, True) if case.past is not None else (False,)
     return [
         Clairvoyant(case.slug, initial, effort),
+        *(Timetable(case.slug, initial, minutes) for minutes in (STRETCHES if case.kind is Kind.DAY else ())),
         *(OurRun(case.slug, initial, seed, history) for seed in seeds for history in histories),
         *(
             RivalRuns(case.slug, initial, rival.slug, "default" if quick else pages.how_tuned(case.slug))
@@ -120,6 +123,8 @@ def enter(results: CaseResults, piece: Work, report: Report) -> None:
     match piece:
         case Clairvoyant() if report["found"] is not None:
             results.clairvoyant = Run.read(results.target, report["found"])
+        case Timetable() if report["found"] is not None:
+            results.timetables[piece.minutes] = Run.read(results.target, report["found"])
         case OurRun():
             results.ours[piece.history, piece.seed] = Run.read(results.target, report["found"])
         case RivalRuns():

@@ -27,6 +27,8 @@ class Goal:
     measure: str
     goal: str
     judged: Sequence[Judged]
+    clairvoyant: Sequence[bool] = ()
+    """By case, whether who knows every arrival reaches it; empty where that says nothing."""
 
     @property
     def reached(self) -> bool:
@@ -54,6 +56,7 @@ def goals(found: Sequence[CaseResults]) -> list[Goal]:
             "one-hour bursts",
             "GPU-hours <= best static in hindsight",
             _ratios(bursts, lambda results: results.static, STATIC, history=False),
+            _clairvoyant(bursts, lambda results: results.static, STATIC),
         ),
         Goal(
             "day-long, day two (yesterday known)",
@@ -69,11 +72,13 @@ def goals(found: Sequence[CaseResults]) -> list[Goal]:
             "against the best rival that holds the SLO with defaults",
             f"GPU-hours <= {RIVAL} x",
             _ratios(found, lambda results: run_of(results.best_default()), RIVAL, history=False),
+            _clairvoyant(found, lambda results: run_of(results.best_default()), RIVAL),
         ),
         Goal(
             "against the best rival tuned in hindsight for that trace",
             f"GPU-hours <= {TUNED} x",
             _ratios(found, lambda results: run_of(results.best_tuned()), TUNED, history=False),
+            _clairvoyant(found, lambda results: run_of(results.best_tuned()), TUNED),
         ),
         Goal("day-long, unused budget", f"at most {100 * UNUSED:g} points above the target", list(_unused(days))),
         Goal("day-long, changes an hour", f"<= {CHANGES:g}", list(_changes(days))),
@@ -138,6 +143,15 @@ def _ratios(
             missed = "" if ours.held else f", missed ({percent(ours.attainment)})"
             judged.append(Judged(results.case.slug, f"{ratio:.2f}{missed}", ratio <= most and ours.held))
     return judged
+
+
+def _clairvoyant(found: Sequence[CaseResults], to: Callable[[CaseResults], Run | None], most: float) -> list[bool]:
+    """Of the cases that `_ratios` judges."""
+    return [
+        results.clairvoyant.cost / other.cost <= most
+        for results in found
+        if results.clairvoyant is not None and (other := to(results)) is not None
+    ]
 
 
 def _unused(days: Sequence[CaseResults]) -> Iterator[Judged]:

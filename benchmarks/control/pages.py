@@ -45,6 +45,15 @@ RIVALS_SAID = (
     "GPU-hours as multiples of the clairvoyant's, mean over the cases where the policy holds the SLO. Tuned: the "
     "cheapest value of its one parameter that holds the SLO on that very trace and seed."
 )
+TIMETABLE = (
+    "GPU-hours as multiples of the clairvoyant's. A timetable is chosen in hindsight: it knows how much traffic comes "
+    "in each stretch, and how, keeps one fleet for it, and changes it in time. What lies between it and the "
+    "clairvoyant only foresight of each burst can save; what lies between it and ours is for us to learn."
+)
+REACH = (
+    "The clairvoyant's column: in how many of these cases it reaches the goal itself. Where it does not, less is asked "
+    "for than the cheapest course that was found with every arrival known."
+)
 AGAIN = (
     "`make bench-control` computes what is missing and writes these pages; results are kept outside the repository and "
     "used again while the sources that they depend on mean the same. `python benchmarks/control/bench.py --help` has "
@@ -92,6 +101,7 @@ def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
         GROUND,
         f"**Incomplete: {found.left} pieces of work are missing; run it again to go on.**" if found.left else "",
         "## Goals",
+        REACH,
         tables.goals_table(judged),
         "<details><summary>Every figure</summary>",
         tables.goal_figures(judged),
@@ -99,6 +109,7 @@ def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
         "## Cases",
         "GPU-hours as multiples of the clairvoyant's. Each case has a page: plots, all rivals with defaults and tuned.",
         tables.overview(shown),
+        *_days(shown),
         "## What we lose, and where",
         "\n".join(f"- {line}" for line in lost) or "Nothing on these cases.",
         "## Rivals over all cases",
@@ -113,6 +124,11 @@ def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
         AGAIN,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _days(shown: Sequence[CaseResults]) -> list[str]:
+    table = tables.days(shown)
+    return ["## What foresight is worth on a day", TIMETABLE, table] if table else []
 
 
 def _sweeps(found: Publication) -> list[str]:
@@ -184,6 +200,7 @@ def _document(found: Publication) -> dict[str, Any]:
                 "measure": goal.measure,
                 "goal": goal.goal,
                 "reached": goal.reached if goal.judged else None,
+                "clairvoyant": list(goal.clairvoyant),
                 "cases": {judged.slug: {"figure": judged.figure, "reached": judged.reached} for judged in goal.judged},
             }
             for goal in goals(found.cases)
@@ -203,6 +220,7 @@ def _case_document(results: CaseResults) -> dict[str, Any]:
         "slo": objective(results.case.slo),
         "best_static": score(results.static),
         "clairvoyant": score(results.clairvoyant),
+        "timetables": {str(minutes): run.score for minutes, run in sorted(results.timetables.items())},
         "ours": [
             {"history": history, "seed": seed, "score": run.score}
             for (history, seed), run in sorted(results.ours.items())

@@ -32,6 +32,7 @@ RIVALS = (
 )
 BENCH = tuple(f"benchmarks/control/{name}.py" for name in ("sweeps", "ablations"))
 SEARCH = tuple(f"{SIMULATION}/{name}.py" for name in ("clairvoyant", "offered", "planning"))
+TIMETABLE = tuple(f"{SIMULATION}/{name}.py" for name in ("clairvoyant", "timetable"))
 
 
 def directory() -> Path:
@@ -42,7 +43,7 @@ def directory() -> Path:
 
 def remember() -> None:
     """Looks at all sources now: a process must not take sources that change later for those that it has loaded."""
-    for pattern in (*WORLD, *SCENES, *CORE, *RIVALS, *SEARCH, *BENCH):
+    for pattern in (*WORLD, *SCENES, *CORE, *RIVALS, *SEARCH, *TIMETABLE, *BENCH):
         meaning(pattern)
 
 

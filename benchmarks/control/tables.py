@@ -60,6 +60,27 @@ def overview(found: Sequence[CaseResults]) -> str:
     return table(header, rows)
 
 
+def days(found: Sequence[CaseResults]) -> str:
+    """What foresight is worth: from every arrival known to the fleet fixed for the day. Empty where there is no day."""
+    stretches = sorted({minutes for results in found for minutes in results.timetables})
+    header = (
+        *("case", "clairvoyant, GPU-h", *(f"timetable of {minutes} min" for minutes in stretches)),
+        *("best static", "ours, day one", "ours, day two"),
+    )
+    rows = [
+        (
+            results.case.slug,
+            NOTHING if results.clairvoyant is None else f"{results.clairvoyant.cost:.1f}",
+            *(times(results.relative(results.timetables.get(minutes))) for minutes in stretches),
+            times(results.relative(results.static)),
+            *(times(results.relative(results.our(history=history))) for history in (False, True)),
+        )
+        for results in found
+        if results.timetables
+    ]
+    return table(header, rows) if rows else ""
+
+
 def _tuned(results: CaseResults) -> str:
     return "none holds" if any(len(runs.tried) > 1 for runs in results.rivals.values()) else "not tuned"
 
@@ -71,8 +92,9 @@ def goals_table(goals: Sequence[Goal]) -> str:
         reached = sum(judged.reached for judged in goal.judged)
         failing = "; ".join(f"{judged.slug} {judged.figure}" for judged in goal.judged if not judged.reached)
         state = "not measured" if not goal.judged else "reached" if goal.reached else "**not reached**"
-        rows.append((goal.measure, goal.goal, state, f"{reached} of {len(goal.judged)}", failing or NOTHING))
-    return _left(("measure", "goal", "", "cases", "where not"), rows)
+        best = f"{sum(goal.clairvoyant)} of {len(goal.clairvoyant)}" if goal.clairvoyant else NOTHING
+        rows.append((goal.measure, goal.goal, state, f"{reached} of {len(goal.judged)}", best, failing or NOTHING))
+    return _left(("measure", "goal", "", "cases", "the clairvoyant", "where not"), rows)
 
 
 def goal_figures(goals: Sequence[Goal]) -> str:

@@ -22,6 +22,7 @@ from servingpool.simulation.offered import offered_load
 from servingpool.simulation.policies import Ours, Policy, Static
 from servingpool.simulation.rivals.catalogue import BY_SLUG
 from servingpool.simulation.run import Result, SimulationOptions, simulate
+from servingpool.simulation.timetable import SELDOM, timetable
 from servingpool.simulation.traces import Trace
 
 Report = dict[str, Any]
@@ -33,8 +34,6 @@ AROUND, NEXT_TO = (-3, -2, -1, 0, 1, 2), (-1, 0, 1)
 """Fixed fleets on the frontier, around the best one: of an hour, and of what takes long."""
 USUAL_LOAD = 0.75
 """Of a replica that just holds its SLO."""
-SELDOM = 900.0
-"""Seconds between two decisions of a fleet that never changes: looking at it changes nothing."""
 
 
 @lru_cache(maxsize=1)
@@ -159,6 +158,28 @@ class Clairvoyant(Work):
         effort = Effort(requests=self.effort)
         found = clairvoyant(trace_of(self.slug, 0), case.profile, case.pool(), _start(self.initial), effort)
         return {"found": None if found is None else run_report(found, course=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable(Work):
+    """The best timetable in hindsight."""
+
+    initial: int
+    minutes: int
+    """Of each of its stretches."""
+    runs = 25.0
+
+    @property
+    def name(self) -> str:
+        return f"timetable-{self.minutes}"
+
+    def sources(self) -> tuple[str, ...]:
+        return store.TIMETABLE
+
+    def do(self) -> Report:
+        case, stretch = self.case, 60.0 * self.minutes
+        found = timetable(trace_of(self.slug, 0), case.profile, case.pool(), _start(self.initial), stretch=stretch)
+        return {"found": None if found is None else run_report(found)}
 
 
 @dataclass(frozen=True, slots=True)

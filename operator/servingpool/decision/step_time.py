@@ -13,7 +13,7 @@ ready replicas is the load; without queueing ITL = a / (1 - load).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,19 +134,26 @@ def _non_negative(gram: Sequence[float], moment: Sequence[float]) -> tuple[float
     if free is not None:
         return free  # the unconstrained optimum is feasible, so it is the optimum
     best, best_value = (0.0, 0.0, 0.0), 0.0
-    for i, j in ((0, 1), (0, 2), (1, 2)):
-        found = [0.0, 0.0, 0.0]
-        found[i], found[j] = _solved_pair(gram[4 * i], gram[3 * i + j], gram[4 * j], moment[i], moment[j])
-        value = -0.5 * (moment[i] * found[i] + moment[j] * found[j])
+    for found in _with_less_support(gram, moment):
+        value = -0.5 * sum(one * other for one, other in zip(moment, found, strict=True))
         if value < best_value and _feasible(found):
-            best, best_value = (found[0], found[1], found[2]), value
-    for i in range(3):
-        found = [0.0, 0.0, 0.0]
-        found[i] = moment[i] / gram[4 * i] if gram[4 * i] > 0.0 else -1.0
-        value = -0.5 * moment[i] * found[i]
-        if value < best_value and _feasible(found):
-            best, best_value = (found[0], found[1], found[2]), value
+            best, best_value = found, value
     return best
+
+
+def _with_less_support(gram: Sequence[float], moment: Sequence[float]) -> Iterator[tuple[float, float, float]]:
+    """The optima with one coefficient at 0, and with two."""
+    aa, ab, ac, _, bb, bc, _, _, cc = gram
+    a, b, c = moment
+    one, other = _solved_pair(aa, ab, bb, a, b)
+    yield one, other, 0.0
+    one, other = _solved_pair(aa, ac, cc, a, c)
+    yield one, 0.0, other
+    one, other = _solved_pair(bb, bc, cc, b, c)
+    yield 0.0, one, other
+    yield (a / aa if aa > 0.0 else -1.0), 0.0, 0.0
+    yield 0.0, (b / bb if bb > 0.0 else -1.0), 0.0
+    yield 0.0, 0.0, (c / cc if cc > 0.0 else -1.0)
 
 
 def _solved(gram: Sequence[float], moment: Sequence[float]) -> tuple[float, float, float] | None:

@@ -159,6 +159,25 @@ class TestGoals:
         figures = {goal.measure: goal.judged[0] for goal in goals.goals([results]) if "rival" in goal.measure}
         assert [(judged.figure, judged.reached) for judged in figures.values()] == [("0.60", True), ("0.80", True)]
 
+    def test_what_is_out_of_the_clairvoyants_reach_is_said(self) -> None:
+        results = results_of(clairvoyant=a_run(0.95, 7.0), fleets=[a_run(0.96, 8.0)], static_size=3)
+        results.ours[False, 0] = a_run(0.955, 8.0)
+        results.rivals = {"keda": a_rival("keda", a_run(0.97, 10.0), a_run(0.96, 9.0))}
+        judged = goals.goals([results])
+        # 7.0 / 8.0 is within 1.0, 7.0 / 10.0 is not within 0.6, 7.0 / 9.0 is within 0.9.
+        reached = [list(goal.clairvoyant) for goal in judged if "static" in goal.goal or "rival" in goal.measure]
+        assert reached == [[True], [False], [True]]
+        rows = tables.goals_table(judged).splitlines()
+        assert [row.split(" | ")[4] for row in rows if "rival" in row] == ["0 of 1", "1 of 1"]
+
+    def test_a_day_is_set_beside_its_timetables(self) -> None:
+        results = results_of(Kind.DAY, clairvoyant=a_run(0.95, 10.0), fleets=[a_run(0.96, 18.0)], static_size=3)
+        results.ours[False, 0] = a_run(0.955, 15.0)
+        assert tables.days([results]) == ""
+        results.timetables = {60: a_run(0.95, 14.0), 10: a_run(0.95, 13.0)}
+        *_, row = tables.days([results]).splitlines()
+        assert row == "| tiny | 10.0 | 1.30x | 1.40x | 1.80x | 1.50x | - |"
+
     def test_days_are_held_to_their_budget_and_calm(self) -> None:
         results = results_of(Kind.DAY, clairvoyant=a_run(0.95, 10.0))
         results.ours[False, 0] = a_run(0.97, 11.9, scale_changes_per_hour=6.5, flapping=0.03)

@@ -1,0 +1,82 @@
+"""The best timetable in hindsight: a fixed fleet for each hour, or each ten minutes, chosen when the day is over.
+
+It knows how much traffic each stretch brings and how it comes, but does not move within it. So it tells what of a
+clairvoyant's thrift is knowing the rate, which can be learned, and what is knowing each burst, which cannot.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from servingpool.decision.pool import Pool
+from servingpool.simulation.clairvoyant import Schedule
+from servingpool.simulation.hardware import EngineProfile
+from servingpool.simulation.policies import TICK, Static
+from servingpool.simulation.run import Result, SimulationOptions, simulate
+from servingpool.simulation.traces import Trace
+
+Ints = NDArray[np.int64]
+
+SELDOM = 900.0
+"""Seconds between two decisions of a fleet that never changes: looking at it changes nothing."""
+SPARE = 0.02
+"""Share of the allowed misses from which on a larger fleet is not looked at."""
+CHEAPEST, DEAREST = 1e-2, 1e6
+"""Of a miss, in replica-seconds."""
+HALVINGS = 14
+
+
+def timetable(
+    trace: Trace, profile: EngineProfile, pool: Pool, options: SimulationOptions, *, stretch: float
+) -> Result | None:
+    """The cheapest timetable in stretches of so many seconds that attains the target; None where none does.
+
+    One price of a miss for all stretches, as low as the target allows, chooses the fleet of each from the misses of
+    fixed fleets in it. It is then run like any other policy, cold starts included, with growth ordered one ahead.
+    """
+    missed = _misses_of_fixed_fleets(trace, profile, pool, options, stretch)
+    if missed is None:
+        return None
+    sizes, found = np.arange(1, len(missed) + 1), None
+    low, high = math.log(CHEAPEST), math.log(DEAREST)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        fleets = sizes[(sizes[:, None] * stretch + math.exp(middle) * missed).argmin(axis=0)]
+        result = _run(fleets, trace, profile, pool, options, stretch)
+        if result.score.attainment >= pool.slo.attainment:
+            high = middle
+            if found is None or result.score.gpu_hours < found.score.gpu_hours:
+                found = result
+        else:
+            low = middle
+    return found
+
+
+def _misses_of_fixed_fleets(
+    trace: Trace, profile: EngineProfile, pool: Pool, options: SimulationOptions, stretch: float
+) -> Ints | None:
+    """(fleets from 1 on, stretches); None where not even the largest attains."""
+    rows, allowed = [], (1.0 - pool.slo.attainment) * len(trace)
+    for size in range(1, pool.max_replicas + 1):
+        alone = replace(options, initial_replicas=size, decide_every=SELDOM)
+        outcomes = simulate(trace, profile, pool, Static(size), alone).outcomes
+        at = np.minimum(outcomes.arrival // stretch, math.ceil(trace.duration / stretch) - 1).astype(np.int64)
+        rows.append(np.bincount(at[~outcomes.met], minlength=math.ceil(trace.duration / stretch)))
+        if rows[-1].sum() <= SPARE * allowed:
+            break
+    return np.array(rows) if rows[-1].sum() <= allowed else None
+
+
+def _run(
+    fleets: Ints, trace: Trace, profile: EngineProfile, pool: Pool, options: SimulationOptions, stretch: float
+) -> Result:
+    start, at = options.cold_start, np.arange(0.0, trace.duration, TICK)
+    lead = start.mean * (1.0 + start.jitter / 2.0)
+    now, soon = ((np.minimum(when, trace.duration - TICK) // stretch).astype(np.int64) for when in (at, at + lead))
+    course = np.maximum(fleets[now], fleets[soon])
+    alone = replace(options, initial_replicas=int(fleets[0]), decide_every=None)
+    return simulate(trace, profile, pool, Schedule(tuple(course.tolist()), name="timetable"), alone)
