@@ -109,7 +109,7 @@ def _pieces(case: Case, initial: int, *, quick: bool) -> list[Work]:
     histories = (False, True) if case.past is not None else (False,)
     return [
         Clairvoyant(case.slug, initial, effort),
-        *(Timetable(case.slug, initial, minutes) for minutes in (STRETCHES if case.kind is Kind.DAY else ())),
+        *(Timetable(case.slug, minutes) for minutes in (STRETCHES if case.kind is Kind.DAY else ())),
         *(OurRun(case.slug, initial, seed, history) for seed in seeds for history in histories),
         *(
             RivalRuns(case.slug, initial, rival.slug, "default" if quick else pages.how_tuned(case.slug))

@@ -46,9 +46,10 @@ RIVALS_SAID = (
     "cheapest value of its one parameter that holds the SLO on that very trace and seed."
 )
 TIMETABLE = (
-    "GPU-hours as multiples of the clairvoyant's. A timetable is chosen in hindsight: it knows how much traffic comes "
-    "in each stretch, and how, keeps one fleet for it, and changes it in time. What lies between it and the "
-    "clairvoyant only foresight of each burst can save; what lies between it and ours is for us to learn."
+    "GPU-hours as multiples of the clairvoyant's. A timetable is chosen in hindsight: it knows this day's traffic in "
+    "each stretch, keeps one fleet for it and cannot react within it. It is found by a search, as the clairvoyant is, "
+    "so there may be better ones. The gaps to it are hints and no bounds: a policy that reacts within a stretch may be "
+    "cheaper, and some of what it knows of this day nobody could have learned."
 )
 REACH = (
     "The clairvoyant's column: in how many of these cases it reaches the goal itself. Where it does not, less is asked "

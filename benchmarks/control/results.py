@@ -82,7 +82,7 @@ class CaseResults:
     static_size: int | None = None
     clairvoyant: Run | None = None
     timetables: dict[int, Run] = field(default_factory=dict)
-    """The best in hindsight, by the minutes for which each fleet stays."""
+    """Chosen in hindsight, by the minutes for which each fleet stays."""
     ours: dict[tuple[bool, int], Run] = field(default_factory=dict)
     """By (with history, seed)."""
     rivals: dict[str, RivalRuns] = field(default_factory=dict)

@@ -162,9 +162,8 @@ class Clairvoyant(Work):
 
 @dataclass(frozen=True, slots=True)
 class Timetable(Work):
-    """The best timetable in hindsight."""
+    """A timetable chosen in hindsight."""
 
-    initial: int
     minutes: int
     """Of each of its stretches."""
     runs = 25.0
@@ -178,7 +177,7 @@ class Timetable(Work):
 
     def do(self) -> Report:
         case, stretch = self.case, 60.0 * self.minutes
-        found = timetable(trace_of(self.slug, 0), case.profile, case.pool(), _start(self.initial), stretch=stretch)
+        found = timetable(trace_of(self.slug, 0), case.profile, case.pool(), SimulationOptions(), stretch=stretch)
         return {"found": None if found is None else run_report(found)}
 
 

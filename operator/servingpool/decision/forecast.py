@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -94,7 +94,7 @@ class Rule(NamedTuple):
         return np.maximum(0.0, self.mean + self.keep * (usual - self.mean) + self.hold * (level - usual))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Forecast:
     """What is learned about how demand moves. All demands in replicas kept busy."""
 
@@ -108,6 +108,15 @@ class Forecast:
     """Seconds of demand that the mean rests on."""
     found: int = 0
     """Replicas found at first sight."""
+
+    def __eq__(self, other: object) -> bool:
+        """As of any value; the one that dataclasses write cannot compare arrays."""
+        if not isinstance(other, Forecast):
+            return NotImplemented
+        mine, theirs = ((one.pending, one.mean, one.seen, one.found) for one in (self, other))
+        return mine == theirs and np.array_equal(self.pairs, other.pairs)
+
+    __hash__ = None  # type: ignore[assignment]  # as of any value that holds an array
 
     def learn(self, *, now: float, level: float, usual: float, ready: int, horizon: float, elapsed: float) -> Forecast:
         """Settle the forecasts that are due against `level`, and file a new one."""
@@ -139,7 +148,7 @@ class Forecast:
             return None
         rule, likeness = self._rule(), self._likeness(level)
         # None of the moments knows what came around it.
-        likeness[:moments] *= _apart(moments)
+        likeness[:moments] *= _far_apart(moments)
         outlook = self._foresee(rule, rule.at(level, usual), likeness, carried)
         return Past(outlook, came, self._weights(np.ones(moments), carried), moments)
 
@@ -194,9 +203,10 @@ class Forecast:
         return np.concatenate((seen, np.broadcast_to(beliefs, (*seen.shape[:-1], len(beliefs)))), axis=-1)
 
 
-@cache
-def _apart(moments: int) -> NDArray[np.bool_]:
-    """Which of some moments in order lie further from each other than what is hidden around each."""
+@lru_cache(maxsize=KEPT)
+def _far_apart(moments: int) -> NDArray[np.bool_]:
+    """Which of some moments in order lie further from each other than what is hidden around each. All pools': 5 MB."""
     at = SPACING * np.arange(moments)
     far: NDArray[np.bool_] = np.abs(np.subtract.outer(at, at)) > APART
+    far.setflags(write=False)
     return far

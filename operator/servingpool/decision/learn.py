@@ -159,7 +159,7 @@ def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
     if known[:2] == slo[:2]:  # which requests are late did not change, only how many may be
         return replace(memory, profile=replace(profile, budget=Budget(), trim=Trim()), price=None)
     profile = replace(profile, curve=MissCurve(), budget=Budget(), calibration=Calibration(), trim=Trim())
-    return replace(memory.interrupted(), profile=profile, kept_score=(), foretelling=None)
+    return replace(memory.interrupted(), profile=profile, kept_score=())
 
 
 def _learn_step_time(fit: StepTimeFit, ledger: Ledger, span: float) -> StepTimeFit:
@@ -193,14 +193,17 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
     typical = window.first_tokens().total * look.span / max(window.seconds, look.span)
     weight = telling.requests / typical if typical > 0.0 else 0.0
     profile = memory.profile
-    curve = profile.curve
+    curve, calibration = profile.curve, profile.calibration
     if telling.requests > 0.0:
+        foretold = _foretold(look, before, demand)
+        if foretold is not None:
+            calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.span)
         load = blamed_load(pool, step, demand, ledger)
         curve = curve.learn(load=load, requests=telling.requests, late=telling.late, elapsed=look.span)
     profile = replace(
         profile,
         curve=curve,
-        calibration=_calibrate(look, before, demand, telling, weight),
+        calibration=calibration,
         kv_cache=_learn_kv_cache(look, memory, demand),
         forecast=profile.forecast.learn(
             now=now,
@@ -222,19 +225,20 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
     return Lesson(memory, step, demand, usual)
 
 
-def _calibrate(look: _Look, before: Memory, demand: Demand, telling: Misses, weight: float) -> Calibration:
-    """What came, held against what was believed before it did."""
-    calibration = before.profile.calibration
-    if telling.requests <= 0.0 or not look.ready:
-        return calibration
+def _foretold(look: _Look, before: Memory, demand: Demand) -> float | None:
+    """Share of misses that was believed to come of this load, before it came; None where nothing was.
+
+    By the curve, step time and KV cache of the last decision: what is learned of this look is no foretelling of it.
+    """
+    if not look.ready:
+        return None
     curve = before.foretelling
     if curve is None:
         step = before.profile.fit.solve()
         if step is None:
-            return calibration
+            return None  # the first look that tells the step time
         curve = posterior(before, look.pool, step)
-    foretold = min(1.0, float(curve.cost(np.array([demand.level / look.ready]))[0]))
-    return calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.span)
+    return min(1.0, float(curve.cost(np.array([demand.level / look.ready]))[0]))
 
 
 def _learn_kv_cache(look: _Look, memory: Memory, demand: Demand) -> KvCache:

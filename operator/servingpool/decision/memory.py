@@ -139,7 +139,7 @@ class Memory:
     """Of a miss, see `price`; None where it is to be found anew."""
     price_until: float = 0.0
     """Unix time in seconds up to which it is kept."""
-    foretelling: Curve | None = None
+    foretelling: Curve | None = field(default=None, compare=False, repr=False)
     """The miss curve of the last decision. It follows from all the rest, so it is no part of the JSON."""
 
     @classmethod

@@ -40,14 +40,15 @@ TICK_WEIGHT = 12.0
 MEMORY = 4 * 3600.0
 """Seconds after which evidence counts 1/e."""
 AFTERMATH = 4.0
-"""Misses behind an overload for each in it: the queue of a fleet that was short by x is worked off by what it has to
-spare, about a quarter, so the requests of the next 4x are late too. Without it the price of a step comes out too low:
-ramp 91.1% instead of 95.8% at the same fleet."""
+"""Misses behind an overload for each in it that was too much. Its queue is worked off by what the fleet that is there
+by then has to spare, about a quarter, so the requests of the next 4x are late too. Without it the price of a step comes
+out too low: ramp 91.1% instead of 95.8% at the same fleet. What was too much is a share of what came, for which that
+fleet was ordered, not of what the old one could bear: traffic that returned fivefold was thought to miss 16 times."""
 DOUBT = 90.0
 """Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
 NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)
-"""Effective requests in a bin, and the logarithm of a cell's weight over the best one's, that are left aside: 2,048
-cells of 1e-9 are 2e-6 of the curve."""
+"""Late requests in the outermost bins, and the logarithm of a cell's weight over the best one's, that are left aside:
+2,048 cells of 1e-9 are 2e-6 of the curve."""
 KNEE_SPREAD = 0.35
 """Standard deviation of the prior knee, in log load."""
 
@@ -62,7 +63,7 @@ class _Grid(NamedTuple):
     """(floors,)"""
     miss: Array
     log_miss: Array
-    """(bins, cells): a row per bin, so that those where none was late are never touched."""
+    """(bins, cells): a row per bin, so that those below the first late request and above the last are never touched."""
     log_hit: Array
     """(knees x steepnesses, bins), with the floor's part apart: a hit is (1 - floor) (1 - rise)."""
     log_hit_of_floor: Array
@@ -99,7 +100,7 @@ class Curve:
 
     def cost(self, load: Array) -> Array:
         """Share of misses, with those that follow an overload until its queue is gone: may exceed 1."""
-        return self.at(load) + AFTERMATH * np.maximum(0.0, load / self.limit - 1.0)
+        return self.at(load) + AFTERMATH * np.maximum(0.0, 1.0 - self.limit / np.maximum(load, self.limit))
 
     def at(self, load: Array) -> Array:
         """Expected share of misses at each load; flat beyond the ends of the table."""
@@ -125,7 +126,10 @@ class MissCurve:
     late: tuple[float, ...] = (0.0,) * len(BINS)
 
     def learn(self, *, load: float, requests: float, late: float, elapsed: float) -> MissCurve:
-        """Add a tick: at `load`, `late` of `requests` missed. `elapsed` seconds of forgetting are applied first."""
+        """Add a tick: at `load` (no NaN), `late` of `requests` missed.
+
+        `elapsed` seconds of forgetting are applied first.
+        """
         keep = math.exp(-elapsed / MEMORY)
         counted, missed = [count * keep for count in self.requests], [count * keep for count in self.late]
         if requests > 0.0:

@@ -1,7 +1,8 @@
-"""The best timetable in hindsight: a fixed fleet for each hour, or each ten minutes, chosen when the day is over.
+"""A timetable chosen in hindsight: a fixed fleet for each hour, or each ten minutes, of this very day's traffic.
 
-It knows how much traffic each stretch brings and how it comes, but does not move within it. So it tells what of a
-clairvoyant's thrift is knowing the rate, which can be learned, and what is knowing each burst, which cannot.
+It knows how much comes in each stretch, and how, and cannot react within one. Set beside a clairvoyant it hints at how
+much of that one's thrift is in single bursts. It proves nothing: found by a search, like the clairvoyant, it may not be
+the cheapest; who reacts within a stretch may be cheaper; and nobody could have learned all that it knows of its day.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ HALVINGS = 14
 def timetable(
     trace: Trace, profile: EngineProfile, pool: Pool, options: SimulationOptions, *, stretch: float
 ) -> Result | None:
-    """The cheapest timetable in stretches of so many seconds that attains the target; None where none does.
+    """The cheapest that was found in stretches of so many seconds and attains the target; None where none was.
 
     One price of a miss for all stretches, as low as the target allows, chooses the fleet of each from the misses of
-    fixed fleets in it. It is then run like any other policy, cold starts included, with growth ordered one ahead.
+    fixed fleets in it. It is then run like any other policy, cold starts included, with growth ordered in time; only
+    that it starts with its own first fleet.
     """
     missed = _misses_of_fixed_fleets(trace, profile, pool, options, stretch)
     if missed is None:
         return None
-    sizes, found = np.arange(1, len(missed) + 1), None
+    sizes, found = pool.min_replicas + np.arange(len(missed)), None
     low, high = math.log(CHEAPEST), math.log(DEAREST)
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
@@ -59,9 +61,9 @@ def timetable(
 def _misses_of_fixed_fleets(
     trace: Trace, profile: EngineProfile, pool: Pool, options: SimulationOptions, stretch: float
 ) -> Ints | None:
-    """(fleets from 1 on, stretches); None where not even the largest attains."""
+    """(fleets from the least on, stretches); None where not even the largest attains."""
     rows, allowed = [], (1.0 - pool.slo.attainment) * len(trace)
-    for size in range(1, pool.max_replicas + 1):
+    for size in range(pool.min_replicas, pool.max_replicas + 1):
         alone = replace(options, initial_replicas=size, decide_every=SELDOM)
         outcomes = simulate(trace, profile, pool, Static(size), alone).outcomes
         at = np.minimum(outcomes.arrival // stretch, math.ceil(trace.duration / stretch) - 1).astype(np.int64)
@@ -75,7 +77,7 @@ def _run(
     fleets: Ints, trace: Trace, profile: EngineProfile, pool: Pool, options: SimulationOptions, stretch: float
 ) -> Result:
     start, at = options.cold_start, np.arange(0.0, trace.duration, TICK)
-    lead = start.mean * (1.0 + start.jitter / 2.0)
+    lead = start.mean * (1.0 + start.jitter) + TICK  # so that even the slowest is there when its stretch begins
     now, soon = ((np.minimum(when, trace.duration - TICK) // stretch).astype(np.int64) for when in (at, at + lead))
     course = np.maximum(fleets[now], fleets[soon])
     alone = replace(options, initial_replicas=int(fleets[0]), decide_every=None)

@@ -120,7 +120,7 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
     assert results.clairvoyant is not None
     assert results.clairvoyant.cost < results.static.cost
     assert results.our(history=True).score["requests"] == results.our(history=False).score["requests"]  # type: ignore[union-attr]
-    found = pages.Publication([results], [], {}, [], 0, "a command")
+    found = pages.Publication([results], [], {}, {}, 0, "a command")
     for folder in ("once", "again"):
         pages.publish(found, tmp_path / folder)
     files = sorted(path.name for path in (tmp_path / "once").iterdir())
@@ -169,6 +169,21 @@ class TestGoals:
         assert reached == [[True], [False], [True]]
         rows = tables.goals_table(judged).splitlines()
         assert [row.split(" | ")[4] for row in rows if "rival" in row] == ["0 of 1", "1 of 1"]
+
+    def test_a_ratio_that_is_just_within_is_reached_by_the_clairvoyant_too(self) -> None:
+        results = results_of(clairvoyant=a_run(0.95, 6.0))
+        results.rivals = {"keda": a_rival("keda", a_run(0.97, 10.0))}
+        assert [list(goal.clairvoyant) for goal in goals.goals([results]) if "defaults" in goal.measure] == [[True]]
+
+    def test_the_front_page_has_a_days_timetables(self) -> None:
+        results = results_of(Kind.DAY, clairvoyant=a_run(0.95, 10.0), fleets=[a_run(0.96, 18.0)], static_size=3)
+        results.ours[False, 0] = a_run(0.955, 15.0)
+        for minutes, cost in ((60, 14.0), (10, 13.0)):
+            found = {"policy": "timetable", "score": a_run(0.95, cost).score}
+            enter(results, work.Timetable("tiny", minutes), {"found": found})
+        page = pages._front(pages.Publication([results], [], {}, {}, 0, "a command"), [results])
+        (row,) = (line for line in page.splitlines() if "1.30x" in line)
+        assert row == "| tiny | 10.0 | 1.30x | 1.40x | 1.80x | 1.50x | - |"
 
     def test_a_day_is_set_beside_its_timetables(self) -> None:
         results = results_of(Kind.DAY, clairvoyant=a_run(0.95, 10.0), fleets=[a_run(0.96, 18.0)], static_size=3)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from servingpool.decision.miss_curve import BINS, DOUBT, Curve, MissCurve
+from servingpool.decision.miss_curve import BINS, DOUBT, FLOORS, KNEE_SPREAD, KNEES, STEEPNESS, Curve, MissCurve
 
 
 def test_misses_at_a_load_pull_the_safe_load_below_it() -> None:
@@ -27,15 +27,43 @@ def test_requests_that_miss_at_any_load_raise_the_floor_not_the_fleet() -> None:
     assert posterior.load_for(0.04 + 0.02) > 0.3
 
 
+@pytest.mark.parametrize("overloaded", [0, 3])
+def test_the_posterior_is_what_bayes_says_cell_by_cell(overloaded: int) -> None:
+    evidence = MissCurve()
+    for load, late, ticks in ((0.2, 0.0, 30), (0.5, 1.0, 20), (0.7, 4.0, 10), (1.4, 12.0, overloaded)):
+        for _ in range(ticks):
+            evidence = evidence.learn(load=load, requests=12.0, late=late, elapsed=15.0)
+    cells = []
+    for knee in KNEES:
+        for steep in STEEPNESS:
+            for rank, floor in enumerate(FLOORS):
+                miss = floor + (1.0 - floor) / (1.0 + (BINS / knee) ** -steep)
+                prior = -0.5 * (math.log(steep / 8.0) / 0.7) ** 2 - 0.8 * rank
+                prior -= 0.5 * (math.log(knee / 0.6) / KNEE_SPREAD) ** 2 + (12.0 if knee > 0.9 * 1.05 else 0.0)
+                met = np.array(evidence.requests) - np.array(evidence.late)
+                told = np.array(evidence.late) * np.log(miss) + met * np.log(np.maximum(1.0 - miss, 1e-12))
+                cells.append((prior + told.sum(), miss, floor))
+    weights = np.exp(np.array([cell[0] for cell in cells]) - max(cell[0] for cell in cells))
+    weights /= weights.sum()
+    found = evidence.posterior(expected_knee=0.6, highest_knee=0.9)
+    assert found.miss == pytest.approx(weights @ np.array([cell[1] for cell in cells]), rel=1e-4)
+    assert found.floor == pytest.approx(weights @ np.array([cell[2] for cell in cells]), rel=1e-4)
+
+
 def test_an_overload_costs_the_queue_behind_it_as_well() -> None:
     curve = Curve(np.zeros(len(BINS)), floor=0.0, limit=0.8)
-    # Up to the limit nothing follows; at 1.0 it is passed by 1.0 / 0.8 - 1 = 0.25, and 4 x 0.25 = 1 are late behind it.
-    assert curve.cost(np.array([0.4, 0.8, 1.0, 1.6])) == pytest.approx([0.0, 0.0, 1.0, 4.0])
+    # Up to the limit nothing follows; of 1.0 a fifth is too much, and 4 x 0.2 = 0.8 are late behind it; of 1.6 half.
+    assert curve.cost(np.array([0.0, 0.4, 0.8, 1.0, 1.6])) == pytest.approx([0.0, 0.0, 0.0, 0.8, 2.0])
+
+
+def test_no_overload_is_thought_to_cost_more_than_four_queues() -> None:
+    curve = Curve(np.zeros(len(BINS)), floor=0.0, limit=0.8)
+    assert 3.9 < curve.cost(np.array([80.0]))[0] < 4.0
 
 
 def test_misses_within_an_overload_add_to_those_behind_it() -> None:
     curve = Curve(np.full(len(BINS), 0.3), floor=0.3, limit=0.8)
-    assert curve.cost(np.array([0.4, 1.0])) == pytest.approx([0.3, 1.3])
+    assert curve.cost(np.array([0.4, 1.0])) == pytest.approx([0.3, 1.1])
 
 
 def test_evidence_of_another_engine_fades_in_minutes_and_keeps_its_share() -> None:

@@ -12,6 +12,7 @@ import pytest
 from decision_world import POOL, World
 
 from servingpool.decision import limits
+from servingpool.decision.belief import posterior
 from servingpool.decision.budget import Budget
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Verdict
@@ -161,8 +162,37 @@ def test_deciding_twice_at_the_same_time_changes_nothing():
     world.run(12.0, 12)
     first = world.tick(12.0)
     again = decide(world.observation(), world.pool, first.memory, world.now)
-    assert again.decision == first.decision
+    assert again == first
     assert again.memory.to_json() == first.memory.to_json()
+
+
+def test_the_next_look_is_held_against_what_was_believed_at_the_last_decision():
+    world = World(replicas=3)
+    world.run(12.0, 12)
+    first = world.tick(12.0).memory
+    step = first.profile.fit.solve()
+    assert step is not None
+    believed = posterior(first, world.pool, step)
+    assert first.foretelling is not None
+    assert np.array_equal(first.foretelling.miss, believed.miss)
+    # Twice the traffic: 24 x (0.00007 x 1000 + 0.00008 x 200) = 2.06 busy replicas on three, of which 0.2% were late.
+    second = world.tick(24.0, seconds=15.0).memory
+    level = float(second.ledger.rows[-1, WORK])
+    foretold = min(1.0, float(believed.cost(np.array([level / 3.0]))[0]))
+    window = second.ledger.last(600.0)
+    weight = 24.0 * 15.0 / (window.first_tokens().total * 15.0 / window.seconds)
+    expected = first.profile.calibration.learn(foretold=foretold, came=0.002, weight=weight, elapsed=15.0)
+    found = second.profile.calibration
+    assert (found.foretold, found.came) == pytest.approx((expected.foretold, expected.came), rel=1e-3)
+    assert found != first.profile.calibration
+
+
+def test_what_was_foretold_is_forgotten_by_a_look_without_a_decision():
+    world = World(replicas=3)
+    world.run(12.0, 12)
+    assert world.memory.foretelling is not None
+    world.now += 15.0
+    assert observe(world.observation(), world.pool, world.memory, world.now).foretelling is None
 
 
 def test_memory_survives_json():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -25,10 +27,15 @@ def test_each_hour_has_its_fleet_and_it_is_there_when_the_hour_begins() -> None:
     assert found.score.attainment >= 0.95
     assert found.score.gpu_hours < 0.75 * fixed.score.gpu_hours
     time, ready = np.array(found.series.time), np.array(found.series.ready)
-    calm, busy, again = (ready[(time > hour * HOUR + 30.0) & (time < (hour + 0.85) * HOUR)] for hour in range(3))
-    assert (busy == busy[0]).all()
-    assert (again[4:] == again[-1]).all()
+    calm, busy, again = (ready[(time >= hour * HOUR) & (time < (hour + 0.85) * HOUR)] for hour in range(3))
+    assert (busy == busy[0]).all(), "all of it is there from the first moment"
     assert calm.max() < busy[0] > again[-1]
+
+
+def test_the_least_that_is_allowed_stands_at_all_times() -> None:
+    found = timetable(THREE_HOURS, A100, replace(POOL, min_replicas=3), SimulationOptions(), stretch=HOUR)
+    assert found is not None
+    assert min(found.series.requested) == 3
 
 
 def test_within_its_stretch_it_does_not_move() -> None:
