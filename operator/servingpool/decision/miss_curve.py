@@ -40,10 +40,9 @@ TICK_WEIGHT = 12.0
 MEMORY = 4 * 3600.0
 """Seconds after which evidence counts 1/e."""
 AFTERMATH = 4.0
-"""Misses behind an overload for each in it that was too much. Its queue is worked off by what the fleet that is there
-by then has to spare, about a quarter, so the requests of the next 4x are late too. Without it the price of a step comes
-out too low: ramp 91.1% instead of 95.8% at the same fleet. What was too much is a share of what came, for which that
-fleet was ordered, not of what the old one could bear: traffic that returned fivefold was thought to miss 16 times."""
+"""Misses behind an overload for each in it: the queue of a fleet that was short by x is worked off by what it has to
+spare, about a quarter, so the requests of the next 4x are late too. Without it the price of a step comes out too low:
+ramp 91.1% instead of 95.8% at the same fleet."""
 DOUBT = 90.0
 """Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
 NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)
@@ -100,7 +99,7 @@ class Curve:
 
     def cost(self, load: Array) -> Array:
         """Share of misses, with those that follow an overload until its queue is gone: may exceed 1."""
-        return self.at(load) + AFTERMATH * np.maximum(0.0, 1.0 - self.limit / np.maximum(load, self.limit))
+        return self.at(load) + AFTERMATH * np.maximum(0.0, load / self.limit - 1.0)
 
     def at(self, load: Array) -> Array:
         """Expected share of misses at each load; flat beyond the ends of the table."""

@@ -52,18 +52,13 @@ def test_the_posterior_is_what_bayes_says_cell_by_cell(overloaded: int) -> None:
 
 def test_an_overload_costs_the_queue_behind_it_as_well() -> None:
     curve = Curve(np.zeros(len(BINS)), floor=0.0, limit=0.8)
-    # Up to the limit nothing follows; of 1.0 a fifth is too much, and 4 x 0.2 = 0.8 are late behind it; of 1.6 half.
-    assert curve.cost(np.array([0.0, 0.4, 0.8, 1.0, 1.6])) == pytest.approx([0.0, 0.0, 0.0, 0.8, 2.0])
-
-
-def test_no_overload_is_thought_to_cost_more_than_four_queues() -> None:
-    curve = Curve(np.zeros(len(BINS)), floor=0.0, limit=0.8)
-    assert 3.9 < curve.cost(np.array([80.0]))[0] < 4.0
+    # Up to the limit nothing follows; at 1.0 it is passed by 1.0 / 0.8 - 1 = 0.25, and 4 x 0.25 = 1 are late behind it.
+    assert curve.cost(np.array([0.4, 0.8, 1.0, 1.6])) == pytest.approx([0.0, 0.0, 1.0, 4.0])
 
 
 def test_misses_within_an_overload_add_to_those_behind_it() -> None:
     curve = Curve(np.full(len(BINS), 0.3), floor=0.3, limit=0.8)
-    assert curve.cost(np.array([0.4, 1.0])) == pytest.approx([0.3, 1.1])
+    assert curve.cost(np.array([0.4, 1.0])) == pytest.approx([0.3, 1.3])
 
 
 def test_evidence_of_another_engine_fades_in_minutes_and_keeps_its_share() -> None:
