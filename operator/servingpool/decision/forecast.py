@@ -94,7 +94,7 @@ class Rule(NamedTuple):
         return np.maximum(0.0, self.mean + self.keep * (usual - self.mean) + self.hold * (level - usual))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Forecast:
     """What is learned about how demand moves. All demands in replicas kept busy."""
 
@@ -110,7 +110,7 @@ class Forecast:
     """Replicas found at first sight."""
 
     def __eq__(self, other: object) -> bool:
-        """As of any value; the one that dataclasses write cannot compare arrays."""
+        """As of any value; what dataclasses write cannot compare arrays."""
         if not isinstance(other, Forecast):
             return NotImplemented
         mine, theirs = ((one.pending, one.mean, one.seen, one.found) for one in (self, other))

@@ -228,7 +228,7 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
 def _foretold(look: _Look, before: Memory, demand: Demand) -> float | None:
     """Share of misses that was believed to come of this load, before it came; None where nothing was.
 
-    By the curve, step time and KV cache of the last decision: what is learned of this look is no foretelling of it.
+    By the curve that was believed then: what is learned of this look is no foretelling of it.
     """
     if not look.ready:
         return None

@@ -173,6 +173,7 @@ class Memory:
             first_token_tail=Tail(),
             output_token_tail=Tail(),
             needs=(),
+            foretelling=None,
         )
 
     def to_json(self) -> str:

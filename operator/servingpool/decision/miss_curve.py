@@ -86,7 +86,7 @@ def _grid() -> _Grid:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Curve:
     """The posterior mean curve, ready to be read."""
 

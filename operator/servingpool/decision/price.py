@@ -28,8 +28,8 @@ DEAREST = 7.0
 """Highest price, in replicas for the work that keeps one busy, times the share of misses that is allowed: no replica
 is ordered for less than a seventh of the misses that are allowed to the work of one. It is what bursts cost that no
 fleet could be ready for. At 20 nothing more is held, and a fifth more replicas are kept behind the first burst of code;
-at 10 a pool found at one replica takes 1.40 times the best static fleet on code and attains 99.7% behind ten minutes,
-at 7 1.26 times and 99.3%; at 5 1.12 times and 98.2%, but a day of code attains 94.9%."""
+at 10 a pool found at one replica takes 1.46 times the best static fleet on code and attains 99.8% behind ten minutes,
+at 7 1.33 times and 99.5%; at 5 a day of code attains 94.9%."""
 FINEST = 1.1
 MARGIN = 2.0
 """Standard errors that are left free. The next two hours have an error of their own, so were their bursts drawn alike

@@ -214,6 +214,7 @@ def check(pool: Pool, looks: Iterable[tuple[float, Observation]]) -> None:
         assert again.decision == decision
         assert again.memory.to_json() == text
         assert Memory.from_json(text).to_json() == text
+        assert Memory.from_json(text) == after
         assert resumed.decision == decision
         assert resumed.memory.to_json() == text
         profile = after.profile.to_dict()

@@ -187,6 +187,17 @@ def test_the_next_look_is_held_against_what_was_believed_at_the_last_decision():
     assert found != first.profile.calibration
 
 
+def test_what_was_believed_is_found_again_behind_a_restart_of_the_loop():
+    world = World(replicas=3)
+    world.run(12.0, 12)
+    resumed = Memory.from_json(world.tick(12.0).memory.to_json())
+    assert resumed.foretelling is None
+    live = world.tick(24.0).memory
+    again = decide(world.observation(), world.pool, resumed, world.now).memory
+    assert again == live
+    assert again.profile.calibration != resumed.profile.calibration
+
+
 def test_what_was_foretold_is_forgotten_by_a_look_without_a_decision():
     world = World(replicas=3)
     world.run(12.0, 12)

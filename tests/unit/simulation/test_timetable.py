@@ -1,4 +1,4 @@
-"""The best timetable in hindsight."""
+"""A timetable chosen in hindsight."""
 
 from __future__ import annotations
 
