@@ -55,8 +55,7 @@ def goals(found: Sequence[CaseResults]) -> list[Goal]:
         Goal(
             "one-hour bursts",
             "GPU-hours <= best static in hindsight",
-            _ratios(bursts, lambda results: results.static, STATIC, history=False),
-            _clairvoyant(bursts, lambda results: results.static, STATIC),
+            *_against(bursts, lambda results: results.static, STATIC),
         ),
         Goal(
             "day-long, day two (yesterday known)",
@@ -71,14 +70,12 @@ def goals(found: Sequence[CaseResults]) -> list[Goal]:
         Goal(
             "against the best rival that holds the SLO with defaults",
             f"GPU-hours <= {RIVAL} x",
-            _ratios(found, lambda results: run_of(results.best_default()), RIVAL, history=False),
-            _clairvoyant(found, lambda results: run_of(results.best_default()), RIVAL),
+            *_against(found, lambda results: run_of(results.best_default()), RIVAL),
         ),
         Goal(
             "against the best rival tuned in hindsight for that trace",
             f"GPU-hours <= {TUNED} x",
-            _ratios(found, lambda results: run_of(results.best_tuned()), TUNED, history=False),
-            _clairvoyant(found, lambda results: run_of(results.best_tuned()), TUNED),
+            *_against(found, lambda results: run_of(results.best_tuned()), TUNED),
         ),
         Goal("day-long, unused budget", f"at most {100 * UNUSED:g} points above the target", list(_unused(days))),
         Goal("day-long, changes an hour", f"<= {CHANGES:g}", list(_changes(days))),
@@ -145,13 +142,16 @@ def _ratios(
     return judged
 
 
-def _clairvoyant(found: Sequence[CaseResults], to: Callable[[CaseResults], Run | None], most: float) -> list[bool]:
-    """Of the cases that `_ratios` judges."""
-    return [
+def _against(
+    found: Sequence[CaseResults], to: Callable[[CaseResults], Run | None], most: float
+) -> tuple[list[Judged], list[bool]]:
+    """Ours, knowing nothing, against another's GPU-hours; and by case, whether the clairvoyant's reach that."""
+    clairvoyant = [
         results.clairvoyant.cost / other.cost <= most
         for results in found
         if results.clairvoyant is not None and (other := to(results)) is not None
     ]
+    return _ratios(found, to, most, history=False), clairvoyant
 
 
 def _unused(days: Sequence[CaseResults]) -> Iterator[Judged]:

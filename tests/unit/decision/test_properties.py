@@ -220,6 +220,10 @@ def check(pool: Pool, looks: Iterable[tuple[float, Observation]]) -> None:
         profile = after.profile.to_dict()
         assert Profile.from_dict(json.loads(json.dumps(profile, allow_nan=False))).to_dict() == profile
         memory, before = after, text
+    later = now + 15.0
+    resumed, kept = (decide(look, pool, one, later) for one in (Memory.from_json(before), memory))
+    assert resumed.decision == kept.decision
+    assert resumed.memory.to_json() == kept.memory.to_json()
 
 
 def assert_bounded(memory: Memory, text: str) -> None:
