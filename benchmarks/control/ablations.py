@@ -12,8 +12,10 @@ from unittest import mock
 
 from cases import Kind
 
-from servingpool.decision import assess, blame, budget, calibration, demand, forecast, kv_cache, miss_curve
+from servingpool.decision import assess, blame, budget, calibration, demand, forecast, kv_cache, learn, miss_curve
 from servingpool.decision import price as pricing
+from servingpool.decision.intake import ITL_COUNT, ITL_SUM
+from servingpool.decision.ledger import Window
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_of_straddling
@@ -75,6 +77,16 @@ def _from_counts_alone(count: SloCount, _: float, bucket: tuple[float, float], b
     return late_share_of_straddling(count, bucket, bound)
 
 
+def _of_the_fleet(tick: Window) -> tuple[float, float]:
+    seconds = tick.total(ITL_SUM)
+    return seconds / tick.covered, tick.computed_prompts / tick.covered * seconds / tick.total(ITL_COUNT)
+
+
+def _all_alike(*what: Any) -> blame.Blame:
+    load = blame.blame(*what).late
+    return blame.Blame(load, load)
+
+
 ABLATIONS: tuple[Ablation, ...] = (
     Ablation(
         "price", "a miss always costs 20, whatever was missed lately", _without({(assess, "price"): _fixed_price})
@@ -91,6 +103,9 @@ ABLATIONS: tuple[Ablation, ...] = (
     Ablation("reversion", "what is stays", _without({(forecast, "RIDGE"): (1e9, 1e9)})),
     Ablation("likeness", "errors at every level count alike", _without({(forecast, "LIKENESS"): 1e3})),
     Ablation("beyond", "at most 1.15 times the highest demand seen", _without({(forecast, "BEYOND"): 1.15})),
+    Ablation("within", "a return says as much as growth", _without({(forecast, "WITHIN"): 1e3})),
+    Ablation("own step", "a step is taken to meet the fleet's mean", _without({(learn, "_met"): _of_the_fleet})),
+    Ablation("on time", "those on time amid a queue met its load", _without({(learn, "blame"): _all_alike})),
     Ablation("hold", "scales down two minutes after the need fell", _without({(assess, "STARTS"): 0.0})),
     Ablation(
         "half minute",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import TPOT_SUM, TTFT_SUM
-from servingpool.decision.ledger import LOAD, Ledger, Misses, Window, misses
+from servingpool.decision.ledger import AT, LOAD, READY, SPAN, Ledger, Misses, Window, misses
 from servingpool.decision.memory import Memory
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_by_mean
@@ -18,6 +22,13 @@ LIFETIME_WINDOW = 60.0
 OVERLOAD = 1.0
 """Beyond it queues grow without end. What is late then is blamed on the load without the queue: blamed on the load
 with it, those on time before and after took the safe load from 0.66 to 0.37 behind one step of the ramp."""
+
+
+class Blame(NamedTuple):
+    """The loads that the requests of one tick are held to have met."""
+
+    late: float
+    on_time: float
 
 
 def missed(memory: Memory, pool: Pool, window: Window, *, output_tokens: bool = True) -> Misses:
@@ -56,15 +67,32 @@ def offered_load(pool: Pool, demand: Demand, ready: int) -> float:
     return (demand.level + queue) / max(ready, 0.5)
 
 
-def blamed_load(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> float:
-    """The load that those who are judged now are held to have met.
+def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> Blame:
+    """The loads that those who are judged now are held to have met.
 
     A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog of one
-    overload teaches that light load misses too, and at light load nothing ever contradicts it.
+    overload teaches that light load misses too, and at light load nothing ever contradicts it. While it is worked off,
+    others are served at once by replicas that have none of it: counted at the load that was too much, they took the
+    curve's steepness, and with it the safe load from 0.56 to 0.26.
     """
-    life = ledger.last(_lifetime(pool, step, demand, ledger))
+    life = ledger.last(max(_lifetime(pool, step, demand, ledger), _queueing(ledger)))
     highest = life.highest(LOAD) or float(ledger.rows[-1, LOAD])
-    return (life.highest_load() or highest) if highest > OVERLOAD else highest
+    if highest <= OVERLOAD:
+        return Blame(highest, highest)
+    load = life.highest_load() or highest
+    return Blame(load, min(load, demand.level / max(float(ledger.rows[-1, READY]), 0.5)) if load > OVERLOAD else load)
+
+
+def _queueing(ledger: Ledger) -> float:
+    """Seconds for which there has been more of a queue than can be worked off in time; 0 where there is none now.
+
+    Who waits does so for the load that began it.
+    """
+    over = ledger.rows[:, LOAD] > OVERLOAD
+    if not over[-1]:
+        return 0.0
+    begin = ledger.rows[np.flatnonzero(~over)[-1] + 1 if not over.all() else 0]
+    return float(ledger.rows[-1, AT] - begin[AT] + begin[SPAN])
 
 
 def _lifetime(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> float:

@@ -34,6 +34,10 @@ RIDGE = (20.0, 60.0)
 MEAN_MEMORY = 3600.0
 BEYOND = 2.0
 """No sample exceeds this multiple of the highest demand that was seen or is expected."""
+WITHIN = 1.2
+"""Times the highest demand that is remembered, up to which a jump that stayed within it may go. A service that stopped
+and came back has shown that it comes back; at full rate it was held to have shown that it may double. What a jump was
+beyond all before it may come on top: that is how a ramp goes on."""
 LIKENESS = 0.8
 """Width of "levels like this one", in roots of demand over the root of its mean: there, counts spread evenly."""
 PRIOR_ERRORS = 0.18 * np.array((-1.5, -0.9, -0.45, -0.15, 0.15, 0.45, 0.9, 1.5))
@@ -185,6 +189,11 @@ class Forecast:
         samples = np.empty((len(expected), len(errors) + 1))
         told = samples[:, :-1]
         np.add.outer(expected, errors, out=told)
+        seen = np.maximum(then, came)
+        records = np.maximum.accumulate(seen)
+        beyond = np.maximum(0.0, came - np.append(0.0, records[:-1]))
+        of_past = told[:, : len(came)]
+        np.minimum(of_past, np.add.outer(np.maximum(WITHIN * seen.max(initial=0.0), expected), beyond), out=of_past)
         np.clip(told, 0.0, BEYOND * highest[:, None], out=told)
         samples[:, -1] = self._believed(carried)
         weights = self._weights(likeness, carried)

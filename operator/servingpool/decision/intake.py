@@ -51,6 +51,10 @@ class Intake:
     """Increase of each cumulative figure."""
     covered: float
     """Replica-seconds that `sums` cover."""
+    decoding_met: float
+    """Requests decoding in the same step, summed over each step of each request."""
+    prefill_met: float
+    """Prefill tokens in the same step, summed likewise. Over the number of ITLs both are means of what a step meets."""
     running: Reading
     """Requests in running batches, scaled to all ready replicas."""
     waiting: Reading
@@ -97,6 +101,7 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
             if missing is None:
                 serving.append(page)
     sums, covered, intervals = list(NOTHING), 0.0, []
+    decoding_met = prefill_met = 0.0
     pages: dict[str, Page] = {}
     for metrics in serving:
         now = pages[metrics.replica] = _page(metrics, slo)
@@ -105,11 +110,15 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
             continue
         restarted = any(map(lt, _only_rising(now.figures), _only_rising(before.figures)))
         base = NOTHING if restarted else before.figures
-        sums = [
-            total + (new - old) if new > old else total for total, new, old in zip(sums, now.figures, base, strict=True)
-        ]
-        covered += now.at - before.at
-        intervals.append(now.at - before.at)
+        came = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
+        sums = [total + more for total, more in zip(sums, came, strict=True)]
+        seconds = now.at - before.at
+        # Each decoding request spends all its time between tokens, so the sum of ITLs over the time is the mean
+        # number decoding: exact, where the gauge is one instant in fifteen seconds.
+        decoding_met += came[ITL_COUNT] * came[ITL_SUM] / seconds
+        prefill_met += max(0.0, came[PROMPTS] - came[CACHED]) * came[ITL_SUM] / seconds
+        covered += seconds
+        intervals.append(seconds)
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with the last page that came.
     standing = ready | {replica.name for replica in observation.starting}
     pages = {name: page for name, page in previous.items() if name in standing} | pages
@@ -118,6 +127,8 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
     return Intake(
         sums=tuple(sums),
         covered=covered,
+        decoding_met=decoding_met,
+        prefill_met=prefill_met,
         running=_gauge([page.running for page in serving], share),
         waiting=_with_gateway(waiting, observation.gateway.queued),
         kv_usage=_mean([page.kv_cache_usage for page in serving]),

@@ -12,13 +12,13 @@ import numpy as np
 
 from servingpool.decision import demand as demand_model
 from servingpool.decision.belief import hopeless, horizon, posterior, settled
-from servingpool.decision.blame import SHAPE_WINDOW, blamed_load, missed, offered_load
+from servingpool.decision.blame import SHAPE_WINDOW, blame, missed, offered_load
 from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import ITL_COUNT, ITL_SUM, LONGEST_GAP, Intake, take_in
 from servingpool.decision.kv_cache import KvCache
-from servingpool.decision.ledger import Ledger, Misses, Window
+from servingpool.decision.ledger import DECODING_MET, PREFILL_MET, Ledger, Misses, Window
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation
@@ -163,20 +163,26 @@ def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
 
 
 def _learn_step_time(fit: StepTimeFit, ledger: Ledger, span: float) -> StepTimeFit:
-    """One more window for the fit, if the fleet was the same in it: means over a fleet that changed mix two."""
-    window = Window(ledger.rows[-2:])
+    """One more window for the fit.
+
+    A step meets what is in its own replica. While two replicas still worked off the queue of an overload and eleven new
+    ones were nearly idle, the fleet's mean batch went with the full ones' ITL: a request was thought to cost 1.8 times
+    what it does, and 23 replicas stood for two hours where 9 do.
+    """
     last = Window(ledger.rows[-1:])
     steps, seconds, covered = last.total(ITL_COUNT), last.total(ITL_SUM), last.covered
-    if not window.steady or steps < LEAST_DECODE_STEPS or covered <= 0.0:
+    if steps < LEAST_DECODE_STEPS or covered <= 0.0:
         return fit
     if seconds < steps * FASTEST_STEP or seconds > covered * MOST_DECODING:
         return fit
-    itl = seconds / steps
-    # Each decoding request spends all its time between tokens, so the sum of ITLs over the time is the mean
-    # number decoding: exact, where the gauge is one instant in fifteen seconds.
-    decoding = seconds / covered
-    prefill_per_step = last.computed_prompts / covered * itl
-    return fit.learn(itl=itl, decoding=decoding, prefill_per_step=prefill_per_step, elapsed=span)
+    decoding, prefill = _met(last)
+    return fit.learn(itl=seconds / steps, decoding=decoding, prefill_per_step=prefill, elapsed=span)
+
+
+def _met(tick: Window) -> tuple[float, float]:
+    """Decoding requests and prefill tokens in a step, as its requests met them on average."""
+    decoding, prefill = tick.rows[0, [DECODING_MET, PREFILL_MET]].tolist()
+    return decoding / tick.total(ITL_COUNT), prefill / tick.total(ITL_COUNT)
 
 
 def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Demand, *, before: Memory) -> Lesson:
@@ -198,8 +204,8 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
         foretold = _foretold(look, before, demand)
         if foretold is not None:
             calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.span)
-        load = blamed_load(pool, step, demand, ledger)
-        curve = curve.learn(load=load, requests=telling.requests, late=telling.late, elapsed=look.span)
+        load, met = blame(pool, step, demand, ledger)
+        curve = curve.learn(load=load, requests=telling.requests, late=telling.late, on_time_at=met, elapsed=look.span)
     profile = replace(
         profile,
         curve=curve,

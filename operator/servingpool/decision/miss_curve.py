@@ -117,6 +117,10 @@ class Curve:
         return float(np.exp(LOG_BINS[above - 1] + part * (LOG_BINS[above] - LOG_BINS[above - 1])))
 
 
+def _bin(load: float) -> int:
+    return round(math.log(min(max(load, LEAST_LOAD), MOST_LOAD) / LEAST_LOAD) / WIDTH)
+
+
 @dataclass(frozen=True, slots=True)
 class MissCurve:
     """Evidence per bin of load: effective requests and how many of them were late."""
@@ -124,8 +128,10 @@ class MissCurve:
     requests: tuple[float, ...] = (0.0,) * len(BINS)
     late: tuple[float, ...] = (0.0,) * len(BINS)
 
-    def learn(self, *, load: float, requests: float, late: float, elapsed: float) -> MissCurve:
-        """Add a tick: at `load` (no NaN), `late` of `requests` missed.
+    def learn(
+        self, *, load: float, requests: float, late: float, elapsed: float, on_time_at: float | None = None
+    ) -> MissCurve:
+        """Add a tick: at `load` (no NaN), `late` of `requests` missed; those on time met `on_time_at`, if not the same.
 
         `elapsed` seconds of forgetting are applied first.
         """
@@ -133,9 +139,11 @@ class MissCurve:
         counted, missed = [count * keep for count in self.requests], [count * keep for count in self.late]
         if requests > 0.0:
             weight = min(1.0, TICK_WEIGHT / requests)
-            index = round(math.log(min(max(load, LEAST_LOAD), MOST_LOAD) / LEAST_LOAD) / WIDTH)
-            counted[index] += requests * weight
-            missed[index] += min(late, requests) * weight
+            late = min(late, requests)
+            index = _bin(load)
+            counted[index] += late * weight
+            missed[index] += late * weight
+            counted[index if on_time_at is None else _bin(on_time_at)] += (requests - late) * weight
         return MissCurve(tuple(counted), tuple(missed))
 
     def doubted(self, elapsed: float) -> MissCurve:

@@ -72,7 +72,7 @@ class StepTimeFit:
     """Logarithm of ITL seen over ITL expected, as a mean of the last minutes."""
 
     def learn(self, *, itl: float, decoding: float, prefill_per_step: float, elapsed: float) -> StepTimeFit:
-        """Add one window's fleet means: ITL in seconds, requests decoding per replica, prefill tokens per step."""
+        """Add one window, means over steps: ITL in seconds, decoding requests and prefill tokens in the same step."""
         drift = self._drift(itl, decoding, prefill_per_step, elapsed)
         keep = math.exp(-elapsed / (RENEWAL if abs(drift) > CHANGED else FORGETTING))
         row = (1.0, decoding, prefill_per_step)

@@ -20,6 +20,7 @@ from servingpool.decision.forecast import (
     SPACING,
     TRUST,
     TRUST_LASTS,
+    WITHIN,
     Forecast,
 )
 from servingpool.decision.miss_curve import MissCurve
@@ -105,6 +106,21 @@ def test_no_sample_exceeds_twice_the_highest_demand_known() -> None:
     assert low.samples.min() == 0.0
     assert low.samples.max() <= BEYOND * 10.0
     assert high.samples.max() <= BEYOND * 15.0
+
+
+def test_a_jump_within_what_was_seen_does_not_say_that_more_may_come() -> None:
+    # Five were there before the traffic stopped; the return from 0.1 to 5 says that 5 may come, not that 10 may.
+    forecast = Forecast(pairs=np.array([(5.0, 5.0, 5.0), (0.1, 0.1, 5.0)]), mean=5.0, seen=3600.0)
+    busy, idle = (forecast.outlook(level=level, usual=level, carried=0.5).samples[0] for level in (5.0, 0.1))
+    assert busy[1] == WITHIN * 5.0
+    assert idle[1] == pytest.approx(5.0, rel=0.1)
+
+
+def test_what_a_jump_was_beyond_all_before_it_may_come_on_top() -> None:
+    # The ramp went from 2 to 4, which nothing had shown: from 4 it may go on to 6.
+    forecast = Forecast(pairs=np.array([(2.0, 2.0, 2.0), (2.0, 2.0, 4.0)]), mean=2.5, seen=3600.0)
+    outlook = forecast.outlook(level=4.0, usual=4.0, carried=0.5)
+    assert outlook.samples[0, 1] == pytest.approx(6.0, abs=0.2)
 
 
 def test_levels_like_this_one_count_most() -> None:

@@ -102,3 +102,28 @@ def test_a_queue_is_scaled_up_for_replicas_that_were_not_read() -> None:
     seen = take_in(look(page("r0", 0.0, counted(1.0), waiting=6.0), ready=3), SLO, {})
     assert seen.waiting == pytest.approx(18.0)
     assert seen.coverage == pytest.approx(1 / 3)
+
+
+def test_what_a_step_meets_is_counted_where_it_ran() -> None:
+    def crowd(name: str, at: float, decoding: float, itl: float, prompts: float) -> ReplicaMetrics:
+        seconds = decoding * at  # of ITL in all: each decoding request spends all its time between tokens
+        return ReplicaMetrics(
+            name,
+            at,
+            generation_tokens=seconds / itl,
+            prompt_tokens=prompts,
+            time_to_first_token=counted(1.0),
+            inter_token_latency=Histogram((0.1,), (seconds / itl,), seconds, seconds / itl),
+            time_per_output_token=Histogram((0.1,), (1.0,), itl, 1.0),
+        )
+
+    def pages(at: float) -> Observation:
+        full, idle = crowd("r0", at, 100.0, 0.05, 3000.0 * at), crowd("r1", at, 1.0, 0.02, 0.0)
+        return look(full, idle, ready=2)
+
+    before = take_in(pages(10.0), SLO, {})
+    seen = take_in(pages(20.0), SLO, before.pages)
+    # 100 decode for 10 s in steps of 50 ms: 20,000 steps of requests, each beside 100 and 150 prefill tokens. One
+    # decodes alone for 500 steps.
+    assert seen.decoding_met == pytest.approx(20_000 * 100.0 + 500 * 1.0)
+    assert seen.prefill_met == pytest.approx(20_000 * 150.0)

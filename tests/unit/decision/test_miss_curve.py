@@ -71,6 +71,14 @@ def test_evidence_of_another_engine_fades_in_minutes_and_keeps_its_share() -> No
     assert sum(curve.late) / sum(curve.requests) == pytest.approx(0.4)
 
 
+def test_late_and_on_time_ones_may_have_met_different_loads() -> None:
+    curve = MissCurve().learn(load=1.9, requests=40.0, late=10.0, on_time_at=0.25, elapsed=0.0)
+    told = np.flatnonzero(curve.requests)
+    assert BINS[told] == pytest.approx([0.25, 1.87], rel=0.01)
+    assert np.array(curve.requests)[told] == pytest.approx([9.0, 3.0])
+    assert np.array(curve.late)[told] == pytest.approx([0.0, 3.0])
+
+
 def test_a_tick_counts_for_twelve_requests_at_most() -> None:
     curve = MissCurve().learn(load=0.5, requests=1200.0, late=300.0, elapsed=0.0)
     # Neighbours share their burst: 1200 requests weigh 12, of which a quarter, 3, were late.

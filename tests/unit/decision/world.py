@@ -25,6 +25,7 @@ class Engine:
     ready_at: float
     requests: float = 0.0
     late: float = 0.0
+    first_token_seconds: float = 0.0
     decode_seconds: float = 0.0
     decode_steps: float = 0.0
     prompt: float = 0.0
@@ -40,6 +41,7 @@ class Engine:
         itl = ENGINE.base / (1.0 - load)
         self.requests += served
         self.late += served if queued * work > 2.0 else served * 0.002
+        self.first_token_seconds += served * (0.3 + queued * work)
         self.decode_steps += served * output
         self.decode_seconds += served * output * itl
         self.prompt += served * prompt
@@ -55,7 +57,7 @@ class Engine:
             kv_cache_usage=0.3,
             generation_tokens=self.output,
             prompt_tokens=self.prompt,
-            time_to_first_token=Histogram(TTFT_BOUNDS, (on_time, on_time), self.requests * 0.3, self.requests),
+            time_to_first_token=Histogram(TTFT_BOUNDS, (on_time, on_time), self.first_token_seconds, self.requests),
             inter_token_latency=Histogram((0.1,), (self.decode_steps,), self.decode_seconds, self.decode_steps),
             time_per_output_token=Histogram(TPOT_BOUNDS, (self.requests,) * 3, self.requests * 0.03, self.requests),
         )
@@ -115,6 +117,7 @@ class World:
             on_time = engine.requests - engine.late
             engine.serve(rate / max(len(self.engines), 1), seconds, prompt, output)
             if self.failing:
+                engine.first_token_seconds += 3.0 * (engine.requests - engine.late - on_time)
                 engine.late = engine.requests - on_time
         self.now += seconds
         if not self.unschedulable:

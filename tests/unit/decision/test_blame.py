@@ -1,0 +1,61 @@
+"""At what load those who are judged now are held to have been."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from decision_world import ENGINE, POOL
+
+from servingpool.decision.blame import Blame, blame
+from servingpool.decision.demand import Demand
+from servingpool.decision.intake import FIELDS, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Intake
+from servingpool.decision.ledger import Ledger
+
+TICK = 15.0
+DEMAND = Demand(arrivals=20.0, prompt_tokens=1000.0, output_tokens=200.0, work_per_request=0.086, queued=0.0)
+POOL_OF_FIRST_TOKENS = replace(POOL, slo=replace(POOL.slo, time_per_output_token=None))
+
+
+def told(*ticks: tuple[int, float, float], late: float = 0.0) -> Ledger:
+    """Ticks of (ready replicas, work, work of the queue over the TTFT bound); `late` of 300 requests waited for 3 s."""
+    sums = [0.0] * FIELDS
+    sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
+    sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * 3.0
+    intake = Intake(tuple(sums), TICK, 0.0, 0.0, 1.0, 0.0, 0.1, 1.0, {}, (1.0, 1.0, 0.1, 0.1), TICK, None)
+    ledger = Ledger.empty()
+    for number, (ready, work, queue) in enumerate(ticks):
+        ledger = ledger.add(now=TICK * (number + 1), span=TICK, ready=ready, intake=intake)
+        ledger = ledger.judged(load=(work + queue) / ready, work=work)
+    return ledger
+
+
+def blamed(ledger: Ledger, level: float) -> Blame:
+    demand = replace(DEMAND, arrivals=level / DEMAND.work_per_request)
+    return blame(POOL_OF_FIRST_TOKENS, ENGINE, demand, ledger)
+
+
+def test_without_a_queue_all_met_the_load_of_their_lifetime() -> None:
+    assert blamed(told((4, 2.0, 0.0), (4, 2.4, 0.0)), 2.4) == pytest.approx((0.6, 0.6))
+
+
+def test_who_waits_does_so_for_the_load_that_began_the_queue() -> None:
+    # One tick at 1.9 times what two replicas can do; a quarter of an hour later the last of its queue is late.
+    drain = [(10, 3.8, queue) for queue in range(100, 40, -1)]
+    assert blamed(told((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, late=30.0), 3.8).late == pytest.approx(1.9)
+
+
+def test_a_queue_of_before_is_another_one() -> None:
+    # That of the first overload is gone, and for two minutes nobody waited; the present one began at 1.2.
+    calm = [(10, 3.8, 0.0)] * 8
+    ledger = told((2, 3.8, 60.0), *calm, (10, 12.0, 5.0), (10, 3.8, 20.0), late=30.0)
+    assert blamed(ledger, 3.8).late == pytest.approx(1.2)
+
+
+def test_those_on_time_amid_a_queue_met_the_load_of_now() -> None:
+    assert blamed(told((2, 3.8, 60.0), (10, 3.8, 40.0), late=30.0), 3.8) == pytest.approx((1.9, 0.38))
+
+
+def test_a_queue_that_no_overload_began_is_blamed_for_both_alike() -> None:
+    # Slow first tokens at a load of 0.9: nothing says that those on time met less.
+    assert blamed(told((2, 1.8, 0.0), (2, 1.8, 1.0), late=30.0), 1.8) == pytest.approx((0.9, 0.9))
