@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -14,10 +14,9 @@ from cases import Kind
 
 from servingpool.decision import assess, blame, budget, calibration, demand, forecast, kv_cache, learn, miss_curve
 from servingpool.decision import price as pricing
-from servingpool.decision.intake import ITL_COUNT, ITL_SUM
-from servingpool.decision.ledger import Window
+from servingpool.decision.intake import CACHED, ITL_COUNT, ITL_SUM, PROMPTS, Intake, Page, Steps, take_in
 from servingpool.decision.observation import Observation
-from servingpool.decision.pool import Pool
+from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.slo_count import SloCount, late_share_of_straddling
 from servingpool.simulation.policies import Answer, Ours, Policy
 
@@ -77,9 +76,13 @@ def _from_counts_alone(count: SloCount, _: float, bucket: tuple[float, float], b
     return late_share_of_straddling(count, bucket, bound)
 
 
-def _of_the_fleet(tick: Window) -> tuple[float, float]:
-    seconds = tick.total(ITL_SUM)
-    return seconds / tick.covered, tick.computed_prompts / tick.covered * seconds / tick.total(ITL_COUNT)
+def _of_the_fleet(observation: Observation, slo: Slo, previous: Mapping[str, Page]) -> Intake:
+    intake = take_in(observation, slo, previous)
+    spent, count = intake.sums[ITL_SUM], intake.sums[ITL_COUNT]
+    if not intake.steps:
+        return intake
+    prefill = max(0.0, intake.sums[PROMPTS] - intake.sums[CACHED]) / intake.covered * spent / count
+    return replace(intake, steps=(Steps(spent / count, spent / intake.covered, prefill),))
 
 
 def _all_alike(*what: Any) -> blame.Blame:
@@ -104,7 +107,7 @@ ABLATIONS: tuple[Ablation, ...] = (
     Ablation("likeness", "errors at every level count alike", _without({(forecast, "LIKENESS"): 1e3})),
     Ablation("beyond", "at most 1.15 times the highest demand seen", _without({(forecast, "BEYOND"): 1.15})),
     Ablation("within", "a return says as much as growth", _without({(forecast, "WITHIN"): 1e3})),
-    Ablation("own step", "a step is taken to meet the fleet's mean", _without({(learn, "_met"): _of_the_fleet})),
+    Ablation("own step", "a step is taken to meet the fleet's mean", _without({(learn, "take_in"): _of_the_fleet})),
     Ablation("on time", "those on time amid a queue met its load", _without({(learn, "blame"): _all_alike})),
     Ablation("hold", "scales down two minutes after the need fell", _without({(assess, "STARTS"): 0.0})),
     Ablation(

@@ -8,7 +8,7 @@ import numpy as np
 
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import TPOT_SUM, TTFT_SUM
-from servingpool.decision.ledger import AT, LOAD, READY, SPAN, Ledger, Misses, Window, misses
+from servingpool.decision.ledger import LOAD, READY, SPAN, Ledger, Misses, Window, misses
 from servingpool.decision.memory import Memory
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_by_mean
@@ -22,6 +22,10 @@ LIFETIME_WINDOW = 60.0
 OVERLOAD = 1.0
 """Beyond it queues grow without end. What is late then is blamed on the load without the queue: blamed on the load
 with it, those on time before and after took the safe load from 0.66 to 0.37 behind one step of the ramp."""
+
+RELIEVED = 0.5
+"""Of the overload: a load below it is another fleet's. With those on time always counted at the load of now, a fleet at
+its max whose queue never ends was taught that all of a load is safe at which half of it was late."""
 
 
 class Blame(NamedTuple):
@@ -71,28 +75,31 @@ def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> Blame:
     """The loads that those who are judged now are held to have met.
 
     A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog of one
-    overload teaches that light load misses too, and at light load nothing ever contradicts it. While it is worked off,
-    others are served at once by replicas that have none of it: counted at the load that was too much, they took the
-    curve's steepness, and with it the safe load from 0.56 to 0.26.
+    overload teaches that light load misses too, and at light load nothing ever contradicts it. Where the fleet has
+    doubled since, who is late waited for the load that began the queue, and those on time are the new replicas', who
+    never met it: counted at the load that was too much, they took the curve's steepness, and with it the safe load
+    from 0.56 to 0.26.
     """
-    life = ledger.last(max(_lifetime(pool, step, demand, ledger), _queueing(ledger)))
+    lifetime = _lifetime(pool, step, demand, ledger)
+    now = demand.level / max(float(ledger.rows[-1, READY]), 0.5)
+    began = ledger.last(max(lifetime, _queueing(ledger))).highest_load() or 0.0
+    if began > OVERLOAD and now < RELIEVED * began:
+        return Blame(began, now)
+    life = ledger.last(lifetime)
     highest = life.highest(LOAD) or float(ledger.rows[-1, LOAD])
-    if highest <= OVERLOAD:
-        return Blame(highest, highest)
-    load = life.highest_load() or highest
-    return Blame(load, min(load, demand.level / max(float(ledger.rows[-1, READY]), 0.5)) if load > OVERLOAD else load)
+    if highest > OVERLOAD:
+        highest = life.highest_load() or highest
+    return Blame(highest, highest)
 
 
 def _queueing(ledger: Ledger) -> float:
     """Seconds for which there has been more of a queue than can be worked off in time; 0 where there is none now.
 
-    Who waits does so for the load that began it.
+    A tick of which nothing is known ends no queue.
     """
-    over = ledger.rows[:, LOAD] > OVERLOAD
-    if not over[-1]:
-        return 0.0
-    begin = ledger.rows[np.flatnonzero(~over)[-1] + 1 if not over.all() else 0]
-    return float(ledger.rows[-1, AT] - begin[AT] + begin[SPAN])
+    within = np.flatnonzero(ledger.rows[:, LOAD] <= OVERLOAD)
+    begin = within[-1] + 1 if len(within) else 0
+    return float(ledger.rows[begin:, SPAN].sum())
 
 
 def _lifetime(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> float:

@@ -189,11 +189,12 @@ class Forecast:
         samples = np.empty((len(expected), len(errors) + 1))
         told = samples[:, :-1]
         np.add.outer(expected, errors, out=told)
-        seen = np.maximum(then, came)
-        records = np.maximum.accumulate(seen)
-        beyond = np.maximum(0.0, came - np.append(0.0, records[:-1]))
+        within = np.maximum(WITHIN * came.max(initial=then.max(initial=0.0)), expected)
+        # A record is one event, though several moments looked ahead to it: what came before a moment's own is known.
+        known = np.maximum.accumulate(np.maximum(then, np.append(then[:1], came[:-1])))
+        beyond = np.maximum(0.0, came - known)
         of_past = told[:, : len(came)]
-        np.minimum(of_past, np.add.outer(np.maximum(WITHIN * seen.max(initial=0.0), expected), beyond), out=of_past)
+        np.minimum(of_past, np.add.outer(within, beyond), out=of_past)
         np.clip(told, 0.0, BEYOND * highest[:, None], out=told)
         samples[:, -1] = self._believed(carried)
         weights = self._weights(likeness, carried)

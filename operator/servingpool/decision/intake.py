@@ -8,9 +8,10 @@ cover, so that everything after it divides one by the other and stays unbiased w
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter, lt
+from typing import NamedTuple
 
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
 from servingpool.decision.pool import Slo
@@ -28,6 +29,13 @@ NOTHING = (0.0,) * FIELDS
 _only_rising = itemgetter(TTFT_COUNT, TTFT_SUM, ITL_COUNT, ITL_SUM, GENERATED, PROMPTS)
 """Figures that no engine ever lowers but by a restart."""
 
+LEAST_STEPS = 50.0
+"""Tokens decoded in an interval, below which their mean ITL is noise."""
+FASTEST_STEP = 1e-5
+"""Seconds. No engine steps faster; such an ITL is a damaged page, and one alone would drown the fit."""
+MOST_DECODING = 8192.0
+"""Requests decoding in one replica: eight times vLLM's largest default batch, so a damaged page and no engine."""
+
 Edges = tuple[float, float, float, float]
 """Lower and upper end, in seconds, of the bucket that holds the TTFT bound, then of the TPOT bound's."""
 NO_EDGES: Edges = (0.0, float("inf"), 0.0, float("inf"))
@@ -43,6 +51,17 @@ class Page:
     figures: tuple[float, ...]
 
 
+class Steps(NamedTuple):
+    """The steps of one replica in one interval, as means."""
+
+    itl: float
+    """Seconds of a step."""
+    decoding: float
+    """Requests in the batch."""
+    prefill: float
+    """Prefill tokens in a step."""
+
+
 @dataclass(frozen=True, slots=True)
 class Intake:
     """What happened in one interval, over the replicas that could be read twice."""
@@ -51,10 +70,8 @@ class Intake:
     """Increase of each cumulative figure."""
     covered: float
     """Replica-seconds that `sums` cover."""
-    decoding_met: float
-    """Requests decoding in the same step, summed over each step of each request."""
-    prefill_met: float
-    """Prefill tokens in the same step, summed likewise. Over the number of ITLs both are means of what a step meets."""
+    steps: tuple[Steps, ...]
+    """Of each replica that decoded enough to tell."""
     running: Reading
     """Requests in running batches, scaled to all ready replicas."""
     waiting: Reading
@@ -101,7 +118,7 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
             if missing is None:
                 serving.append(page)
     sums, covered, intervals = list(NOTHING), 0.0, []
-    decoding_met = prefill_met = 0.0
+    steps = []
     pages: dict[str, Page] = {}
     for metrics in serving:
         now = pages[metrics.replica] = _page(metrics, slo)
@@ -113,10 +130,10 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
         came = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
         sums = [total + more for total, more in zip(sums, came, strict=True)]
         seconds = now.at - before.at
-        # Each decoding request spends all its time between tokens, so the sum of ITLs over the time is the mean
-        # number decoding: exact, where the gauge is one instant in fifteen seconds.
-        decoding_met += came[ITL_COUNT] * came[ITL_SUM] / seconds
-        prefill_met += max(0.0, came[PROMPTS] - came[CACHED]) * came[ITL_SUM] / seconds
+        # What came before a restart is lost, its seconds are not.
+        told = None if restarted else _steps(came, seconds)
+        if told is not None:
+            steps.append(told)
         covered += seconds
         intervals.append(seconds)
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with the last page that came.
@@ -127,8 +144,7 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
     return Intake(
         sums=tuple(sums),
         covered=covered,
-        decoding_met=decoding_met,
-        prefill_met=prefill_met,
+        steps=tuple(steps),
         running=_gauge([page.running for page in serving], share),
         waiting=_with_gateway(waiting, observation.gateway.queued),
         kv_usage=_mean([page.kv_cache_usage for page in serving]),
@@ -138,6 +154,17 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
         interval=min(intervals) if intervals else None,
         lacking=lacking,
     )
+
+
+def _steps(came: Sequence[float], seconds: float) -> Steps | None:
+    """None where too little was decoded, or a damaged page says what no engine does."""
+    count, spent = came[ITL_COUNT], came[ITL_SUM]
+    if count < LEAST_STEPS or not count * FASTEST_STEP <= spent <= seconds * MOST_DECODING:
+        return None
+    # Each decoding request spends all its time between tokens, so the sum of ITLs over the time is the mean
+    # number decoding in it, where the gauge is one instant in fifteen seconds.
+    itl = spent / count
+    return Steps(itl, spent / seconds, max(0.0, came[PROMPTS] - came[CACHED]) / seconds * itl)
 
 
 def _page(metrics: ReplicaMetrics, slo: Slo) -> Page:

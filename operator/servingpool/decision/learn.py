@@ -16,15 +16,15 @@ from servingpool.decision.blame import SHAPE_WINDOW, blame, missed, offered_load
 from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
-from servingpool.decision.intake import ITL_COUNT, ITL_SUM, LONGEST_GAP, Intake, take_in
+from servingpool.decision.intake import LONGEST_GAP, Intake, take_in
 from servingpool.decision.kv_cache import KvCache
-from servingpool.decision.ledger import DECODING_MET, PREFILL_MET, Ledger, Misses, Window
+from servingpool.decision.ledger import Misses, Window
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
-from servingpool.decision.step_time import FASTEST_STEP, StepTime, StepTimeFit
+from servingpool.decision.step_time import StepTime
 from servingpool.decision.trim import Trim
 from servingpool.decision.unknown import Unknown
 
@@ -32,9 +32,6 @@ LEAST_SPAN = 1.0
 """Seconds between two looks below which the second teaches nothing."""
 SCORE_BIN = 300.0
 SCORE_KEPT = 3600.0
-LEAST_DECODE_STEPS = 50.0
-MOST_DECODING = 8192.0
-"""Requests decoding in one replica: eight times vLLM's largest default batch, so a damaged page and no engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
         memory = replace(memory.without_forecasts(), since=now, needs=())
     ledger = memory.ledger.add(now=now, span=span, ready=_present(observation, span), intake=intake)
     profile = memory.profile
-    fit = _learn_step_time(profile.fit, ledger, span)
+    fit = profile.fit.learn(intake.steps, elapsed=span)
     profile = replace(
         profile,
         at=now,
@@ -160,29 +157,6 @@ def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
         return replace(memory, profile=replace(profile, budget=Budget(), trim=Trim()), price=None)
     profile = replace(profile, curve=MissCurve(), budget=Budget(), calibration=Calibration(), trim=Trim())
     return replace(memory.interrupted(), profile=profile, kept_score=())
-
-
-def _learn_step_time(fit: StepTimeFit, ledger: Ledger, span: float) -> StepTimeFit:
-    """One more window for the fit.
-
-    A step meets what is in its own replica. While two replicas still worked off the queue of an overload and eleven new
-    ones were nearly idle, the fleet's mean batch went with the full ones' ITL: a request was thought to cost 1.8 times
-    what it does, and 23 replicas stood for two hours where 9 do.
-    """
-    last = Window(ledger.rows[-1:])
-    steps, seconds, covered = last.total(ITL_COUNT), last.total(ITL_SUM), last.covered
-    if steps < LEAST_DECODE_STEPS or covered <= 0.0:
-        return fit
-    if seconds < steps * FASTEST_STEP or seconds > covered * MOST_DECODING:
-        return fit
-    decoding, prefill = _met(last)
-    return fit.learn(itl=seconds / steps, decoding=decoding, prefill_per_step=prefill, elapsed=span)
-
-
-def _met(tick: Window) -> tuple[float, float]:
-    """Decoding requests and prefill tokens in a step, as its requests met them on average."""
-    decoding, prefill = tick.rows[0, [DECODING_MET, PREFILL_MET]].tolist()
-    return decoding / tick.total(ITL_COUNT), prefill / tick.total(ITL_COUNT)
 
 
 def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Demand, *, before: Memory) -> Lesson:

@@ -30,10 +30,10 @@ KEPT_SECONDS = 1200.0
 KEPT_TICKS = 240
 """A bound on memory where the loop is faster than 5 s."""
 
-# Columns: when, how long, the fleet then, what was covered, the intake's sums, what steps met, gauges, the verdicts.
+# Columns: when, how long, the fleet then, what was covered, the intake's sums, gauges, and the verdicts.
 AT, SPAN, READY, COVERED, SUMS = range(5)
-DECODING_MET, PREFILL_MET, WAITING, RUNNING, LOAD, WORK = range(SUMS + FIELDS, SUMS + FIELDS + 6)
-WIDTH = SUMS + FIELDS + 6
+WAITING, RUNNING, LOAD, WORK = range(SUMS + FIELDS, SUMS + FIELDS + 4)
+WIDTH = SUMS + FIELDS + 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,6 @@ class Ledger:
         row = np.full((1, WIDTH), np.nan)
         row[0, AT], row[0, SPAN], row[0, READY], row[0, COVERED] = now, span, ready, intake.covered
         row[0, SUMS : SUMS + FIELDS] = intake.sums
-        row[0, DECODING_MET], row[0, PREFILL_MET] = intake.decoding_met, intake.prefill_met
         row[0, WAITING] = np.nan if isinstance(intake.waiting, Unknown) else intake.waiting
         row[0, RUNNING] = np.nan if isinstance(intake.running, Unknown) else intake.running
         kept = self.rows[self.rows[:, AT] > now - KEPT_SECONDS][-(KEPT_TICKS - 1) :]

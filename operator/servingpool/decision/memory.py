@@ -15,12 +15,12 @@ from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import KEPT, Forecast
-from servingpool.decision.intake import FIELDS, NO_EDGES, Edges, Page
+from servingpool.decision.intake import FASTEST_STEP, FIELDS, NO_EDGES, Edges, Page
 from servingpool.decision.kv_cache import KvCache
 from servingpool.decision.ledger import AT, WIDTH, Ledger
 from servingpool.decision.miss_curve import BINS, Curve, MissCurve
 from servingpool.decision.percentile import Tail
-from servingpool.decision.step_time import FASTEST_STEP, StepTimeFit
+from servingpool.decision.step_time import StepTimeFit
 from servingpool.decision.trim import Trim
 
 VERSION = 2

@@ -15,8 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
+
+from servingpool.decision.intake import FASTEST_STEP, Steps
 
 # What b and c are in units of a, before anything was seen. A decode step reads all weights once
 # (time a); a further request reads its KV cache, a further prefill token costs compute. On the ten
@@ -36,8 +39,6 @@ CHANGED = 0.12
 """Logarithm from which on the engine is another one: an upgrade, FP8 switched on, a slower GPU. Mixes stay below."""
 RENEWAL = 67.0
 """Seconds after which a window counts 1/e until the fit is back."""
-FASTEST_STEP = 1e-5
-"""Seconds. No engine steps faster; such an ITL is a damaged page, and one alone would drown the fit."""
 MINIMUM_WINDOWS = 4.0
 """Windows of evidence before the fit is called known."""
 
@@ -52,6 +53,10 @@ class StepTime:
     """b: seconds per decoding request."""
     per_prefill_token: float
     """c: seconds per prefill token."""
+
+    def seconds(self, decoding: float, prefill_tokens: float) -> float:
+        """Of a step with so much in it."""
+        return self.base + self.per_request * decoding + self.per_prefill_token * prefill_tokens
 
     def work(self, prompt_tokens: float, output_tokens: float) -> float:
         """Replica-seconds that one request costs."""
@@ -71,25 +76,33 @@ class StepTimeFit:
     drift: float = 0.0
     """Logarithm of ITL seen over ITL expected, as a mean of the last minutes."""
 
-    def learn(self, *, itl: float, decoding: float, prefill_per_step: float, elapsed: float) -> StepTimeFit:
-        """Add one window, means over steps: ITL in seconds, decoding requests and prefill tokens in the same step."""
-        drift = self._drift(itl, decoding, prefill_per_step, elapsed)
+    def learn(self, steps: Sequence[Steps], *, elapsed: float) -> StepTimeFit:
+        """Add one window of `elapsed` seconds, as each replica saw it; nothing where none decoded.
+
+        A step meets what is in its own replica. While two replicas worked off the queue of an overload and eleven new
+        ones were nearly idle, the ITL was the full ones' and the fleet's mean batch was not: a request was thought to
+        cost 1.8 times what it does, and 23 replicas stood for two hours where 9 do. All replicas count alike, and by
+        their relative errors, so that one with a sick GPU is one among many.
+        """
+        if not steps:
+            return self
+        drift = self._drift(steps, elapsed)
         keep = math.exp(-elapsed / (RENEWAL if abs(drift) > CHANGED else FORGETTING))
-        row = (1.0, decoding, prefill_per_step)
-        weight = 1.0 / (RELATIVE_NOISE * itl) ** 2
-        products = (one * other for one in row for other in row)
-        gram = tuple(held * keep + weight * product for held, product in zip(self.gram, products, strict=True))
-        moment = tuple(held * keep + weight * itl * one for held, one in zip(self.moment, row, strict=True))
-        scale = itl if self.windows == 0.0 else self.scale + (itl - self.scale) / (min(self.windows, 40.0) + 1.0)
+        itl, decoding, prefill = np.array(steps).T
+        rows = np.stack((np.ones(len(steps)), decoding, prefill)) / (RELATIVE_NOISE * itl)
+        products, moments = rows @ rows.T / len(steps), rows.sum(axis=1) / (RELATIVE_NOISE * len(steps))
+        gram = tuple(held * keep + more for held, more in zip(self.gram, products.ravel().tolist(), strict=True))
+        moment = tuple(held * keep + more for held, more in zip(self.moment, moments.tolist(), strict=True))
+        mean = float(itl.mean())
+        scale = mean if self.windows == 0.0 else self.scale + (mean - self.scale) / (min(self.windows, 40.0) + 1.0)
         return StepTimeFit(gram, moment, self.windows * keep + 1.0, scale, drift)
 
-    def _drift(self, itl: float, decoding: float, prefill_per_step: float, elapsed: float) -> float:
+    def _drift(self, steps: Sequence[Steps], elapsed: float) -> float:
         step = self.solve() if self.known else None
         if step is None:
             return 0.0
-        expected = step.base + step.per_request * decoding + step.per_prefill_token * prefill_per_step
-        # Absurd windows can leave prefill alone to take time, and then there is a step without any.
-        gone = math.log(itl / max(expected, FASTEST_STEP))
+        # Of the middle replica: an upgrade is all replicas', a sick GPU one's.
+        gone = median(math.log(one.itl / max(step.seconds(one.decoding, one.prefill), FASTEST_STEP)) for one in steps)
         return self.drift + min(1.0, elapsed / DRIFT_TIME) * (gone - self.drift)
 
     @property

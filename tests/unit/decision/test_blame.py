@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,10 @@ from decision_world import ENGINE, POOL
 from servingpool.decision.blame import Blame, blame
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import FIELDS, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Intake
-from servingpool.decision.ledger import Ledger
+from servingpool.decision.ledger import LOAD, Ledger
 
 TICK = 15.0
-DEMAND = Demand(arrivals=20.0, prompt_tokens=1000.0, output_tokens=200.0, work_per_request=0.086, queued=0.0)
+DEMAND = Demand(arrivals=20.0, prompt_tokens=1000.0, output_tokens=1000.0, work_per_request=0.15, queued=0.0)
 POOL_OF_FIRST_TOKENS = replace(POOL, slo=replace(POOL.slo, time_per_output_token=None))
 
 
@@ -22,7 +23,7 @@ def told(*ticks: tuple[int, float, float], late: float = 0.0) -> Ledger:
     sums = [0.0] * FIELDS
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
     sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * 3.0
-    intake = Intake(tuple(sums), TICK, 0.0, 0.0, 1.0, 0.0, 0.1, 1.0, {}, (1.0, 1.0, 0.1, 0.1), TICK, None)
+    intake = Intake(tuple(sums), TICK, (), 1.0, 0.0, 0.1, 1.0, {}, (1.0, 1.0, 0.1, 0.1), TICK, None)
     ledger = Ledger.empty()
     for number, (ready, work, queue) in enumerate(ticks):
         ledger = ledger.add(now=TICK * (number + 1), span=TICK, ready=ready, intake=intake)
@@ -35,27 +36,43 @@ def blamed(ledger: Ledger, level: float) -> Blame:
     return blame(POOL_OF_FIRST_TOKENS, ENGINE, demand, ledger)
 
 
-def test_without_a_queue_all_met_the_load_of_their_lifetime() -> None:
-    assert blamed(told((4, 2.0, 0.0), (4, 2.4, 0.0)), 2.4) == pytest.approx((0.6, 0.6))
+def test_without_a_queue_all_met_the_highest_load_of_their_lifetime() -> None:
+    assert blamed(told((4, 2.4, 0.0), (4, 2.0, 0.0)), 2.0) == pytest.approx((0.6, 0.6))
 
 
 def test_who_waits_does_so_for_the_load_that_began_the_queue() -> None:
     # One tick at 1.9 times what two replicas can do; a quarter of an hour later the last of its queue is late.
-    drain = [(10, 3.8, queue) for queue in range(100, 40, -1)]
-    assert blamed(told((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, late=30.0), 3.8).late == pytest.approx(1.9)
+    drain = [(10, 3.8, float(queue)) for queue in range(100, 40, -1)]
+    assert blamed(told((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, late=30.0), 3.8) == pytest.approx((1.9, 0.38))
+
+
+def test_a_tick_of_which_nothing_is_known_ends_no_queue() -> None:
+    drain = [(10, 3.8, float(queue)) for queue in range(100, 40, -1)]
+    ledger = told((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, late=30.0)
+    ledger.rows[-2, LOAD] = math.nan
+    assert blamed(ledger, 3.8).late == pytest.approx(1.9)
 
 
 def test_a_queue_of_before_is_another_one() -> None:
     # That of the first overload is gone, and for two minutes nobody waited; the present one began at 1.2.
     calm = [(10, 3.8, 0.0)] * 8
-    ledger = told((2, 3.8, 60.0), *calm, (10, 12.0, 5.0), (10, 3.8, 20.0), late=30.0)
-    assert blamed(ledger, 3.8).late == pytest.approx(1.2)
+    ledger = told((2, 3.8, 60.0), *calm, (10, 12.0, 5.0), (40, 3.8, 50.0), late=30.0)
+    assert blamed(ledger, 3.8) == pytest.approx((1.2, 0.095))
 
 
-def test_those_on_time_amid_a_queue_met_the_load_of_now() -> None:
-    assert blamed(told((2, 3.8, 60.0), (10, 3.8, 40.0), late=30.0), 3.8) == pytest.approx((1.9, 0.38))
+def test_a_queue_that_never_ends_is_blamed_on_both_alike() -> None:
+    # At max, between 0.8 and 1.1 times what it can do. To call those on time light traffic taught that 0.92 is safe.
+    ledger = told(*[(2, 2.2, 60.0), (2, 1.6, 60.0)] * 20, late=150.0)
+    assert blamed(ledger, 1.6) == pytest.approx((1.1, 1.1))
 
 
-def test_a_queue_that_no_overload_began_is_blamed_for_both_alike() -> None:
-    # Slow first tokens at a load of 0.9: nothing says that those on time met less.
+def test_slow_first_tokens_below_the_limit_are_blamed_without_the_queue() -> None:
     assert blamed(told((2, 1.8, 0.0), (2, 1.8, 1.0), late=30.0), 1.8) == pytest.approx((0.9, 0.9))
+
+
+def test_a_fleet_that_doubled_without_an_overload_leaves_all_at_the_load_of_their_lifetime() -> None:
+    assert blamed(told((4, 3.6, 0.0), (10, 3.6, 0.0), late=30.0), 3.6) == pytest.approx((0.9, 0.9))
+
+
+def test_the_last_of_a_queue_are_told_of_when_it_is_gone() -> None:
+    assert blamed(told((2, 3.8, 60.0), (10, 3.8, 0.0), late=30.0), 3.8) == pytest.approx((1.9, 0.38))

@@ -116,6 +116,23 @@ def test_a_jump_within_what_was_seen_does_not_say_that_more_may_come() -> None:
     assert idle[1] == pytest.approx(5.0, rel=0.1)
 
 
+def test_what_is_there_already_is_within_what_was_seen() -> None:
+    forecast = Forecast(pairs=np.array([(10.0, 10.0, 10.0), (0.1, 0.1, 10.0)]), mean=1.0, seen=3600.0)
+    assert forecast.outlook(level=15.0, usual=15.0, carried=0.5).samples[0, 1] == pytest.approx(15.0, abs=0.1)
+
+
+def test_what_was_there_when_it_was_first_looked_at_was_seen() -> None:
+    forecast = Forecast(pairs=np.array([(10.0, 10.0, 1.0), (1.0, 1.0, 5.0)]), mean=5.0, seen=3600.0)
+    assert forecast.outlook(level=5.0, usual=5.0, carried=0.5).samples[0, 1] == pytest.approx(9.0, abs=0.5)
+
+
+def test_a_record_is_one_event_though_several_moments_looked_ahead_to_it() -> None:
+    pairs = [(2.0, 2.0, 2.0), *[(2.0, 2.0, 4.0)] * 4]
+    forecast = Forecast(pairs=np.array(pairs), mean=2.5, seen=3600.0)
+    samples = forecast.outlook(level=4.0, usual=4.0, carried=0.5).samples[0, : len(pairs)]
+    assert (samples > WITHIN * 4.0 + 0.1).tolist() == [False, True, False, False, False]
+
+
 def test_what_a_jump_was_beyond_all_before_it_may_come_on_top() -> None:
     # The ramp went from 2 to 4, which nothing had shown: from 4 it may go on to 6.
     forecast = Forecast(pairs=np.array([(2.0, 2.0, 2.0), (2.0, 2.0, 4.0)]), mean=2.5, seen=3600.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -104,26 +105,42 @@ def test_a_queue_is_scaled_up_for_replicas_that_were_not_read() -> None:
     assert seen.coverage == pytest.approx(1 / 3)
 
 
-def test_what_a_step_meets_is_counted_where_it_ran() -> None:
-    def crowd(name: str, at: float, decoding: float, itl: float, prompts: float) -> ReplicaMetrics:
-        seconds = decoding * at  # of ITL in all: each decoding request spends all its time between tokens
-        return ReplicaMetrics(
-            name,
-            at,
-            generation_tokens=seconds / itl,
-            prompt_tokens=prompts,
-            time_to_first_token=counted(1.0),
-            inter_token_latency=Histogram((0.1,), (seconds / itl,), seconds, seconds / itl),
-            time_per_output_token=Histogram((0.1,), (1.0,), itl, 1.0),
-        )
+def decoding(name: str, at: float, batch: float, itl: float, *, prompts: float, cached: float = 0.0) -> ReplicaMetrics:
+    """A replica that has decoded so many requests at a time since time 0."""
+    spent = batch * at  # each decoding request spends all its time between tokens
+    return ReplicaMetrics(
+        name,
+        at,
+        generation_tokens=spent / itl,
+        prompt_tokens=prompts * at,
+        cached_prompt_tokens=cached * at,
+        time_to_first_token=counted(1.0),
+        inter_token_latency=Histogram((0.1,), (spent / itl,), spent, spent / itl),
+        time_per_output_token=Histogram((0.1,), (1.0,), itl, 1.0),
+    )
 
+
+def test_each_replica_tells_of_its_own_steps() -> None:
     def pages(at: float) -> Observation:
-        full, idle = crowd("r0", at, 100.0, 0.05, 3000.0 * at), crowd("r1", at, 1.0, 0.02, 0.0)
-        return look(full, idle, ready=2)
+        full = decoding("r0", at, 100.0, 0.05, prompts=3000.0, cached=1000.0)
+        return look(full, decoding("r1", at, 5.0, 0.02, prompts=0.0), ready=2)
 
-    before = take_in(pages(10.0), SLO, {})
-    seen = take_in(pages(20.0), SLO, before.pages)
-    # 100 decode for 10 s in steps of 50 ms: 20,000 steps of requests, each beside 100 and 150 prefill tokens. One
-    # decodes alone for 500 steps.
-    assert seen.decoding_met == pytest.approx(20_000 * 100.0 + 500 * 1.0)
-    assert seen.prefill_met == pytest.approx(20_000 * 150.0)
+    seen = take_in(pages(35.0), SLO, take_in(pages(15.0), SLO, {}).pages)
+    # 2,000 computed prompt tokens/s in 20 steps/s are 100 a step.
+    assert seen.steps == (pytest.approx((0.05, 100.0, 100.0)), pytest.approx((0.02, 5.0, 0.0)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (decoding("r0", 15.0, 0.05, 0.02, prompts=0.0), decoding("r0", 30.0, 0.05, 0.02, prompts=0.0)),  # 37 tokens
+        (decoding("r0", 15.0, 9e3, 0.02, prompts=0.0), decoding("r0", 30.0, 9e3, 0.02, prompts=0.0)),  # more than fit
+        (decoding("r0", 15.0, 5.0, 5e-6, prompts=0.0), decoding("r0", 30.0, 5.0, 5e-6, prompts=0.0)),  # faster than any
+        (decoding("r0", 90.0, 5.0, 0.02, prompts=0.0), decoding("r0", 10.0, 20.0, 0.05, prompts=0.0)),  # restarted
+    ],
+)
+def test_what_says_nothing_of_a_step_is_left_out(before: ReplicaMetrics, after: ReplicaMetrics) -> None:
+    after = replace(after, scraped_at=before.scraped_at + 15.0)
+    seen = take_in(look(after, ready=1), SLO, take_in(look(before, ready=1), SLO, {}).pages)
+    assert seen.covered == 15.0
+    assert seen.steps == ()

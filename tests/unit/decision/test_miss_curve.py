@@ -71,6 +71,11 @@ def test_evidence_of_another_engine_fades_in_minutes_and_keeps_its_share() -> No
     assert sum(curve.late) / sum(curve.requests) == pytest.approx(0.4)
 
 
+def test_no_more_are_late_than_came() -> None:
+    curve = MissCurve().learn(load=0.5, requests=10.0, late=11.0, elapsed=0.0)
+    assert (sum(curve.requests), sum(curve.late)) == (10.0, 10.0)
+
+
 def test_late_and_on_time_ones_may_have_met_different_loads() -> None:
     curve = MissCurve().learn(load=1.9, requests=40.0, late=10.0, on_time_at=0.25, elapsed=0.0)
     told = np.flatnonzero(curve.requests)

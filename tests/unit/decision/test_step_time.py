@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servingpool.decision.intake import Steps
 from servingpool.decision.step_time import _PRIOR, CHANGED, StepTime, StepTimeFit
 
 ENGINE = StepTime(0.02, 1.2e-4, 9e-5)
@@ -18,7 +19,7 @@ def test_the_fit_finds_the_engine_it_was_shown() -> None:
     for _ in range(200):
         decoding, prefill = random.uniform(2, 90), random.uniform(0, 400)
         itl = truth.base + truth.per_request * decoding + truth.per_prefill_token * prefill
-        fit = fit.learn(itl=itl * random.normal(1, 0.03), decoding=decoding, prefill_per_step=prefill, elapsed=15.0)
+        fit = fit.learn([Steps(itl * random.normal(1, 0.03), decoding, prefill)], elapsed=15.0)
     found = fit.solve()
     assert found is not None
     assert found.base == pytest.approx(truth.base, rel=0.1)
@@ -28,7 +29,7 @@ def test_the_fit_finds_the_engine_it_was_shown() -> None:
 def test_the_fit_is_never_negative_even_where_the_data_are_absurd() -> None:
     fit = StepTimeFit()
     for decoding, itl in ((1.0, 0.2), (50.0, 0.02), (90.0, 0.001)):
-        fit = fit.learn(itl=itl, decoding=decoding, prefill_per_step=10.0, elapsed=15.0)
+        fit = fit.learn([Steps(itl, decoding, 10.0)], elapsed=15.0)
     found = fit.solve()
     assert found is not None
     assert min(found.base, found.per_request, found.per_prefill_token) >= 0.0
@@ -41,7 +42,7 @@ windows = st.tuples(st.floats(1e-3, 1.0), st.floats(0.0, 1000.0), st.floats(0.0,
 def test_what_is_found_is_the_best_that_is_not_negative(seen: list[tuple[float, float, float]]) -> None:
     fit = StepTimeFit()
     for itl, decoding, prefill in seen:
-        fit = fit.learn(itl=itl, decoding=decoding, prefill_per_step=prefill, elapsed=15.0)
+        fit = fit.learn([Steps(itl, decoding, prefill)], elapsed=15.0)
     found = fit.solve()
     assert found is not None
     coefficients = np.array([found.base, found.per_request, found.per_prefill_token])
@@ -58,7 +59,7 @@ def test_what_is_found_is_the_best_that_is_not_negative(seen: list[tuple[float, 
 def test_a_new_engine_is_relearned_within_an_hour() -> None:
     fit = StepTimeFit()
     for base in [0.02] * 240 + [0.01] * 240:
-        fit = fit.learn(itl=base + 1e-4 * 30, decoding=30.0, prefill_per_step=0.0, elapsed=15.0)
+        fit = fit.learn([Steps(base + 1e-4 * 30, 30.0, 0.0)], elapsed=15.0)
     found = fit.solve()
     assert found is not None
     assert found.base + 30 * found.per_request == pytest.approx(0.013, rel=0.3)
@@ -70,7 +71,7 @@ def shown(fit: StepTimeFit, speed: float, ticks: int, noise: np.random.Generator
     for _ in range(ticks):
         decoding, prefill = noise.uniform(10, 60), noise.uniform(0, 300)
         itl = speed * itl_of(ENGINE, decoding, prefill) * noise.uniform(0.9, 1.1)
-        fit = fit.learn(itl=itl, decoding=decoding, prefill_per_step=prefill, elapsed=15.0)
+        fit = fit.learn([Steps(itl, decoding, prefill)], elapsed=15.0)
         doubts += fit.changed
     return fit, doubts
 
@@ -105,6 +106,36 @@ def test_noise_of_ten_percent_is_no_other_engine() -> None:
 def test_one_odd_window_is_no_other_engine() -> None:
     fit, _ = shown(StepTimeFit(), 1.0, 240, np.random.default_rng(3))
     # One tick of 15 s weighs 15 / 120 in the drift: log 2 / 8 = 0.087 < 0.12.
-    odd = fit.learn(itl=2.0 * itl_of(ENGINE, 30.0, 100.0), decoding=30.0, prefill_per_step=100.0, elapsed=15.0)
+    odd = fit.learn([Steps(2.0 * itl_of(ENGINE, 30.0, 100.0), 30.0, 100.0)], elapsed=15.0)
     assert odd.drift == pytest.approx(0.087, abs=0.02)
     assert not odd.changed
+
+
+def test_a_queue_of_some_does_not_bend_the_fit_of_all() -> None:
+    # Eleven idle replicas and two full ones lie on one line; their means do not.
+    full, idle = (Steps(itl_of(ENGINE, decoding, 50.0), decoding, 50.0) for decoding in (200.0, 2.0))
+    fit = StepTimeFit()
+    for _ in range(40):
+        fit = fit.learn([full] * 2 + [idle] * 11, elapsed=15.0)
+    step = fit.solve()
+    assert step is not None
+    assert step.seconds(200.0, 50.0) == pytest.approx(full.itl, rel=0.03)
+    assert step.seconds(2.0, 50.0) == pytest.approx(idle.itl, rel=0.03)
+
+
+def test_a_sick_gpu_is_one_among_many_and_no_other_engine() -> None:
+    noise, fit = np.random.default_rng(1), StepTimeFit()
+    for _ in range(240):
+        batches = noise.uniform(10, 60, size=10)
+        steps = [Steps(itl_of(ENGINE, batch, 100.0), batch, 100.0) for batch in batches]
+        steps[0] = Steps(3.0 * itl_of(ENGINE, 200.0, 100.0), 200.0, 100.0)
+        fit = fit.learn(steps, elapsed=15.0)
+        assert not fit.changed
+    step = fit.solve()
+    assert step is not None
+    assert step.work(1000.0, 200.0) < 2.0 * ENGINE.work(1000.0, 200.0)
+
+
+def test_where_nothing_was_decoded_nothing_is_learned_or_forgotten() -> None:
+    fit = StepTimeFit().learn([Steps(0.02, 10.0, 50.0)], elapsed=15.0)
+    assert fit.learn([], elapsed=900.0) == fit
