@@ -24,8 +24,9 @@ OVERLOAD = 1.0
 with it, those on time before and after took the safe load from 0.66 to 0.37 behind one step of the ramp."""
 
 RELIEVED = 0.5
-"""Of the overload: a load below it is another fleet's. With those on time always counted at the load of now, a fleet at
-its max whose queue never ends was taught that all of a load is safe at which half of it was late."""
+"""Of the overload: at less than that most of those who are on time never met it. With those on time always counted
+at the load of now, a fleet at its max whose queue never ends was taught that all of a load is safe at which half of it
+was late."""
 
 
 class Blame(NamedTuple):
@@ -75,16 +76,16 @@ def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> Blame:
     """The loads that those who are judged now are held to have met.
 
     A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog of one
-    overload teaches that light load misses too, and at light load nothing ever contradicts it. Where the fleet has
-    doubled since, who is late waited for the load that began the queue, and those on time are the new replicas', who
-    never met it: counted at the load that was too much, they took the curve's steepness, and with it the safe load
-    from 0.56 to 0.26.
+    overload teaches that light load misses too, and at light load nothing ever contradicts it. Where the load has
+    fallen to less than half, who is late waited for the highest since the queue began, and those on time are mostly
+    the new replicas', who never met it: counted at the load that was too much, they took the curve's steepness, and
+    with it the safe load from 0.56 to 0.26.
     """
     lifetime = _lifetime(pool, step, demand, ledger)
     now = demand.level / max(float(ledger.rows[-1, READY]), 0.5)
-    began = ledger.last(max(lifetime, _queueing(ledger))).highest_load() or 0.0
-    if began > OVERLOAD and now < RELIEVED * began:
-        return Blame(began, now)
+    overload = ledger.last(max(lifetime, _queueing(ledger))).highest_load() or 0.0
+    if overload > OVERLOAD and now < RELIEVED * overload:
+        return Blame(overload, now)
     life = ledger.last(lifetime)
     highest = life.highest(LOAD) or float(ledger.rows[-1, LOAD])
     if highest > OVERLOAD:

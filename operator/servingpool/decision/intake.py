@@ -29,12 +29,14 @@ NOTHING = (0.0,) * FIELDS
 _only_rising = itemgetter(TTFT_COUNT, TTFT_SUM, ITL_COUNT, ITL_SUM, GENERATED, PROMPTS)
 """Figures that no engine ever lowers but by a restart."""
 
-LEAST_STEPS = 50.0
-"""Tokens decoded in an interval, below which their mean ITL is noise."""
+LEAST_TOKENS = 50.0
+"""Decoded in an interval, below which their mean ITL is noise."""
 FASTEST_STEP = 1e-5
 """Seconds. No engine steps faster; such an ITL is a damaged page, and one alone would drown the fit."""
 MOST_DECODING = 8192.0
 """Requests decoding in one replica: eight times vLLM's largest default batch, so a damaged page and no engine."""
+MOST_PREFILL = 1e6
+"""Prefill tokens in a step, likewise: vLLM's default is 8,192 at most."""
 
 Edges = tuple[float, float, float, float]
 """Lower and upper end, in seconds, of the bucket that holds the TTFT bound, then of the TPOT bound's."""
@@ -71,7 +73,7 @@ class Intake:
     covered: float
     """Replica-seconds that `sums` cover."""
     steps: tuple[Steps, ...]
-    """Of each replica that decoded enough to tell."""
+    """Of each replica that decoded enough to tell; of all as one where none did alone."""
     running: Reading
     """Requests in running batches, scaled to all ready replicas."""
     waiting: Reading
@@ -118,7 +120,7 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
             if missing is None:
                 serving.append(page)
     sums, covered, intervals = list(NOTHING), 0.0, []
-    steps = []
+    steps, whole = [], True
     pages: dict[str, Page] = {}
     for metrics in serving:
         now = pages[metrics.replica] = _page(metrics, slo)
@@ -131,11 +133,16 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
         sums = [total + more for total, more in zip(sums, came, strict=True)]
         seconds = now.at - before.at
         # What came before a restart is lost, its seconds are not.
+        whole = whole and not restarted
         told = None if restarted else _steps(came, seconds)
         if told is not None:
             steps.append(told)
         covered += seconds
         intervals.append(seconds)
+    if not steps and whole:
+        # Many replicas with little to do are alike.
+        together = _steps(sums, covered)
+        steps = [] if together is None else [together]
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with the last page that came.
     standing = ready | {replica.name for replica in observation.starting}
     pages = {name: page for name, page in previous.items() if name in standing} | pages
@@ -159,12 +166,13 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
 def _steps(came: Sequence[float], seconds: float) -> Steps | None:
     """None where too little was decoded, or a damaged page says what no engine does."""
     count, spent = came[ITL_COUNT], came[ITL_SUM]
-    if count < LEAST_STEPS or not count * FASTEST_STEP <= spent <= seconds * MOST_DECODING:
+    if count < LEAST_TOKENS or not count * FASTEST_STEP <= spent <= seconds * MOST_DECODING:
         return None
     # Each decoding request spends all its time between tokens, so the sum of ITLs over the time is the mean
     # number decoding in it, where the gauge is one instant in fifteen seconds.
     itl = spent / count
-    return Steps(itl, spent / seconds, max(0.0, came[PROMPTS] - came[CACHED]) / seconds * itl)
+    prefill = max(0.0, came[PROMPTS] - came[CACHED]) / seconds * itl
+    return Steps(itl, spent / seconds, prefill) if prefill <= MOST_PREFILL else None
 
 
 def _page(metrics: ReplicaMetrics, slo: Slo) -> Page:

@@ -77,11 +77,11 @@ class StepTimeFit:
     """Logarithm of ITL seen over ITL expected, as a mean of the last minutes."""
 
     def learn(self, steps: Sequence[Steps], *, elapsed: float) -> StepTimeFit:
-        """Add one window of `elapsed` seconds, as each replica saw it; nothing where none decoded.
+        """Add one window of `elapsed` seconds, as each replica saw it; nothing where none decoded enough.
 
         A step meets what is in its own replica. While two replicas worked off the queue of an overload and eleven new
         ones were nearly idle, the ITL was the full ones' and the fleet's mean batch was not: a request was thought to
-        cost 1.8 times what it does, and 23 replicas stood for two hours where 9 do. All replicas count alike, and by
+        cost 1.8 times what it does, and 25 replicas stood for an hour where 8 do. All replicas count alike, and by
         their relative errors, so that one with a sick GPU is one among many.
         """
         if not steps:

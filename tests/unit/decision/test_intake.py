@@ -130,12 +130,22 @@ def test_each_replica_tells_of_its_own_steps() -> None:
     assert seen.steps == (pytest.approx((0.05, 100.0, 100.0)), pytest.approx((0.02, 5.0, 0.0)))
 
 
+def test_many_replicas_with_little_to_do_tell_as_one() -> None:
+    def pages(at: float) -> Observation:
+        return look(*(decoding(f"r{n}", at, 0.05, 0.02, prompts=10.0) for n in range(16)), ready=16)
+
+    seen = take_in(pages(30.0), SLO, take_in(pages(15.0), SLO, {}).pages)
+    # 37 tokens each, 600 in all.
+    assert seen.steps == (pytest.approx((0.02, 0.05, 0.2)),)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
         (decoding("r0", 15.0, 0.05, 0.02, prompts=0.0), decoding("r0", 30.0, 0.05, 0.02, prompts=0.0)),  # 37 tokens
         (decoding("r0", 15.0, 9e3, 0.02, prompts=0.0), decoding("r0", 30.0, 9e3, 0.02, prompts=0.0)),  # more than fit
         (decoding("r0", 15.0, 5.0, 5e-6, prompts=0.0), decoding("r0", 30.0, 5.0, 5e-6, prompts=0.0)),  # faster than any
+        (decoding("r0", 15.0, 5.0, 0.02, prompts=1e8), decoding("r0", 30.0, 5.0, 0.02, prompts=1e8)),  # 2e6 a step
         (decoding("r0", 90.0, 5.0, 0.02, prompts=0.0), decoding("r0", 10.0, 20.0, 0.05, prompts=0.0)),  # restarted
     ],
 )
