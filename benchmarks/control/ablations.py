@@ -14,7 +14,7 @@ from cases import Kind
 
 from servingpool.decision import assess, blame, budget, calibration, demand, forecast, kv_cache, learn, miss_curve
 from servingpool.decision import price as pricing
-from servingpool.decision.intake import CACHED, ITL_COUNT, ITL_SUM, PROMPTS, Intake, Page, Steps, take_in
+from servingpool.decision.intake import Intake, Page, steps_told, take_in
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.slo_count import SloCount, late_share_of_straddling
@@ -78,11 +78,8 @@ def _from_counts_alone(count: SloCount, _: float, bucket: tuple[float, float], b
 
 def _of_the_fleet(observation: Observation, slo: Slo, previous: Mapping[str, Page]) -> Intake:
     intake = take_in(observation, slo, previous)
-    spent, count = intake.sums[ITL_SUM], intake.sums[ITL_COUNT]
-    if not intake.steps:
-        return intake
-    prefill = max(0.0, intake.sums[PROMPTS] - intake.sums[CACHED]) / intake.covered * spent / count
-    return replace(intake, steps=(Steps(spent / count, spent / intake.covered, prefill),))
+    together = steps_told(intake.sums, intake.covered) if intake.steps else None
+    return replace(intake, steps=() if together is None else (together,))
 
 
 def _all_alike(*what: Any) -> blame.Blame:

@@ -134,14 +134,14 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
         seconds = now.at - before.at
         # What came before a restart is lost, its seconds are not.
         whole = whole and not restarted
-        told = None if restarted else _steps(came, seconds)
+        told = None if restarted else steps_told(came, seconds)
         if told is not None:
             steps.append(told)
         covered += seconds
         intervals.append(seconds)
     if not steps and whole:
         # Many replicas with little to do are alike.
-        together = _steps(sums, covered)
+        together = steps_told(sums, covered)
         steps = [] if together is None else [together]
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with the last page that came.
     standing = ready | {replica.name for replica in observation.starting}
@@ -163,8 +163,11 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
     )
 
 
-def _steps(came: Sequence[float], seconds: float) -> Steps | None:
-    """None where too little was decoded, or a damaged page says what no engine does."""
+def steps_told(came: Sequence[float], seconds: float) -> Steps | None:
+    """What increases of the figures over `seconds` say of a step.
+
+    None where too little was decoded, or a damaged page says what no engine does.
+    """
     count, spent = came[ITL_COUNT], came[ITL_SUM]
     if count < LEAST_TOKENS or not count * FASTEST_STEP <= spent <= seconds * MOST_DECODING:
         return None

@@ -178,8 +178,14 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
         foretold = _foretold(look, before, demand)
         if foretold is not None:
             calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.span)
-        load, met = blame(pool, step, demand, ledger)
-        curve = curve.learn(load=load, requests=telling.requests, late=telling.late, on_time_at=met, elapsed=look.span)
+        blamed = blame(pool, step, demand, ledger)
+        curve = curve.learn(
+            load=blamed.late,
+            on_time_at=blamed.on_time,
+            requests=telling.requests,
+            late=telling.late,
+            elapsed=look.span,
+        )
     profile = replace(
         profile,
         curve=curve,

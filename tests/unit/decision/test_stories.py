@@ -498,21 +498,22 @@ def test_a_small_fleet_is_moved_by_a_single_replica():
     assert not any(limits.TOO_LITTLE in applied(outcome) for outcome in moves)
 
 
+def mean_fleet(world: World, random: np.random.Generator, minutes: int, *, spread: float) -> float:
+    """Of the last hour, at 60 requests/s that differ from tick to tick by so much of them."""
+    loads = 60.0 * np.exp(random.normal(-(spread**2) / 2.0, spread, size=4 * minutes))
+    return fmean([world.tick(load).decision.replicas for load in loads.tolist()][-4 * 60 :])
+
+
 def test_an_outage_is_not_paid_for_all_day():
     # Ten minutes in which every request misses, as behind a broken gateway. The fleet grows meanwhile, and leaves such
     # misses at every load that it passes: good hours at a light load must speak against those at heavier ones.
     random, world = np.random.default_rng(1), World(replicas=3, pool=replace(POOL, max_replicas=40))
-
-    def mean_fleet(minutes: int) -> float:
-        outcomes = [world.tick(60.0 * math.exp(random.normal(-0.005, 0.1))) for _ in range(4 * minutes)]
-        return fmean(outcome.decision.replicas for outcome in outcomes[-4 * 60 :])
-
-    before = mean_fleet(120)
+    before = mean_fleet(world, random, 120, spread=0.1)
     world.failing = True
-    mean_fleet(10)
+    mean_fleet(world, random, 10, spread=0.1)
     assert world.requested > 1.15 * before, "what cannot be told from too few replicas is met as such"
     world.failing = False
-    assert mean_fleet(120) < 1.5 * before
+    assert mean_fleet(world, random, 120, spread=0.1) < 1.5 * before
 
 
 def test_replicas_that_differ_tell_the_time_of_a_step_as_it_is():
@@ -532,15 +533,11 @@ def test_replicas_that_differ_tell_the_time_of_a_step_as_it_is():
 
 def test_traffic_that_stops_for_half_an_hour_and_returns_is_not_paid_for_twice():
     random, world = np.random.default_rng(1), World(replicas=4, pool=replace(POOL, max_replicas=40))
-
-    def mean_fleet(minutes: int) -> float:
-        outcomes = [world.tick(60.0 * math.exp(random.normal(-0.01, 0.15))) for _ in range(4 * minutes)]
-        return fmean(outcome.decision.replicas for outcome in outcomes[-4 * 60 :])
-
-    before = mean_fleet(120)
+    before = mean_fleet(world, random, 120, spread=0.15)
     world.run(0.0, 30)
     assert world.requested <= 3
-    assert mean_fleet(90) < 1.75 * before  # it was 2.8 times, the queue of the return taken for a slow engine
+    # It was 2.8 times: the queue of the return was taken for a slow engine.
+    assert mean_fleet(world, random, 90, spread=0.15) < 1.75 * before
 
 
 def test_a_price_is_kept_for_about_two_minutes_and_pools_go_out_of_step():
