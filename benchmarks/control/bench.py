@@ -72,32 +72,16 @@ def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> 
     for results in found.values():
         if results.static_size is not None:
             pieces += _pieces(results.case, results.static_size, quick=quick)
+            if rest:
+                pieces += _ablated(results.case, results.static_size)
     varied = [SweepRun(variation.base, variation.name) for variation in sweeps.VARIATIONS] if rest else []
-    initial = {slug: results.static_size for slug, results in found.items()}
-    ablated = [
-        AblationRun(case.slug, size, ablation.name)
-        for ablation in (ABLATIONS if rest else ())
-        for case in cases
-        if case.kind in KINDS and (size := initial[case.slug]) is not None
-    ]
-    reports = crew.do([*pieces, *varied, *ablated], "runs")
+    reports = crew.do([*pieces, *varied], "runs")
     for piece in pieces:
         if piece in reports:
             enter(found[piece.slug], piece, reports[piece])
-    hours = {slug: found[slug].our(history=False) for slug in found if found[slug].case.kind in KINDS}
     return pages.Publication(
         cases=list(found.values()),
         sweeps=[reports[piece] for piece in varied if piece in reports],
-        ablations={
-            ablation.name: {
-                piece.slug: Run.read(found[piece.slug].target, reports[piece]["found"])
-                for piece in ablated
-                if piece.ablation == ablation.name and piece in reports
-            }
-            for ablation in ABLATIONS
-            if rest
-        },
-        ablated={slug: run for slug, run in hours.items() if run is not None},
         left=crew.left,
         command="make bench-control" if rest else "python benchmarks/control/bench.py" + " --quick" * quick,
     )
@@ -105,17 +89,31 @@ def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> 
 
 def _pieces(case: Case, initial: int, *, quick: bool) -> list[Work]:
     effort = QUICK_EFFORT if quick else Effort().requests
-    seeds = SEEDS[:1] if takes_long(case) else SEEDS
-    histories = (False, True) if case.past is not None else (False,)
     return [
         Clairvoyant(case.slug, initial, effort),
         *(Timetable(case.slug, minutes) for minutes in (STRETCHES if case.kind is Kind.DAY else ())),
-        *(OurRun(case.slug, initial, seed, history) for seed in seeds for history in histories),
+        *(OurRun(case.slug, initial, seed, history) for history, seed in _conditions(case)),
         *(
             RivalRuns(case.slug, initial, rival.slug, "default" if quick else pages.how_tuned(case.slug))
             for rival in RIVALS
         ),
     ]
+
+
+def _ablated(case: Case, initial: int) -> list[Work]:
+    if case.kind not in KINDS:
+        return []
+    return [
+        AblationRun(case.slug, initial, seed, history, ablation.name)
+        for ablation in ABLATIONS
+        for history, seed in _conditions(case)
+    ]
+
+
+def _conditions(case: Case) -> list[tuple[bool, int]]:
+    """(with history, seed) under which ours runs."""
+    seeds = SEEDS[:1] if takes_long(case) else SEEDS
+    return [(history, seed) for seed in seeds for history in ((False, True) if case.past is not None else (False,))]
 
 
 def enter(results: CaseResults, piece: Work, report: Report) -> None:
@@ -127,6 +125,9 @@ def enter(results: CaseResults, piece: Work, report: Report) -> None:
             results.timetables[piece.minutes] = Run.read(results.target, report["found"])
         case OurRun():
             results.ours[piece.history, piece.seed] = Run.read(results.target, report["found"])
+        case AblationRun():
+            run = Run.read(results.target, report["found"])
+            results.without.setdefault(piece.ablation, {})[piece.history, piece.seed] = run
         case RivalRuns():
             results.rivals[piece.rival] = rival_runs(results.target, piece.rival, report)
 

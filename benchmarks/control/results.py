@@ -85,6 +85,8 @@ class CaseResults:
     """Chosen in hindsight, by the minutes for which each fleet stays."""
     ours: dict[tuple[bool, int], Run] = field(default_factory=dict)
     """By (with history, seed)."""
+    without: dict[str, dict[tuple[bool, int], Run]] = field(default_factory=dict)
+    """Ours with one idea taken out, by the idea, then as `ours`."""
     rivals: dict[str, RivalRuns] = field(default_factory=dict)
     """By slug, in the order of the tables."""
 

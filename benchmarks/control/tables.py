@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from servingpool.simulation.report.figures import latency, percent
 from servingpool.simulation.rivals.catalogue import RIVALS
 
 NOTHING = "-"
+Seeds = Mapping[tuple[bool, int], Run]
+"""By (with history, seed)."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -227,27 +230,43 @@ def _said(report: Mapping[str, Any]) -> str:
     return re.sub(r"\|", "/", "; ".join(said)) or NOTHING
 
 
-def ablations_table(found: Mapping[str, Mapping[str, Run]], whole: Mapping[str, Run]) -> str:
-    """Means over the same cases: what each idea is worth."""
-    header = ("without", "attains, mean", "lowest", "cases held", "GPU-h against all ideas, mean", "most")
-    rows = [_ablated("nothing: all ideas", whole, whole)]
-    rows += [_ablated(f"{each.name}: {each.what}", found.get(each.name, {}), whole) for each in ABLATIONS]
+def ablations_table(shown: Sequence[CaseResults]) -> str:
+    """Means over the same cases: what each idea is worth, and without a past and with one."""
+    columns = ("attains", "missed in", "GPU-h", "least to most")
+    header = ("without", *columns, *(f"with history: {columns[0]}", *columns[1:]))
+    rows = [_without("nothing: all ideas", [(results.ours, results.ours) for results in shown])]
+    rows += [
+        _without(
+            f"{each.name}: {each.what}",
+            [(results.without[each.name], results.ours) for results in shown if each.name in results.without],
+        )
+        for each in ABLATIONS
+    ]
     return table(header, rows)
 
 
-def _ablated(name: str, by_case: Mapping[str, Run], whole: Mapping[str, Run]) -> tuple[str, ...]:
-    runs = {slug: run for slug, run in by_case.items() if slug in whole}
-    if not runs:
-        return (name, *(NOTHING for _ in range(5)))
-    more = [run.cost / whole[slug].cost - 1.0 for slug, run in runs.items()]
-    return (
-        name,
-        percent(sum(run.attainment for run in runs.values()) / len(runs)),
-        percent(min(run.attainment for run in runs.values())),
-        f"{sum(run.held for run in runs.values())} of {len(runs)}",
-        f"{sum(more) / len(more):+.0%}",
-        f"{max(more):+.0%}",
-    )
+def _without(name: str, cases: Sequence[tuple[Seeds, Seeds]]) -> tuple[str, ...]:
+    """A row; of each case the runs without an idea, and those with all of them."""
+    figures: list[str] = []
+    for history in (False, True):
+        pairs = [
+            [(run, whole[key]) for key, run in sorted(runs.items()) if key[0] == history and key in whole]
+            for runs, whole in cases
+        ]
+        pairs = [case for case in pairs if case]
+        if not pairs:
+            figures += [NOTHING] * 4
+            continue
+        attained = [statistics.fmean(run.attainment for run, _ in case) for case in pairs]
+        missed = sum(not all(run.held for run, _ in case) for case in pairs)
+        more = [sum(run.cost for run, _ in case) / sum(whole.cost for _, whole in case) - 1.0 for case in pairs]
+        figures += [
+            percent(statistics.fmean(attained)),
+            f"{missed} of {len(pairs)}",
+            f"{statistics.fmean(more):+.1%}",
+            f"{min(more):+.0%} to {max(more):+.0%}",
+        ]
+    return (name, *figures)
 
 
 def _left(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -261,22 +261,25 @@ class AblationRun(Work):
     """Our own with one idea taken out."""
 
     initial: int
+    seed: int
+    history: bool
     ablation: str
 
     @property
     def name(self) -> str:
-        return "ablation-" + "".join(letter if letter.isalnum() else "-" for letter in self.ablation)
+        idea = "".join(letter if letter.isalnum() else "-" for letter in self.ablation)
+        return f"ablation-{idea}-{'with' if self.history else 'no'}-history-seed-{self.seed}"
 
     @property
     def runs(self) -> float:
-        return 1.2
+        return 2.2 if self.history else 1.2
 
     def sources(self) -> tuple[str, ...]:
         return (*store.CORE, "benchmarks/control/ablations.py")
 
     def do(self) -> Report:
         (ablation,) = (each for each in ablations.ABLATIONS if each.name == self.ablation)
-        return {"found": our_run(self.case, ablation.make(), self.initial, 0, history=False)}
+        return {"found": our_run(self.case, ablation.make(), self.initial, self.seed, history=self.history)}
 
 
 def our_run(case: Case, policy: Policy, initial: int, seed: int, *, history: bool) -> Report:

@@ -32,12 +32,10 @@ PENDING = 160
 RIDGE = (20.0, 60.0)
 """Pairs that the prior belief `hold = 1`, and `keep = 1`, weighs."""
 MEAN_MEMORY = 3600.0
-BEYOND = 2.0
-"""No sample exceeds this multiple of the highest demand that was seen or is expected."""
-WITHIN = 1.2
-"""Times the highest demand that is remembered, up to which a jump that stayed within it may go. A service that stopped
-and came back has shown that it comes back; at full rate it was held to have shown that it may double. What a jump was
-beyond all before it may come on top: that is how a ramp goes on."""
+BEYOND = 1.2
+"""No jump of the past leads beyond this multiple of the highest demand that is remembered or expected. A service that
+stopped and came back at full rate has shown that it comes back, not that it doubles. That what went beyond all before
+it may go on as far again was tried, for ramps: it was worth nothing on them, and a tenth of the fleet behind a jump."""
 LIKENESS = 0.8
 """Width of "levels like this one", in roots of demand over the root of its mean: there, counts spread evenly."""
 PRIOR_ERRORS = 0.18 * np.array((-1.5, -0.9, -0.45, -0.15, 0.15, 0.45, 0.9, 1.5))
@@ -185,17 +183,13 @@ class Forecast:
         # Errors are added as they were, neither scaled by the level nor by its root: those of levels like this one
         # count most and fit as they are; on steps, where there is none like it, the step that was is what may come.
         errors = np.append(came - rule.at(then, usual), PRIOR_ERRORS * self.mean)
-        highest = np.maximum(np.maximum(came.max(initial=0.0), expected), self.mean)
         samples = np.empty((len(expected), len(errors) + 1))
         told = samples[:, :-1]
         np.add.outer(expected, errors, out=told)
-        within = np.maximum(WITHIN * came.max(initial=then.max(initial=0.0)), expected)
-        # A record is one event, though several moments looked ahead to it: what came before a moment's own is known.
-        known = np.maximum.accumulate(np.maximum(then, np.append(then[:1], came[:-1])))
-        beyond = np.maximum(0.0, came - known)
+        highest = np.maximum(expected, came.max(initial=then.max(initial=0.0)))
         of_past = told[:, : len(came)]
-        np.minimum(of_past, np.add.outer(within, beyond), out=of_past)
-        np.clip(told, 0.0, BEYOND * highest[:, None], out=told)
+        np.minimum(of_past, BEYOND * highest[:, None], out=of_past)
+        np.maximum(told, 0.0, out=told)
         samples[:, -1] = self._believed(carried)
         weights = self._weights(likeness, carried)
         weights /= weights.sum(axis=1, keepdims=True)

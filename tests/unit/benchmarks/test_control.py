@@ -109,6 +109,7 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
         work.Clairvoyant("tiny", size, 60_000),
         work.OurRun("tiny", size, 0, False),
         work.OurRun("tiny", size, 0, True),
+        work.AblationRun("tiny", size, 0, True, "price"),
         work.RivalRuns("tiny", size, "hpa-running", "bisect"),
         work.RivalRuns("tiny", size, "keda", "default"),
     ]
@@ -120,7 +121,7 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
     assert results.clairvoyant is not None
     assert results.clairvoyant.cost < results.static.cost
     assert results.our(history=True).score["requests"] == results.our(history=False).score["requests"]  # type: ignore[union-attr]
-    found = pages.Publication([results], [], {}, {}, 0, "a command")
+    found = pages.Publication([results], [], 0, "a command")
     for folder in ("once", "again"):
         pages.publish(found, tmp_path / folder)
     files = sorted(path.name for path in (tmp_path / "once").iterdir())
@@ -132,7 +133,9 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
     page = (tmp_path / "once" / "tiny.md").read_text()
     assert "HPA on running" in page
     assert "KEDA production-stack" in page
-    assert "simulated; no GPU ran" in (tmp_path / "once" / "README.md").read_text()
+    front = (tmp_path / "once" / "README.md").read_text()
+    assert "simulated; no GPU ran" in front
+    assert "| price: a miss always costs 20, whatever was missed lately | - |" in front
 
 
 class TestGoals:
@@ -181,7 +184,7 @@ class TestGoals:
         for minutes, cost in ((60, 14.0), (10, 13.0)):
             found = {"policy": "timetable", "score": a_run(0.95, cost).score}
             enter(results, work.Timetable("tiny", minutes), {"found": found})
-        page = pages._front(pages.Publication([results], [], {}, {}, 0, "a command"), [results])
+        page = pages._front(pages.Publication([results], [], 0, "a command"), [results])
         (row,) = (line for line in page.splitlines() if "1.30x" in line)
         assert row == "| tiny | 10.0 | 1.30x | 1.40x | 1.80x | 1.50x | - |"
 
@@ -238,6 +241,28 @@ def test_tables_say_missed_and_never_rank_a_miss() -> None:
     assert "none holds" in line
     overall = tables.rivals_overall([results])
     assert "| KEDA production-stack | 0 of 1 | - |" in overall
+
+
+def test_what_an_idea_is_worth_is_told_apart_by_what_was_known() -> None:
+    cases = [
+        results_of(ours={(False, 0): a_run(0.96, 10.0), (True, 0): a_run(0.96, 10.0), (True, 1): a_run(0.97, 12.0)})
+    ]
+    cases.append(results_of(ours={(True, 0): a_run(0.98, 10.0)}))
+    cases[0].without["price"] = {
+        (False, 0): a_run(0.97, 9.0),
+        (True, 0): a_run(0.94, 11.0),
+        (True, 1): a_run(0.98, 22.0),
+    }
+    cases[1].without["price"] = {(True, 0): a_run(0.95, 9.0)}
+    lines = tables.ablations_table(cases).splitlines()
+    (whole,) = (line for line in lines if line.startswith("| nothing"))
+    (price,) = (line for line in lines if line.startswith("| price"))
+    assert whole.split(" | ")[1:5] == ["96.00%", "0 of 1", "+0.0%", "+0% to +0%"]
+    assert price.split(" | ")[1:5] == ["97.00%", "0 of 1", "-10.0%", "-10% to -10%"]
+    # Of the first case 94 and 98%, 33 GPU-hours for 22; of the second 95%, 9 for 10.
+    assert price.rstrip(" |").split(" | ")[5:] == ["95.50%", "1 of 2", "+20.0%", "-10% to +50%"]
+    (margin,) = (line for line in lines if line.startswith("| margin"))
+    assert margin.rstrip(" |").split(" | ")[1:] == ["-"] * 8
 
 
 def test_the_summary_marks_what_was_missed_and_what_is_off_the_scale() -> None:
