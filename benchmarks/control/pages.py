@@ -30,11 +30,11 @@ Attainment is the share of all arrivals that met every bound; rejected and unfin
 at equal attainment only: one that misses the SLO is not cheap. Comparisons are of seed 0; ours ran with two more seeds,
 see Luck.
 
-"With history": the two hours before were served by the fleet that is found and shown to ours, as Prometheus would show
-them; for days, the day before. What is drawn has a past drawn anew. Of the Azure 2023 traces one hour each was
-published: their past is that hour in blocks of ten minutes, in another order, which holds most of the requests that are
-scored. **So on conv and code the sizes of the bursts are known, and only their times are not.** The sweeps have each
-half of them after two hours like the other half, which is not so.
+"With history": the two hours before (of the ramp 70 minutes, of stops three and a half hours, of days the day before)
+were served by the fleet that is found and shown to ours, as Prometheus would show them. What is drawn has a past drawn
+anew. Of the Azure 2023 traces one hour each was published: their past is that hour in blocks of ten minutes, in another
+order, which holds most of the requests that are scored. **So on conv and code the sizes of the bursts are known, and
+only their times are not.** The sweeps have each half of them after two hours like the other half, which is not so.
 
 The clairvoyant knows every arrival and the hardware, and pays cold starts. It is a course found by search: an upper
 bound on the least GPU-hours that hold the SLO, not a proof of them, so a ratio below 1 is possible."""
@@ -61,9 +61,9 @@ AGAIN = (
 )
 
 IDEAS = (
-    "All runs with one idea taken out: three seeds, profile unknown at the start, and with two hours of history. Means "
-    "over cases of the attainment over all arrivals and of GPU-hours over those with all ideas; the cases in which a "
-    "seed misses the SLO; and by how much the case that changes most does."
+    "All runs with one idea taken out: three seeds, profile unknown at the start, and with history. Means over cases "
+    "of the attainment over all arrivals, and of GPU-hours over those with all ideas; the cases in which a seed misses "
+    "the SLO; and the cases that change least and most."
 )
 
 

@@ -233,7 +233,7 @@ def _said(report: Mapping[str, Any]) -> str:
 def ablations_table(shown: Sequence[CaseResults]) -> str:
     """Means over the same cases: what each idea is worth, and without a past and with one."""
     columns = ("attains", "missed in", "GPU-h", "least to most")
-    header = ("without", *columns, *(f"with history: {columns[0]}", *columns[1:]))
+    header = ("without", *columns, *(f"{column}, with history" for column in columns))
     rows = [_without("nothing: all ideas", [(results.ours, results.ours) for results in shown])]
     rows += [
         _without(

@@ -17,7 +17,7 @@ Word = Annotated[str, Field(max_length=64)]
 
 
 class Throughput(Part):
-    """Aggregate over all replicas, over the last minute. What is not known is absent."""
+    """Aggregate over all replicas, over the last half minute, or two scrapes. What is not known is absent."""
 
     generation_tokens_per_second: Amount | None = None
     """Output tokens per second."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from servingpool.decision import capacity
 from servingpool.decision.belief import horizon, posterior
+from servingpool.decision.demand import usual
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.learn import Lesson
 from servingpool.decision.memory import Memory
@@ -92,7 +93,7 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment:
     # What is ordered now comes a cold start later anyway, so the queue is spread over that time: dividing by
     # the TTFT bound would order a fleet that arrives when the queue is long gone.
     backlog = lesson.demand.queued * lesson.demand.work_per_request / horizon(memory, pool)
-    ahead = profile.forecast.outlook(level=level, usual=lesson.usual, carried=curve.load_for(allowance))
+    ahead = profile.forecast.outlook(level=level, usual=usual(memory.ledger), carried=curve.load_for(allowance))
     ahead = ahead._replace(expected=ahead.expected + backlog, samples=ahead.samples + backlog)
     # The fleet that was found speaks for what to keep, never for buying more.
     (believed, sticking), (unbelieved, _) = capacity.needs(

@@ -62,7 +62,7 @@ def _slow(count: SloCount, recent: Window, bucket: tuple[float, float], bound: f
     return Misses(count.total, count.late + count.straddling * late_share_by_mean(shape, mean, bucket, bound))
 
 
-def offered_load(pool: Pool, demand: Demand, ready: int) -> float:
+def offered_load(pool: Pool, demand: Demand, ready: float) -> float:
     """Load that this tick's requests meet.
 
     What arrives, and the queue, which must be worked off within the TTFT bound or is late.
@@ -83,13 +83,13 @@ def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> Blame:
     """
     lifetime = _lifetime(pool, step, demand, ledger)
     now = demand.level / max(float(ledger.rows[-1, READY]), 0.5)
-    overload = ledger.last(max(lifetime, _queueing(ledger))).highest_load() or 0.0
+    overload = ledger.last(max(lifetime, _queueing(ledger))).highest_load()
     if overload > OVERLOAD and now < RELIEVED * overload:
         return Blame(overload, now)
     life = ledger.last(lifetime)
-    highest = life.highest(LOAD) or float(ledger.rows[-1, LOAD])
+    highest = life.highest_offered()
     if highest > OVERLOAD:
-        highest = life.highest_load() or highest
+        highest = life.highest_load()
     return Blame(highest, highest)
 
 

@@ -41,7 +41,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     """Decide on one pool.
 
     Pure: the same arguments give the same outcome, and `memory` is left as it was. `now` is Unix time in
-    seconds and must not run backwards; a second call at the same `now` changes nothing.
+    seconds; a clock that is set back empties the windows, and a second call at the same `now` changes nothing.
     """
     lesson = study(observation, pool, memory, now)
     assessment = assess(observation, pool, lesson)
@@ -113,18 +113,18 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
         )
     if not settled(memory, pool):
         answer = _calibrating(answer, requested, memory, pool)
-    fill_time = max(figures.fill_time(memory), hold(memory, pool))
-    if memory.since is None or now - memory.since < fill_time:
+    held = hold(memory, pool)
+    if memory.since is None or now - memory.since < held:
         answer = answer.at_least(
             requested,
             limits.WINDOW_FILLING,
-            f"rates over half-filled windows read low; nothing is removed in the first {fill_time:.0f} s",
+            f"nothing is removed before it was seen for {held:.0f} s what is worth keeping",
         )
     highest = max((entry[1] for entry in memory.needs), default=0.0)
     answer = answer.at_least(
         min(requested, math.ceil(highest)),
         limits.SCALE_DOWN_WINDOW,
-        f"{highest:.0f} were worth keeping within the last {hold(memory, pool):.0f} s",
+        f"{highest:.0f} were worth keeping within the last {held:.0f} s",
     )
     if 0 < abs(answer.replicas - requested) <= WORTH * requested:
         answer = answer.at(requested, limits.TOO_LITTLE, f"{answer.replicas} is not worth a move")
@@ -155,8 +155,10 @@ def _serene(memory: Memory, pool: Pool) -> bool:
     """Whether the last minute shows no need for more than there is: a knee that is only guessed buys nothing."""
     last = memory.ledger.last(SERENE_WINDOW)
     late = missed(memory, pool, last)
-    queued = last.highest(WAITING) or 0.0
-    return late.requests > 0.0 and late.share <= SERENE * (1.0 - pool.slo.attainment) and queued <= last.ready
+    queued = last.highest(WAITING)
+    if queued is None or queued > last.ready:
+        return False
+    return late.requests > 0.0 and late.share <= SERENE * (1.0 - pool.slo.attainment)
 
 
 def _unsettled(memory: Memory, pool: Pool) -> str:

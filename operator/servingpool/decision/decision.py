@@ -21,7 +21,7 @@ class Limit:
     """One step between the raw need and the answer, in the order applied."""
 
     name: str
-    """CamelCase and stable: conditions, metrics and tests refer to it. One of `limits.NAMES`."""
+    """CamelCase and stable: conditions, metrics and tests refer to it. Those of `limits`."""
     before: int
     after: int
     reason: str

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.decision.intake import GENERATED, REJECTED
+from servingpool.decision.intake import GENERATED, REJECTED, TTFT_COUNT
 from servingpool.decision.ledger import SPAN, WAITING, WORK, Ledger, Window
 from servingpool.decision.step_time import StepTime
 
@@ -22,7 +22,7 @@ noise that buys 6% more GPUs."""
 LEVEL_SCRAPES = 2.0
 """A rate over one pair of scrapes swings with their phase."""
 PROMPT_INERTIA = 30.0
-"""Requests that the ten-minute mean prompt weighs against the last minute's."""
+"""Requests that the ten-minute mean prompt weighs against those of the level's window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,21 @@ class Demand:
         return self.arrivals * self.work_per_request
 
 
+def level_window(interval: float) -> float:
+    """Seconds over which the level is taken, where scrapes come every `interval`."""
+    return max(LEVEL_WINDOW, LEVEL_SCRAPES * interval)
+
+
 def measure(ledger: Ledger, step: StepTime, interval: float) -> Demand | None:
     """Demand from the ledger's last ticks; None where too little was covered to tell."""
-    window = ledger.last(max(LEVEL_WINDOW, LEVEL_SCRAPES * interval))
-    if window.covered <= 0.0:
+    window = ledger.last(level_window(interval))
+    served, rejected = window.rate(TTFT_COUNT), window.rate(REJECTED)
+    if served is None or rejected is None:
         return None
-    scale = window.ready / window.covered
-    served = window.first_tokens().total * scale
     # The queue before the window's first tick is in the row before it.
     since = Window(ledger.rows[-len(window.rows) - 1 :])
     seconds = window.seconds if len(since.rows) > len(window.rows) else float(window.rows[1:, SPAN].sum())
     growth = since.span_of(WAITING) / seconds if seconds > 0.0 else 0.0
-    rejected = window.total(REJECTED) * scale
     prompt, output = _lengths(window, ledger.last(LENGTHS_WINDOW))
     waiting = window.rows[-1, WAITING]
     return Demand(
@@ -72,7 +75,7 @@ def measure(ledger: Ledger, step: StepTime, interval: float) -> Demand | None:
 def _lengths(recent: Window, longer: Window) -> tuple[float, float]:
     """Mean prompt and output tokens of a request.
 
-    Both from ten minutes; the prompt leans towards the last minute, since prompt tokens are counted in the
+    Both from ten minutes; the prompt leans towards the level's window, since prompt tokens are counted in the
     same instant as the request's first token, while output tokens trail it by the request's whole life.
     """
     requests = longer.first_tokens().total

@@ -6,7 +6,7 @@ import numpy as np
 
 from servingpool.decision.belief import horizon
 from servingpool.decision.decision import Figures
-from servingpool.decision.demand import LEVEL_SCRAPES, LEVEL_WINDOW
+from servingpool.decision.demand import level_window
 from servingpool.decision.intake import GENERATED, PROMPTS
 from servingpool.decision.learn import Lesson
 from servingpool.decision.ledger import READY, RUNNING, WAITING, Window
@@ -15,14 +15,9 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
 
 
-def fill_time(memory: Memory) -> float:
-    """Seconds of looking before a rate over the level window is whole."""
-    return max(LEVEL_WINDOW, LEVEL_SCRAPES * memory.interval) + memory.interval
-
-
 def measure(memory: Memory, pool: Pool, lesson: Lesson, need: Reading) -> Figures:
     """Everything that can be told from the memory alone."""
-    recent = memory.ledger.last(max(LEVEL_WINDOW, LEVEL_SCRAPES * memory.interval))
+    recent = memory.ledger.last(level_window(memory.interval))
     no_rate = need if isinstance(need, Unknown) else Unknown("no scrapes to take a rate from")
     ready = float(memory.ledger.rows[-1, READY]) if len(memory.ledger.rows) else 0.0
     known = lesson.demand

@@ -149,7 +149,7 @@ class Forecast:
         if came.sum() <= 0.0:
             return None
         rule, likeness = self._rule(), self._likeness(level)
-        # None of the moments knows what came around it.
+        # No moment's samples are weighed by what came around it.
         likeness[:moments] *= _far_apart(moments)
         outlook = self._foresee(rule, rule.at(level, usual), likeness, carried)
         return Past(outlook, came, self._weights(np.ones(moments), carried), moments)
@@ -181,7 +181,8 @@ class Forecast:
     def _foresee(self, rule: Rule, expected: Array, likeness: Array, carried: float) -> Outlook:
         then, usual, came = self.pairs.T
         # Errors are added as they were, neither scaled by the level nor by its root: those of levels like this one
-        # count most and fit as they are; on steps, where there is none like it, the step that was is what may come.
+        # count most and fit as they are; on steps, where there is none like it, the step that was is what may come, up
+        # to BEYOND. The stand-ins have no bound: what they stand for is played as what came, and must be foreseen.
         errors = np.append(came - rule.at(then, usual), PRIOR_ERRORS * self.mean)
         samples = np.empty((len(expected), len(errors) + 1))
         told = samples[:, :-1]

@@ -18,7 +18,7 @@ from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import LONGEST_GAP, Intake, take_in
 from servingpool.decision.kv_cache import KvCache
-from servingpool.decision.ledger import Misses, Window
+from servingpool.decision.ledger import READY, Misses, Window
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation
@@ -26,7 +26,7 @@ from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
 from servingpool.decision.step_time import StepTime
 from servingpool.decision.trim import Trim
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.unknown import Reading, Unknown
 
 LEAST_SPAN = 1.0
 """Seconds between two looks below which the second teaches nothing."""
@@ -42,8 +42,6 @@ class Lesson:
     step: StepTime | None
     demand: Demand | None
     """None where the step time or the arrivals are not known yet."""
-    usual: float
-    """Mean work level of the last ten minutes, in replicas kept busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +75,15 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
     if memory.at is not None and now < memory.at - LEAST_SPAN:
         memory = memory.interrupted()  # the clock was set back: nothing in the windows can be compared with now
     if memory.at is not None and now < memory.at + LEAST_SPAN:
-        return Lesson(memory, *_told(memory), demand_model.usual(memory.ledger))
+        return Lesson(memory, *_told(memory))
     span = min(now - memory.at, LONGEST_GAP) if memory.at is not None else 0.0
     look = _Look(observation, pool, now, span)
     intake = take_in(observation, pool.slo, memory.pages)
     before, memory = memory, _take_note(look, intake, memory)
     step, demand = _told(memory)
     if step is None or demand is None or intake.covered <= 0.0:
-        return Lesson(memory, step, demand, demand_model.usual(memory.ledger))
-    return _learn_from_demand(look, memory, step, demand, before=before)
+        return Lesson(memory, step, demand)
+    return _learn_from_demand(look, memory, step, demand, intake.kv_usage, before=before)
 
 
 def _told(memory: Memory) -> tuple[StepTime | None, Demand | None]:
@@ -124,7 +122,6 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
         coverage=intake.coverage,
         lacking=intake.lacking,
         covered_at=now if seen else memory.covered_at,
-        kv_usage=None if isinstance(intake.kv_usage, Unknown) else intake.kv_usage,
         first_token_tail=_tail(memory.first_token_tail, observation, "time_to_first_token", span),
         output_token_tail=_tail(memory.output_token_tail, observation, "time_per_output_token", span),
         foretelling=None,
@@ -156,14 +153,16 @@ def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
     if known[:2] == slo[:2]:  # which requests are late did not change, only how many may be
         return replace(memory, profile=replace(profile, budget=Budget(), trim=Trim()), price=None)
     profile = replace(profile, curve=MissCurve(), budget=Budget(), calibration=Calibration(), trim=Trim())
-    return replace(memory.interrupted(), profile=profile, kept_score=())
+    return replace(memory.interrupted(), profile=profile)
 
 
-def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Demand, *, before: Memory) -> Lesson:
+def _learn_from_demand(
+    look: _Look, memory: Memory, step: StepTime, demand: Demand, kv_usage: Reading, *, before: Memory
+) -> Lesson:
     """Where it is known what came and what that costs. `before`: the memory that the look was not in."""
     pool, now = look.pool, look.now
-    ledger = memory.ledger.judged(load=offered_load(pool, demand, look.ready), work=demand.level)
-    usual = demand_model.usual(ledger)
+    present = float(memory.ledger.rows[-1, READY])
+    ledger = memory.ledger.judged(load=offered_load(pool, demand, present), work=demand.level)
     memory = replace(memory, ledger=ledger)
     last = Window(ledger.rows[-1:])
     late = missed(memory, pool, last)
@@ -175,7 +174,7 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
     profile = memory.profile
     curve, calibration = profile.curve, profile.calibration
     if telling.requests > 0.0:
-        foretold = _foretold(look, before, demand)
+        foretold = _foretold(look, before, demand.level / max(present, 0.5))
         if foretold is not None:
             calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.span)
         blamed = blame(pool, step, demand, ledger)
@@ -190,11 +189,11 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
         profile,
         curve=curve,
         calibration=calibration,
-        kv_cache=_learn_kv_cache(look, memory, demand),
+        kv_cache=_learn_kv_cache(look, memory, demand, kv_usage),
         forecast=profile.forecast.learn(
             now=now,
             level=demand.level,
-            usual=usual,
+            usual=demand_model.usual(ledger),
             ready=look.ready,
             horizon=horizon(memory, pool),
             elapsed=look.span,
@@ -208,28 +207,26 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
         price=memory.price if now < memory.price_until else None,
         kept_score=_score(memory.kept_score, late, now),
     )
-    return Lesson(memory, step, demand, usual)
+    return Lesson(memory, step, demand)
 
 
-def _foretold(look: _Look, before: Memory, demand: Demand) -> float | None:
-    """Share of misses that was believed to come of this load, before it came; None where nothing was.
+def _foretold(look: _Look, before: Memory, load: float) -> float | None:
+    """Share of misses that was believed to come of `load`, before it came; None where nothing was.
 
     By the curve that was believed then: what is learned of this look is no foretelling of it.
     """
-    if not look.ready:
-        return None
     curve = before.foretelling
     if curve is None:
         step = before.profile.fit.solve()
         if step is None:
             return None  # the first look that tells the step time
         curve = posterior(before, look.pool, step)
-    return min(1.0, float(curve.cost(np.array([demand.level / look.ready]))[0]))
+    return min(1.0, float(curve.cost(np.array([load]))[0]))
 
 
-def _learn_kv_cache(look: _Look, memory: Memory, demand: Demand) -> KvCache:
-    usage, kv_cache = memory.kv_usage, memory.profile.kv_cache
-    if usage is None or demand.queued >= 1.0 or not Window(memory.ledger.rows[-4:]).steady:
+def _learn_kv_cache(look: _Look, memory: Memory, demand: Demand, usage: Reading) -> KvCache:
+    kv_cache = memory.profile.kv_cache
+    if isinstance(usage, Unknown) or demand.queued >= 1.0 or not Window(memory.ledger.rows[-4:]).steady:
         return kv_cache
     return kv_cache.learn(usage=usage, load=demand.level / max(look.ready, 0.5), elapsed=look.span)
 

@@ -145,11 +145,13 @@ class Window:
         total, within, up_to = self.total(count), self.total(lower), self.total(upper)
         return SloCount(within, max(0.0, up_to - within), max(0.0, total - up_to))
 
-    def highest_load(self) -> float | None:
-        """Largest work per ready replica, queues left aside."""
-        loads = self.rows[:, WORK] / np.maximum(self.rows[:, READY], 0.5)
-        loads = loads[~np.isnan(loads)]
-        return float(loads.max()) if len(loads) else None
+    def highest_load(self) -> float:
+        """Largest work per ready replica, queues left aside; 0 where none is known."""
+        return float(np.fmax.reduce(self.rows[:, WORK] / np.maximum(self.rows[:, READY], 0.5), initial=0.0))
+
+    def highest_offered(self) -> float:
+        """Largest load, queues included; 0 where none is known."""
+        return float(np.fmax.reduce(self.rows[:, LOAD], initial=0.0))
 
     def highest(self, column: int) -> float | None:
         """Largest known value of a column."""

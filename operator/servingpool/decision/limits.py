@@ -17,19 +17,6 @@ UNSCHEDULABLE = "Unschedulable"
 LEARNING_STEP = "LearningStep"
 MINIMUM = "TooFewReplicas"
 MAXIMUM = "TooManyReplicas"
-NAMES = (
-    TOO_LITTLE,
-    PARTIAL,
-    CALIBRATING,
-    WINDOW_FILLING,
-    REPLICAS_MISSING,
-    ROLLOUT,
-    SCALE_DOWN_WINDOW,
-    UNSCHEDULABLE,
-    LEARNING_STEP,
-    MINIMUM,
-    MAXIMUM,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,8 +127,6 @@ class Memory:
     """Seconds between scrapes, as seen."""
     coverage: float = 0.0
     """Share of ready replicas read at the last look."""
-    kv_usage: float | None = None
-    """Mean share of the KV cache in use at the last look."""
     first_token_tail: Tail = field(default_factory=Tail)
     output_token_tail: Tail = field(default_factory=Tail)
     kept_score: tuple[tuple[float, float, float], ...] = ()
@@ -172,6 +170,7 @@ class Memory:
             pages={},
             first_token_tail=Tail(),
             output_token_tail=Tail(),
+            kept_score=(),
             needs=(),
             foretelling=None,
         )
@@ -191,7 +190,6 @@ class Memory:
             "lacking": self.lacking,
             "interval": self.interval,
             "coverage": self.coverage,
-            "kv_usage": self.kv_usage,
             "first_token_tail": _tail_data(self.first_token_tail),
             "output_token_tail": _tail_data(self.output_token_tail),
             "kept_score": self.kept_score,
@@ -222,7 +220,6 @@ class Memory:
                 lacking=data["lacking"],
                 interval=data["interval"],
                 coverage=data["coverage"],
-                kv_usage=data["kv_usage"],
                 first_token_tail=_tail(data["first_token_tail"]),
                 output_token_tail=_tail(data["output_token_tail"]),
                 kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),

@@ -65,7 +65,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class StepTimeFit:
-    """Weighted normal equations of (a, b, c): six sums and three, so it is small and forgets smoothly."""
+    """Weighted normal equations of (a, b, c): nine sums and three, so it is small and forgets smoothly."""
 
     gram: tuple[float, ...] = (0.0,) * 9
     moment: tuple[float, ...] = (0.0,) * 3

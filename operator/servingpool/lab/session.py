@@ -189,7 +189,7 @@ def save_picture(path: Path, snapshot: Snapshot, scenario: Scenario, *, width: i
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM does what Ctrl-C does."""
+    """SIGTERM does what Ctrl-C does, and SIGINT too in a shell's background job, which inherits it ignored."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -197,11 +197,12 @@ def _interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class Shown:
 
 
 FIGURES = (
-    Shown("arrival_rate", "Requests per second, last minute.", lambda f: f.arrivals),
+    Shown("arrival_rate", "Requests per second, last half minute.", lambda f: f.arrivals),
     Shown("generation_tokens_rate", "Output tokens per second over all replicas.", lambda f: f.generation_rate),
     Shown("prompt_tokens_rate", "Prompt tokens per second over all replicas.", lambda f: f.prompt_rate),
     Shown("queue_depth", "Requests waiting in engines and gateway.", lambda f: f.queue),

@@ -220,7 +220,7 @@ def _limited_condition(pool: ServingPool, decision: Decision) -> Condition:
 
 def _calibrating_condition(pool: ServingPool, decision: Decision) -> Condition:
     if decision.calibrating:
-        said = "engine and traffic are being learned; nothing is scaled down yet"
+        said = "engine and traffic are being learned; nothing is removed yet, nor added while hardly a request is late"
         return _condition(pool, decision, ConditionType.CALIBRATING, Truth.TRUE, Reason.LEARNING, said)
     return _condition(
         pool, decision, ConditionType.CALIBRATING, Truth.FALSE, Reason.LEARNED, "engine and traffic are learned"

@@ -192,7 +192,7 @@ def _scalers() -> tuple[tuple[Role, str, str, Policy], ...]:
             "its published settings: up above 0.55 of the SLO, down below 0.40",
             llmd.slo_aware(),
         ),
-        (Role.OURS, "servingpool", "all defaults; told nothing of model, hardware or traffic", Ours()),
+        (Role.OURS, "servingpool", "all defaults; knows of model, hardware and traffic what it watched", Ours()),
     )
 
 

@@ -17,6 +17,7 @@ from results import CaseResults, Run, rival_runs
 
 from servingpool.decision.pool import Slo
 from servingpool.simulation.hardware import engine_profile
+from servingpool.simulation.report.figures import percent
 from servingpool.simulation.rivals.catalogue import RIVALS
 from servingpool.simulation.traces import poisson
 
@@ -135,7 +136,14 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
     assert "KEDA production-stack" in page
     front = (tmp_path / "once" / "README.md").read_text()
     assert "simulated; no GPU ran" in front
-    assert "| price: a miss always costs 20, whatever was missed lately | - |" in front
+    (price,) = (line for line in front.splitlines() if line.startswith("| price: "))
+    without, whole = results.without["price"][True, 0], results.ours[True, 0]
+    more = f"{without.cost / whole.cost - 1.0:+.1%}"
+    figures = price.rstrip(" |").split(" | ")[1:]
+    assert figures[:6] == ["-"] * 4 + [percent(without.attainment), f"{int(not without.held)} of 1"]
+    assert figures[6] == more
+    (told,) = document["cases"]["tiny"]["without"]["price"]
+    assert (told["history"], told["seed"], told["score"]) == (True, 0, without.score)
 
 
 class TestGoals:

@@ -98,7 +98,7 @@ def test_what_may_come_is_the_expected_with_the_errors_that_were() -> None:
     assert outlook.weights.sum() == pytest.approx(1.0)
 
 
-def test_no_sample_exceeds_a_fifth_more_than_the_highest_demand_known() -> None:
+def test_no_jump_of_the_past_leads_a_fifth_beyond_the_highest_demand_known() -> None:
     forecast = Forecast(pairs=np.array([(10.0, 10.0, 1.0), (1.0, 1.0, 10.0)]), mean=1.0, seen=3600.0)
     # From 0.1 an error of -9 is 0; from 10 one of +9 would be 19, and from 15 it would be 24.
     low, high, higher = (forecast.outlook(level=level, usual=level, carried=0.5) for level in (0.1, 10.0, 15.0))

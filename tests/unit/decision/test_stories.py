@@ -14,11 +14,12 @@ from decision_world import ENGINE, POOL, World
 from servingpool.decision import limits
 from servingpool.decision.belief import posterior
 from servingpool.decision.budget import Budget
+from servingpool.decision.calibration import MEMORY as CALIBRATED_FOR
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Verdict
 from servingpool.decision.forecast import KEPT
 from servingpool.decision.learn import observe
-from servingpool.decision.ledger import WORK
+from servingpool.decision.ledger import LOAD, WORK
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import BINS
 from servingpool.decision.pool import Behavior, Slo
@@ -220,13 +221,20 @@ def test_memory_survives_json():
 def test_no_demand_is_seen_that_replicas_turning_ready_did_not_serve():
     world = World(replicas=3)
     world.run(20.0, 60)
+    previous = world.memory
+    world.tick(20.0)
     usual = world.memory.profile.forecast.mean
     for engine in world.engines:
-        engine.serve(20.0 / 3, 15.0, 1000.0, 200.0)
+        engine.serve(20.0 / len(world.engines), 15.0, 1000.0, 200.0)
     world.now += 15.0
     world.engines += [world._engine(world.now - 1.0) for _ in range(7)]
     memory = decide(world.observation(), world.pool, world.memory, world.now).memory
-    assert memory.ledger.rows[-1, WORK] == pytest.approx(usual, rel=0.3), "not twice of it"
+    row, before = memory.ledger.rows[-1], world.memory.ledger.rows[-1]
+    assert row[WORK] == pytest.approx(usual, rel=0.3), "not twice of it"
+    assert row[LOAD] == pytest.approx(before[LOAD], rel=0.3), "nor is the load a third: those who were there bore it"
+    sums = [each.profile.calibration.foretold for each in (previous, world.memory, memory)]
+    last, this = (now - before * math.exp(-15.0 / CALIBRATED_FOR) for before, now in pairwise(sums))
+    assert this == pytest.approx(last, rel=0.3)
 
 
 @pytest.mark.parametrize(
@@ -401,6 +409,8 @@ def test_a_clock_that_is_set_back_starts_afresh_instead_of_freezing():
     world.now -= 1800.0
     outcomes = world.run(60.0, 10)
     assert max(outcome.decision.replicas for outcome in outcomes) > 2
+    judged = sum(requests for _, requests, _ in world.memory.kept_score)
+    assert judged <= 60.0 * 600.0, "nor are ten minutes added to the hour of before"
 
 
 def test_replicas_that_do_not_exist_yet_are_not_removed():
