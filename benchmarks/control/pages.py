@@ -212,6 +212,12 @@ def _case_document(results: CaseResults) -> dict[str, Any]:
     def score(run: Run | None) -> Any:
         return None if run is None else run.score
 
+    def outcomes(runs: Mapping[tuple[bool, int], Run]) -> list[Any]:
+        return [
+            {"history": history, "seed": seed, "attainment": run.attainment, "gpu_hours": run.cost}
+            for (history, seed), run in sorted(runs.items())
+        ]
+
     def scores(runs: Mapping[tuple[bool, int], Run]) -> list[Any]:
         return [{"history": history, "seed": seed, "score": run.score} for (history, seed), run in sorted(runs.items())]
 
@@ -223,7 +229,7 @@ def _case_document(results: CaseResults) -> dict[str, Any]:
         "clairvoyant": score(results.clairvoyant),
         "timetables": {str(minutes): run.score for minutes, run in sorted(results.timetables.items())},
         "ours": scores(results.ours),
-        "without": {idea: scores(runs) for idea, runs in results.without.items()},
+        "without": {idea: outcomes(runs) for idea, runs in results.without.items()},
         "rivals": {
             slug: {
                 "default": runs.rival.default,

@@ -143,7 +143,7 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
     assert figures[:6] == ["-"] * 4 + [percent(without.attainment), f"{int(not without.held)} of 1"]
     assert figures[6] == more
     (told,) = document["cases"]["tiny"]["without"]["price"]
-    assert (told["history"], told["seed"], told["score"]) == (True, 0, without.score)
+    assert told == {"history": True, "seed": 0, "attainment": without.attainment, "gpu_hours": without.cost}
 
 
 class TestGoals:
