@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 from servingpool.api.duration import brief
 from servingpool.decision.pool import Slo
 
 
 def percent(share: float) -> str:
-    """Two digits after the point near 100, where they matter: `99.35%`, `87.1%`."""
-    text = f"{share:.2%}" if share >= 0.9 else f"{share:.1%}"
-    # A miss among many thousands must not read as none.
-    return "99.99%" if text == "100.00%" and share < 1 else text.replace("100.00%", "100%")
+    """Two digits after the point near 100, where they matter: `99.35%`, `87.1%`.
+
+    Never rounded up: a miss among many thousands must not read as none, nor 94.998% as the 95 that were asked for.
+    """
+    digits = 2 if share >= 0.9 else 1
+    # To a millionth first, or 0.9935 in binary would read as 99.34.
+    cut = math.floor(round(share * 10 ** (digits + 6)) / 1e4) / 10**digits
+    return "100%" if share >= 1.0 else f"{cut:.{digits}f}%"
 
 
 def target(slo: Slo) -> str:
