@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import orjson
 import plots
 import tables
 from goals import goals, losses
-from results import CaseResults, Run
+from results import CaseResults, Run, Seeds
 
 from servingpool.simulation.report.figures import listed, objective
 
@@ -212,14 +212,11 @@ def _case_document(results: CaseResults) -> dict[str, Any]:
     def score(run: Run | None) -> Any:
         return None if run is None else run.score
 
-    def outcomes(runs: Mapping[tuple[bool, int], Run]) -> list[Any]:
-        return [
-            {"history": history, "seed": seed, "attainment": run.attainment, "gpu_hours": run.cost}
-            for (history, seed), run in sorted(runs.items())
-        ]
+    def outcome(run: Run) -> dict[str, Any]:
+        return {"attainment": run.attainment, "gpu_hours": run.cost}
 
-    def scores(runs: Mapping[tuple[bool, int], Run]) -> list[Any]:
-        return [{"history": history, "seed": seed, "score": run.score} for (history, seed), run in sorted(runs.items())]
+    def by_seed(runs: Seeds, what: Callable[[Run], dict[str, Any]]) -> list[Any]:
+        return [{"history": history, "seed": seed, **what(run)} for (history, seed), run in sorted(runs.items())]
 
     return {
         "title": results.case.title,
@@ -228,8 +225,8 @@ def _case_document(results: CaseResults) -> dict[str, Any]:
         "best_static": score(results.static),
         "clairvoyant": score(results.clairvoyant),
         "timetables": {str(minutes): run.score for minutes, run in sorted(results.timetables.items())},
-        "ours": scores(results.ours),
-        "without": {idea: outcomes(runs) for idea, runs in results.without.items()},
+        "ours": by_seed(results.ours, lambda run: {"score": run.score}),
+        "without": {idea: by_seed(runs, outcome) for idea, runs in results.without.items()},
         "rivals": {
             slug: {
                 "default": runs.rival.default,

@@ -72,6 +72,10 @@ class Named:
     run: Run
 
 
+Seeds = dict[tuple[bool, int], Run]
+"""Ours, by (with history, seed)."""
+
+
 @dataclass(slots=True)
 class CaseResults:
     """All runs of one case that there are."""
@@ -83,10 +87,9 @@ class CaseResults:
     clairvoyant: Run | None = None
     timetables: dict[int, Run] = field(default_factory=dict)
     """Chosen in hindsight, by the minutes for which each fleet stays."""
-    ours: dict[tuple[bool, int], Run] = field(default_factory=dict)
-    """By (with history, seed)."""
-    without: dict[str, dict[tuple[bool, int], Run]] = field(default_factory=dict)
-    """Ours with one idea taken out, by the idea, then as `ours`."""
+    ours: Seeds = field(default_factory=dict)
+    without: dict[str, Seeds] = field(default_factory=dict)
+    """Ours with one idea taken out, by the idea."""
     rivals: dict[str, RivalRuns] = field(default_factory=dict)
     """By slug, in the order of the tables."""
 

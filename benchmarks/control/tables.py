@@ -9,14 +9,12 @@ from typing import Any
 
 from ablations import ABLATIONS
 from goals import Goal
-from results import CaseResults, Run, mean
+from results import CaseResults, Run, Seeds, mean
 
 from servingpool.simulation.report.figures import latency, percent
 from servingpool.simulation.rivals.catalogue import RIVALS
 
 NOTHING = "-"
-Seeds = Mapping[tuple[bool, int], Run]
-"""By (with history, seed)."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

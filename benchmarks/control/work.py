@@ -191,11 +191,11 @@ class OurRun(Work):
 
     @property
     def name(self) -> str:
-        return f"ours-{'with' if self.history else 'no'}-history-seed-{self.seed}"
+        return f"ours-{_conditions(self.seed, history=self.history)}"
 
     @property
     def runs(self) -> float:
-        return 2.2 if self.history else 1.2
+        return _our_runs(history=self.history)
 
     def sources(self) -> tuple[str, ...]:
         return store.CORE
@@ -242,7 +242,7 @@ class SweepRun(Work):
 
     @property
     def name(self) -> str:
-        return "sweep-" + "".join(letter if letter.isalnum() else "-" for letter in self.variation)
+        return f"sweep-{_word(self.variation)}"
 
     @property
     def runs(self) -> float:
@@ -267,12 +267,11 @@ class AblationRun(Work):
 
     @property
     def name(self) -> str:
-        idea = "".join(letter if letter.isalnum() else "-" for letter in self.ablation)
-        return f"ablation-{idea}-{'with' if self.history else 'no'}-history-seed-{self.seed}"
+        return f"ablation-{_word(self.ablation)}-{_conditions(self.seed, history=self.history)}"
 
     @property
     def runs(self) -> float:
-        return 2.2 if self.history else 1.2
+        return _our_runs(history=self.history)
 
     def sources(self) -> tuple[str, ...]:
         return (*store.CORE, "benchmarks/control/ablations.py")
@@ -280,6 +279,20 @@ class AblationRun(Work):
     def do(self) -> Report:
         (ablation,) = (each for each in ablations.ABLATIONS if each.name == self.ablation)
         return {"found": our_run(self.case, ablation.make(), self.initial, self.seed, history=self.history)}
+
+
+def _word(name: str) -> str:
+    """As part of a file's name."""
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+def _conditions(seed: int, *, history: bool) -> str:
+    return f"{'with' if history else 'no'}-history-seed-{seed}"
+
+
+def _our_runs(*, history: bool) -> float:
+    """What is before the case is played too."""
+    return 2.2 if history else 1.2
 
 
 def our_run(case: Case, policy: Policy, initial: int, seed: int, *, history: bool) -> Report:

@@ -8,7 +8,7 @@ import numpy as np
 
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import TPOT_SUM, TTFT_SUM
-from servingpool.decision.ledger import LOAD, READY, SPAN, Ledger, Misses, Window, misses
+from servingpool.decision.ledger import LOAD, SPAN, Ledger, Misses, Window, misses
 from servingpool.decision.memory import Memory
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_by_mean
@@ -62,14 +62,14 @@ def _slow(count: SloCount, recent: Window, bucket: tuple[float, float], bound: f
     return Misses(count.total, count.late + count.straddling * late_share_by_mean(shape, mean, bucket, bound))
 
 
-def offered_load(pool: Pool, demand: Demand, ready: float) -> float:
-    """Load that this tick's requests meet.
+def offered_load(pool: Pool, demand: Demand, ledger: Ledger) -> float:
+    """Load that the requests of the last tick meet.
 
     What arrives, and the queue, which must be worked off within the TTFT bound or is late.
     """
     bound = pool.slo.time_to_first_token
     queue = demand.queued * demand.work_per_request / bound if bound is not None else 0.0
-    return (demand.level + queue) / max(ready, 0.5)
+    return ledger.load_of(demand.level + queue)
 
 
 def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> Blame:
@@ -82,7 +82,7 @@ def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> Blame:
     with it the safe load from 0.56 to 0.26.
     """
     lifetime = _lifetime(pool, step, demand, ledger)
-    now = demand.level / max(float(ledger.rows[-1, READY]), 0.5)
+    now = ledger.load_of(demand.level)
     overload = ledger.last(max(lifetime, _queueing(ledger))).highest_load()
     if overload > OVERLOAD and now < RELIEVED * overload:
         return Blame(overload, now)

@@ -36,7 +36,7 @@ BEYOND = 1.2
 """No jump of the past leads beyond this multiple of the highest demand that is remembered or expected. A service that
 stopped and came back at full rate has shown that it comes back, not that it doubles. That what went beyond all before
 it may go on as far again was worth nothing on ramps, a point of attainment where traffic doubles each 25 minutes, and
-cost a tenth of the fleet for two hours behind any jump."""
+cost a tenth of the fleet for two hours behind a threefold jump."""
 LIKENESS = 0.8
 """Width of "levels like this one", in roots of demand over the root of its mean: there, counts spread evenly."""
 PRIOR_ERRORS = 0.18 * np.array((-1.5, -0.9, -0.45, -0.15, 0.15, 0.45, 0.9, 1.5))

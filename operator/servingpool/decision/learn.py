@@ -18,7 +18,7 @@ from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import LONGEST_GAP, Intake, take_in
 from servingpool.decision.kv_cache import KvCache
-from servingpool.decision.ledger import READY, Misses, Window
+from servingpool.decision.ledger import Misses, Window
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation
@@ -161,8 +161,7 @@ def _learn_from_demand(
 ) -> Lesson:
     """Where it is known what came and what that costs. `before`: the memory that the look was not in."""
     pool, now = look.pool, look.now
-    present = float(memory.ledger.rows[-1, READY])
-    ledger = memory.ledger.judged(load=offered_load(pool, demand, present), work=demand.level)
+    ledger = memory.ledger.judged(load=offered_load(pool, demand, memory.ledger), work=demand.level)
     memory = replace(memory, ledger=ledger)
     last = Window(ledger.rows[-1:])
     late = missed(memory, pool, last)
@@ -174,7 +173,7 @@ def _learn_from_demand(
     profile = memory.profile
     curve, calibration = profile.curve, profile.calibration
     if telling.requests > 0.0:
-        foretold = _foretold(look, before, demand.level / max(present, 0.5))
+        foretold = _foretold(look, before, ledger.load_of(demand.level))
         if foretold is not None:
             calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.span)
         blamed = blame(pool, step, demand, ledger)
@@ -228,7 +227,7 @@ def _learn_kv_cache(look: _Look, memory: Memory, demand: Demand, usage: Reading)
     kv_cache = memory.profile.kv_cache
     if isinstance(usage, Unknown) or demand.queued >= 1.0 or not Window(memory.ledger.rows[-4:]).steady:
         return kv_cache
-    return kv_cache.learn(usage=usage, load=demand.level / max(look.ready, 0.5), elapsed=look.span)
+    return kv_cache.learn(usage=usage, load=memory.ledger.load_of(demand.level), elapsed=look.span)
 
 
 def _answer_for(look: _Look, profile: Profile, telling: Misses, weight: float) -> Profile:

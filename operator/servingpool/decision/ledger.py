@@ -29,6 +29,8 @@ Array = NDArray[np.float64]
 KEPT_SECONDS = 1200.0
 KEPT_TICKS = 240
 """A bound on memory where the loop is faster than 5 s."""
+LEAST_READY = 0.5
+"""Replicas that work is divided by at least: the first one's first second is no load of a hundred."""
 
 # Columns: when, how long, the fleet then, what was covered, the intake's sums, gauges, and the verdicts.
 AT, SPAN, READY, COVERED, SUMS = range(5)
@@ -68,6 +70,10 @@ class Ledger:
         rows = self.rows.copy()
         rows[-1, LOAD], rows[-1, WORK] = load, work
         return Ledger(rows)
+
+    def load_of(self, work: float) -> float:
+        """Load that `work` is to the fleet of the last tick; who turned Ready late in it is a part of a replica."""
+        return work / max(float(self.rows[-1, READY]), LEAST_READY)
 
     def last(self, seconds: float) -> Window:
         """The ticks of the last `seconds`, up to the last tick."""
@@ -147,7 +153,7 @@ class Window:
 
     def highest_load(self) -> float:
         """Largest work per ready replica, queues left aside; 0 where none is known."""
-        return float(np.fmax.reduce(self.rows[:, WORK] / np.maximum(self.rows[:, READY], 0.5), initial=0.0))
+        return float(np.fmax.reduce(self.rows[:, WORK] / np.maximum(self.rows[:, READY], LEAST_READY), initial=0.0))
 
     def highest_offered(self) -> float:
         """Largest load, queues included; 0 where none is known."""

@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,24 +194,24 @@ def _interruptible() -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
+    with _answered(interrupt):
         yield
-        return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def _deaf() -> Iterator[None]:
     """A second Ctrl-C must not leave half of the processes behind."""
+    with _answered(signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _answered(by: Callable[[int, FrameType | None], None] | signal.Handlers) -> Iterator[None]:
+    """SIGINT and SIGTERM are answered otherwise for a while; only a main thread can say so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, by) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

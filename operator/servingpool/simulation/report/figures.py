@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from decimal import ROUND_DOWN, Decimal
 
 from servingpool.api.duration import brief
 from servingpool.decision.pool import Slo
@@ -13,10 +13,10 @@ def percent(share: float) -> str:
 
     Never rounded up: a miss among many thousands must not read as none, nor 94.998% as the 95 that were asked for.
     """
-    digits = 2 if share >= 0.9 else 1
-    # To a millionth first, or 0.9935 in binary would read as 99.34.
-    cut = math.floor(round(share * 10 ** (digits + 6)) / 1e4) / 10**digits
-    return "100%" if share >= 1.0 else f"{cut:.{digits}f}%"
+    if share >= 1.0:
+        return "100%"
+    digits = Decimal("0.01" if share >= 0.9 else "0.1")
+    return f"{(100 * Decimal(str(share))).quantize(digits, ROUND_DOWN)}%"
 
 
 def target(slo: Slo) -> str:
