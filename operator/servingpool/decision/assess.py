@@ -16,7 +16,7 @@ from servingpool.decision.miss_curve import Curve
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.price import DEAREST, price
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.unknown import Unknown
 
 STARTS = 2.0
 """Cold starts for which a fleet stays at what was worth keeping: a replica that goes and comes back within two
@@ -29,31 +29,30 @@ RARE = 0.05
 class Assessment:
     """The raw need and what it rests on."""
 
-    need: Reading
-    curve: Curve | None = None
-    outlook: Outlook | None = None
+    need: float
+    """Replicas."""
+    curve: Curve
+    outlook: Outlook
     """With the queue in it."""
-    backlog: float = 0.0
+    backlog: float
     """Replicas kept busy by the queue, if it is worked off within one cold start."""
-    allowance: float = 0.0
+    allowance: float
     """Share of misses the fleet is sized for."""
-    price: float | None = None
-    """Of a miss, in replicas for the work that keeps one busy; None where nothing was weighed."""
-    kept: float = 0.0
+    price: float
+    """Of a miss, in replicas for the work that keeps one busy."""
+    kept: float
     """Replicas that are worth keeping, where they are there: no fewer than needed."""
-    today: bool = False
+    today: bool
     """The present load needs more than what is to come."""
 
     @property
     def expected(self) -> float:
         """Work at the horizon in replicas kept busy, without the queue."""
-        return 0.0 if self.outlook is None else float(self.outlook.expected[0]) - self.backlog
+        return float(self.outlook.expected[0]) - self.backlog
 
     @property
     def possible(self) -> float:
         """Work that one in twenty of what may come exceeds."""
-        if self.outlook is None:
-            return 0.0
         samples, weights = self.outlook.samples[0], self.outlook.weights[0]
         order = np.argsort(samples)
         place = int(np.searchsorted(np.cumsum(weights[order]), 1.0 - RARE))
@@ -65,20 +64,20 @@ def hold(memory: Memory, pool: Pool) -> float:
     return max(pool.behavior.scale_down_window, STARTS * horizon(memory, pool))
 
 
-def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment:
-    """The raw need in replicas; Unknown with the reason where it cannot be told."""
+def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment | Unknown:
+    """What the pool needs; Unknown with the reason where it cannot be told."""
     if isinstance(observation.metrics, Unknown):
-        return Assessment(observation.metrics)
+        return observation.metrics
     memory = lesson.memory
     if not observation.ready and observation.requested > 0:
-        return Assessment(Unknown("no replica is ready"))
+        return Unknown("no replica is ready")
     if memory.coverage == 0.0:
         lacking = memory.lacking
-        return Assessment(Unknown(f"pages lack {lacking}" if lacking else "no ready replica has a fresh sample"))
+        return Unknown(f"pages lack {lacking}" if lacking else "no ready replica has a fresh sample")
     if lesson.step is None:
-        return Assessment(Unknown("no request was decoded yet, so the engine's speed is not known"))
+        return Unknown("no request was decoded yet, so the engine's speed is not known")
     if lesson.demand is None:
-        return Assessment(Unknown("too few scrapes to take a rate"))
+        return Unknown("too few scrapes to take a rate")
     level, most = lesson.demand.level, 4 * pool.max_replicas
     profile = memory.profile
     curve = posterior(memory, pool, lesson.step)

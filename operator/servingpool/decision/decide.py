@@ -45,38 +45,38 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     """
     lesson = study(observation, pool, memory, now)
     assessment = assess(observation, pool, lesson)
+    need = assessment if isinstance(assessment, Unknown) else assessment.need
     memory = _note(lesson.memory, pool, assessment, now)
-    limited = _limit(observation, pool, memory, assessment.need, now)
-    measured = figures.measure(memory, pool, lesson, assessment.need)
-    if assessment.curve is not None and assessment.outlook is not None:
-        measured = replace(
-            measured,
-            safe_load=assessment.curve.load_for(assessment.allowance),
-            forecast=assessment.expected,
-        )
+    limited = _limit(observation, pool, memory, need, now)
+    measured = figures.measure(memory, pool, lesson, assessment)
+    warning = _warning(pool, lesson, assessment)
     decision = Decision(
         at=now,
         replicas=limited.replicas,
         verdict=_verdict(limited.replicas, observation.requested),
-        need=assessment.need,
+        need=need,
         limits=limited.applied,
         reason=explain.reason(observation, pool, assessment, limited, measured),
         figures=measured,
         calibrating=not settled(memory, pool),
-        warnings=_warnings(pool, lesson, assessment),
+        warnings=() if warning is None else (warning,),
     )
     return Outcome(decision, memory)
 
 
-def _note(memory: Memory, pool: Pool, assessment: Assessment, now: float) -> Memory:
+def _note(memory: Memory, pool: Pool, assessment: Assessment | Unknown, now: float) -> Memory:
     """What the next decision is to know of this one."""
     begin = now - hold(memory, pool)
     needs = tuple(entry for entry in memory.needs if begin < entry[0] < now)
-    if not isinstance(assessment.need, Unknown):
-        needs = (*needs, (now, assessment.kept))
-    found_anew = memory.price is None and assessment.price is not None
-    until = now + _price_lasts(memory) if found_anew else memory.price_until
-    return replace(memory, needs=needs, price=assessment.price, price_until=until, foretelling=assessment.curve)
+    if isinstance(assessment, Unknown):
+        return replace(memory, needs=needs, price=None, foretelling=None)
+    return replace(
+        memory,
+        needs=(*needs, (now, assessment.kept)),
+        price=assessment.price,
+        price_until=now + _price_lasts(memory) if memory.price is None else memory.price_until,
+        foretelling=assessment.curve,
+    )
 
 
 def _price_lasts(memory: Memory) -> float:
@@ -180,25 +180,26 @@ def _verdict(replicas: int, requested: int) -> Verdict:
     return Verdict.SCALE_UP if replicas > requested else Verdict.SCALE_DOWN
 
 
-def _warnings(pool: Pool, lesson: Lesson, assessment: Assessment) -> tuple[str, ...]:
-    found = []
-    bound, step, curve = pool.slo.time_per_output_token, lesson.step, assessment.curve
-    allowed = 1.0 - pool.slo.attainment
+def _warning(pool: Pool, lesson: Lesson, assessment: Assessment | Unknown) -> str | None:
+    """What is wrong but not fatal."""
+    bound, step = pool.slo.time_per_output_token, lesson.step
     if bound is not None and step is not None and hopeless(lesson.memory, pool, step):
-        found.append(
+        return (
             f"time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
             f"a step without load takes {step.base * 1000:.0f} ms on this engine"
         )
-    elif curve is not None and curve.floor > allowed and _told(lesson.memory, allowed):
-        found.append(
+    if isinstance(assessment, Unknown):
+        return None
+    allowed, curve = 1.0 - pool.slo.attainment, assessment.curve
+    if curve.floor > allowed and _told(lesson.memory, allowed):
+        return (
             f"about {curve.floor:.1%} of requests miss the SLO at any fleet size, more than the {allowed:.1%} allowed: "
             f"relax the bound or use faster replicas"
         )
-    elif curve is not None and (least := math.ceil(assessment.expected / curve.load_for(allowed))) > pool.max_replicas:
-        found.append(
-            f"{least} replicas are needed for what is expected and max is {pool.max_replicas}: the SLO will not hold"
-        )
-    return tuple(found)
+    least = math.ceil(assessment.expected / curve.load_for(allowed))
+    if least > pool.max_replicas:
+        return f"{least} replicas are needed for what is expected and max is {pool.max_replicas}: the SLO will not hold"
+    return None
 
 
 def _told(memory: Memory, allowed: float) -> bool:

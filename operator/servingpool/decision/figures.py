@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from servingpool.decision.assess import Assessment
 from servingpool.decision.belief import horizon
 from servingpool.decision.decision import Figures
 from servingpool.decision.demand import level_window
@@ -15,10 +16,11 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
 
 
-def measure(memory: Memory, pool: Pool, lesson: Lesson, need: Reading) -> Figures:
-    """Everything that can be told from the memory alone."""
+def measure(memory: Memory, pool: Pool, lesson: Lesson, assessment: Assessment | Unknown) -> Figures:
+    """What was measured and weighed."""
     recent = memory.ledger.last(level_window(memory.interval))
-    no_rate = need if isinstance(need, Unknown) else Unknown("no scrapes to take a rate from")
+    weighed = None if isinstance(assessment, Unknown) else assessment
+    no_rate = assessment if isinstance(assessment, Unknown) else Unknown("no scrapes to take a rate from")
     ready = float(memory.ledger.rows[-1, READY]) if len(memory.ledger.rows) else 0.0
     known = lesson.demand
     return Figures(
@@ -31,8 +33,8 @@ def measure(memory: Memory, pool: Pool, lesson: Lesson, need: Reading) -> Figure
         time_per_output_token=memory.output_token_tail.at(pool.slo.attainment),
         attainment=_attainment(memory),
         load=no_rate if known is None or ready <= 0.0 else known.level / ready,
-        safe_load=no_rate,
-        forecast=no_rate,
+        safe_load=no_rate if weighed is None else weighed.curve.load_for(weighed.allowance),
+        forecast=no_rate if weighed is None else weighed.expected,
         horizon=horizon(memory, pool),
     )
 
