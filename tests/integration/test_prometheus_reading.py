@@ -80,9 +80,7 @@ def expected(page: str, pod: str, scraped_at: float, kv_cache_usage: float) -> R
         prompt_tokens=figure(page, "prompt_tokens_total"),
         cached_prompt_tokens=figure(page, "prompt_tokens_by_source_total", source="local_cache_hit")
         + figure(page, "prompt_tokens_by_source_total", source="external_kv_transfer"),
-        finished_requests=figure(page, "request_success_total"),
         admission_rejections=figure(page, "admission_rejections_total"),
-        preemptions=figure(page, "num_preemptions_total"),
         time_to_first_token=histogram(page, "time_to_first_token_seconds", TTFT_BUCKETS),
         inter_token_latency=histogram(page, "inter_token_latency_seconds", ()),
         time_per_output_token=histogram(page, "request_time_per_output_token_seconds", TPOT_BUCKETS),

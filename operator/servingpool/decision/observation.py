@@ -51,12 +51,8 @@ class ReplicaMetrics:
     """Prompt tokens, cumulative, added when a request gets its first token; cached ones included."""
     cached_prompt_tokens: Reading = NOT_EXPOSED
     """The part of `prompt_tokens` that the prefix cache supplied, cumulative."""
-    finished_requests: Reading = NOT_EXPOSED
-    """Requests that ended, cumulative; client disconnects are not counted by vLLM."""
     admission_rejections: Reading = NOT_EXPOSED
     """Requests turned away at the engine's door, cumulative."""
-    preemptions: Reading = NOT_EXPOSED
-    """Requests evicted from the batch for want of KV cache, cumulative."""
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
     """TTFT from the engine's front door, so it includes its queue; one observation a request."""
     inter_token_latency: Histogram | Unknown = NOT_EXPOSED

@@ -20,9 +20,7 @@ FIGURES = (
     "generation_tokens",
     "prompt_tokens",
     "cached_prompt_tokens",
-    "finished_requests",
     "admission_rejections",
-    "preemptions",
 )
 HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token")
 """With `FIGURES`, the fields of `ReplicaMetrics` in their order."""

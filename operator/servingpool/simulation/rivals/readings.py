@@ -101,7 +101,7 @@ class History:
 
     def mean_output(self) -> float:
         """Tokens for each request that finished in the range; 0 without any."""
-        finished = self.increase("finished_requests")
+        finished = self.observed("time_per_output_token").count
         return self.increase("generation_tokens") / finished if finished > 0 else 0.0
 
     @property

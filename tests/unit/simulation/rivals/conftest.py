@@ -24,7 +24,8 @@ def pool() -> Pool:
 def look() -> Look:
     """Ready replicas r0, r1, ... and what each of them shows.
 
-    A keyword is a gauge or a counter with one value for each; `first_tokens` are so many TTFTs of `ttft` seconds.
+    A keyword is a gauge or a counter with one value for each; `first_tokens` are so many TTFTs of `ttft` seconds,
+    `finished` so many TPOTs.
     """
 
     def made(
@@ -35,6 +36,7 @@ def look() -> Look:
         queued: float | None = None,
         first_tokens: Sequence[float] = (),
         ttft: float = 0.1,
+        finished: Sequence[float] = (),
         **shown: Sequence[float],
     ) -> Observation:
         count = max(len(values) for values in (*shown.values(), first_tokens))
@@ -45,6 +47,8 @@ def look() -> Look:
                 n = first_tokens[k]
                 counts = tuple(n if ttft <= bound else 0.0 for bound in BOUNDS)
                 metrics["time_to_first_token"] = Histogram(BOUNDS, counts, n * ttft, n)  # type: ignore[assignment]
+            if finished:
+                metrics["time_per_output_token"] = Histogram((), (), 0.0, finished[k])  # type: ignore[assignment]
             pages.append(ReplicaMetrics(f"r{k}", at, **metrics))  # type: ignore[arg-type]
         return Observation(
             requested=count + loading,

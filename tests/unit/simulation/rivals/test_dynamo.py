@@ -46,14 +46,14 @@ def test_the_forecast_carries_changes_on_by_a_fitted_factor() -> None:
 def test_sla_orders_what_the_forecast_needs_by_the_profile(look: Look, pool: Pool) -> None:
     model = StepModel(engine_profile("h100-8b-tp1"))
     planner = SlaPlanner(model)
-    none = {"first_tokens": (0, 0), "prompt_tokens": (0, 0), "generation_tokens": (0, 0), "finished_requests": (0, 0)}
+    none = {"first_tokens": (0, 0), "prompt_tokens": (0, 0), "generation_tokens": (0, 0), "finished": (0, 0)}
     assert planner.decide(look(waiting=(0, 0), **none), pool, 0.0).reason == "hold: no traffic was seen"
     # In 180 s each of 2 workers answers 4,500 requests of 1,000 tokens with 100, and 450 more wait: 55 requests/s.
     some = {
         "first_tokens": (4_500, 4_500),
         "prompt_tokens": (4_500_000, 4_500_000),
         "generation_tokens": (450_000, 450_000),
-        "finished_requests": (4_500, 4_500),
+        "finished": (4_500, 4_500),
     }
     answer = planner.decide(look(waiting=(450, 450), at=180.0, **some), pool, 180.0)
     each = model.capacity(pool.slo, 1_000.0, 100.0)

@@ -26,11 +26,11 @@ def test_loading_replicas_are_supply(look: Look, pool: Pool) -> None:
 def test_a_queue_teaches_it_what_a_replica_can_serve(look: Look, pool: Pool) -> None:
     wva = Saturation(kv_tokens=100_000)
     lengths = {"first_tokens": (0, 0), "prompt_tokens": (0, 0), "generation_tokens": (0, 0)}
-    wva.learn(look(kv_cache_usage=(0.2, 0.2), waiting=(0, 0), finished_requests=(0, 0), **lengths), pool, 0.0)
+    wva.learn(look(kv_cache_usage=(0.2, 0.2), waiting=(0, 0), finished=(0, 0), **lengths), pool, 0.0)
     lengths = {"first_tokens": (10, 10), "prompt_tokens": (10_000, 10_000), "generation_tokens": (5_000, 5_000)}
     # 20% are in use while 5 or more wait: 20,000 is what it can serve. Of 1,000 + 500 tokens, 10 wait on each:
     # demand 2 * (20,000 + 15,000) / 0.85 - 40,000 = 42,353, which takes 3 of 20,000.
-    queued = look(kv_cache_usage=(0.2, 0.2), waiting=(10, 10), finished_requests=(10, 10), **lengths)
+    queued = look(kv_cache_usage=(0.2, 0.2), waiting=(10, 10), finished=(10, 10), **lengths)
     assert [wva.decide(queued, pool, 15.0 * tick).replicas for tick in (1, 2)] == [2, 5]
 
 

@@ -15,9 +15,7 @@ VLLM = EngineProfile(
         # By source (0.16) is counted with prompt_tokens, at the first token. The hits are counted at scheduling,
         # and again when a preempted request comes back, so they can run ahead.
         "cached_prompt_tokens": ("vllm:prompt_tokens_by_source_total", "vllm:prefix_cache_hits_total"),
-        "finished_requests": ("vllm:request_success_total",),
         "admission_rejections": ("vllm:admission_rejections_total",),  # 0.32, and without the label engine
-        "preemptions": ("vllm:num_preemptions_total",),
     },
     means={
         # Data-parallel ranks have caches of one size, so the share of the pod's blocks in use is their mean.
@@ -34,7 +32,7 @@ VLLM = EngineProfile(
         ),
     },
     # Not pid: several API servers each publish the gauges of the same engines.
-    page_labels=("engine", "finished_reason", "reason", "source"),
+    page_labels=("engine", "reason", "source"),
     # Of prompt_tokens_by_source all but what was computed: local hits and KV transfers cost no prefill.
     excluded={"source": "local_compute"},
 )
