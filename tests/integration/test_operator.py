@@ -185,7 +185,7 @@ def test_a_pool_with_a_steady_load_is_not_written(cluster: Cluster) -> None:
 def test_explain_shows_the_last_decision(cluster: Cluster) -> None:
     shown = explain(cluster, "chat")
     assert shown.returncode == 0, shown.stderr
-    assert "ServingPool stories/chat: chat on Deployment chat, mode Auto" in shown.stdout
+    assert "mode Auto: chat on Deployment chat" in shown.stdout
     assert "raw need" in shown.stdout
     assert "MetricsAvailable" in shown.stdout
     missing = explain(cluster, "no-such")

@@ -27,16 +27,23 @@ def show(pool: ServingPool, console: Console | None = None) -> None:
     """Print the last decision, its figures and the conditions."""
     console = console or Console()
     status, decision = pool.status, pool.status.last_decision
-    target = pool.spec.targets[0]
-    title = (
-        f"ServingPool {'/'.join(pool.key)}: {pool.spec.model} on Deployment {target.name}, mode {pool.spec.mode.value}"
-    )
+    parts: list[RenderableType] = [_of_what(pool)]
     if decision is None:
-        console.print(
-            Panel(Group(Text("Nothing was decided yet."), _conditions(status)), title=title, title_align="left")
-        )
-        return
-    parts: list[RenderableType] = [
+        parts += [Text("Nothing was decided yet."), _conditions(status)]
+    else:
+        parts += _explained(pool, decision)
+    console.print(Panel(Group(*parts), title=f"ServingPool {'/'.join(pool.key)}", title_align="left"))
+
+
+def _of_what(pool: ServingPool) -> Text:
+    """Not in the panel's title, which a terminal of 80 columns cuts off."""
+    spec = pool.spec
+    return Text(f"mode {spec.mode.value}: {spec.model} on Deployment {spec.targets[0].name}")
+
+
+def _explained(pool: ServingPool, decision: LastDecision) -> list[RenderableType]:
+    status = pool.status
+    return [
         Text(decision.reason, style="bold"),
         Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim"),
         Text(""),
@@ -47,7 +54,6 @@ def show(pool: ServingPool, console: Console | None = None) -> None:
         _conditions(status),
         *(Text(f"! {warning}", style="yellow") for warning in decision.warnings),
     ]
-    console.print(Panel(Group(*parts), title=title, title_align="left"))
 
 
 def _steps(decision: LastDecision, status: Status) -> Table:

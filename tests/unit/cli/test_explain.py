@@ -72,7 +72,8 @@ def test_tells_need_limits_figures_and_conditions_with_units(monkeypatch: pytest
     shown = explain(monkeypatch, stored(STATUS))
     assert shown.exit_code == 0
     for line in (
-        "ServingPool prod/chat: llama-70b on Deployment vllm, mode Auto",
+        "ServingPool prod/chat",
+        "mode Auto: llama-70b on Deployment vllm",
         "scale up 2 -> 4: 12 requests/s now",
         "raw need",
         "5.2",
