@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from servingpool.decision.memory import Memory
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.pool import Pool
@@ -18,15 +20,20 @@ def posterior(memory: Memory, pool: Pool, step: StepTime) -> Curve:
     bound = pool.slo.time_per_output_token
     # ITL = a / (1 - load) reaches the bound at 1 - a / bound: no knee lies beyond.
     # Where even an idle engine breaks TPOT, TPOT says nothing on the size of the fleet.
-    highest = NO_TPOT_KNEE if bound is None or hopeless(memory, pool, step) else 1.0 - step.base / bound
+    highest = NO_TPOT_KNEE if bound is None or hopeless(pool, step) else 1.0 - step.base / bound
     highest = min(NO_TPOT_KNEE, memory.profile.kv_cache.full_at, max(LOWEST_KNEE, highest))
     return memory.profile.curve.posterior(expected_knee=max(LOWEST_KNEE, KNEE_SHARE * highest), highest_knee=highest)
 
 
-def hopeless(memory: Memory, pool: Pool, step: StepTime) -> bool:
+def hopeless(pool: Pool, step: StepTime) -> bool:
     """Whether even a step without load takes longer than a token may."""
     bound = pool.slo.time_per_output_token
-    return bound is not None and memory.profile.fit.known and step.base >= bound
+    return bound is not None and step.base >= bound
+
+
+def told(memory: Memory, share: float) -> bool:
+    """Whether enough requests were seen to speak of misses as rare as `share`, and not the prior alone."""
+    return math.fsum(memory.profile.curve.requests) > 3.0 / share
 
 
 def horizon(memory: Memory, pool: Pool) -> float:

@@ -26,6 +26,10 @@ RELIEF, HOPELESS = 0.2, 0.2
 the whole excess this part: with 80% lost at any size, a hair less than the rest is not worth a fleet at max. Without
 the first a pool that lost 6% where 5% may crept from 5 replicas to 7 in six hours."""
 
+MOST_ABOVE = 0.9
+"""Of what does not miss by the floor. Where all requests fail, more misses than requests were planned with, and any
+load was called safe."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -67,4 +71,5 @@ class Budget:
         """
         planned = max(PLANNED * trim * self.steering * (allowed - floor) / ratio, ABOVE_FLOOR * allowed)
         excess = max(0.0, floor - allowed)
-        return floor + planned + min(RELIEF * allowed, excess) + HOPELESS * excess
+        above = planned + min(RELIEF * allowed, excess) + HOPELESS * excess
+        return floor + min(above, MOST_ABOVE * (1.0 - floor))

@@ -34,8 +34,8 @@ class ColdStart:
         return ColdStart((self.seconds + times)[-KEPT:], loading)
 
     def expected(self, otherwise: float) -> float:
-        """The slower third of recent starts, in seconds: late capacity costs more than early capacity."""
+        """The two-thirds quantile of recent starts, in seconds: late capacity costs more than early capacity."""
         if not self.seconds:
             return otherwise
         ordered = sorted(self.seconds)
-        return ordered[min(len(ordered) - 1, (2 * len(ordered)) // 3)]
+        return ordered[2 * len(ordered) // 3]

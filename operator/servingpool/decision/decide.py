@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from servingpool.decision import explain, figures, limits
 from servingpool.decision.assess import Assessment, assess, hold
-from servingpool.decision.belief import hopeless, horizon, settled
+from servingpool.decision.belief import hopeless, horizon, settled, told
 from servingpool.decision.blame import missed
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.learn import Lesson, observe, study
@@ -56,7 +56,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         verdict=_verdict(limited.replicas, observation.requested),
         need=need,
         limits=limited.applied,
-        reason=explain.reason(observation, pool, assessment, limited, measured),
+        reason=explain.reason(observation, pool, lesson.memory, assessment, limited, measured),
         figures=measured,
         calibrating=not settled(memory, pool),
         warnings=() if warning is None else (warning,),
@@ -93,13 +93,7 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
     requested = observation.requested
     if isinstance(need, Unknown):
         return _bounded(Limited(requested), pool)
-    answer = Limited(math.ceil(need))
-    if memory.coverage < 1.0:
-        answer = answer.at_least(
-            requested,
-            limits.PARTIAL,
-            f"only {memory.coverage:.0%} of the ready replicas could be read, so nothing is removed",
-        )
+    answer = _half_seen(Limited(math.ceil(need)), requested, memory)
     standing = len(observation.ready) + len(observation.starting)
     if standing < requested:
         answer = answer.at_least(
@@ -144,6 +138,18 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
     return _bounded(answer, pool)
 
 
+def _half_seen(answer: Limited, requested: int, memory: Memory) -> Limited:
+    if memory.coverage < 1.0:
+        answer = answer.at_least(
+            requested,
+            limits.PARTIAL,
+            f"only {memory.coverage:.0%} of the ready replicas could be read, so nothing is removed",
+        )
+    if math.isnan(memory.ledger.rows[-1, WAITING]):
+        answer = answer.at_least(requested, limits.QUEUE_UNKNOWN, "the queue could not be read, so nothing is removed")
+    return answer
+
+
 def _calibrating(answer: Limited, requested: int, memory: Memory, pool: Pool) -> Limited:
     if _serene(memory, pool):
         said = "hardly a request is late or queued, so nothing is added before more is known"
@@ -183,7 +189,7 @@ def _verdict(replicas: int, requested: int) -> Verdict:
 def _warning(pool: Pool, lesson: Lesson, assessment: Assessment | Unknown) -> str | None:
     """What is wrong but not fatal."""
     bound, step = pool.slo.time_per_output_token, lesson.step
-    if bound is not None and step is not None and hopeless(lesson.memory, pool, step):
+    if bound is not None and step is not None and lesson.memory.profile.fit.known and hopeless(pool, step):
         return (
             f"time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
             f"a step without load takes {step.base * 1000:.0f} ms on this engine"
@@ -191,7 +197,9 @@ def _warning(pool: Pool, lesson: Lesson, assessment: Assessment | Unknown) -> st
     if isinstance(assessment, Unknown):
         return None
     allowed, curve = 1.0 - pool.slo.attainment, assessment.curve
-    if curve.floor > allowed and _told(lesson.memory, allowed):
+    if not told(lesson.memory, allowed):
+        return None
+    if curve.floor > allowed:
         return (
             f"about {curve.floor:.1%} of requests miss the SLO at any fleet size, more than the {allowed:.1%} allowed: "
             f"relax the bound or use faster replicas"
@@ -200,11 +208,6 @@ def _warning(pool: Pool, lesson: Lesson, assessment: Assessment | Unknown) -> st
     if least > pool.max_replicas:
         return f"{least} replicas are needed for what is expected and max is {pool.max_replicas}: the SLO will not hold"
     return None
-
-
-def _told(memory: Memory, allowed: float) -> bool:
-    """Whether enough requests were seen to speak of a floor this low, and not the prior alone."""
-    return math.fsum(memory.profile.curve.requests) > 3.0 / allowed
 
 
 __all__ = ["Outcome", "decide", "observe"]

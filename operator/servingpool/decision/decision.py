@@ -75,6 +75,6 @@ class Decision:
     """One sentence with units that a person at 3 a.m. can act on."""
     figures: Figures
     calibrating: bool = False
-    """Still learning: nothing is scaled down."""
+    """Still learning: nothing is scaled down but to max."""
     warnings: tuple[str, ...] = field(default=())
     """Sentences on what is wrong but not fatal, such as an SLO that no fleet size can hold."""

@@ -5,48 +5,70 @@ from __future__ import annotations
 import math
 
 from servingpool.decision.assess import Assessment
+from servingpool.decision.belief import told
 from servingpool.decision.decision import Figures
 from servingpool.decision.limits import Limited
+from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
 
 
 def reason(
-    observation: Observation, pool: Pool, assessment: Assessment | Unknown, answer: Limited, figures: Figures
+    observation: Observation,
+    pool: Pool,
+    memory: Memory,
+    assessment: Assessment | Unknown,
+    answer: Limited,
+    figures: Figures,
 ) -> str:
     """Why this many replicas, in one sentence with units."""
-    move = _move(observation.requested, answer.replicas)
-    if isinstance(assessment, Unknown):
-        return f"{move}: the need is unknown ({assessment.reason})"
+    parts = [_unknown(assessment)] if isinstance(assessment, Unknown) else _known(pool, memory, assessment, figures)
+    parts += [limit.reason for limit in answer.applied]
+    return f"{_move(observation.requested, answer.replicas)}: {'; '.join(parts)}"
+
+
+def _unknown(why: Unknown) -> str:
+    return f"the need is unknown ({why.reason})"
+
+
+def _known(pool: Pool, memory: Memory, assessment: Assessment, figures: Figures) -> list[str]:
     parts = [
         f"{_number(figures.arrivals)} requests/s now",
         f"work for {_number(assessment.expected)} fully busy replicas is expected in {figures.horizon:.0f} s",
     ]
     if assessment.backlog >= 0.1:
         parts.append(f"{assessment.backlog:.1f} more are kept busy by {_number(figures.queue)} queued requests")
-    parts.append(_sizing(pool, assessment))
-    if answer.applied:
-        parts.append(answer.applied[-1].reason)
-    return f"{move}: {'; '.join(parts)}"
+    return [*parts, _sizing(pool, memory, assessment)]
 
 
-def _sizing(pool: Pool, assessment: Assessment) -> str:
-    need, curve = assessment.need, assessment.curve
-    if curve.floor > 1.0 - pool.slo.attainment:
-        return f"the SLO holds at no fleet size ({curve.floor:.0%} miss), and {need:.0f} replicas are worth their price"
+def _sizing(pool: Pool, memory: Memory, assessment: Assessment) -> str:
+    need, curve, allowed = assessment.need, assessment.curve, 1.0 - pool.slo.attainment
+    if curve.floor > allowed:
+        if told(memory, allowed):
+            return f"the SLO holds at no fleet size ({_percent(curve.floor)} miss), and {_paying(need)}"
+        return f"too few requests were seen to tell how rarely they miss, and {_paying(need)}"
     safe = curve.load_for(assessment.allowance)
     plain = max(1, math.ceil((assessment.expected + assessment.backlog) / safe))
     if assessment.today:
         return f"{plain} would do then, and the present load needs {need:.0f}"
     if need > plain:
+        spare = f"{need - plain:.0f} more stand{'s' if need - plain == 1 else ''} by"
         return (
-            f"{plain} would do at load {_number(safe)}, and {need - plain:.0f} more stand by: work for "
-            f"{_number(assessment.possible)} may come, and a miss is priced at {_number(assessment.price)}"
+            f"{plain} would do at load {_number(safe)}, and {spare}: work for {_number(assessment.possible)} may come, "
+            f"and to miss it is priced at {_number(assessment.price)} times its GPU time"
         )
     if need < plain:
-        return f"{plain} would keep all of it within the SLO, and {need:.0f} are worth their price"
-    return f"the SLO holds up to load {_number(safe)}, so {need:.0f} are needed"
+        return f"{plain} would hold the SLO throughout; {need:.0f}, with what they miss at its price, cost less"
+    return f"the SLO holds up to load {_number(safe)}, so {need:.0f} {'is' if need == 1 else 'are'} needed"
+
+
+def _paying(count: float) -> str:
+    return "1 replica pays off" if count == 1 else f"{count:.0f} replicas pay off"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.01 else f"{share:.2%}"
 
 
 def _move(requested: int, replicas: int) -> str:
@@ -56,6 +78,8 @@ def _move(requested: int, replicas: int) -> str:
 
 
 def _number(figure: Reading) -> str:
-    return (
-        "an unknown number of" if isinstance(figure, Unknown) else f"{figure:.2g}" if figure < 10 else f"{figure:.0f}"
-    )
+    if isinstance(figure, Unknown):
+        return "an unknown number of"
+    if 0.0 < figure < 0.01:
+        return "less than 0.01"
+    return f"{figure:.2g}" if figure < 10 else f"{figure:.0f}"

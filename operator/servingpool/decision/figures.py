@@ -9,8 +9,8 @@ from servingpool.decision.belief import horizon
 from servingpool.decision.decision import Figures
 from servingpool.decision.demand import level_window
 from servingpool.decision.intake import GENERATED, PROMPTS
-from servingpool.decision.learn import Lesson
-from servingpool.decision.ledger import READY, RUNNING, WAITING, Window
+from servingpool.decision.learn import SCORE_KEPT, Lesson
+from servingpool.decision.ledger import RUNNING, WAITING, Window
 from servingpool.decision.memory import Memory
 from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
@@ -21,7 +21,6 @@ def measure(memory: Memory, pool: Pool, lesson: Lesson, assessment: Assessment |
     recent = memory.ledger.last(level_window(memory.interval))
     weighed = None if isinstance(assessment, Unknown) else assessment
     no_rate = assessment if isinstance(assessment, Unknown) else Unknown("no scrapes to take a rate from")
-    ready = float(memory.ledger.rows[-1, READY]) if len(memory.ledger.rows) else 0.0
     known = lesson.demand
     return Figures(
         arrivals=no_rate if known is None else known.arrivals,
@@ -32,11 +31,17 @@ def measure(memory: Memory, pool: Pool, lesson: Lesson, assessment: Assessment |
         time_to_first_token=memory.first_token_tail.at(pool.slo.attainment),
         time_per_output_token=memory.output_token_tail.at(pool.slo.attainment),
         attainment=_attainment(memory),
-        load=no_rate if known is None or ready <= 0.0 else known.level / ready,
-        safe_load=no_rate if weighed is None else weighed.curve.load_for(weighed.allowance),
+        load=no_rate if known is None else memory.ledger.load_of(known.level),
+        safe_load=no_rate if weighed is None else _safe_load(weighed, pool),
         forecast=no_rate if weighed is None else weighed.expected,
         horizon=horizon(memory, pool),
     )
+
+
+def _safe_load(weighed: Assessment, pool: Pool) -> Reading:
+    if weighed.curve.floor > 1.0 - pool.slo.attainment:
+        return Unknown("more miss than may at any load")
+    return weighed.curve.load_for(weighed.allowance)
 
 
 def _rate(window: Window, column: int, otherwise: Unknown) -> Reading:
@@ -50,7 +55,10 @@ def _gauge(window: Window, column: int) -> Reading:
 
 
 def _attainment(memory: Memory) -> Reading:
-    requests = sum(entry[1] for entry in memory.kept_score)
-    if requests <= 0.0:
+    now = memory.at if memory.at is not None else -np.inf
+    # Bins go when a new one begins: while nothing is read none does.
+    kept = [(requests, late) for start, requests, late in memory.kept_score if start > now - SCORE_KEPT]
+    judged = sum(requests for requests, _ in kept)
+    if judged <= 0.0:
         return Unknown("no request was judged in the last hour")
-    return 1.0 - sum(entry[2] for entry in memory.kept_score) / requests
+    return 1.0 - sum(late for _, late in kept) / judged

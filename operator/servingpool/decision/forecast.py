@@ -2,8 +2,8 @@
 
 What is ordered now serves a cold start later, so that is where demand must be known. How far traffic keeps what it
 has is learned: `hold` says how much of a jump above the usual is still there a cold start later (1 on steps, near 0
-on bursts that are gone by then), `keep` how much of what is usual now is left of the hour's mean. What is not
-foreseen is a distribution: what came in the past, at levels like this one.
+on bursts that are gone by then), `keep` how much is left by then of what sets the usual apart from the hour's
+mean. What is not foreseen is a distribution: the errors of past forecasts, at levels like this one.
 
 A trend over ten minutes was tried and is left out: over one cold start its best weight was 0.00 to 0.05 on every trace.
 """

@@ -28,8 +28,9 @@ class KvCache:
 
     def learn(self, *, usage: float, load: float, elapsed: float) -> KvCache:
         """Add one look: mean share of the cache in use, and the load then."""
-        if not LEAST_LOAD <= load <= MOST_LOAD or usage > FULL:
+        if not LEAST_LOAD <= load <= MOST_LOAD:
             return self
+        usage = min(usage, FULL)
         keep, crowd = math.exp(-elapsed / FORGETTING), load / (1.0 - load)
         return KvCache(self.product * keep + usage * crowd, self.square * keep + crowd * crowd)
 

@@ -6,6 +6,7 @@ have taught live.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,6 +54,9 @@ class _Look:
     now: float
     span: float
     """Seconds since the one before."""
+    elapsed: float
+    """Seconds since the last one that told of any traffic: what is counted now came in them. By `span`, scrapes each
+    30 s and looks each 15 s would teach at half speed, and calibrate for ten minutes where five are asked for."""
 
     @property
     def ready(self) -> int:
@@ -77,7 +81,8 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
     if memory.at is not None and now < memory.at + LEAST_SPAN:
         return Lesson(memory, *_told(memory))
     span = min(now - memory.at, LONGEST_GAP) if memory.at is not None else 0.0
-    look = _Look(observation, pool, now, span)
+    since = math.inf if memory.covered_at is None else now - memory.covered_at
+    look = _Look(observation, pool, now, span, since if since <= LONGEST_GAP else span)
     intake = take_in(observation, pool.slo, memory.pages)
     before, memory = memory, _take_note(look, intake, memory)
     step, demand = _told(memory)
@@ -102,16 +107,20 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
         memory = replace(memory.without_forecasts(), since=now, needs=())
     ledger = memory.ledger.add(now=now, span=span, ready=_present(observation, span), intake=intake)
     profile = memory.profile
-    fit = profile.fit.learn(intake.steps, elapsed=span)
+    fit = profile.fit.learn(intake.steps, elapsed=look.elapsed)
     profile = replace(
         profile,
-        at=now,
+        at=now if seen else profile.at,
         fit=fit,
-        curve=profile.curve.doubted(span) if fit.changed else profile.curve,
+        # Without a step nobody tells whether the engine is still another one.
+        curve=profile.curve.doubted(look.elapsed) if fit.changed and intake.steps else profile.curve,
         cold_start=profile.cold_start.learn(observation.ready, observation.starting),
-        learned=profile.learned + (span if seen else 0.0),
+        learned=profile.learned + (look.elapsed if seen else 0.0),
     )
-    interval = memory.interval if intake.interval is None else min(intake.interval, memory.interval * 1.02)
+    interval = memory.interval
+    if intake.interval is not None:
+        # A lost scrape looks like a longer interval, so it is believed slowly; at first sight there is nothing else.
+        interval = intake.interval if memory.covered_at is None else min(intake.interval, interval * 1.02)
     return replace(
         memory,
         profile=profile,
@@ -166,23 +175,23 @@ def _learn_from_demand(
     last = Window(ledger.rows[-1:])
     late = missed(memory, pool, last)
     # What no fleet can hold says nothing on the size of the fleet.
-    telling = missed(memory, pool, last, output_tokens=False) if hopeless(memory, pool, step) else late
+    telling = missed(memory, pool, last, output_tokens=False) if hopeless(pool, step) else late
     window = ledger.last(SHAPE_WINDOW)
-    typical = window.first_tokens().total * look.span / max(window.seconds, look.span)
+    typical = window.first_tokens().total * look.elapsed / max(window.seconds, look.elapsed)
     weight = telling.requests / typical if typical > 0.0 else 0.0
     profile = memory.profile
     curve, calibration = profile.curve, profile.calibration
     if telling.requests > 0.0:
         foretold = _foretold(look, before, ledger.load_of(demand.level))
         if foretold is not None:
-            calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.span)
+            calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.elapsed)
         blamed = blame(pool, step, demand, ledger)
         curve = curve.learn(
             load=blamed.late,
             on_time_at=blamed.on_time,
             requests=telling.requests,
             late=telling.late,
-            elapsed=look.span,
+            elapsed=look.elapsed,
         )
     profile = replace(
         profile,
@@ -195,7 +204,7 @@ def _learn_from_demand(
             usual=demand_model.usual(ledger),
             ready=look.ready,
             horizon=horizon(memory, pool),
-            elapsed=look.span,
+            elapsed=look.elapsed,
         ),
     )
     if pool.in_charge and settled(memory, pool):
@@ -227,31 +236,32 @@ def _learn_kv_cache(look: _Look, memory: Memory, demand: Demand, usage: Reading)
     kv_cache = memory.profile.kv_cache
     if isinstance(usage, Unknown) or demand.queued >= 1.0 or not Window(memory.ledger.rows[-4:]).steady:
         return kv_cache
-    return kv_cache.learn(usage=usage, load=memory.ledger.load_of(demand.level), elapsed=look.span)
+    return kv_cache.learn(usage=usage, load=memory.ledger.load_of(demand.level), elapsed=look.elapsed)
 
 
 def _answer_for(look: _Look, profile: Profile, telling: Misses, weight: float) -> Profile:
     """What was missed in charge, held against what may be."""
     budget, observation, pool = profile.budget, look.observation, look.pool
-    may_rise, may_fall = observation.requested > pool.min_replicas, observation.requested < pool.max_replicas
+    # More careful planning brings no replica for which there is no node.
+    stuck = any(replica.unschedulable for replica in observation.starting)
+    may_rise = observation.requested > pool.min_replicas
+    may_fall = observation.requested < pool.max_replicas and not stuck
     if weight > 0.0:
         budget = budget.learn(
             missed=telling.share,
             allowed=look.allowed,
             weight=weight,
-            elapsed=look.span,
+            elapsed=look.elapsed,
             may_rise=may_rise,
             may_fall=may_fall,
         )
-    # More careful planning brings no replica for which there is no node.
-    stuck = any(replica.unschedulable for replica in observation.starting)
     trim = profile.trim.learn(
         requests=telling.requests,
         missed=telling.late,
         allowed=look.allowed,
-        elapsed=look.span,
+        elapsed=look.elapsed,
         may_rise=may_rise,
-        may_fall=may_fall and not stuck,
+        may_fall=may_fall,
     )
     return replace(profile, budget=budget, trim=trim)
 

@@ -8,6 +8,7 @@ from servingpool.decision.decision import Limit
 
 TOO_LITTLE = "NotWorthAMove"
 PARTIAL = "PartialMetrics"
+QUEUE_UNKNOWN = "QueueUnknown"
 CALIBRATING = "Calibrating"
 WINDOW_FILLING = "WindowFilling"
 REPLICAS_MISSING = "ReplicasMissing"

@@ -34,7 +34,7 @@ MOST_REQUESTS = 1e6
 class Profile:
     """The part that is learned slowly and outlives a restart: engine, curve, errors, cold start.
 
-    Small (about 7 KiB as JSON), so it fits the status of the custom resource.
+    Small (about 8 KiB as JSON), so it fits the status of the custom resource.
     """
 
     at: float = 0.0
@@ -185,7 +185,7 @@ class Memory:
             "since": self.since,
             "covered_at": self.covered_at,
             "ledger": [[None if math.isnan(cell) else cell for cell in row] for row in self.ledger.rows.tolist()],
-            "pages": {name: (page.at, _finite(page.edges), page.figures) for name, page in self.pages.items()},
+            "pages": {name: (page.at, _finite(page.edges), _known(page.figures)) for name, page in self.pages.items()},
             "edges": _finite(self.edges),
             "lacking": self.lacking,
             "interval": self.interval,
@@ -213,7 +213,7 @@ class Memory:
                 covered_at=data["covered_at"],
                 ledger=Ledger(np.array(rows, dtype=float).reshape(-1, WIDTH)),
                 pages={
-                    name: Page(float(at), _edges(edges), _floats(figures, FIELDS))
+                    name: Page(float(at), _edges(edges), _figures(figures))
                     for name, (at, edges, figures) in data["pages"].items()
                 },
                 edges=_edges(data["edges"]),
@@ -255,6 +255,19 @@ def _trim(data: Mapping[str, Any] | None) -> Trim:
 def _finite(edges: Edges) -> list[float | None]:
     """JSON has no infinity."""
     return [edge if math.isfinite(edge) else None for edge in edges]
+
+
+def _known(figures: tuple[float, ...]) -> list[float | None]:
+    """Nor NaN."""
+    return [None if math.isnan(figure) else figure for figure in figures]
+
+
+def _figures(data: Any) -> tuple[float, ...]:
+    known = iter(_floats([figure for figure in data if figure is not None], sum(one is not None for one in data)))
+    figures = tuple(math.nan if figure is None else next(known) for figure in data)
+    if len(figures) != FIELDS:
+        raise ValueError(f"expected {FIELDS} figures, found {len(figures)}")
+    return figures
 
 
 def _edges(data: Any) -> Edges:

@@ -48,6 +48,8 @@ DOUBT = 90.0
 NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)
 """Late requests in the outermost bins, and the logarithm of a cell's weight over the best one's, that are left aside:
 2,048 cells of 1e-9 are 2e-6 of the curve."""
+BEYOND_PHYSICS = 12.0
+"""How unlikely a knee beyond what physics allows is, as a logarithm: hundreds of requests on time may say otherwise."""
 KNEE_SPREAD = 0.35
 """Standard deviation of the prior knee, in log load."""
 
@@ -152,12 +154,12 @@ class MissCurve:
         return MissCurve(tuple(count * keep for count in self.requests), tuple(count * keep for count in self.late))
 
     def posterior(self, *, expected_knee: float, highest_knee: float) -> Curve:
-        """The curve, given where physics expects the knee and the load it cannot lie beyond."""
+        """The curve, given where physics expects the knee and the load beyond which it is not to lie."""
         grid = _grid()
         late = np.array(self.late)
         met = np.array(self.requests) - late
         of_knee = -0.5 * ((LOG_KNEES - math.log(expected_knee)) / KNEE_SPREAD) ** 2
-        of_knee[highest_knee * 1.05 < KNEES] -= 12.0
+        of_knee[highest_knee * 1.05 < KNEES] -= BEYOND_PHYSICS
         of_rise = grid.log_hit @ met + grid.log_prior_of_rise + of_knee.repeat(len(STEEPNESS))
         weight = np.add.outer(of_rise, met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor).ravel()
         told = np.flatnonzero(late > NO_EVIDENCE)

@@ -26,7 +26,7 @@ class Tail:
     previous: Mapping[str, Buckets] = field(default_factory=dict)
 
     def learn(self, pages: Mapping[str, Histogram], *, elapsed: float) -> Tail:
-        """Add what each replica observed since its last page. Replicas that are gone are forgotten."""
+        """Add what each replica observed since its last page. One that was not read begins anew."""
         latest = {name: (*page.bounds, math.inf) for name, page in pages.items()}
         bounds = next(iter(latest.values()), self.bounds)
         keep = math.exp(-elapsed / WINDOW)

@@ -30,7 +30,7 @@ def late_share_of_straddling(pooled: SloCount, bucket: tuple[float, float], boun
     Latency tails fall about exponentially, so the logarithm of the survival is interpolated, not the
     count: with 100 requests over 1 s and 10 over 2.5 s, a bound of 2 s is passed by 22, where a straight
     line says 40 and would buy GPUs against misses that did not happen. `pooled` should cover minutes.
-    Half a request is added at each end, so that an empty tail does not read as certainty.
+    Half a request is added to the bucket and half beyond it, so that an empty tail does not read as certainty.
     """
     lower, upper = bucket
     if not math.isfinite(upper):

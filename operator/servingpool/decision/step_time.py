@@ -40,7 +40,7 @@ CHANGED = 0.12
 RENEWAL = 67.0
 """Seconds after which a window counts 1/e until the fit is back."""
 MINIMUM_WINDOWS = 4.0
-"""Windows of evidence before the fit is called known."""
+"""Windows of evidence before the fit is called known: the fifth, for the first have faded a little by then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ class Unknown:
     """A figure that could not be read.
 
     `reason` says why in words a person can act on, for example "no sample since 14:03".
-    It is falsy on purpose in no way at all: `if figure:` must not confuse it with zero,
-    so truth-testing raises.
+    It has no truth value: `if figure:` raises, so that it cannot be mistaken for zero.
     """
 
     reason: str

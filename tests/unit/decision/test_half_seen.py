@@ -1,0 +1,193 @@
+"""What the core makes of figures that are missing, late or wrong for a while. Unknown is not zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from decision_world import POOL, Engine, World
+
+from servingpool.decision import limits
+from servingpool.decision.budget import Budget
+from servingpool.decision.kv_cache import FULL, KvCache
+from servingpool.decision.memory import Memory
+from servingpool.decision.observation import ReplicaMetrics
+from servingpool.decision.unknown import Unknown
+
+NAN = Unknown("it is nan")
+
+
+@dataclass
+class Patchy(World):
+    """Pages as `patch` says, and anew only at each `every`-th look."""
+
+    patch: dict[str, object] = field(default_factory=dict)
+    every: int = 1
+    looks: int = 0
+    kept: dict[str, ReplicaMetrics] = field(default_factory=dict)
+
+    def observation(self):
+        seen = super().observation()
+        if self.looks % self.every == 0 and not self.blind:
+            self.kept = {page.replica: replace(page, **self.patch) for page in seen.metrics}
+        self.looks += 1
+        return seen if self.blind else replace(seen, metrics=tuple(self.kept.values()))
+
+
+def applied(outcome) -> set[str]:
+    return {limit.name for limit in outcome.decision.limits}
+
+
+def test_a_counter_that_is_nan_for_one_look_did_not_start_anew():
+    world = Patchy(replicas=3, obey=False, patch={"admission_rejections": 50_000.0, "cached_prompt_tokens": 1e7})
+    before = world.run(6.0, 20)[-1].decision
+    world.patch = {"admission_rejections": NAN, "cached_prompt_tokens": NAN}
+    world.tick(6.0)
+    assert Memory.from_json(world.memory.to_json()) == world.memory
+    world.patch = {"admission_rejections": 50_006.0, "cached_prompt_tokens": 1e7}
+    after = world.tick(6.0).decision
+    # Two rejections a replica in two looks, on top of 6 requests/s.
+    assert after.figures.arrivals == pytest.approx(before.figures.arrivals, abs=1.0)
+    assert after.figures.load == pytest.approx(before.figures.load, rel=0.1)
+
+
+def test_a_counter_that_appears_late_counts_from_there():
+    world = Patchy(replicas=3, obey=False)
+    before = world.run(6.0, 20)[-1].decision
+    world.patch = {"admission_rejections": 50_000.0}
+    assert world.tick(6.0).decision.figures.arrivals == pytest.approx(before.figures.arrivals)
+    world.patch = {"admission_rejections": 50_015.0}
+    assert world.tick(6.0).decision.figures.arrivals > before.figures.arrivals + 0.5
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 4], ids="scrapes each {}5 s".format)
+def test_time_passes_as_fast_where_scrapes_are_slower_than_looks(every):
+    world = Patchy(replicas=1, obey=False, every=every)
+    outcomes = world.run(3.0, 60)
+    calibrated = next(place for place, one in enumerate(outcomes) if not one.decision.calibrating)
+    assert calibrated * 15.0 <= POOL.behavior.calibration + 60.0
+    assert world.memory.profile.forecast.seen == pytest.approx(3600.0, abs=15.0 * (2 * every + 1))
+    assert not any(isinstance(one.decision.need, Unknown) for one in outcomes[2 * every :])
+
+
+def test_behind_a_hole_only_what_was_seen_is_learned():
+    world = World(replicas=2, obey=False)
+    world.run(3.0, 20)
+    learned = world.memory.profile.learned
+    world.blind = True
+    world.run(3.0, 20)
+    assert world.memory.profile.at == world.memory.covered_at < world.now
+    world.blind = False
+    world.run(3.0, 5)
+    # The first look behind it has nothing to be compared with.
+    assert world.memory.profile.learned == pytest.approx(learned + 19 * 15.0)
+
+
+def test_nothing_is_removed_while_the_queue_is_unknown():
+    world = Patchy(replicas=6)
+    world.run(20.0, 30)
+    world.patch = {"waiting": NAN}
+    outcomes = world.run(0.5, 60)
+    assert world.requested >= 6
+    assert limits.QUEUE_UNKNOWN in applied(outcomes[-1])
+    world.patch = {}
+    world.run(0.5, 60)
+    assert world.requested < 6
+
+
+def test_it_grows_while_the_queue_is_unknown():
+    world = Patchy(replicas=2, patch={"waiting": NAN})
+    world.run(8.0, 20)
+    before = world.requested
+    world.run(45.0, 15)
+    assert world.requested > before
+
+
+def test_the_last_hours_attainment_is_of_the_last_hour():
+    world = World(replicas=3)
+    world.run(6.0, 30)
+    world.blind = True
+    assert not isinstance(world.run(6.0, 20)[-1].decision.figures.attainment, Unknown)
+    assert isinstance(world.run(6.0, 60)[-1].decision.figures.attainment, Unknown)
+
+
+def test_evidence_is_not_doubted_while_nothing_is_seen():
+    world = World(replicas=3, obey=False)
+    world.run(6.0, 60)
+    profile = world.memory.profile
+    # As behind an upgrade that has just been noticed.
+    world.memory = replace(world.memory, profile=replace(profile, fit=replace(profile.fit, drift=0.3)))
+    world.blind = True
+    world.run(6.0, 10)
+    assert sum(world.memory.profile.curve.requests) == pytest.approx(sum(profile.curve.requests))
+    world.blind = False
+    world.run(6.0, 2)
+    assert sum(world.memory.profile.curve.requests) < sum(profile.curve.requests)
+
+
+def test_a_bound_below_the_step_time_buys_no_replicas_from_the_first_look_on():
+    pool = replace(POOL, slo=replace(POOL.slo, time_per_output_token=0.012), max_replicas=50)
+    outcomes = World(replicas=3, pool=pool).run(3.0, 10)
+    assert max(one.decision.replicas for one in outcomes) <= 4
+    assert not outcomes[1].decision.warnings
+    assert "12 ms cannot be held at any fleet size" in outcomes[-1].decision.warnings[0]
+
+
+class Punctual(Engine):
+    """No request is late."""
+
+    def serve(self, rate: float, seconds: float, prompt: float, output: float) -> None:
+        super().serve(rate, seconds, prompt, output)
+        self.late = 0.0
+
+
+def test_what_is_rarer_than_was_seen_is_not_claimed():
+    world = World(replicas=4, pool=replace(POOL, slo=replace(POOL.slo, attainment=0.999)), obey=False)
+    world.engines = [Punctual(engine.name, engine.ready_at) for engine in world.engines]
+    early = world.run(6.0, 3)[-1].decision
+    assert "too few requests were seen to tell how rarely they miss" in early.reason
+    assert early.warnings == ()
+    late = world.run(6.0, 30)[-1].decision
+    assert "too few requests" not in late.reason
+    assert "at load 0.1" in late.reason
+
+
+def test_the_sentence_names_every_limit():
+    world = World(replicas=1, pool=replace(POOL, max_replicas=2))
+    decision = next(one.decision for one in world.run(60.0, 10) if len(one.decision.limits) > 1)
+    assert all(limit.reason in decision.reason for limit in decision.limits)
+
+
+def test_where_all_requests_fail_no_load_is_called_safe():
+    assert Budget().allowance(allowed=0.05, floor=0.95, ratio=1.5, trim=1.0) < 1.0
+    world = World(replicas=4)
+    world.run(6.0, 30)
+    world.failing = True
+    assert isinstance(world.run(6.0, 60)[-1].decision.figures.safe_load, Unknown)
+
+
+def test_where_there_is_no_node_nothing_adds_up():
+    world = World(replicas=2, pool=replace(POOL, in_charge=True, max_replicas=50))
+    world.run(8.0, 30)
+    budget = world.memory.profile.budget
+    world.unschedulable = True
+    outcomes = world.run(60.0, 30)
+    assert outcomes[-1].decision.figures.attainment < 0.9
+    assert world.memory.profile.budget.overspent <= max(0.0, budget.overspent) + 0.1
+
+
+def test_a_replica_that_has_just_turned_ready_is_no_more_of_the_load_shown_than_of_the_load_reckoned_with():
+    world = World(replicas=1, obey=False)
+    world.run(3.0, 20)
+    world.engines[0].ready_at = world.now + 14.0
+    outcome = world.tick(3.0)
+    demand = outcome.decision.figures.load
+    assert demand == pytest.approx(outcome.memory.ledger.load_of(outcome.memory.ledger.rows[-1, -1]))
+
+
+def test_a_cache_that_is_always_full_bounds_the_knee_at_the_load_that_fills_it():
+    cache = KvCache()
+    for _ in range(20):
+        cache = cache.learn(usage=0.97, load=0.4, elapsed=15.0)
+    assert cache.full_at == pytest.approx(0.4)
+    assert FULL < 0.97
