@@ -6,6 +6,7 @@ import math
 
 from servingpool.decision.memory import Memory
 from servingpool.decision.miss_curve import Curve
+from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.step_time import StepTime
 
@@ -13,12 +14,14 @@ KNEE_SHARE = 0.75
 """Where the prior expects the knee, as a share of the load at which even a smooth stream breaks TPOT."""
 NO_TPOT_KNEE = 1.0
 LOWEST_KNEE = 0.06
+STUCK_AFTER = 300.0
+"""Seconds that a replica may wait for a node before ordering more is pointless: nodes come in 2 to 4 minutes."""
 
 
 def posterior(memory: Memory, pool: Pool, step: StepTime) -> Curve:
     """The miss curve as believed now."""
     bound = pool.slo.time_per_output_token
-    # ITL = a / (1 - load) reaches the bound at 1 - a / bound: no knee lies beyond.
+    # ITL = a / (1 - load) reaches the bound at 1 - a / bound: a knee hardly lies beyond.
     # Where even an idle engine breaks TPOT, TPOT says nothing on the size of the fleet.
     highest = NO_TPOT_KNEE if bound is None or hopeless(pool, step) else 1.0 - step.base / bound
     highest = min(NO_TPOT_KNEE, memory.profile.kv_cache.full_at, max(LOWEST_KNEE, highest))
@@ -29,6 +32,15 @@ def hopeless(pool: Pool, step: StepTime) -> bool:
     """Whether even a step without load takes longer than a token may."""
     bound = pool.slo.time_per_output_token
     return bound is not None and step.base >= bound
+
+
+def stuck(observation: Observation, memory: Memory, pool: Pool) -> int:
+    """Replicas for which there has been no node for longer than a cluster autoscaler takes to bring one.
+
+    It does so because pods are pending: being unschedulable for minutes is its normal case.
+    """
+    patience = max(STUCK_AFTER, horizon(memory, pool))
+    return sum(replica.unschedulable and replica.age > patience for replica in observation.starting)
 
 
 def told(memory: Memory, share: float) -> bool:

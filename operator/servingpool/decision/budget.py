@@ -25,7 +25,6 @@ RELIEF, HOPELESS = 0.2, 0.2
 """Where the floor is beyond the allowed misses, as much more is planned with, up to this part of those allowed; and of
 the whole excess this part: with 80% lost at any size, a hair less than the rest is not worth a fleet at max. Without
 the first a pool that lost 6% where 5% may crept from 5 replicas to 7 in six hours."""
-
 MOST_ABOVE = 0.9
 """Of what does not miss by the floor. Where all requests fail, more misses than requests were planned with, and any
 load was called safe."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from servingpool.decision import explain, figures, limits
 from servingpool.decision.assess import Assessment, assess, hold
-from servingpool.decision.belief import hopeless, horizon, settled, told
+from servingpool.decision.belief import hopeless, settled, stuck, told
 from servingpool.decision.blame import missed
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.learn import Lesson, observe, study
@@ -26,8 +26,6 @@ SERENE_WINDOW, SERENE = 60.0, 2.0
 PRICE_LASTS, PRICE_SHARE = 120.0, 1.0 / 60.0
 """Seconds, and share of what was seen, for which about a price is kept: finding one takes longer than two decisions,
 and of two hours that are remembered two minutes are little."""
-STUCK_AFTER = 300.0
-"""Seconds that a replica may wait for a node before ordering more is pointless: nodes come in 2 to 4 minutes."""
 
 
 class Outcome(NamedTuple):
@@ -122,14 +120,12 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
     )
     if 0 < abs(answer.replicas - requested) <= WORTH * requested:
         answer = answer.at(requested, limits.TOO_LITTLE, f"{answer.replicas} is not worth a move")
-    # A cluster autoscaler brings a node because pods are pending: being unschedulable for minutes is its normal case.
-    patience = max(STUCK_AFTER, horizon(memory, pool))
-    stuck = sum(replica.unschedulable and replica.age > patience for replica in observation.starting)
-    if stuck:
+    pending = stuck(observation, memory, pool)
+    if pending:
         answer = answer.at_most(
             max(requested, pool.min_replicas),
             limits.UNSCHEDULABLE,
-            f"no node has room for {stuck} of the replicas; ordering more would not help",
+            f"no node has room for {pending} of the replicas; ordering more would not help",
         )
     if not memory.profile.fit.known:
         found = memory.profile.forecast.found or requested
@@ -197,14 +193,15 @@ def _warning(pool: Pool, lesson: Lesson, assessment: Assessment | Unknown) -> st
     if isinstance(assessment, Unknown):
         return None
     allowed, curve = 1.0 - pool.slo.attainment, assessment.curve
-    if not told(lesson.memory, allowed):
-        return None
-    if curve.floor > allowed:
+    if curve.floor <= allowed:
+        least = math.ceil(assessment.expected / curve.load_for(allowed))
+    elif not told(lesson.memory, allowed):
+        least = math.ceil(assessment.expected)  # whatever the curve, no fleet does more than its work
+    else:
         return (
             f"about {curve.floor:.1%} of requests miss the SLO at any fleet size, more than the {allowed:.1%} allowed: "
             f"relax the bound or use faster replicas"
         )
-    least = math.ceil(assessment.expected / curve.load_for(allowed))
     if least > pool.max_replicas:
         return f"{least} replicas are needed for what is expected and max is {pool.max_replicas}: the SLO will not hold"
     return None

@@ -51,7 +51,7 @@ class Figures:
     load: Reading
     """Offered work over what the ready replicas could do; near 1, or where the KV cache fills, queues grow."""
     safe_load: Reading
-    """The highest load at which the expected misses are still within the budget."""
+    """The highest load at which the expected misses are still within the budget; Unknown where none is."""
     forecast: Reading
     """Expected work at the horizon, in replicas kept fully busy."""
     horizon: float

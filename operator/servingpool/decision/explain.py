@@ -47,19 +47,19 @@ def _sizing(pool: Pool, memory: Memory, assessment: Assessment) -> str:
     if curve.floor > allowed:
         if told(memory, allowed):
             return f"the SLO holds at no fleet size ({_percent(curve.floor)} miss), and {_paying(need)}"
-        return f"too few requests were seen to tell how rarely they miss, and {_paying(need)}"
+        return f"too few requests were seen to tell whether the SLO can hold, and {_paying(need)}"
     safe = curve.load_for(assessment.allowance)
     plain = max(1, math.ceil((assessment.expected + assessment.backlog) / safe))
     if assessment.today:
         return f"{plain} would do then, and the present load needs {need:.0f}"
     if need > plain:
-        spare = f"{need - plain:.0f} more stand{'s' if need - plain == 1 else ''} by"
+        spare = f"{need - plain:.0f} {'is' if need - plain == 1 else 'are'} spare"
         return (
             f"{plain} would do at load {_number(safe)}, and {spare}: work for {_number(assessment.possible)} may come, "
-            f"and to miss it is priced at {_number(assessment.price)} times its GPU time"
+            f"and a missed request is priced at {_number(assessment.price)} times its GPU time"
         )
     if need < plain:
-        return f"{plain} would hold the SLO throughout; {need:.0f}, with what they miss at its price, cost less"
+        return f"{plain} would hold the SLO throughout, but {need:.0f} cost less, the price of misses included"
     return f"the SLO holds up to load {_number(safe)}, so {need:.0f} {'is' if need == 1 else 'are'} needed"
 
 

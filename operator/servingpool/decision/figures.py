@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from servingpool.decision.assess import Assessment
-from servingpool.decision.belief import horizon
+from servingpool.decision.belief import horizon, told
 from servingpool.decision.decision import Figures
 from servingpool.decision.demand import level_window
 from servingpool.decision.intake import GENERATED, PROMPTS
 from servingpool.decision.learn import SCORE_KEPT, Lesson
-from servingpool.decision.ledger import RUNNING, WAITING, Window
+from servingpool.decision.ledger import READY, RUNNING, WAITING, Window
 from servingpool.decision.memory import Memory
 from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
@@ -31,16 +31,18 @@ def measure(memory: Memory, pool: Pool, lesson: Lesson, assessment: Assessment |
         time_to_first_token=memory.first_token_tail.at(pool.slo.attainment),
         time_per_output_token=memory.output_token_tail.at(pool.slo.attainment),
         attainment=_attainment(memory),
-        load=no_rate if known is None else memory.ledger.load_of(known.level),
-        safe_load=no_rate if weighed is None else _safe_load(weighed, pool),
+        load=no_rate if known is None or memory.ledger.rows[-1, READY] <= 0.0 else memory.ledger.load_of(known.level),
+        safe_load=no_rate if weighed is None else _safe_load(memory, weighed, pool),
         forecast=no_rate if weighed is None else weighed.expected,
         horizon=horizon(memory, pool),
     )
 
 
-def _safe_load(weighed: Assessment, pool: Pool) -> Reading:
-    if weighed.curve.floor > 1.0 - pool.slo.attainment:
-        return Unknown("more miss than may at any load")
+def _safe_load(memory: Memory, weighed: Assessment, pool: Pool) -> Reading:
+    allowed = 1.0 - pool.slo.attainment
+    if weighed.curve.floor > allowed:
+        some = "more requests miss than may, at any load"
+        return Unknown(some if told(memory, allowed) else "too few requests were seen to tell")
     return weighed.curve.load_for(weighed.allowance)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import itemgetter, lt
 from typing import NamedTuple
 
-from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, ReplicaMetrics
 from servingpool.decision.pool import Slo
 from servingpool.decision.unknown import Reading, Unknown
 
@@ -52,7 +52,7 @@ class Page:
     """Unix time in seconds of the scrape."""
     edges: Edges
     figures: tuple[float, ...]
-    """NaN where one that nothing hangs on could not be read."""
+    """NaN where one that need not be there was not."""
 
 
 class Steps(NamedTuple):
@@ -125,13 +125,15 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
     steps, whole = [], True
     pages: dict[str, Page] = {}
     for metrics in serving:
-        now = pages[metrics.replica] = _page(metrics, slo)
-        before = previous.get(metrics.replica)
+        now, before = _page(metrics, slo), previous.get(metrics.replica)
+        if before is not None and now.at - before.at <= LONGEST_GAP and _lost(now.figures, before.figures):
+            continue  # the next page that has it is compared with the last that had
+        pages[metrics.replica] = now
         if before is None or before.edges != now.edges or not 0.0 < now.at - before.at <= LONGEST_GAP:
             continue
         restarted = any(map(lt, _only_rising(now.figures), _only_rising(before.figures)))
         base = NOTHING if restarted else before.figures
-        # What is not known is NaN, which is not more than anything.
+        # What was never known is NaN, which is not more than anything.
         came = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
         sums = [total + more for total, more in zip(sums, came, strict=True)]
         seconds = now.at - before.at
@@ -150,7 +152,7 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
     standing = ready | {replica.name for replica in observation.starting}
     pages = {name: page for name, page in previous.items() if name in standing} | pages
     share = len(serving) / len(ready) if ready else 0.0
-    waiting = _gauge([page.waiting for page in serving], share)
+    waiting = _queue([page.waiting for page in serving], share)
     return Intake(
         sums=tuple(sums),
         covered=covered,
@@ -160,7 +162,7 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
         kv_usage=_mean([page.kv_cache_usage for page in serving]),
         coverage=share,
         pages=pages,
-        edges=next((pages[metrics.replica].edges for metrics in serving), NO_EDGES),
+        edges=next((pages[metrics.replica].edges for metrics in serving if metrics.replica in pages), NO_EDGES),
         interval=min(intervals) if intervals else None,
         lacking=lacking,
     )
@@ -187,15 +189,15 @@ def _page(metrics: ReplicaMetrics, slo: Slo) -> Page:
     tpot_figures, tpot_edges = _around(tpot, slo.time_per_output_token)
     figures = (
         *ttft_figures,
-        ttft.total if isinstance(ttft, Histogram) else 0.0,
+        ttft.total if isinstance(ttft, Histogram) else math.nan,
         *tpot_figures,
-        itl.total if isinstance(itl, Histogram) else 0.0,
-        itl.count if isinstance(itl, Histogram) else 0.0,
+        itl.total if isinstance(itl, Histogram) else math.nan,
+        itl.count if isinstance(itl, Histogram) else math.nan,
         _or_nan(metrics.generation_tokens),
         _or_nan(metrics.prompt_tokens),
         _or_nan(metrics.cached_prompt_tokens),
         _or_nan(metrics.admission_rejections),
-        tpot.total if isinstance(tpot, Histogram) else 0.0,
+        tpot.total if isinstance(tpot, Histogram) else math.nan,
     )
     return Page(metrics.scraped_at, (*ttft_edges, *tpot_edges), figures)
 
@@ -205,7 +207,7 @@ def _around(
 ) -> tuple[tuple[float, float, float], tuple[float, float]]:
     """Count in all, at most the lower and at most the upper end of the bucket that holds `bound`; and these ends."""
     if isinstance(histogram, Unknown):
-        return (0.0, 0.0, 0.0), (0.0, float("inf"))
+        return (math.nan, math.nan, math.nan), (0.0, float("inf"))
     if bound is None:
         return (histogram.count, histogram.count, histogram.count), (0.0, float("inf"))
     bounds, counts = histogram.bounds, histogram.counts
@@ -232,16 +234,30 @@ def _mean(readings: list[Reading]) -> Reading:
     return sum(figures) / len(figures) if figures else Unknown("no replica exposes KV cache usage")
 
 
+def _queue(readings: list[Reading], share: float) -> Reading:
+    """As `_gauge`; Unknown where one is that others show: a queue is not alike everywhere."""
+    unread = next((reading for reading in readings if isinstance(reading, Unknown)), None)
+    return _gauge(readings, share) if unread is None else unread
+
+
 def _with_gateway(waiting: Reading, queued: Reading) -> Reading:
-    if isinstance(queued, Unknown):
+    """The sum, of what there is: NOT_EXPOSED is no gateway, or engines that have no queue of their own."""
+    if queued is NOT_EXPOSED:
         return waiting
-    return queued if isinstance(waiting, Unknown) else waiting + queued
+    if isinstance(queued, Unknown):
+        return queued
+    if waiting is NOT_EXPOSED:
+        return queued
+    return waiting if isinstance(waiting, Unknown) else waiting + queued
 
 
 def _or_nan(reading: Reading) -> float:
-    """NaN for what nothing hangs on where it could not be read: rejections, cached tokens.
-
-    Taken for 0 instead, one look without them amid 50,000 rejections was 50,000 arrivals at the next, and 80 replicas
-    for 3.
-    """
     return math.nan if isinstance(reading, Unknown) else reading
+
+
+def _lost(now: Sequence[float], before: Sequence[float]) -> bool:
+    """Whether a figure that was there could not be read: one that need not be, for a page without the others is none.
+
+    Taken for 0, one look without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3.
+    """
+    return any(math.isnan(new) and not math.isnan(old) for new, old in zip(now, before, strict=True))

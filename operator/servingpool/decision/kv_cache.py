@@ -3,7 +3,7 @@
 A request holds its tokens in the cache for as long as it runs, and it runs longer the busier the engine is:
 requests in the batch, and with them the share of the cache in use, grow as load / (1 - load). One figure
 per mix of requests, the usage at half load, is therefore enough to say where the cache fills. Behind that point
-requests queue however fast the steps are, so no knee lies beyond it.
+requests queue however fast the steps are, so a knee hardly lies beyond it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ class KvCache:
         """Add one look: mean share of the cache in use, and the load then."""
         if not LEAST_LOAD <= load <= MOST_LOAD:
             return self
-        usage = min(usage, FULL)
+        if usage >= FULL:
+            # How much more would be in use is not seen, so it tells only where the cache was thought to be larger.
+            if load >= self.full_at:
+                return self
+            usage = FULL
         keep, crowd = math.exp(-elapsed / FORGETTING), load / (1.0 - load)
         return KvCache(self.product * keep + usage * crowd, self.square * keep + crowd * crowd)
 

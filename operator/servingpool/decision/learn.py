@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from servingpool.decision import demand as demand_model
-from servingpool.decision.belief import hopeless, horizon, posterior, settled
+from servingpool.decision.belief import hopeless, horizon, posterior, settled, stuck
 from servingpool.decision.blame import SHAPE_WINDOW, blame, missed, offered_load
 from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import LONGEST_GAP, Intake, take_in
 from servingpool.decision.kv_cache import KvCache
-from servingpool.decision.ledger import Misses, Window
+from servingpool.decision.ledger import WAITING, Misses, Window
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation
@@ -31,6 +31,8 @@ from servingpool.decision.unknown import Reading, Unknown
 
 LEAST_SPAN = 1.0
 """Seconds between two looks below which the second teaches nothing."""
+LONGEST_INTERVAL = 60.0
+"""Seconds between scrapes that are believed at first sight."""
 SCORE_BIN = 300.0
 SCORE_KEPT = 3600.0
 
@@ -120,7 +122,8 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
     interval = memory.interval
     if intake.interval is not None:
         # A lost scrape looks like a longer interval, so it is believed slowly; at first sight there is nothing else.
-        interval = intake.interval if memory.covered_at is None else min(intake.interval, interval * 1.02)
+        known = interval * 1.02 if memory.covered_at is not None else LONGEST_INTERVAL
+        interval = min(intake.interval, known)
     return replace(
         memory,
         profile=profile,
@@ -174,14 +177,17 @@ def _learn_from_demand(
     memory = replace(memory, ledger=ledger)
     last = Window(ledger.rows[-1:])
     late = missed(memory, pool, last)
-    # What no fleet can hold says nothing on the size of the fleet.
-    telling = missed(memory, pool, last, output_tokens=False) if hopeless(pool, step) else late
+    # What no fleet can hold says nothing on the size of the fleet. Whether it is so is not known at first, and what is
+    # learned stays for hours: until then nothing is.
+    lost = hopeless(pool, step)
+    telling = missed(memory, pool, last, output_tokens=False) if lost else late
+    told = memory.profile.fit.known or not lost
     window = ledger.last(SHAPE_WINDOW)
     typical = window.first_tokens().total * look.elapsed / max(window.seconds, look.elapsed)
     weight = telling.requests / typical if typical > 0.0 else 0.0
     profile = memory.profile
     curve, calibration = profile.curve, profile.calibration
-    if telling.requests > 0.0:
+    if telling.requests > 0.0 and told:
         foretold = _foretold(look, before, ledger.load_of(demand.level))
         if foretold is not None:
             calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.elapsed)
@@ -208,7 +214,7 @@ def _learn_from_demand(
         ),
     )
     if pool.in_charge and settled(memory, pool):
-        profile = _answer_for(look, profile, telling, weight)
+        profile = _answer_for(look, memory, profile, telling, weight)
     memory = replace(
         memory,
         profile=profile,
@@ -234,18 +240,20 @@ def _foretold(look: _Look, before: Memory, load: float) -> float | None:
 
 def _learn_kv_cache(look: _Look, memory: Memory, demand: Demand, usage: Reading) -> KvCache:
     kv_cache = memory.profile.kv_cache
-    if isinstance(usage, Unknown) or demand.queued >= 1.0 or not Window(memory.ledger.rows[-4:]).steady:
+    queue = memory.ledger.rows[-1, WAITING]
+    # A queue that is unknown may be one.
+    if isinstance(usage, Unknown) or not queue < 1.0 or not Window(memory.ledger.rows[-4:]).steady:
         return kv_cache
     return kv_cache.learn(usage=usage, load=memory.ledger.load_of(demand.level), elapsed=look.elapsed)
 
 
-def _answer_for(look: _Look, profile: Profile, telling: Misses, weight: float) -> Profile:
+def _answer_for(look: _Look, memory: Memory, profile: Profile, telling: Misses, weight: float) -> Profile:
     """What was missed in charge, held against what may be."""
     budget, observation, pool = profile.budget, look.observation, look.pool
-    # More careful planning brings no replica for which there is no node.
-    stuck = any(replica.unschedulable for replica in observation.starting)
-    may_rise = observation.requested > pool.min_replicas
-    may_fall = observation.requested < pool.max_replicas and not stuck
+    may_rise, may_fall = observation.requested > pool.min_replicas, observation.requested < pool.max_replicas
+    # More careful planning brings no replica for which there is no node. The hour's misses count while a cluster
+    # autoscaler may still bring one; days' do not, for nothing forgets them soon.
+    pending = any(replica.unschedulable for replica in observation.starting)
     if weight > 0.0:
         budget = budget.learn(
             missed=telling.share,
@@ -253,7 +261,7 @@ def _answer_for(look: _Look, profile: Profile, telling: Misses, weight: float) -
             weight=weight,
             elapsed=look.elapsed,
             may_rise=may_rise,
-            may_fall=may_fall,
+            may_fall=may_fall and not stuck(observation, memory, pool),
         )
     trim = profile.trim.learn(
         requests=telling.requests,
@@ -261,7 +269,7 @@ def _answer_for(look: _Look, profile: Profile, telling: Misses, weight: float) -
         allowed=look.allowed,
         elapsed=look.elapsed,
         may_rise=may_rise,
-        may_fall=may_fall,
+        may_fall=may_fall and not pending,
     )
     return replace(profile, budget=budget, trim=trim)
 
