@@ -15,7 +15,7 @@ from servingpool.decision.learn import Lesson, observe, study
 from servingpool.decision.ledger import WAITING
 from servingpool.decision.limits import Limited
 from servingpool.decision.memory import Memory
-from servingpool.decision.observation import Observation
+from servingpool.decision.observation import NOT_EXPOSED, Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
 
@@ -91,7 +91,7 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
     requested = observation.requested
     if isinstance(need, Unknown):
         return _bounded(Limited(requested), pool)
-    answer = _half_seen(Limited(math.ceil(need)), requested, memory)
+    answer = _half_seen(Limited(math.ceil(need)), observation, memory)
     standing = len(observation.ready) + len(observation.starting)
     if standing < requested:
         answer = answer.at_least(
@@ -134,7 +134,8 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
     return _bounded(answer, pool)
 
 
-def _half_seen(answer: Limited, requested: int, memory: Memory) -> Limited:
+def _half_seen(answer: Limited, observation: Observation, memory: Memory) -> Limited:
+    requested = observation.requested
     if memory.coverage < 1.0:
         answer = answer.at_least(
             requested,
@@ -142,8 +143,16 @@ def _half_seen(answer: Limited, requested: int, memory: Memory) -> Limited:
             f"only {memory.coverage:.0%} of the ready replicas could be read, so nothing is removed",
         )
     if math.isnan(memory.ledger.rows[-1, WAITING]):
-        answer = answer.at_least(requested, limits.QUEUE_UNKNOWN, "the queue could not be read, so nothing is removed")
+        said = f"the queue could not be read ({_no_queue(observation)}), so nothing is removed"
+        answer = answer.at_least(requested, limits.QUEUE_UNKNOWN, said)
     return answer
+
+
+def _no_queue(observation: Observation) -> str:
+    pages = () if isinstance(observation.metrics, Unknown) else observation.metrics
+    readings = (observation.gateway.queued, *(page.waiting for page in pages))
+    told = (one.reason for one in readings if isinstance(one, Unknown) and one is not NOT_EXPOSED)
+    return next(told, NOT_EXPOSED.reason)
 
 
 def _calibrating(answer: Limited, requested: int, memory: Memory, pool: Pool) -> Limited:

@@ -116,7 +116,10 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
         fit=fit,
         # Without a step nobody tells whether the engine is still another one.
         curve=profile.curve.doubted(look.elapsed) if fit.changed and intake.steps else profile.curve,
-        cold_start=profile.cold_start.learn(observation.ready, observation.starting),
+        # Who has a page has served: not to be Ready for a moment is no start.
+        cold_start=profile.cold_start.learn(
+            observation.ready, tuple(one for one in observation.starting if one.name not in memory.pages)
+        ),
         learned=profile.learned + (look.elapsed if seen else 0.0),
     )
     interval = memory.interval

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -12,7 +13,7 @@ from servingpool.decision.budget import Budget
 from servingpool.decision.decide import decide
 from servingpool.decision.kv_cache import FULL, KvCache
 from servingpool.decision.memory import Memory
-from servingpool.decision.observation import NOT_EXPOSED, Gateway, ReplicaMetrics
+from servingpool.decision.observation import NOT_EXPOSED, Gateway, Replica, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
 
 NAN = Unknown("it is nan")
@@ -129,8 +130,23 @@ def test_half_a_queue_is_none(engines, gateway):
     world = Guarded(replicas=6, patch=engines)
     world.run(20.0, 20)
     standing = world.requested
-    assert limits.QUEUE_UNKNOWN in applied(world.run(0.5, 60)[-1])
+    last = world.run(0.5, 60)[-1]
+    assert limits.QUEUE_UNKNOWN in applied(last)
+    assert "the queue could not be read (it is nan)" in last.decision.reason
     assert world.requested >= standing
+
+
+def test_a_queue_that_one_replica_does_not_show_is_unknown_with_a_gateway_too():
+    class Guarded(Patchy):
+        def observation(self):
+            seen = super().observation()
+            first, *others = seen.metrics
+            half = (replace(first, waiting=NOT_EXPOSED), *others)
+            return replace(seen, metrics=half, gateway=Gateway(queued=0.0))
+
+    world = Guarded(replicas=6)
+    world.run(20.0, 20)
+    assert limits.QUEUE_UNKNOWN in applied(world.run(0.5, 30)[-1])
 
 
 def test_engines_without_a_queue_of_their_own_are_known_by_the_gateways():
@@ -248,6 +264,30 @@ def test_a_replica_that_has_just_turned_ready_is_no_more_of_the_load_shown_than_
     assert demand == pytest.approx(outcome.memory.ledger.load_of(outcome.memory.ledger.rows[-1, -1]))
 
 
+def test_a_sum_of_seconds_that_is_less_in_its_last_digit_is_no_restart():
+    world = World(replicas=3, obey=False)
+    world.run(6.0, 20)
+    for engine in world.engines:
+        engine.first_token_seconds = math.nextafter(engine.first_token_seconds, 0.0)
+        engine.decode_seconds = math.nextafter(engine.decode_seconds, 0.0)
+    assert world.tick(0.0).decision.figures.arrivals < 6.0
+
+
+def test_a_probe_that_failed_is_no_cold_start():
+    world = World(replicas=3, obey=False)
+    world.run(6.0, 20)
+    expected = world.memory.profile.cold_start
+    blip = world.engines.pop()
+    seen = world.observation()
+    unready = Replica(blip.name, age=1500.0)
+    world.now += 15.0
+    world.memory = decide(replace(seen, requested=3, starting=(unready,)), world.pool, world.memory, world.now).memory
+    blip.ready_at = world.now
+    world.engines.append(blip)
+    world.tick(6.0)
+    assert world.memory.profile.cold_start.seconds == expected.seconds
+
+
 def test_without_a_ready_replica_there_is_no_load():
     world = World(replicas=3, obey=False)
     world.run(6.0, 20)
@@ -266,3 +306,32 @@ def test_a_cache_that_is_always_full_bounds_the_knee_at_the_load_that_fills_it()
         cache = cache.learn(usage=1.0, load=0.88, elapsed=15.0)
     assert cache.full_at == pytest.approx(0.4)
     assert FULL < 0.97
+
+
+def test_a_cache_is_not_measured_while_there_may_be_a_queue():
+    world = Patchy(replicas=3, obey=False, patch={"waiting": NAN})
+    world.run(12.0, 20)
+    assert world.memory.profile.kv_cache == KvCache()
+    world.patch = {}
+    world.run(12.0, 5)
+    assert world.memory.profile.kv_cache != KvCache()
+
+
+def test_nothing_is_learned_of_misses_until_it_is_known_whether_a_fleet_can_help():
+    pool = replace(POOL, slo=replace(POOL.slo, time_per_output_token=0.012))
+    world = World(replicas=3, pool=pool, obey=False)
+    world.run(3.0, 1)
+    assert not world.memory.profile.fit.known
+    assert sum(world.memory.profile.curve.requests) == 0.0
+    world.run(3.0, 2)
+    assert sum(world.memory.profile.curve.requests) > 0.0
+
+
+def test_a_hole_at_first_sight_is_no_scrape_interval():
+    world = World(replicas=3, obey=False)
+    world.tick(6.0)
+    world.blind = True
+    world.run(6.0, 2.5)
+    world.blind = False
+    world.tick(6.0)
+    assert world.memory.interval <= 60.0
