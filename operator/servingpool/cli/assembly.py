@@ -45,7 +45,7 @@ class _Assembly:
     def __init__(self, config: OperatorConfig, kubeconfig: str | None) -> None:
         self._config, self._kubeconfig = config, kubeconfig
         self._cache = ClusterCache()
-        self.watches = Watches(self._cache, time.monotonic, self._count)
+        self.watches = Watches(self._cache, time.monotonic, self._count, scoped=bool(config.namespaces))
         self.stop_flag = asyncio.Event()
         self.lost = False
         self.failure: Exception | None = None

@@ -33,16 +33,22 @@ class See(Protocol):
 class Watches:
     """Puts what is shown into the cache, and knows what was not shown.
 
-    `count` asks the API server how many objects of a kind there are.
+    `count` asks the API server how many objects of a kind there are. `scoped`: only some namespaces are watched, each
+    by a watch of its own.
     """
 
     def __init__(
-        self, cache: ClusterCache, clock: Callable[[], float], count: Callable[[Kind], Awaitable[int]]
+        self,
+        cache: ClusterCache,
+        clock: Callable[[], float],
+        count: Callable[[Kind], Awaitable[int]],
+        *,
+        scoped: bool = False,
     ) -> None:
         self._clock, self._count = clock, count
         self._counted = clock()
         self._kinds: dict[Kind, tuple[See, Relist]] = {
-            kind: (see, Relist(clock))
+            kind: (see, Relist(clock, by_namespace=scoped))
             for kind, see in (
                 ((GROUP, VERSION, PLURAL), cache.see_pool),
                 (("apps", "v1", "deployments"), cache.see_workload),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound, Unanswered
 from servingpool.adapters.cluster.objects import Key, Pod
 from servingpool.api.conditions import ConditionType, Reason, Truth
 from servingpool.api.serving_pool import Metadata, ServingPool
@@ -35,6 +35,8 @@ WARNED = {
 WARNED_AGAIN_AFTER = 600.0
 """Seconds. A condition that flaps would post an event every other tick, and push the telling ones out of sight."""
 
+STATUS_FIELDS = tuple(field.alias or name for name, field in Status.model_fields.items())
+"""As they are called in a manifest."""
 MOST_TOLD = 10
 """Pods named in a log line."""
 
@@ -114,7 +116,7 @@ class Actor:
         """Write the status if a person would care, and warn of what has just gone wrong."""
         learned = state.memory.profile
         due = state.settled and now - state.profile_at >= PROFILE_AFTER and learned.curve != state.profile_curve
-        if not due and not worth_writing(state.status, status, now - state.written_at):
+        if not due and not state.unsure and not worth_writing(state.status, status, now - state.written_at):
             return
         if due:
             status = status.model_copy(update={"profile": state.kept()})
@@ -143,18 +145,23 @@ class Actor:
         self.failures["cost"] += 1
 
     async def _write(self, pool: Metadata, state: PoolState, status: Status) -> bool:
-        patch = changes(state.status.to_dict(), status.to_dict())
+        # Where it is not known what is there everything is said, what is not there any more too.
+        unsure = state.unsure
+        before = dict.fromkeys(STATUS_FIELDS) if unsure else state.status.to_dict()
+        patch = changes(before, status.to_dict())
         if not patch:
             return True
+        state.unsure = True
         try:
             await self._writer.write_status(pool.key, patch)
         except NotFound:
             return False  # deleted meanwhile: the watch will say so
         except ClusterError as error:
+            state.unsure = unsure or isinstance(error, Unanswered)
             self.failures["status"] += 1
             log.warning("%s", error, extra=_pool(pool))
             return False
-        state.status = status
+        state.status, state.unsure = status, False
         return True
 
     async def _warn(self, pool: Metadata, state: PoolState, before: Status, now: float) -> None:

@@ -31,6 +31,8 @@ class PoolState:
     """History was learned, or given up on."""
     unheard: int = 0
     """How often it was asked for in vain."""
+    unsure: bool = False
+    """Whether a write of it was begun of which no answer came: it may be applied, or not."""
     written_at: float = 0.0
     """Unix time in seconds of the last write of status."""
     profile_at: float = 0.0

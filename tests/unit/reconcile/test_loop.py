@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
 from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
 from servingpool.decision.unknown import Unknown
 from servingpool.reconcile import loop, warming
@@ -375,6 +375,27 @@ class TestOneBadPoolDoesNotStopTheOthers:
         world.step()
         ordered = [after for target, _, after in world.writes.scales if target[1] == "vllm"]
         assert world.status("good")["desiredReplicas"] == ordered[-1]
+
+    def test_a_status_that_was_written_and_whose_answer_was_lost(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world = self.two()
+        world.step(minutes=ONE_MINUTE)
+        write = world.write_status
+
+        async def lossy(pool: Any, changes: Any) -> None:
+            await write(pool, changes)
+            raise Unanswered("cannot write the status: the API server did not answer")
+
+        with monkeypatch.context() as slow:
+            slow.setattr(world, "write_status", lossy)
+            world.autoscaler("HorizontalPodAutoscaler")
+            world.step()
+            assert world.condition("Ready", "good") == ("False", "OwnedByHPA")
+        world.autoscaler("HorizontalPodAutoscaler", gone=True)
+        world.step()
+        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
+        written = len(world.writes.statuses)
+        world.step()
+        assert len(world.writes.statuses) == written, "what is known again is not said again"
 
     def test_a_pool_deleted_before_its_status_is_written(self, caplog: pytest.LogCaptureFixture) -> None:
         world = self.two()

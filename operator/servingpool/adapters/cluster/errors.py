@@ -11,7 +11,7 @@ import yaml
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException
 
-CONFLICT, INVALID, NOT_FOUND, FORBIDDEN = 409, 422, 404, 403
+CONFLICT, INVALID, NOT_FOUND, FORBIDDEN, TROUBLE = 409, 422, 404, 403, 500
 
 
 class ClusterError(Exception):
@@ -26,6 +26,10 @@ class NotFound(ClusterError):
     """There is no such object."""
 
 
+class Unanswered(ClusterError):
+    """No answer came, or that of a server in trouble: what was asked for may have been done."""
+
+
 class Forbidden(ClusterError):
     """RBAC does not allow it."""
 
@@ -37,7 +41,8 @@ def translated(what: str) -> Iterator[None]:
         yield
     except ApiException as error:
         kinds = {CONFLICT: Conflict, NOT_FOUND: NotFound, FORBIDDEN: Forbidden}
-        kind, said = kinds.get(error.status, ClusterError), f"{error.status} {error.reason}"
+        kind = kinds.get(error.status, Unanswered if (error.status or 0) >= TROUBLE else ClusterError)
+        said = f"{error.status} {error.reason}"
         if error.status == INVALID:
             judged = _names_an_object(error)
             kind = ClusterError if judged else Conflict
@@ -46,7 +51,7 @@ def translated(what: str) -> Iterator[None]:
     except (ConfigException, yaml.YAMLError) as error:
         raise ClusterError(f"cannot {what}: {error}") from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise ClusterError(f"cannot {what}: the API server did not answer ({type(error).__name__})") from error
+        raise Unanswered(f"cannot {what}: the API server did not answer ({type(error).__name__})") from error
 
 
 def _names_an_object(error: ApiException) -> bool:

@@ -8,6 +8,7 @@ would for ever count as ready and unread, which forbids every scale-down.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from servingpool.adapters.cluster.objects import Raw
@@ -17,14 +18,25 @@ QUIET = 150.0
 for 60 s: cut in two, the list would take the pods of its later chunks out of the cache meanwhile."""
 
 
-class Relist:
-    """Of one kind: when each object was last shown, and since when a list is coming in."""
+@dataclass(slots=True)
+class _List:
+    """One that is coming in."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    began: float
+    latest: float
+
+
+class Relist:
+    """Of one kind: when each object was last shown, and since when a list is coming in.
+
+    `by_namespace`: each namespace is watched, and so listed, by itself.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, by_namespace: bool = False) -> None:
         self._clock = clock
+        self._by_namespace = by_namespace
         self._shown: dict[tuple[str, ...], float] = {}
-        self._began: float | None = None
-        self._latest = 0.0
+        self._lists: dict[str, _List] = {}
 
     def __len__(self) -> int:
         """Objects that there are, as far as is known."""
@@ -35,9 +47,7 @@ class Relist:
         meta, now = raw["metadata"], self._clock()
         name = (raw["kind"], meta.get("namespace", ""), meta["name"], meta["uid"])
         if listed:
-            self._latest = now
-            if self._began is None:
-                self._began = now
+            self._lists.setdefault(name[1] if self._by_namespace else "", _List(now, now)).latest = now
         if gone:
             self._shown.pop(name, None)
         else:
@@ -45,15 +55,12 @@ class Relist:
 
     def missed(self) -> list[dict[str, Any]]:
         """Objects that were there before the last list, were not in it, and were not shown since: once each."""
-        began = self._began
-        if began is None or self._clock() < self._latest + QUIET:
-            return []
-        self._began = None
-        return self.before(began)
+        whole = [namespace for namespace, one in self._lists.items() if self._clock() >= one.latest + QUIET]
+        return [raw for namespace in whole for raw in self.before(self._lists.pop(namespace).began, namespace)]
 
-    def before(self, time: float) -> list[dict[str, Any]]:
-        """Takes out, and tells, the objects that were not shown since `time`."""
-        gone = [name for name, at in self._shown.items() if at < time]
+    def before(self, time: float, namespace: str = "") -> list[dict[str, Any]]:
+        """Takes out, and tells, the objects (of a namespace) that were not shown since `time`."""
+        gone = [name for name, at in self._shown.items() if at < time and namespace in ("", name[1])]
         for name in gone:
             del self._shown[name]
         return [

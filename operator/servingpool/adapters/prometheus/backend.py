@@ -75,12 +75,14 @@ class PrometheusBackend:
                     min(2.0 * known.wait, LAYOUT_LASTS) if known is not None and known.lacking else LAYOUT_LACKING_WAIT
                 )
                 known = _Known(await self._workers.run(deadline, read_layout, queries, scope, None), now, wait=wait)
+                # Kept at once: thrown away where its pages come late, it would make the next ones late too, for ever.
+                self._keep(which, known, now)
             plan = Plan.of(queries, known.layout, request)
             slices = scope.slices(plan.slices)
             parts = await asyncio.gather(*(self._workers.run(deadline, read_pages, plan, part) for part in slices))
         except MetricsUnavailable as error:
             return Unknown(str(error))
-        self._known[which] = replace(known, lacking=any(part.lacks_buckets for part in parts))
+        self._keep(which, replace(known, lacking=any(part.lacks_buckets for part in parts)), now)
         return self._whole(parts, len(slices) + looked_up)
 
     async def history(
@@ -134,6 +136,11 @@ class PrometheusBackend:
     async def close(self) -> None:
         """Let go of connections and threads."""
         self._workers.close()
+
+    def _keep(self, which: tuple[str, Scope], known: _Known, now: float) -> None:
+        # Who has not been asked for since two look-ups is no more: a preview environment's labels, say.
+        self._known = {one: kept for one, kept in self._known.items() if now - kept.since < 2.0 * LAYOUT_LASTS}
+        self._known[which] = known
 
     def _whole(self, parts: Sequence[Evaluation], queries: int) -> FleetReading:
         pages, stale = {}, {}

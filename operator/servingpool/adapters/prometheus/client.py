@@ -71,7 +71,8 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
         session.verify = str(config.tls.ca_file) if config.tls.ca_file else True
         if config.tls.cert_file and config.tls.key_file:
             session.cert = (str(config.tls.cert_file), str(config.tls.key_file))
-        super().__init__(url=config.url, session=session, retry=Retry(total=0))
+        # Without `read=False` a server that is slow is one that "cannot be reached".
+        super().__init__(url=config.url, session=session, retry=Retry(0, read=False))
         self.config = config
 
     def custom_query(self, query: str, params: dict[str, str] | None = None, timeout: float | None = None) -> Answer:

@@ -13,7 +13,7 @@ from kubernetes.aio import client
 
 from servingpool.adapters.cluster import client as cluster_client
 from servingpool.adapters.cluster.client import Cluster, credentials
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
 from servingpool.lab.credentials import write_kubeconfig
 
 POOL, TARGET = ("chat", "pool"), ("chat", "vllm")
@@ -127,7 +127,7 @@ async def test_an_event_that_is_too_long_is_cut_not_lost(api: tuple[Api, Cluster
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(409, Conflict), (422, Conflict), (404, NotFound), (403, Forbidden), (500, ClusterError), (429, ClusterError)],
+    [(409, Conflict), (422, Conflict), (404, NotFound), (403, Forbidden), (500, Unanswered), (429, ClusterError)],
 )
 async def test_a_refusal_is_told_without_the_servers_own_words(
     api: tuple[Api, Cluster], status: int, error: type[ClusterError]

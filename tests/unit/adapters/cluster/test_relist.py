@@ -98,3 +98,20 @@ def test_of_one_made_again_under_its_name_the_old_one_is_gone() -> None:
     clock.now += QUIET
     assert [raw["metadata"]["uid"] for raw in relist.missed()] == ["uid-a"]
     assert len(relist) == 1
+
+
+def test_a_list_of_one_namespace_tells_nothing_of_the_others() -> None:
+    def named(namespace: str, name: str) -> dict[str, Any]:
+        raw = pod(name)
+        return {**raw, "metadata": {**raw["metadata"], "namespace": namespace}}
+
+    clock = Clock()
+    relist = Relist(clock, by_namespace=True)
+    for raw in (named("chat", "a"), named("chat", "b"), named("code", "c")):
+        relist.saw(raw, listed=True, gone=False)
+    clock.now += 600.0
+    assert relist.missed() == []
+    relist.saw(named("chat", "a"), listed=True, gone=False)
+    clock.now += QUIET
+    assert names(relist) == ["b"]
+    assert len(relist) == 2

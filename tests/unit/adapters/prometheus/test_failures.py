@@ -6,10 +6,13 @@ import contextlib
 import socket
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from servingpool.adapters.prometheus import PrometheusBackend, client, workers
+from servingpool.adapters.prometheus import backend as backend_module
+from servingpool.adapters.prometheus.errors import MetricsUnavailable
 from servingpool.decision.unknown import Unknown
 
 NOW = 1_790_000_000.0
@@ -114,6 +117,37 @@ async def test_headers_that_drip_do_not_hold_the_loop(
     prometheus.raw = raw(send=drip)
     assert "did not answer within 0.15 s" in await reason(open_backend(patience=0.15), request_2s_100ms)
     stop.set()
+
+
+async def test_a_server_that_says_nothing_is_slow_and_not_out_of_reach(prometheus, open_backend, request_2s_100ms, raw):
+    stop = threading.Event()
+    prometheus.raw = raw(send=lambda _: stop.wait(2.0))
+    assert "did not answer within 0.15 s" in await reason(open_backend(patience=0.15), request_2s_100ms)
+    stop.set()
+
+
+async def test_buckets_that_were_looked_up_are_kept_where_the_pages_came_too_late(
+    prometheus, backend, request_2s_100ms, monkeypatch: pytest.MonkeyPatch
+):
+    prometheus.expose("llama-0")
+
+    def late(*_: object) -> None:
+        raise MetricsUnavailable("default", "did not answer within 2 s")
+
+    with monkeypatch.context() as slow:
+        slow.setattr(backend_module, "read_pages", late)
+        assert "did not answer" in await reason(backend, request_2s_100ms)
+    asked = len(prometheus.asked)
+    reading = await backend.read(request_2s_100ms, NOW + 15.0)
+    assert not isinstance(reading, Unknown)
+    assert len(prometheus.asked) == asked + 1, "the pages alone"
+
+
+async def test_labels_that_nobody_asks_for_any_more_are_forgotten(prometheus, backend, request_2s_100ms):
+    for turn in range(5):
+        old = replace(request_2s_100ms, match_labels=(("preview", str(turn)),))
+        await backend.read(old, NOW + turn * backend_module.LAYOUT_LASTS)
+    assert len(backend._known) == 2
 
 
 async def test_an_answer_cut_short_is_no_reading(prometheus, backend, request_2s_100ms, raw):
