@@ -376,14 +376,17 @@ class TestOneBadPoolDoesNotStopTheOthers:
         ordered = [after for target, _, after in world.writes.scales if target[1] == "vllm"]
         assert world.status("good")["desiredReplicas"] == ordered[-1]
 
-    def test_a_status_that_was_written_and_whose_answer_was_lost(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("lost", [Unanswered("the API server did not answer"), TimeoutError("the tick is over")])
+    def test_a_status_that_was_written_and_whose_answer_was_lost(
+        self, monkeypatch: pytest.MonkeyPatch, lost: Exception
+    ) -> None:
         world = self.two()
         world.step(minutes=ONE_MINUTE)
         write = world.write_status
 
         async def lossy(pool: Any, changes: Any) -> None:
             await write(pool, changes)
-            raise Unanswered("cannot write the status: the API server did not answer")
+            raise lost
 
         with monkeypatch.context() as slow:
             slow.setattr(world, "write_status", lossy)
@@ -391,6 +394,7 @@ class TestOneBadPoolDoesNotStopTheOthers:
             world.step()
             assert world.condition("Ready", "good") == ("False", "OwnedByHPA")
         world.autoscaler("HorizontalPodAutoscaler", gone=True)
+        world.state("good").written_at = world.now  # no figure is due
         world.step()
         assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
         written = len(world.writes.statuses)
