@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from servingpool.decision import capacity
-from servingpool.decision.belief import horizon, posterior
+from servingpool.decision.belief import horizon, posterior, told
 from servingpool.decision.demand import usual
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.learn import Lesson
@@ -38,12 +38,21 @@ class Assessment:
     """Replicas kept busy by the queue, if it is worked off within one cold start."""
     allowance: float
     """Share of misses the fleet is sized for."""
+    allowed: float
+    """Share of misses that the SLO allows."""
+    told: bool
+    """Enough requests were seen to speak of misses as rare as those allowed, and not the prior alone."""
     price: float
     """Of a miss, in replicas for the work that keeps one busy."""
     kept: float
     """Replicas that are worth keeping, where they are there: no fewer than needed."""
     today: bool
     """The present load needs more than what is to come."""
+
+    @property
+    def holdable(self) -> bool:
+        """Whether the SLO is believed to hold at any fleet size."""
+        return self.curve.floor <= self.allowed
 
     @property
     def expected(self) -> float:
@@ -106,4 +115,15 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
         today = min(capacity.need(now, curve, allowance, worth, most), float(observation.requested))
     need = max(then, today)
     kept = max(need, min(float(observation.requested), sticking))
-    return Assessment(need, curve, ahead, backlog, allowance, worth, kept, today=today > then)
+    return Assessment(
+        need=need,
+        curve=curve,
+        outlook=ahead,
+        backlog=backlog,
+        allowance=allowance,
+        allowed=allowed,
+        told=told(memory, allowed),
+        price=worth,
+        kept=kept,
+        today=today > then,
+    )

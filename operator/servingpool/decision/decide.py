@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from servingpool.decision import explain, figures, limits
 from servingpool.decision.assess import Assessment, assess, hold
-from servingpool.decision.belief import hopeless, settled, stuck, told
+from servingpool.decision.belief import hopeless, settled, stuck
 from servingpool.decision.blame import missed
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.learn import Lesson, observe, study
 from servingpool.decision.ledger import WAITING
 from servingpool.decision.limits import Limited
 from servingpool.decision.memory import Memory
-from servingpool.decision.observation import NOT_EXPOSED, Observation
+from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
 
@@ -46,7 +46,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     need = assessment if isinstance(assessment, Unknown) else assessment.need
     memory = _note(lesson.memory, pool, assessment, now)
     limited = _limit(observation, pool, memory, need, now)
-    measured = figures.measure(memory, pool, lesson, assessment)
+    measured = figures.measure(memory, pool, lesson, assessment, now)
     warning = _warning(pool, lesson, assessment)
     decision = Decision(
         at=now,
@@ -54,7 +54,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         verdict=_verdict(limited.replicas, observation.requested),
         need=need,
         limits=limited.applied,
-        reason=explain.reason(observation, pool, lesson.memory, assessment, limited, measured),
+        reason=explain.reason(observation.requested, assessment, limited, measured),
         figures=measured,
         calibrating=not settled(memory, pool),
         warnings=() if warning is None else (warning,),
@@ -91,7 +91,7 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
     requested = observation.requested
     if isinstance(need, Unknown):
         return _bounded(Limited(requested), pool)
-    answer = _half_seen(Limited(math.ceil(need)), observation, memory)
+    answer = _half_seen(Limited(math.ceil(need)), requested, memory)
     standing = len(observation.ready) + len(observation.starting)
     if standing < requested:
         answer = answer.at_least(
@@ -120,12 +120,12 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
     )
     if 0 < abs(answer.replicas - requested) <= WORTH * requested:
         answer = answer.at(requested, limits.TOO_LITTLE, f"{answer.replicas} is not worth a move")
-    pending = stuck(observation, memory, pool)
-    if pending:
+    without_node = stuck(observation, memory, pool)
+    if without_node:
         answer = answer.at_most(
             max(requested, pool.min_replicas),
             limits.UNSCHEDULABLE,
-            f"no node has room for {pending} of the replicas; ordering more would not help",
+            f"no node has room for {without_node} of the replicas; ordering more would not help",
         )
     if not memory.profile.fit.known:
         found = memory.profile.forecast.found or requested
@@ -134,25 +134,17 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
     return _bounded(answer, pool)
 
 
-def _half_seen(answer: Limited, observation: Observation, memory: Memory) -> Limited:
-    requested = observation.requested
+def _half_seen(answer: Limited, requested: int, memory: Memory) -> Limited:
     if memory.coverage < 1.0:
         answer = answer.at_least(
             requested,
             limits.PARTIAL,
             f"only {memory.coverage:.0%} of the ready replicas could be read, so nothing is removed",
         )
-    if math.isnan(memory.ledger.rows[-1, WAITING]):
-        said = f"the queue could not be read ({_no_queue(observation)}), so nothing is removed"
+    if memory.no_queue is not None:
+        said = f"the queue could not be read ({memory.no_queue}), so nothing is removed"
         answer = answer.at_least(requested, limits.QUEUE_UNKNOWN, said)
     return answer
-
-
-def _no_queue(observation: Observation) -> str:
-    pages = () if isinstance(observation.metrics, Unknown) else observation.metrics
-    readings = (observation.gateway.queued, *(page.waiting for page in pages))
-    told = (one.reason for one in readings if isinstance(one, Unknown) and one is not NOT_EXPOSED)
-    return next(told, NOT_EXPOSED.reason)
 
 
 def _calibrating(answer: Limited, requested: int, memory: Memory, pool: Pool) -> Limited:
@@ -201,10 +193,10 @@ def _warning(pool: Pool, lesson: Lesson, assessment: Assessment | Unknown) -> st
         )
     if isinstance(assessment, Unknown):
         return None
-    allowed, curve = 1.0 - pool.slo.attainment, assessment.curve
-    if curve.floor <= allowed:
+    allowed, curve = assessment.allowed, assessment.curve
+    if assessment.holdable:
         least = math.ceil(assessment.expected / curve.load_for(allowed))
-    elif not told(lesson.memory, allowed):
+    elif not assessment.told:
         least = math.ceil(assessment.expected)  # whatever the curve, no fleet does more than its work
     else:
         return (

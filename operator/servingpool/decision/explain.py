@@ -5,47 +5,36 @@ from __future__ import annotations
 import math
 
 from servingpool.decision.assess import Assessment
-from servingpool.decision.belief import told
 from servingpool.decision.decision import Figures
 from servingpool.decision.limits import Limited
-from servingpool.decision.memory import Memory
-from servingpool.decision.observation import Observation
-from servingpool.decision.pool import Pool
 from servingpool.decision.unknown import Reading, Unknown
 
 
-def reason(
-    observation: Observation,
-    pool: Pool,
-    memory: Memory,
-    assessment: Assessment | Unknown,
-    answer: Limited,
-    figures: Figures,
-) -> str:
+def reason(requested: int, assessment: Assessment | Unknown, answer: Limited, figures: Figures) -> str:
     """Why this many replicas, in one sentence with units."""
-    parts = [_unknown(assessment)] if isinstance(assessment, Unknown) else _known(pool, memory, assessment, figures)
+    parts = (
+        [f"the need is unknown ({assessment.reason})"]
+        if isinstance(assessment, Unknown)
+        else _weighed(assessment, figures)
+    )
     parts += [limit.reason for limit in answer.applied]
-    return f"{_move(observation.requested, answer.replicas)}: {'; '.join(parts)}"
+    return f"{_move(requested, answer.replicas)}: {'; '.join(parts)}"
 
 
-def _unknown(why: Unknown) -> str:
-    return f"the need is unknown ({why.reason})"
-
-
-def _known(pool: Pool, memory: Memory, assessment: Assessment, figures: Figures) -> list[str]:
+def _weighed(assessment: Assessment, figures: Figures) -> list[str]:
     parts = [
         f"{_number(figures.arrivals)} requests/s now",
         f"work for {_number(assessment.expected)} fully busy replicas is expected in {figures.horizon:.0f} s",
     ]
     if assessment.backlog >= 0.1:
         parts.append(f"{assessment.backlog:.1f} more are kept busy by {_number(figures.queue)} queued requests")
-    return [*parts, _sizing(pool, memory, assessment)]
+    return [*parts, _sizing(assessment)]
 
 
-def _sizing(pool: Pool, memory: Memory, assessment: Assessment) -> str:
-    need, curve, allowed = assessment.need, assessment.curve, 1.0 - pool.slo.attainment
-    if curve.floor > allowed:
-        if told(memory, allowed):
+def _sizing(assessment: Assessment) -> str:
+    need, curve = assessment.need, assessment.curve
+    if not assessment.holdable:
+        if assessment.told:
             return f"the SLO holds at no fleet size ({_percent(curve.floor)} miss), and {_paying(need)}"
         return f"too few requests were seen to tell whether the SLO can hold, and {_paying(need)}"
     safe = curve.load_for(assessment.allowance)

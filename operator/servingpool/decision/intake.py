@@ -30,6 +30,8 @@ NOTHING = (0.0,) * FIELDS
 _only_rising = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine ever lowers but by a restart. Whole numbers: a sum of seconds over ranks is another one in its
 last digit where it is added in another order, and an idle replica's whole life was taken for a quarter of a minute."""
+_need_not_be = itemgetter(TPOT_COUNT, CACHED, REJECTED)
+"""Figures that a page may lack and be whole, see `missing_series`."""
 
 LEAST_TOKENS = 50.0
 """Decoded in an interval, below which their mean ITL is noise."""
@@ -263,4 +265,5 @@ def _lost(now: Sequence[float], before: Sequence[float]) -> bool:
 
     Taken for 0, one look without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3.
     """
-    return any(math.isnan(new) and not math.isnan(old) for new, old in zip(now, before, strict=True))
+    pairs = zip(_need_not_be(now), _need_not_be(before), strict=True)
+    return any(math.isnan(new) and not math.isnan(old) for new, old in pairs)

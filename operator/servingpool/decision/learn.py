@@ -19,7 +19,7 @@ from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import LONGEST_GAP, Intake, take_in
 from servingpool.decision.kv_cache import KvCache
-from servingpool.decision.ledger import WAITING, Misses, Window
+from servingpool.decision.ledger import Misses, Window
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation
@@ -35,6 +35,8 @@ LONGEST_INTERVAL = 60.0
 """Seconds between scrapes that are believed at first sight."""
 SCORE_BIN = 300.0
 SCORE_KEPT = 3600.0
+Judged = tuple[float, float, float]
+"""Start of a bin, requests, those late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
         interval=max(interval, 1.0),
         coverage=intake.coverage,
         lacking=intake.lacking,
+        no_queue=intake.waiting.reason if isinstance(intake.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
         first_token_tail=_tail(memory.first_token_tail, observation, "time_to_first_token", span),
         output_token_tail=_tail(memory.output_token_tail, observation, "time_per_output_token", span),
@@ -184,13 +187,13 @@ def _learn_from_demand(
     # learned stays for hours: until then nothing is.
     lost = hopeless(pool, step)
     telling = missed(memory, pool, last, output_tokens=False) if lost else late
-    told = memory.profile.fit.known or not lost
+    sure = memory.profile.fit.known or not lost
     window = ledger.last(SHAPE_WINDOW)
     typical = window.first_tokens().total * look.elapsed / max(window.seconds, look.elapsed)
     weight = telling.requests / typical if typical > 0.0 else 0.0
     profile = memory.profile
     curve, calibration = profile.curve, profile.calibration
-    if telling.requests > 0.0 and told:
+    if telling.requests > 0.0 and sure:
         foretold = _foretold(look, before, ledger.load_of(demand.level))
         if foretold is not None:
             calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.elapsed)
@@ -243,9 +246,9 @@ def _foretold(look: _Look, before: Memory, load: float) -> float | None:
 
 def _learn_kv_cache(look: _Look, memory: Memory, demand: Demand, usage: Reading) -> KvCache:
     kv_cache = memory.profile.kv_cache
-    queue = memory.ledger.rows[-1, WAITING]
     # A queue that is unknown may be one.
-    if isinstance(usage, Unknown) or not queue < 1.0 or not Window(memory.ledger.rows[-4:]).steady:
+    queued = memory.no_queue is not None or demand.queued >= 1.0
+    if isinstance(usage, Unknown) or queued or not Window(memory.ledger.rows[-4:]).steady:
         return kv_cache
     return kv_cache.learn(usage=usage, load=memory.ledger.load_of(demand.level), elapsed=look.elapsed)
 
@@ -283,10 +286,13 @@ def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:
     return tail.learn({replica: page for replica, page in read.items() if isinstance(page, Histogram)}, elapsed=span)
 
 
-def _score(
-    kept: tuple[tuple[float, float, float], ...], late: Misses, now: float
-) -> tuple[tuple[float, float, float], ...]:
+def of_last_hour(kept: tuple[Judged, ...], now: float) -> tuple[Judged, ...]:
+    """The bins of a score that began in it."""
+    return tuple(entry for entry in kept if entry[0] > now - SCORE_KEPT)
+
+
+def _score(kept: tuple[Judged, ...], late: Misses, now: float) -> tuple[Judged, ...]:
     if kept and now < kept[-1][0] + SCORE_BIN:
         start, requests, missed_so_far = kept[-1]
         return (*kept[:-1], (start, requests + late.requests, missed_so_far + late.late))
-    return (*(entry for entry in kept if entry[0] > now - SCORE_KEPT), (now, late.requests, late.late))
+    return (*of_last_hour(kept, now), (now, late.requests, late.late))

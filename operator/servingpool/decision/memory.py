@@ -123,6 +123,8 @@ class Memory:
     edges: Edges = NO_EDGES
     lacking: str | None = None
     """A series that some page lacked at the last look."""
+    no_queue: str | None = None
+    """Why the queue was not known at the last look."""
     interval: float = 15.0
     """Seconds between scrapes, as seen."""
     coverage: float = 0.0
@@ -185,9 +187,10 @@ class Memory:
             "since": self.since,
             "covered_at": self.covered_at,
             "ledger": [[None if math.isnan(cell) else cell for cell in row] for row in self.ledger.rows.tolist()],
-            "pages": {name: (page.at, _finite(page.edges), _known(page.figures)) for name, page in self.pages.items()},
+            "pages": {name: (page.at, _finite(page.edges), _finite(page.figures)) for name, page in self.pages.items()},
             "edges": _finite(self.edges),
             "lacking": self.lacking,
+            "no_queue": self.no_queue,
             "interval": self.interval,
             "coverage": self.coverage,
             "first_token_tail": _tail_data(self.first_token_tail),
@@ -218,6 +221,7 @@ class Memory:
                 },
                 edges=_edges(data["edges"]),
                 lacking=data["lacking"],
+                no_queue=data.get("no_queue"),
                 interval=data["interval"],
                 coverage=data["coverage"],
                 first_token_tail=_tail(data["first_token_tail"]),
@@ -252,19 +256,13 @@ def _trim(data: Mapping[str, Any] | None) -> Trim:
     return Trim(_figure(data["requests"], least=0.0), _figure(data["seconds"], least=0.0), _figure(data["turned"]))
 
 
-def _finite(edges: Edges) -> list[float | None]:
-    """JSON has no infinity."""
-    return [edge if math.isfinite(edge) else None for edge in edges]
-
-
-def _known(figures: tuple[float, ...]) -> list[float | None]:
-    """Nor NaN."""
-    return [None if math.isnan(figure) else figure for figure in figures]
+def _finite(figures: tuple[float, ...]) -> list[float | None]:
+    """JSON has neither infinity nor NaN."""
+    return [figure if math.isfinite(figure) else None for figure in figures]
 
 
 def _figures(data: Any) -> tuple[float, ...]:
-    known = iter(_floats([figure for figure in data if figure is not None], sum(one is not None for one in data)))
-    figures = tuple(math.nan if figure is None else next(known) for figure in data)
+    figures = tuple(math.nan if figure is None else _figure(figure) for figure in data)
     if len(figures) != FIELDS:
         raise ValueError(f"expected {FIELDS} figures, found {len(figures)}")
     return figures

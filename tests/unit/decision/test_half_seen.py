@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 import pytest
-from decision_world import POOL, Engine, World
+from decision_world import POOL, Engine, World, applied
 
 from servingpool.decision import limits
 from servingpool.decision.budget import Budget
@@ -27,17 +27,14 @@ class Patchy(World):
     every: int = 1
     looks: int = 0
     kept: dict[str, ReplicaMetrics] = field(default_factory=dict)
+    gateway: Gateway = field(default_factory=Gateway)
 
     def observation(self):
-        seen = super().observation()
+        seen = replace(super().observation(), gateway=self.gateway)
         if self.looks % self.every == 0 and not self.blind:
             self.kept = {page.replica: replace(page, **self.patch) for page in seen.metrics}
         self.looks += 1
         return seen if self.blind else replace(seen, metrics=tuple(self.kept.values()))
-
-
-def applied(outcome) -> set[str]:
-    return {limit.name for limit in outcome.decision.limits}
 
 
 def test_a_counter_that_is_nan_for_one_look_did_not_start_anew():
@@ -123,11 +120,7 @@ def test_nothing_is_removed_while_the_queue_is_unknown():
     [pytest.param({}, NAN, id="gateway unread"), pytest.param({"waiting": NAN}, 0.0, id="engines unread")],
 )
 def test_half_a_queue_is_none(engines, gateway):
-    class Guarded(Patchy):
-        def observation(self):
-            return replace(super().observation(), gateway=Gateway(queued=gateway))
-
-    world = Guarded(replicas=6, patch=engines)
+    world = Patchy(replicas=6, patch=engines, gateway=Gateway(queued=gateway))
     world.run(20.0, 20)
     standing = world.requested
     last = world.run(0.5, 60)[-1]
@@ -137,24 +130,21 @@ def test_half_a_queue_is_none(engines, gateway):
 
 
 def test_a_queue_that_one_replica_does_not_show_is_unknown_with_a_gateway_too():
-    class Guarded(Patchy):
+    class Half(Patchy):
         def observation(self):
             seen = super().observation()
             first, *others = seen.metrics
-            half = (replace(first, waiting=NOT_EXPOSED), *others)
-            return replace(seen, metrics=half, gateway=Gateway(queued=0.0))
+            return replace(seen, metrics=(replace(first, waiting=NOT_EXPOSED), *others))
 
-    world = Guarded(replicas=6)
+    world = Half(replicas=6, gateway=Gateway(queued=0.0))
     world.run(20.0, 20)
-    assert limits.QUEUE_UNKNOWN in applied(world.run(0.5, 30)[-1])
+    last = world.run(0.5, 30)[-1]
+    assert limits.QUEUE_UNKNOWN in applied(last)
+    assert "replicas show no queue: the engine does not expose it" in last.decision.reason
 
 
 def test_engines_without_a_queue_of_their_own_are_known_by_the_gateways():
-    class Guarded(Patchy):
-        def observation(self):
-            return replace(super().observation(), gateway=Gateway(queued=0.0))
-
-    world = Guarded(replicas=6, patch={"waiting": NOT_EXPOSED})
+    world = Patchy(replicas=6, patch={"waiting": NOT_EXPOSED}, gateway=Gateway(queued=0.0))
     world.run(20.0, 20)
     world.run(0.5, 60)
     assert world.requested < 6

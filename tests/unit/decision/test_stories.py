@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from decision_world import ENGINE, POOL, World
+from decision_world import ENGINE, POOL, World, applied
 
 from servingpool.decision import limits
 from servingpool.decision.belief import posterior
@@ -25,10 +25,6 @@ from servingpool.decision.miss_curve import BINS
 from servingpool.decision.pool import Behavior, Slo
 from servingpool.decision.trim import Trim
 from servingpool.decision.unknown import Unknown
-
-
-def applied(outcome) -> set[str]:
-    return {limit.name for limit in outcome.decision.limits}
 
 
 def test_first_look_holds_and_says_that_it_does_not_know():

@@ -137,3 +137,8 @@ class World:
 
     def run(self, rate: float, minutes: float, **mix: float) -> list[Outcome]:
         return [self.tick(rate, **mix) for _ in range(int(minutes * 4))]
+
+
+def applied(outcome: Outcome) -> set[str]:
+    """Names of the limits that changed the answer."""
+    return {limit.name for limit in outcome.decision.limits}

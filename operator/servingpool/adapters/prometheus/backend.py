@@ -82,7 +82,7 @@ class PrometheusBackend:
             parts = await asyncio.gather(*(self._workers.run(deadline, read_pages, plan, part) for part in slices))
         except MetricsUnavailable as error:
             return Unknown(str(error))
-        self._keep(which, replace(known, lacking=any(part.lacks_buckets for part in parts)), now)
+        self._known[which] = replace(known, lacking=any(part.lacks_buckets for part in parts))
         return self._whole(parts, len(slices) + looked_up)
 
     async def history(
