@@ -11,6 +11,7 @@ from decision_world import POOL, Engine, World, applied
 from servingpool.decision import limits
 from servingpool.decision.budget import Budget
 from servingpool.decision.decide import decide
+from servingpool.decision.intake import TPOT_COUNT, TTFT_COUNT
 from servingpool.decision.kv_cache import FULL, KvCache
 from servingpool.decision.memory import Memory
 from servingpool.decision.observation import NOT_EXPOSED, Gateway, Replica, ReplicaMetrics
@@ -40,7 +41,7 @@ class Patchy(World):
 def test_a_counter_that_is_nan_for_one_look_did_not_start_anew():
     world = Patchy(replicas=3, obey=False, patch={"admission_rejections": 50_000.0, "cached_prompt_tokens": 1e7})
     before = world.run(6.0, 20)[-1].decision
-    world.patch = {"admission_rejections": NAN, "cached_prompt_tokens": NAN}
+    world.patch = {"admission_rejections": NAN, "cached_prompt_tokens": 1e7}
     world.tick(6.0)
     assert Memory.from_json(world.memory.to_json()) == world.memory
     world.patch = {"admission_rejections": 50_300.0, "cached_prompt_tokens": 1e7}
@@ -66,6 +67,9 @@ def test_a_histogram_that_the_slo_does_not_need_may_be_unread():
     world.patch = {"time_per_output_token": NAN}
     world.tick(6.0)
     world.patch = {}
+    world.tick(6.0)
+    came = world.memory.ledger.last(45.0)
+    assert came.total(TPOT_COUNT) == pytest.approx(came.total(TTFT_COUNT))
     world.failing = True
     attainment = world.run(6.0, 30)[-1].decision.figures.attainment
     assert attainment == pytest.approx(0.5, abs=0.05)
@@ -110,6 +114,7 @@ def test_nothing_is_removed_while_the_queue_is_unknown():
     outcomes = world.run(0.5, 60)
     assert world.requested >= 6
     assert limits.QUEUE_UNKNOWN in applied(outcomes[-1])
+    assert Memory.from_json(world.memory.to_json()) == world.memory
     world.patch = {}
     world.run(0.5, 60)
     assert world.requested < 6
