@@ -10,7 +10,7 @@ import pytest
 from .cluster import Cluster, seconds_since
 from .engines import TAINT, Engine, Manifest, engine_manifests
 from .load import Course, LoadGenerator
-from .pools import condition, message, path, serving_pool, status, wait_condition, wait_decided
+from .pools import message, path, serving_pool, status, wait_condition, wait_decided
 from .prometheus import PrometheusRelease
 from .results import Results
 from .scenes import percent
@@ -169,17 +169,16 @@ def late_not_lost(load: LoadGenerator, course: Course) -> dict[str, object]:
 
 def test_replicas_without_a_node_are_told(cluster: Cluster, load: LoadGenerator, results: Results) -> None:
     """Under more load than the one replica carries, which goes on serving. The taint is there since `prepare`."""
-    wait_condition(cluster, STUCK, STUCK, "Ready", ("False", "Unschedulable"), 180)
+    wait_condition(cluster, STUCK, STUCK, "Ready", ("True", "WaitingForNode"), 180)
     said = message(cluster, STUCK, STUCK, "Ready")
     assert said.startswith("no node has room for"), said
     assert 2 <= cluster.replicas(STUCK, STUCK) <= 4
     assert cluster.ready(STUCK, STUCK) == 1
-    assert cluster.events(STUCK, STUCK, "Unschedulable")
     assert "untolerated taint" in refusal(cluster), refusal(cluster)
     cluster.taint()
     started = time.monotonic()
     eventually(lambda: cluster.ready(STUCK, STUCK) >= 2, 60, "the others serve, now that they have a node")
-    eventually(lambda: condition(cluster, STUCK, STUCK, "Ready")[0] == "True", 60, "Ready again")
+    wait_condition(cluster, STUCK, STUCK, "Ready", ("True", "SucceededGetScale"), 60)
     results.add(
         scenario="replicas without a node: a taint that they do not tolerate",
         outcome=f"{said}; they serve once it is gone",

@@ -145,6 +145,29 @@ def test_what_an_hpa_owns_is_left_alone(cluster: Cluster) -> None:
     wait_until(lambda: cluster.replicas("owned") == 2, 20, "it is taken over")
 
 
+@pytest.mark.parametrize("how", ["apply", "update"])
+def test_who_keeps_setting_replicas_back_is_named(cluster: Cluster, how: str) -> None:
+    """As a GitOps tool does whose manifest holds a number, by server-side apply or by an update."""
+    name = f"reset-by-{how}"
+    cluster.serve(name, rate=1.0)
+    cluster.pool(name, targets=[{"name": name, "min": 2, "max": 3}])
+    path = f"/apis/apps/v1/namespaces/{cluster.namespace}/deployments/{name}?fieldManager=argocd-controller"
+    manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {"replicas": 1}}
+    for _ in range(3):
+        wait_until(lambda: cluster.replicas(name) == 2, 20, "the operator's number")
+        time.sleep(0.5)  # until the watch has shown it as well
+        if how == "apply":
+            cluster.plane.client.request(
+                "PATCH", f"{path}&force=true", manifest, content_type="application/apply-patch+yaml"
+            )
+        else:
+            cluster.plane.client.request("PATCH", path, manifest, content_type="application/merge-patch+json")
+    cluster.wait_condition(name, "Ready", ("False", "ReplicasContested"))
+    assert "last from 2 to 1 by argocd-controller; leave spec.replicas out" in cluster.told(name, "Ready")
+    assert len(cluster.events(name, "ReplicasContested")) == 1
+    wait_until(lambda: cluster.replicas(name) == 2, 20, "what is needed is ordered all the same")
+
+
 def test_a_target_that_comes_late_is_taken_up(cluster: Cluster) -> None:
     cluster.wait_condition("orphan", "Ready", ("False", "TargetNotFound"))
     assert len(cluster.events("orphan", "TargetNotFound")) == 1

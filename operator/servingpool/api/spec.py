@@ -138,7 +138,8 @@ class Metrics(Part):
             ),
         ),
     ] = Field(default_factory=dict)
-    """Further labels, with their exact values, that a series must carry to belong to the pool."""
+    """Further labels, with their exact values, that a series must carry to belong to the pool. A Prometheus that holds
+    several clusters (Thanos, Mimir) needs the one that names the cluster: pods are known by namespace and name."""
 
     @field_validator("match_labels")
     @classmethod

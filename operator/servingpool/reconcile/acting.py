@@ -37,6 +37,8 @@ WARNED_AGAIN_AFTER = 600.0
 
 STATUS_FIELDS = tuple(field.alias or name for name, field in Status.model_fields.items())
 """As they are called in a manifest."""
+CONFLICTS_BORNE = 2
+"""In a row: by then the watch has shown whatever else there is."""
 MOST_TOLD = 10
 """Pods named in a log line."""
 
@@ -68,28 +70,34 @@ class Actor:
     ) -> tuple[bool, tuple[Reason, str] | None]:
         """Order the replicas. Whether it was done, and what to say in Ready where it failed.
 
-        Neither, where someone else changed the number meanwhile: the next tick decides anew.
+        Neither, where someone else changed the number meanwhile: the next tick decides anew. When that goes on, it is
+        something else that only looks like it, such as a webhook that says no with a bare 422.
         """
         target = target_of(pool)
         try:
             await self._writer.scale(target, current=current, replicas=decision.replicas)
         except Conflict as error:
+            state.conflicts += 1
             log.info(
                 "replicas changed meanwhile, deciding anew at the next tick: %s", error, extra=_pool(pool.metadata)
             )
-            return False, None
+            if state.conflicts <= CONFLICTS_BORNE:
+                return False, None
+            return False, (Reason.FAILED_UPDATE_SCALE, f"{error}, {state.conflicts} times in a row")
         except ClusterError as error:
             self.failures["scale"] += 1
             log.warning("%s", error, extra=_pool(pool.metadata))
             return False, (Reason.FAILED_UPDATE_SCALE, str(error))
         self._cache.scaled(target, decision.replicas)
+        state.conflicts, state.contest.ordered = 0, decision.replicas
         log.info(
             "%s",
             decision.reason,
             extra=_pool(pool.metadata) | {"from": current, "to": decision.replicas, "need": str(decision.need)},
         )
         message = f"New size: {decision.replicas}; reason: {decision.reason}"
-        await self.event(pool.metadata, "Normal", "SuccessfulRescale", message)
+        if state.contest.problem is None:  # else it would be one every tick, for as long as nobody looks
+            await self.event(pool.metadata, "Normal", "SuccessfulRescale", message)
         unmarked = decision.replicas < current and pool.metadata.namespace in self._marker.forbidden
         if unmarked and Reason.VICTIMS_NOT_CHOSEN not in state.warned:
             state.warned[Reason.VICTIMS_NOT_CHOSEN] = 0.0

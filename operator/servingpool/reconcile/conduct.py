@@ -12,6 +12,7 @@ from servingpool.adapters.cluster.objects import Key, Workload
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
+from servingpool.decision.belief import STUCK_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,6 @@ class Conduct:
     ready: Truth
     reason: Reason
     message: str
-    workload: Workload | None = None
 
 
 def target_of(pool: ServingPool) -> Key:
@@ -31,37 +31,42 @@ def target_of(pool: ServingPool) -> Key:
     return pool.metadata.namespace, pool.spec.targets[0].name
 
 
-def judge(pool: ServingPool, cache: ClusterCache, owner: Key | None) -> Conduct:  # noqa: PLR0911, one a rule
-    """What may be done with a pool. `owner` is the pool that owns the target, see `owners`."""
-    target = target_of(pool)
-    name = f"Deployment {target[1]}"
-    workload = cache.workload(target)
-    if workload is None:
-        return Conduct(False, Truth.FALSE, Reason.TARGET_NOT_FOUND, f"{name} does not exist in this namespace")
+def judge(  # noqa: PLR0911, one a rule
+    pool: ServingPool, workload: Workload, cache: ClusterCache, owner: Key | None, contested: str | None, now: float
+) -> Conduct:
+    """What may be done with a pool.
+
+    `owner` is the pool that owns its target, see `owners`; `contested` is what to tell of others who set its replicas.
+    """
+    name = f"Deployment {workload.key[1]}"
     if pool.spec.mode is Mode.PAUSED:
-        return Conduct(False, Truth.TRUE, Reason.PAUSED, "mode is Paused: observed, not scaled", workload)
+        return Conduct(False, Truth.TRUE, Reason.PAUSED, "mode is Paused: observed, not scaled")
     if pool.spec.mode is Mode.RECOMMEND:
-        return Conduct(
-            False, Truth.TRUE, Reason.RECOMMENDING, "mode is Recommend: decides and explains, touches nothing", workload
-        )
+        message = "mode is Recommend: decides and explains, touches nothing"
+        return Conduct(False, Truth.TRUE, Reason.RECOMMENDING, message)
     if owner is not None and owner != pool.key:
         message = f"{name} already belongs to ServingPool {owner[1]}, which is older; delete one of the two"
-        return Conduct(False, Truth.FALSE, Reason.AMBIGUOUS_OWNER, message, workload)
-    for other in cache.autoscalers(target):
+        return Conduct(False, Truth.FALSE, Reason.AMBIGUOUS_OWNER, message)
+    for other in cache.autoscalers(workload.key):
         reason = Reason.OWNED_BY_KEDA if other.kind == "ScaledObject" else Reason.OWNED_BY_HPA
         message = f"{name} is scaled by {other.kind} {other.key[1]}; delete it, or set mode to Recommend"
-        return Conduct(False, Truth.FALSE, reason, message, workload)
+        return Conduct(False, Truth.FALSE, reason, message)
     if workload.replicas == 0 and pool.spec.targets[0].min > 0:
         message = f"{name} was set to 0 replicas by hand, which pauses scaling; set it to {pool.spec.targets[0].min}"
-        return Conduct(False, Truth.FALSE, Reason.SCALING_DISABLED, message, workload)
-    stuck = sum(pod.unschedulable for pod in cache.pods(workload))
-    if stuck:
-        message = f"no node has room for {stuck} of {workload.replicas} replicas of {name}"
-        return Conduct(True, Truth.FALSE, Reason.UNSCHEDULABLE, message, workload)
+        return Conduct(False, Truth.FALSE, Reason.SCALING_DISABLED, message)
+    if contested is not None:
+        return Conduct(True, Truth.FALSE, Reason.REPLICAS_CONTESTED, f"{name}: {contested}")
+    waiting = [now - pod.created_at for pod in cache.pods(workload) if pod.unschedulable]
+    if waiting:
+        message = f"no node has room for {len(waiting)} of {workload.replicas} replicas of {name}"
+        if max(waiting) > STUCK_AFTER:
+            return Conduct(True, Truth.FALSE, Reason.UNSCHEDULABLE, message)
+        # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
+        return Conduct(True, Truth.TRUE, Reason.WAITING_FOR_NODE, f"{message} yet")
     if cache.rolling_out(workload):
         message = f"{name} is amid a rollout: it may grow, and is not shrunk until the rollout ends"
-        return Conduct(True, Truth.TRUE, Reason.ROLLOUT_IN_PROGRESS, message, workload)
-    return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, f"{name} can be scaled", workload)
+        return Conduct(True, Truth.TRUE, Reason.ROLLOUT_IN_PROGRESS, message)
+    return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, f"{name} can be scaled")
 
 
 def owners(pools: list[tuple[str, ServingPool]]) -> dict[Key, Key]:

@@ -144,28 +144,31 @@ class Reconciler:
     def _turn(self, pool: ServingPool, owner: Key | None, now: float) -> Turn | None:
         """Observe and decide. None where there is no target to decide on."""
         state = self.states[pool.key]
-        conduct = judge(pool, self._cache, owner)
-        if conduct.workload is None:
+        workload = self._cache.workload(target_of(pool))
+        if workload is None:
             return None
+        state.contest.see(workload, now)
+        conduct = judge(pool, workload, self._cache, owner, state.contest.problem, now)
         reading, gateway = self._readings.of(pool), self._readings.gateway(pool)
-        observation, selection = observe(pool, conduct.workload, self._cache, reading, gateway, now)
+        observation, selection = observe(pool, workload, self._cache, reading, gateway, now)
         outcome = decide(observation, core_pool(pool, in_charge=conduct.act), state.memory, now)
         state.pool, state.decision, state.observation = pool, outcome.decision, observation
         if state.warm:
             # Before that it looked at nothing, and such a look is later than all that history will teach.
             state.memory = outcome.memory
-        state.gpus = pool.spec.targets[0].gpus_per_replica or conduct.workload.gpus
+        state.gpus = pool.spec.targets[0].gpus_per_replica or workload.gpus
         told = status(
             pool,
             state.status,
+            workload,
             conduct,
-            metrics_condition(observation, selection),
+            metrics_condition(observation, selection, outcome.memory.no_queue),
             outcome.decision,
             state.memory,
             observation,
         )
         wanted = conduct.act and outcome.decision.verdict is not Verdict.HOLD
-        order = Order(pool, outcome.decision, conduct.workload.replicas, wanted=wanted)
+        order = Order(pool, outcome.decision, workload.replicas, wanted=wanted)
         return Turn(pool.metadata, state, told, order)
 
     def _refusal(self, raw: Raw, problem: tuple[Reason, str], now: float, truth: Truth = Truth.FALSE) -> Turn:
@@ -206,7 +209,9 @@ class Reconciler:
 
     async def _write(self, turn: Turn, now: float) -> bool:
         told, scaled, order = turn.status, False, turn.order
-        if order is not None and order.wanted:
+        if order is None or not order.wanted:
+            turn.state.conflicts = 0
+        else:
             await self._actor.mark(order.pool, turn.state, order.decision.replicas)
             if not (self._leading() and self._stands(turn.meta)):
                 return False  # marking took its time; who leads, or the next tick, takes the marks back
@@ -238,7 +243,7 @@ class Reconciler:
     async def _warm(self, pools: list[ServingPool], now: float) -> None:
         fresh = [Fresh(pool, self.states[pool.key], self._pods(pool)) for pool in pools if self._waits(pool)]
         if fresh:
-            await self._warming.warm(fresh, pools, now)
+            await self._warming.warm(fresh, now)
 
     def _pods(self, pool: ServingPool) -> int:
         workload = self._cache.workload(target_of(pool))

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.names import may_be_of
 from servingpool.adapters.cluster.objects import Pod, Workload
 from servingpool.adapters.prometheus import FleetReading, PodKey, PodPages, ReadRequest, Selection
 from servingpool.api.serving_pool import ServingPool
@@ -13,6 +14,7 @@ from servingpool.api.spec import Mode
 from servingpool.decision.observation import Gateway, Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Behavior, Pool, Slo
 from servingpool.decision.unknown import Unknown
+from servingpool.reconcile.conduct import target_of
 
 LONG_READY = 1e6
 """Seconds. History shows when a page was there, not when its pod was made: far enough back that no cold start
@@ -109,11 +111,15 @@ def apart(history: Sequence[tuple[float, PodPages]]) -> dict[tuple[str, str], li
 def past(pool: ServingPool, history: Sequence[tuple[float, PodPages]]) -> Iterator[tuple[float, Observation]]:
     """The pool as Prometheus remembers it, oldest first.
 
-    Pods of the past are no longer in the cluster, so they are told by namespace and model.
+    Pods of the past are no longer in the cluster, so they are told by namespace, model and name.
     """
-    namespace, model = pool.metadata.namespace, pool.spec.model
+    (namespace, target), model = target_of(pool), pool.spec.model
     for at, pages in history:
-        found = tuple(models[model] for (where, _), models in pages.items() if where == namespace and model in models)
+        found = tuple(
+            models[model]
+            for (where, pod), models in pages.items()
+            if where == namespace and model in models and may_be_of(target, pod)
+        )
         if found:
             ready = tuple(Replica(page.replica, age=LONG_READY, ready_for=LONG_READY) for page in found)
             yield at, Observation(requested=len(ready), ready=ready, metrics=found)

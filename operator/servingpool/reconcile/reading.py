@@ -51,6 +51,8 @@ class Readings:
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self._backends = backends
         self._latest: dict[Share, FleetReading | Unknown] = {}
+        self._answered: dict[Share, float] = {}
+        """When there was last an answer, Unix time in seconds."""
         self._gateways: dict[str, GatewayReading | Unknown] = {}
         self.queries = 0
         """Queries sent in the last tick."""
@@ -84,20 +86,30 @@ class Readings:
         return isinstance(self.of(pool), FleetReading)
 
     async def read(self, pools: Sequence[ServingPool], now: float) -> None:
-        """Ask every backend for all its pools."""
-        wanted = {
+        """Ask every backend for all its pools; whoever has waited longest for an answer comes first.
+
+        A backend has one deadline in a tick for all that it is asked. One that is too slow for as many different labels
+        as its pools have would else answer the same few for ever.
+        """
+        asked_for = {
             (name, *kind): request
             for name in self._backends
             for kind, request in requests_for(_on(pools, name)).items()
         }
+        wanted = dict(sorted(asked_for.items(), key=lambda one: self._answered.get(one[0], 0.0)))
         gateways = sorted({asked[0] for asked in wanted if self._backends[asked[0]].config.gateway is not None})
-        answers, queues = await asyncio.gather(
+        # The gateways first: each is one small query, for all pools.
+        queues, answers = await asyncio.gather(
+            asyncio.gather(*(sound(name, self._backends[name].gateway()) for name in gateways)),
             asyncio.gather(
                 *(sound(asked[0], self._backends[asked[0]].read(ask, now)) for asked, ask in wanted.items())
             ),
-            asyncio.gather(*(sound(name, self._backends[name].gateway()) for name in gateways)),
         )
         self._latest = dict(zip(wanted, answers, strict=True))
+        self._answered = {
+            one: now if isinstance(answer, FleetReading) else self._answered.get(one, 0.0)
+            for one, answer in self._latest.items()
+        }
         self._gateways = dict(zip(gateways, queues, strict=True))
         self.queries = len(gateways) + sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
 

@@ -11,6 +11,7 @@ from servingpool.decision.decision import Decision
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
+from servingpool.reconcile.contest import Contest
 
 MODEL = "model"
 """Key in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it."""
@@ -39,6 +40,9 @@ class PoolState:
     """Likewise, of the learned profile."""
     profile_curve: MissCurve | None = None
     """What it held then."""
+    conflicts: int = 0
+    """Orders in a row that failed because the target was not as it had been seen."""
+    contest: Contest = field(default_factory=Contest)
     warned: dict[str, float] = field(default_factory=dict)
     """Unix time in seconds of the last warning event, by reason."""
     pool: ServingPool | None = None

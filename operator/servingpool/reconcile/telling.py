@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.prometheus import Absence, Selection
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
 from servingpool.api.duration import brief
@@ -32,17 +33,20 @@ FIGURES_FLOOR = 5.0
 caused half of all writes to 1,000 pools under steady traffic."""
 
 
-def metrics_condition(observation: Observation, selection: Selection | None) -> tuple[Truth, Reason, str]:
-    """What to say of the metrics."""
+def metrics_condition(
+    observation: Observation, selection: Selection | None, no_queue: str | None
+) -> tuple[Truth, Reason, str]:
+    """What to say of the metrics. `no_queue`: why the queue is unknown, if it is."""
     if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
         return Truth.FALSE, Reason.FAILED_GET_METRICS, observation.metrics.reason
     if selection is None or not observation.ready:
         return Truth.UNKNOWN, Reason.NO_READY_REPLICAS, "no replica is ready, so there is nothing to scrape"
     missing, said = selection.missing, selection.explain()
-    if not missing:
+    if not missing and no_queue is None:
         return Truth.TRUE, Reason.VALID_METRICS, f"all {len(observation.ready)} ready replicas are scraped"
     if len(missing) < len(observation.ready):
-        return Truth.TRUE, Reason.PARTIAL_METRICS, said
+        queue = f"the queue could not be read, so nothing is removed: {no_queue}"
+        return Truth.TRUE, Reason.PARTIAL_METRICS, said or queue
     if all(one.kind is Absence.OTHER_MODEL for one in missing.values()):
         return Truth.FALSE, Reason.NO_SERIES_FOR_MODEL, said
     return Truth.FALSE, Reason.FAILED_GET_METRICS, said
@@ -51,6 +55,7 @@ def metrics_condition(observation: Observation, selection: Selection | None) -> 
 def status(
     pool: ServingPool,
     held: Status,
+    workload: Workload,
     conduct: Conduct,
     metrics: tuple[Truth, Reason, str],
     decision: Decision,
@@ -60,7 +65,7 @@ def status(
     """The status as it should be now. `held` is the one before: conditions keep their transition times."""
     target = pool.spec.targets[0]
     figures = decision.figures
-    gpus = target.gpus_per_replica or (conduct.workload.gpus if conduct.workload is not None else 0)
+    gpus = target.gpus_per_replica or workload.gpus
     ready = len(observation.ready)
     judged = [
         _condition(pool, decision, ConditionType.READY, conduct.ready, conduct.reason, conduct.message),
@@ -68,10 +73,13 @@ def status(
         _slo_condition(pool, decision, memory),
         _limited_condition(pool, decision),
         _calibrating_condition(pool, decision),
+        _condition(
+            pool,
+            decision,
+            ConditionType.DRAIN_READY,
+            *judge_drain(workload.drain, in_flight(observation).values()),
+        ),
     ]
-    if conduct.workload is not None:
-        drain = judge_drain(conduct.workload.drain, in_flight(observation).values())
-        judged.append(_condition(pool, decision, ConditionType.DRAIN_READY, *drain))
     starts = memory.profile.cold_start
     return held.model_copy(
         update={

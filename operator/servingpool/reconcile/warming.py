@@ -21,7 +21,7 @@ from servingpool.decision.blame import SHAPE_WINDOW
 from servingpool.decision.learn import observe
 from servingpool.decision.unknown import Unknown
 from servingpool.reconcile.observing import apart, core_pool, past, requests_for, share_of
-from servingpool.reconcile.reading import Backend, share, sound
+from servingpool.reconcile.reading import Backend, sound
 from servingpool.reconcile.state import PoolState
 
 log = logging.getLogger(__name__)
@@ -68,23 +68,20 @@ class Warming:
         self._turn = 0
         """Which backend begins: one that is slow must not keep another's pools waiting."""
 
-    async def warm(self, fresh: Sequence[Fresh], every: Sequence[ServingPool], now: float) -> None:
+    async def warm(self, fresh: Sequence[Fresh], now: float) -> None:
         """Teach as many as a tick bears; those with a profile first, for they were in the operator's hands."""
         until = asyncio.get_running_loop().time() + LONGEST_TICK
-        twins = Counter(map(_past_of, every))
-        told_apart = []
-        for one in fresh:
-            if twins[_past_of(one.pool)] > 1 or self._most < 1:
-                one.state.warm = True  # there is nothing to learn from
-            else:
-                told_apart.append(one)
-        looks = {one.pool.key: self._looks(one, len(told_apart), now) for one in told_apart}
-        told_apart.sort(key=lambda one: (one.state.unheard, looks[one.pool.key]))
+        if self._most < 1:
+            for one in fresh:
+                one.state.warm = True
+            return
+        looks = {one.pool.key: self._looks(one, len(fresh), now) for one in fresh}
+        fresh = sorted(fresh, key=lambda one: (one.state.unheard, looks[one.pool.key]))
         self._turn += 1
         names = [*self._backends]
         for place in range(len(names)):
             name = names[(self._turn + place) % len(names)]
-            own = [one for one in told_apart if one.pool.spec.metrics.backend == name]
+            own = [one for one in fresh if one.pool.spec.metrics.backend == name]
             for chunk in _chunks(own, looks):
                 heard = await self._warm_chunk(name, chunk, looks, now)
                 if self._failed[name] >= PATIENCE:
@@ -172,11 +169,6 @@ def _fits(chunk: Sequence[Fresh], looks: Mapping[Key, int]) -> bool:
     pages = longest * sum(max(1, one.pods) for one in chunk)
     learned = sum(looks[one.pool.key] for one in chunk)
     return pages <= PAGES_AT_ONCE and learned <= LOOKS_AT_ONCE and not any(one.state.unheard for one in chunk)
-
-
-def _past_of(pool: ServingPool) -> tuple[Any, ...]:
-    """Pools with the same cannot be told apart in the past, for their pods of then are gone."""
-    return (*share(pool), pool.metadata.namespace, pool.spec.model)
 
 
 async def _in_time(backend: str, asked: Coroutine[Any, Any, T | Unknown]) -> T | Unknown:

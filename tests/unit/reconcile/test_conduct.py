@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from servingpool.adapters.cluster.objects import FIELD_MANAGER
+
 from .world import START, World
 
 
@@ -109,6 +111,9 @@ def test_nothing_more_is_ordered_while_no_node_has_room() -> None:
     world.services["vllm"].unschedulable = True
     world.step(minutes=4)
     assert world.writes.scales != [], "the first order finds out"
+    assert world.condition("Ready") == ("True", "WaitingForNode"), "a cluster autoscaler takes minutes"
+    assert world.message("Ready").startswith("no node has room for")
+    assert world.writes.reasons("pool") == ["SuccessfulRescale"] * len(world.writes.scales)
     orders = len(world.writes.scales)
     world.services["vllm"].rate = 60.0
     world.step(minutes=10)
@@ -192,3 +197,52 @@ def test_below_min_is_brought_up_without_any_metrics() -> None:
     world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
     world.step()
     assert world.writes.scales == [(("chat", "vllm"), 1, 3)]
+
+
+def contested(by: str = "argocd-controller", times: int = 3) -> World:
+    """A pool that needs more, and somebody who sets it back to two as soon as it has them."""
+    world = hungry()
+    while times:
+        world.step()
+        if world.services["vllm"].set_by == FIELD_MANAGER:
+            world.set_replicas("vllm", 2, by=by)
+            times -= 1
+    world.step()
+    return world
+
+
+def test_a_tool_that_sets_replicas_back_is_named() -> None:
+    world = contested()
+    assert world.condition("Ready") == ("False", "ReplicasContested")
+    (_, _, ordered), *_ = world.writes.scales
+    said = f"3 times in 10 minutes, last from {ordered} to 2 by argocd-controller; leave spec.replicas out"
+    assert said in world.message("Ready")
+    assert world.writes.reasons("pool").count("ReplicasContested") == 1
+
+
+def test_while_replicas_are_contested_they_are_ordered_all_the_same_without_an_event_each() -> None:
+    world = contested()
+    orders, events = len(world.writes.scales), world.writes.reasons("pool").count("SuccessfulRescale")
+    for _ in range(8):
+        world.set_replicas("vllm", 2, by="argocd-controller")
+        world.step()
+    assert len(world.writes.scales) == orders + 8
+    assert world.writes.reasons("pool").count("SuccessfulRescale") == events
+
+
+def test_ten_minutes_after_the_last_contest_all_is_well() -> None:
+    world = contested()
+    world.step(minutes=9)
+    assert world.condition("Ready") == ("False", "ReplicasContested")
+    world.step(minutes=2)
+    assert world.condition("Ready")[0] == "True"
+
+
+def test_a_person_who_sets_a_number_twice_contests_nothing() -> None:
+    world = contested(by="kubectl-scale", times=2)
+    assert world.condition("Ready") == ("True", "SucceededGetScale")
+
+
+def test_what_the_watch_shows_late_of_our_own_orders_is_no_contest() -> None:
+    world = contested(by=FIELD_MANAGER, times=6)
+    assert world.condition("Ready") == ("True", "SucceededGetScale")

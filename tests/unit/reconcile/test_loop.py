@@ -174,13 +174,29 @@ def test_scale_conflict_is_retried_next_tick() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
     world.writes.refuse["scale"] = Conflict("cannot scale Deployment chat/vllm: 422 Invalid")
-    world.step(minutes=2)
+    while not world.state().conflicts:
+        world.step()
     assert world.writes.scales == []
     assert "SuccessfulRescale" not in world.writes.reasons("pool")[-1:]
     assert world.condition("Ready")[0] == "True", "somebody else was faster: that is no fault"
     world.writes.refuse.clear()
     world.step()
     assert len(world.writes.scales) == 1
+    assert world.state().conflicts == 0
+
+
+def test_a_conflict_that_goes_on_is_something_else_and_is_told() -> None:
+    world = settled()
+    world.services["vllm"].rate = 30.0
+    world.writes.refuse["scale"] = Conflict("cannot scale Deployment chat/vllm: 422 Unprocessable Entity")
+    world.step(minutes=4)
+    assert world.condition("Ready") == ("False", "FailedUpdateScale")
+    assert "422 Unprocessable Entity, " in world.message("Ready")
+    assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
+    world.pool(mode="Paused")
+    world.step()
+    assert world.condition("Ready") == ("True", "Paused")
+    assert world.state().conflicts == 0, "those of long ago are none in a row with the next"
 
 
 def test_a_refused_scale_is_told_until_it_succeeds() -> None:
@@ -481,6 +497,22 @@ def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
     observation = world.state().observation
     assert observation is not None
     assert observation.gateway.queued == world.prometheus.queue
+
+
+def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -> None:
+    """It forbids scale-downs, and stood in the last decision's sentence only."""
+    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world.serve(rate=6.0)
+    world.pool()
+    world.prometheus.queue = GatewayReading({(None, "llama-2"): 0.0}, by_namespace=False)
+    world.step(minutes=ONE_MINUTE)
+    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
+    assert world.message("MetricsAvailable") == (
+        "the queue could not be read, so nothing is removed: the gateway publishes no queue of model 'llama'"
+    )
+    world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
+    world.step()
+    assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
 
 
 def test_the_price_of_tokens_is_told() -> None:

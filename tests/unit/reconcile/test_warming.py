@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from servingpool.api.serving_pool import ServingPool
+from servingpool.decision.memory import Profile
 from servingpool.reconcile import warming
 from servingpool.reconcile.state import PoolState
 
@@ -44,16 +45,18 @@ def test_the_past_teaches_before_the_first_decision() -> None:
     assert world.prometheus.asked.count("history") == 1
 
 
-def test_two_pools_of_one_model_in_one_namespace_have_no_past_that_can_be_told_apart() -> None:
-    world = World(history=3600.0)
-    world.serve(rate=6.0)
-    world.serve("canary", rate=1.0)
-    world.pool()
-    world.pool("canary", target="canary")
-    world.remember(minutes=50)
-    world.step()
-    assert world.state("pool").memory.profile.learned == 0.0
-    assert world.state("canary").memory.profile.learned == 0.0
+def test_another_deployment_of_the_model_in_the_namespace_teaches_nothing() -> None:
+    worlds = World(history=3600.0), World(history=3600.0)
+    worlds[1].serve("vllm-canary", rate=30.0)
+    worlds[1].pool("canary", target="vllm-canary")
+    for world in worlds:
+        world.serve(rate=6.0)
+        world.pool()
+        world.remember(minutes=50)
+        world.step()
+    alone, beside = (world.state().memory.profile for world in worlds)
+    assert beside == alone
+    assert worlds[1].state("canary").memory.profile.fit not in (alone.fit, Profile().fit), "it has a past of its own"
 
 
 def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost() -> None:
@@ -224,7 +227,7 @@ def test_backends_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     teacher = warming.Warming({"slow": world.prometheus, "sound": world.prometheus}, history=3600.0)
 
     def taught() -> set[str]:
-        asyncio.run(teacher.warm([one for one in fresh if not one.state.warm], [], world.now))
+        asyncio.run(teacher.warm([one for one in fresh if not one.state.warm], world.now))
         return {one.pool.metadata.name for one in fresh if one.state.warm}
 
     first, second = taught(), taught()

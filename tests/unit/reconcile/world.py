@@ -23,7 +23,13 @@ from servingpool.reconcile.warming import Warming
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
 
 TICK = 15.0
+REVISION = "7c9f"
 Status = dict[str, Any]
+
+
+def pod(service: str, number: int) -> str:
+    """Its name, as a ReplicaSet makes it."""
+    return f"{service}-{REVISION}-{number:05}"
 
 
 def stamp(at: float) -> str:
@@ -122,6 +128,8 @@ class Service:
     unschedulable: bool = False
     next: int = 0
     args: tuple[str, ...] = ("--shutdown-timeout=120",)
+    set_by: str = "kubectl-create"
+    """Who has set its replicas last."""
     costs: dict[str, tuple[str, bool]] = field(default_factory=dict)
     """Deletion costs by pod, and whether they are ours."""
 
@@ -151,10 +159,10 @@ class World:
         self.loop = Reconciler(self.cache, Readings(backends), warming, self.actor, leading=lambda: self.leading)
 
     def serve(self, name: str = "vllm", *, replicas: int = 2, rate: float = 2.0, model: str = "llama") -> Service:
-        engines = [Engine(f"{name}-{number}", self.now - 3600.0) for number in range(replicas)]
+        engines = [Engine(pod(name, number), self.now - 3600.0) for number in range(replicas)]
         self.services[name] = Service(name, model, rate, engines, next=replicas)
         owner = [{"kind": "Deployment", "uid": f"d-{name}", "controller": True}]
-        meta = {"namespace": "chat", "name": f"rs-{name}", "uid": f"rs-{name}", "ownerReferences": owner}
+        meta = {"namespace": "chat", "name": f"{name}-{REVISION}", "uid": f"rs-{name}", "ownerReferences": owner}
         self.cache.see_replica_set({"metadata": meta}, gone=False)
         self.show(name)
         return self.services[name]
@@ -201,13 +209,13 @@ class World:
         }
         template = {"spec": {"terminationGracePeriodSeconds": 150, "containers": [engine]}}
         spec = {"replicas": replicas, "template": template}
-        self.cache.see_workload(
-            {"metadata": {"namespace": "chat", "name": name, "uid": f"d-{name}"}, "spec": spec}, gone=False
-        )
+        manager = {"manager": service.set_by, "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+        meta = {"namespace": "chat", "name": name, "uid": f"d-{name}", "managedFields": [manager]}
+        self.cache.see_workload({"metadata": meta, "spec": spec}, gone=False)
         for engine in service.engines:
             self._show_pod(service, engine.name, engine.ready_at - 100.0, engine.ready_at)
         for number, created in enumerate(service.orders):
-            self._show_pod(service, f"{name}-{service.next + number}", created, None)
+            self._show_pod(service, pod(name, service.next + number), created, None)
 
     def _show_pod(self, service: Service, pod: str, created: float, ready: float | None) -> None:
         owner = [{"kind": "ReplicaSet", "uid": f"rs-{service.name}", "controller": True}]
@@ -230,19 +238,20 @@ class World:
             conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
         self.cache.see_pod({"metadata": meta, "status": {"conditions": conditions}}, gone=False)
 
-    def set_replicas(self, name: str, replicas: int) -> None:
+    def set_replicas(self, name: str, replicas: int, by: str = "kubectl") -> None:
         """Somebody, or the operator, changes the Deployment. Who goes is chosen as the ReplicaSet controller does."""
         service = self.services[name]
+        service.set_by = by
         while len(service.engines) + len(service.orders) > replicas:
             if service.orders:
-                pod = f"{name}-{service.next + len(service.orders) - 1}"
+                victim = pod(name, service.next + len(service.orders) - 1)
                 service.orders.pop()
             else:
                 gone = min(reversed(service.engines), key=lambda engine: int(service.costs.get(engine.name, ("0",))[0]))
                 service.engines.remove(gone)
-                pod = gone.name
-            service.costs.pop(pod, None)
-            self.cache.see_pod({"metadata": {"namespace": "chat", "name": pod, "uid": pod}}, gone=True)
+                victim = gone.name
+            service.costs.pop(victim, None)
+            self.cache.see_pod({"metadata": {"namespace": "chat", "name": victim, "uid": victim}}, gone=True)
         service.orders += [self.now] * (replicas - len(service.engines) - len(service.orders))
         self.show(name)
 
@@ -264,7 +273,7 @@ class World:
             for service in self.services.values():
                 while not service.unschedulable and service.orders and self.now >= service.orders[0] + 100.0:
                     service.orders.pop(0)
-                    service.engines.append(Engine(f"{service.name}-{service.next}", self.now))
+                    service.engines.append(Engine(pod(service.name, service.next), self.now))
                     service.next += 1
                 self.show(service.name)
             done = asyncio.run(self.loop.tick(self.now))
@@ -301,7 +310,7 @@ class World:
             raise self.writes.refuse["scale"]
         self.writes.scales.append((target, current, replicas))
         self.writes.order.append(f"scale {current} -> {replicas}")
-        self.set_replicas(target[1], replicas)
+        self.set_replicas(target[1], replicas, by=FIELD_MANAGER)
 
     async def set_deletion_cost(self, pod: Key, uid: str, cost: int | None) -> None:
         assert uid == pod[1]

@@ -43,6 +43,8 @@ class Workload:
     uid: str
     replicas: int
     """`spec.replicas`: what is ordered."""
+    set_by: str | None
+    """Who ordered it, as the API server has it: a program's name."""
     gpus: int
     """GPUs one replica asks for, over its containers; 0 where the template names none."""
     drain: Drain
@@ -113,7 +115,14 @@ def workload(raw: Raw) -> Workload:
     pod = spec.get("template", {}).get("spec", {})
     containers = [*pod.get("containers", ()), *(c for c in pod.get("initContainers", ()) if _is_sidecar(c))]
     gpus = sum(_gpus(container) for container in containers)
-    return Workload(key_of(raw), raw["metadata"]["uid"], int(spec.get("replicas", 1)), gpus, read_drain(pod))
+    return Workload(
+        key=key_of(raw),
+        uid=raw["metadata"]["uid"],
+        replicas=int(spec.get("replicas", 1)),
+        set_by=_who_set_replicas(raw["metadata"]),
+        gpus=gpus,
+        drain=read_drain(pod),
+    )
 
 
 def replica_set(raw: Raw) -> ReplicaSet | None:
@@ -128,14 +137,16 @@ def pod(raw: Raw) -> Pod | None:
     if owner is None:
         return None
     meta, status = raw["metadata"], raw.get("status", {})
+    created = meta["creationTimestamp"]
     conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
     return Pod(
         name=meta["name"],
         uid=meta["uid"],
         owner=owner,
-        created_at=unix(meta["creationTimestamp"]),
-        ready_since=unix(ready["lastTransitionTime"]) if ready.get("status") == "True" else None,
+        created_at=unix(created),
+        # Kubernetes' own kubelet tells since when. Another's may not, and that must not end the watch.
+        ready_since=unix(ready.get("lastTransitionTime") or created) if ready.get("status") == "True" else None,
         unschedulable=scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
         going="deletionTimestamp" in meta or status.get("phase") in {"Succeeded", "Failed"},
         cost=_deletion_cost(meta),
@@ -154,6 +165,16 @@ def autoscaler(raw: Raw) -> Autoscaler | None:
 def unix(text: str) -> float:
     """Kubernetes' time stamp as Unix time in seconds."""
     return datetime.fromisoformat(text).timestamp()
+
+
+def _who_set_replicas(meta: Raw) -> str | None:
+    """Of several that agree on the number, ourselves first."""
+    managers = {
+        str(each.get("manager"))
+        for each in meta.get("managedFields") or ()
+        if "f:replicas" in each.get("fieldsV1", {}).get("f:spec", {})
+    }
+    return FIELD_MANAGER if FIELD_MANAGER in managers else min(managers, default=None)
 
 
 def _deletion_cost(meta: Raw) -> DeletionCost | None:

@@ -16,6 +16,9 @@ from servingpool.adapters.prometheus.errors import MetricsUnavailable
 GRACE = 1.0
 """Seconds between a client's own deadline and leaving its thread to itself."""
 
+LEAST_LEFT = 0.1
+"""Of the timeout: a query that waited for a thread until less is left is not sent, for its answer would be lost."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -44,8 +47,8 @@ class Workers:
 
         def work() -> T:
             left = deadline - time.monotonic()
-            if left <= 0:
-                raise self._late()
+            if left < LEAST_LEFT * self._config.timeout:
+                raise MetricsUnavailable(self._config.name, f"had other queries to answer for {self._waited()}")
             return job(self._client(), left, *args, **kwargs)
 
         try:
@@ -69,4 +72,7 @@ class Workers:
         return client
 
     def _late(self) -> MetricsUnavailable:
-        return MetricsUnavailable(self._config.name, f"did not answer within {self._config.timeout:g} s")
+        return MetricsUnavailable(self._config.name, f"did not answer within {self._waited()}")
+
+    def _waited(self) -> str:
+        return f"{self._config.timeout:g} s"

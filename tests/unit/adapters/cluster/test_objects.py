@@ -25,7 +25,7 @@ def deployment(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (
     }
 
 
-def pod(*conditions: dict[str, str], owner: str | None = "ReplicaSet", **changes: Any) -> dict[str, Any]:
+def pod(*conditions: dict[str, Any], owner: str | None = "ReplicaSet", **changes: Any) -> dict[str, Any]:
     references = [{"kind": owner, "uid": "rs-1", "controller": True}] if owner else []
     meta = {
         "namespace": "chat",
@@ -85,6 +85,38 @@ def test_a_ready_pod_serves_since_its_condition_turned() -> None:
     assert found.ready_since - found.created_at == 100.0
     assert not found.going
     assert not found.unschedulable
+
+
+@pytest.mark.parametrize("since", [{}, {"lastTransitionTime": None}])
+def test_a_ready_pod_that_does_not_say_since_when_serves_since_it_was_made(since: dict[str, Any]) -> None:
+    found = objects.pod(pod({"type": "Ready", "status": "True", **since}))
+    assert found is not None
+    assert found.ready_since == found.created_at
+
+
+def sets(manager: str, subresource: str = "", **spec: Any) -> dict[str, Any]:
+    """An entry of managedFields."""
+    fields = {f"f:{name}": value for name, value in spec.items()}
+    return {"manager": manager, "operation": "Update", "subresource": subresource, "fieldsV1": {"f:spec": fields}}
+
+
+@pytest.mark.parametrize(
+    ("managers", "expected"),
+    [
+        ([], None),
+        ([sets("kubectl", template={})], None),
+        ([sets("kubectl", replicas={}), sets("kube-controller-manager", "status")], "kubectl"),
+        ([sets("flux", template={}), sets(objects.FIELD_MANAGER, "scale", replicas={})], objects.FIELD_MANAGER),
+        ([sets("argocd", replicas={}), sets(objects.FIELD_MANAGER, "scale", replicas={})], objects.FIELD_MANAGER),
+        ([{"manager": "old"}], None),
+    ],
+)
+def test_who_has_set_the_replicas_is_as_the_api_server_says(managers: list[Any], expected: str | None) -> None:
+    raw = deployment({"name": "vllm"})
+    raw["metadata"]["managedFields"] = managers
+    assert objects.workload(raw).set_by == expected
+    raw["metadata"]["managedFields"] = None
+    assert objects.workload(raw).set_by is None
 
 
 def test_a_pod_that_is_not_ready_is_starting() -> None:

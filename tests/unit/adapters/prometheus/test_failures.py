@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -141,6 +142,20 @@ async def test_buckets_that_were_looked_up_are_kept_where_the_pages_came_too_lat
     reading = await backend.read(request_2s_100ms, NOW + 15.0)
     assert not isinstance(reading, Unknown)
     assert len(prometheus.asked) == asked + 1, "the pages alone"
+
+
+async def test_a_query_that_was_never_sent_is_no_slow_one(prometheus, open_backend, request_2s_100ms, raw):
+    stop = threading.Event()
+    prometheus.raw = raw(send=lambda _: stop.wait(2.0))
+    backend = open_backend(patience=0.15, concurrency=1)
+    others = (replace(request_2s_100ms, match_labels=(("tenant", name),)) for name in "abc")
+    readings = await asyncio.gather(*(backend.read(other, NOW) for other in others))
+    stop.set()
+    assert [reading.reason for reading in readings if isinstance(reading, Unknown)] == [
+        "Prometheus backend 'default' did not answer within 0.15 s",
+        "Prometheus backend 'default' had other queries to answer for 0.15 s",
+        "Prometheus backend 'default' had other queries to answer for 0.15 s",
+    ]
 
 
 async def test_labels_that_nobody_asks_for_any_more_are_forgotten(prometheus, backend, request_2s_100ms):

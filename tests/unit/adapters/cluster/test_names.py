@@ -1,0 +1,43 @@
+"""A pod's name tells its Deployment, as far as Kubernetes leaves it whole."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servingpool.adapters.cluster.names import DRAWN, LONGEST_BASE, may_be_of
+
+NAMES = st.from_regex("[a-z0-9]([-a-z0-9]{0,78}[a-z0-9])?", fullmatch=True)
+HASHES = st.text("bcdfghjklmnpqrstvwxz2456789", min_size=1, max_size=10)
+DRAWS = st.text("bcdfghjklmnpqrstvwxz2456789", min_size=DRAWN, max_size=DRAWN)
+
+
+@given(NAMES, HASHES, DRAWS)
+def test_every_pod_of_a_deployment_may_be_its(name: str, revision: str, drawn: str) -> None:
+    pod = f"{name}-{revision}-"[:LONGEST_BASE] + drawn
+    assert may_be_of(name, pod)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "vllm-canary-6d4cf7b9c8-x2x7q",  # of a Deployment that begins with the same word
+        "my-vllm-6d4cf7b9c8-x2x7q",
+        "vllm-6d4cf7b9c8x-",
+        "vllm-0",  # a StatefulSet's
+        "vllm-0-1",  # a LeaderWorkerSet's
+        "vllm",
+        "",
+    ],
+)
+def test_anothers_pod_is_not(other: str) -> None:
+    assert not may_be_of("vllm", other)
+
+
+def test_a_name_that_is_cut_may_be_that_of_another() -> None:
+    name = "a" * 57
+    assert may_be_of(name, "a" * 57 + "-" + "x2x7q")
+    assert may_be_of(name + "b", "a" * 57 + "b" + "x2x7q")
+    assert may_be_of(name + "bc", "a" * 57 + "b" + "x2x7q")
+    assert not may_be_of("b" * 57, "a" * 57 + "-" + "x2x7q")
