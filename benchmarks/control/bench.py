@@ -18,7 +18,19 @@ from ablations import ABLATIONS, KINDS
 from cases import CASES, Case, Kind
 from crew import Crew
 from results import CaseResults, Run, rival_runs
-from work import AblationRun, Clairvoyant, OurRun, Report, RivalRuns, Statics, SweepRun, Timetable, Work, takes_long
+from work import (
+    AblationRun,
+    Clairvoyant,
+    OurRun,
+    Report,
+    RivalRuns,
+    Statics,
+    SweepRun,
+    Timetable,
+    Work,
+    measured,
+    takes_long,
+)
 
 from servingpool.simulation.clairvoyant import Effort
 from servingpool.simulation.rivals.catalogue import RIVALS
@@ -81,7 +93,7 @@ def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> 
             enter(found[piece.slug], piece, reports[piece])
     return pages.Publication(
         cases=list(found.values()),
-        sweeps=[reports[piece] for piece in varied if piece in reports],
+        sweeps=[measured(reports[piece]) for piece in varied if piece in reports],
         left=crew.left,
         command="make bench-control" if rest else "python benchmarks/control/bench.py" + " --quick" * quick,
     )

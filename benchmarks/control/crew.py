@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field
 
 import store
-from work import Report, Work, weight
+from work import KEPT, TOOK, Report, Work, weight
 
 
 @dataclass(slots=True)
@@ -48,9 +48,9 @@ class Crew:
                     piece = running.pop(future)
                     found[piece] = future.result()
                     begun += 1
-                    if found[piece]["kept"] != piece.kept().name:
+                    if found[piece][KEPT] != piece.kept().name:
                         self.changed = True
-                    self._say(f"{begun:4d}/{total} {piece.slug}, {piece.name}: {found[piece]['took']:.1f} s")
+                    self._say(f"{begun:4d}/{total} {piece.slug}, {piece.name}: {found[piece][TOOK]:.1f} s")
         self.left += len(to_do)
         return found
 

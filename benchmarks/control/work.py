@@ -27,6 +27,8 @@ from servingpool.simulation.traces import Trace
 
 Report = dict[str, Any]
 """What a piece of work found, as JSON."""
+TOOK, KEPT = "took", "kept"
+"""Of a report: seconds that it took, and its file. Of this machine and that time, so they are not published."""
 
 POINTS = 720
 """Moments of a run that are kept for its plot, at most."""
@@ -40,6 +42,11 @@ USUAL_LOAD = 0.75
 def trace_of(slug: str, seed: int) -> Trace:
     """The scored part; a day takes seconds to draw, and the next piece of work is often of the same one."""
     return CASES[slug].trace(seed)
+
+
+def measured(report: Report) -> Report:
+    """What anybody who runs it again finds too, to the last digit."""
+    return {name: value for name, value in report.items() if name not in {TOOK, KEPT}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +89,9 @@ class Work(ABC):
         """Computes what is not there yet, and keeps it."""
         began = time.perf_counter()
         found = self.do()
-        found["took"] = time.perf_counter() - began
+        found[TOOK] = time.perf_counter() - began
         path = self.kept()
-        found["kept"] = path.name
+        found[KEPT] = path.name
         store.save(path, found)
         return found
 

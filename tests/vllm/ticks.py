@@ -93,9 +93,9 @@ class Operator:
         assert workload is not None
         looks = []
         for index, pool in enumerate(self.pools):
-            reading, gateway = self._readings.of(pool), self._readings.gateway(pool)
+            reading, queue = self._readings.of(pool), self._readings.gateway_queue(pool)
             assert isinstance(reading, FleetReading), reading
-            observation, selection = observe(pool, workload, self._cache, reading, gateway, now)
+            observation, selection = observe(pool, workload, self._cache, reading, queue, now)
             assert selection is not None
             core = self.core(index)
             intake = take_in(observation, core.slo, self._pages[index])

@@ -68,7 +68,7 @@ class Assessment:
         return float(samples[order[min(place, len(order) - 1)]]) - self.backlog
 
 
-def hold(memory: Memory, pool: Pool) -> float:
+def kept_for(memory: Memory, pool: Pool) -> float:
     """Seconds for which a fleet stays at what was worth keeping."""
     return max(pool.behavior.scale_down_window, STARTS * horizon(memory, pool))
 
@@ -97,7 +97,7 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
     worth = memory.price
     if worth is None:
         dearest = DEAREST / allowed
-        worth = price(profile.forecast, curve, allowance, dearest=dearest, most=most, held=hold(memory, pool))
+        worth = price(profile.forecast, curve, allowance, dearest=dearest, most=most, held=kept_for(memory, pool))
     # What is ordered now comes a cold start later anyway, so the queue is spread over that time: dividing by
     # the TTFT bound would order a fleet that arrives when the queue is long gone.
     backlog = lesson.demand.queued * lesson.demand.work_per_request / horizon(memory, pool)

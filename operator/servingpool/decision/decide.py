@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from servingpool.decision import explain, figures, limits
-from servingpool.decision.assess import Assessment, assess, hold
+from servingpool.decision.assess import Assessment, assess, kept_for
 from servingpool.decision.belief import hopeless, settled, stuck
 from servingpool.decision.blame import missed
 from servingpool.decision.decision import Decision, Verdict
@@ -64,13 +64,13 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
 
 def _note(memory: Memory, pool: Pool, assessment: Assessment | Unknown, now: float) -> Memory:
     """What the next decision is to know of this one."""
-    begin = now - hold(memory, pool)
-    needs = tuple(entry for entry in memory.needs if begin < entry[0] < now)
+    begin = now - kept_for(memory, pool)
+    kept = tuple(entry for entry in memory.kept if begin < entry[0] < now)
     if isinstance(assessment, Unknown):
-        return replace(memory, needs=needs, price=None, foretelling=None)
+        return replace(memory, kept=kept, price=None, foretelling=None)
     return replace(
         memory,
-        needs=(*needs, (now, assessment.kept)),
+        kept=(*kept, (now, assessment.kept)),
         price=assessment.price,
         price_until=now + _price_lasts(memory) if memory.price is None else memory.price_until,
         foretelling=assessment.curve,
@@ -105,14 +105,14 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
         )
     if not settled(memory, pool):
         answer = _calibrating(answer, requested, memory, pool)
-    held = hold(memory, pool)
+    held = kept_for(memory, pool)
     if memory.since is None or now - memory.since < held:
         answer = answer.at_least(
             requested,
             limits.WINDOW_FILLING,
             f"nothing is removed before it was seen for {held:.0f} s what is worth keeping",
         )
-    highest = max((entry[1] for entry in memory.needs), default=0.0)
+    highest = max((entry[1] for entry in memory.kept), default=0.0)
     answer = answer.at_least(
         min(requested, math.ceil(highest)),
         limits.SCALE_DOWN_WINDOW,

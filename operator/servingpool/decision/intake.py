@@ -161,7 +161,7 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
         covered=covered,
         steps=tuple(steps),
         running=_gauge([page.running for page in serving], share),
-        waiting=_with_gateway(waiting, observation.gateway.queued),
+        waiting=_with_gateway(waiting, observation.gateway_queue),
         kv_usage=_mean([page.kv_cache_usage for page in serving]),
         coverage=share,
         pages=pages,

@@ -108,7 +108,7 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
     hole = memory.covered_at is None or now - memory.covered_at > LONGEST_GAP
     if seen and (hole or memory.since is None):
         # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
-        memory = replace(memory.without_forecasts(), since=now, needs=())
+        memory = replace(memory.without_forecasts(), since=now, kept=())
     ledger = memory.ledger.add(now=now, span=span, ready=_present(observation, span), intake=intake)
     profile = memory.profile
     fit = profile.fit.learn(intake.steps, elapsed=look.elapsed)

@@ -133,7 +133,7 @@ class Memory:
     output_token_tail: Tail = field(default_factory=Tail)
     kept_score: tuple[tuple[float, float, float], ...] = ()
     """(start of a five-minute bin, requests, late) of the last hour."""
-    needs: tuple[tuple[float, float], ...] = ()
+    kept: tuple[tuple[float, float], ...] = ()
     """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
     price: float | None = None
     """Of a miss, see `price`; None where it is to be found anew."""
@@ -173,7 +173,7 @@ class Memory:
             first_token_tail=Tail(),
             output_token_tail=Tail(),
             kept_score=(),
-            needs=(),
+            kept=(),
             foretelling=None,
         )
 
@@ -196,7 +196,7 @@ class Memory:
             "first_token_tail": _tail_data(self.first_token_tail),
             "output_token_tail": _tail_data(self.output_token_tail),
             "kept_score": self.kept_score,
-            "needs": self.needs,
+            "kept": self.kept,
             "price": self.price,
             "price_until": self.price_until,
         }
@@ -227,7 +227,7 @@ class Memory:
                 first_token_tail=_tail(data["first_token_tail"]),
                 output_token_tail=_tail(data["output_token_tail"]),
                 kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
-                needs=tuple((a, b) for a, b in data["needs"]),
+                kept=tuple((a, b) for a, b in data["kept"]),
                 price=data["price"],
                 price_until=data["price_until"],
             )

@@ -7,7 +7,7 @@ and the replicas with their ages. Nothing is averaged, filled or guessed on the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from servingpool.decision.unknown import Reading, Unknown
 
@@ -80,16 +80,6 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Gateway:
-    """What waits before the engines, where a gateway is configured."""
-
-    queued: Reading = NOT_EXPOSED
-    """Requests held at the gateway (gauge)."""
-    arrivals: Reading = NOT_EXPOSED
-    """Requests that came in, cumulative."""
-
-
-@dataclass(frozen=True, slots=True)
 class Observation:
     """One look at one pool."""
 
@@ -102,6 +92,7 @@ class Observation:
     metrics: tuple[ReplicaMetrics, ...] | Unknown = NOT_READ
     """A page for each replica whose last scrape is fresh. A ready replica that is not in here is
     unknown, not idle; Unknown when the whole reading failed."""
-    gateway: Gateway = field(default_factory=Gateway)
+    gateway_queue: Reading = NOT_EXPOSED
+    """Requests held before the engines (gauge), where there is a gateway that tells."""
     rollout: bool = False
     """The target is amid a rollout: its replicas are of two kinds."""

@@ -149,8 +149,8 @@ class Reconciler:
             return None
         state.contest.see(workload, now)
         conduct = judge(pool, workload, self._cache, owner, state.contest.problem, now)
-        reading, gateway = self._readings.of(pool), self._readings.gateway(pool)
-        observation, selection = observe(pool, workload, self._cache, reading, gateway, now)
+        reading, queue = self._readings.of(pool), self._readings.gateway_queue(pool)
+        observation, selection = observe(pool, workload, self._cache, reading, queue, now)
         outcome = decide(observation, core_pool(pool, in_charge=conduct.act), state.memory, now)
         state.pool, state.decision, state.observation = pool, outcome.decision, observation
         if state.warm:

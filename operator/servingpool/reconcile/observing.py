@@ -11,9 +11,9 @@ from servingpool.adapters.cluster.objects import Pod, Workload
 from servingpool.adapters.prometheus import FleetReading, PodKey, PodPages, ReadRequest, Selection
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
-from servingpool.decision.observation import Gateway, Observation, Replica, ReplicaMetrics
+from servingpool.decision.observation import Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Behavior, Pool, Slo
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.unknown import Reading, Unknown
 from servingpool.reconcile.conduct import target_of
 
 LONG_READY = 1e6
@@ -67,7 +67,7 @@ def observe(
     workload: Workload,
     cache: ClusterCache,
     reading: FleetReading | Unknown,
-    gateway: Gateway,
+    gateway_queue: Reading,
     now: float,
 ) -> tuple[Observation, Selection | None]:
     """One look at a pool, and which pages it used; no selection where the reading failed."""
@@ -89,7 +89,7 @@ def observe(
         ready=tuple(ready),
         starting=tuple(starting),
         metrics=metrics,
-        gateway=gateway,
+        gateway_queue=gateway_queue,
         rollout=cache.rolling_out(workload),
     )
     return observation, selection

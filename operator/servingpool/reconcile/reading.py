@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayReading, PodPages, ReadRequest
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.observation import Gateway
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import NOT_EXPOSED
+from servingpool.decision.unknown import Reading, Unknown
 from servingpool.reconcile.observing import requests_for, share_of
 
 log = logging.getLogger(__name__)
@@ -72,13 +72,13 @@ class Readings:
         """What was read for this pool in this tick."""
         return self._latest[share(pool)]
 
-    def gateway(self, pool: ServingPool) -> Gateway:
+    def gateway_queue(self, pool: ServingPool) -> Reading:
         """What waits for this pool before its engines, where its backend is told of a gateway."""
         reading = self._gateways.get(pool.spec.metrics.backend)
         if reading is None:
-            return Gateway()
+            return NOT_EXPOSED
         if isinstance(reading, Unknown):
-            return Gateway(queued=reading)
+            return reading
         return reading.select(pool.metadata.namespace, pool.spec.model)
 
     def answered(self, pool: ServingPool) -> bool:

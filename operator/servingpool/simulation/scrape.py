@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from servingpool.decision.observation import NOT_EXPOSED, Gateway, Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Slo
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.unknown import Reading, Unknown
 from servingpool.simulation import page
 from servingpool.simulation.fleet import Fleet, Phase, SimulatedReplica
 from servingpool.simulation.tables import Floats
@@ -100,7 +100,7 @@ class Scraper:
             ready=tuple(Replica(r.name, now - r.created_at, now - r.ready_at) for r in ready),
             starting=tuple(Replica(r.name, now - r.created_at) for r in fleet.of(Phase.LOADING)),
             metrics=self._metrics(ready, now),
-            gateway=self._gateway(now),
+            gateway_queue=self._gateway_queue(now),
         )
 
     def _last_scrape(self, replica: SimulatedReplica, until: float) -> float | None:
@@ -169,10 +169,10 @@ class Scraper:
             )
         ]
 
-    def _gateway(self, now: float) -> Gateway:
+    def _gateway_queue(self, now: float) -> Reading:
         if not self.options.gateway:
-            return Gateway(NOT_EXPOSED, NOT_EXPOSED)
+            return NOT_EXPOSED
         # The gateway's own scrape is as old as a scrape can be just before the next one.
         at = max(0.0, now - self.options.interval)
         arrivals = int(np.searchsorted(self.fleet.trace.arrival, at, side="right"))
-        return Gateway(queued=float(max(0, arrivals - self.fleet.served)), arrivals=float(arrivals))
+        return float(max(0, arrivals - self.fleet.served))

@@ -14,8 +14,8 @@ from servingpool.decision.decide import decide
 from servingpool.decision.intake import TPOT_COUNT, TTFT_COUNT
 from servingpool.decision.kv_cache import FULL, KvCache
 from servingpool.decision.memory import Memory
-from servingpool.decision.observation import NOT_EXPOSED, Gateway, Replica, ReplicaMetrics
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Replica, ReplicaMetrics
+from servingpool.decision.unknown import Reading, Unknown
 
 NAN = Unknown("it is nan")
 
@@ -28,10 +28,10 @@ class Patchy(World):
     every: int = 1
     looks: int = 0
     kept: dict[str, ReplicaMetrics] = field(default_factory=dict)
-    gateway: Gateway = field(default_factory=Gateway)
+    gateway_queue: Reading = NOT_EXPOSED
 
     def observation(self):
-        seen = replace(super().observation(), gateway=self.gateway)
+        seen = replace(super().observation(), gateway_queue=self.gateway_queue)
         if self.looks % self.every == 0 and not self.blind:
             self.kept = {page.replica: replace(page, **self.patch) for page in seen.metrics}
         self.looks += 1
@@ -125,7 +125,7 @@ def test_nothing_is_removed_while_the_queue_is_unknown():
     [pytest.param({}, NAN, id="gateway unread"), pytest.param({"waiting": NAN}, 0.0, id="engines unread")],
 )
 def test_half_a_queue_is_none(engines, gateway):
-    world = Patchy(replicas=6, patch=engines, gateway=Gateway(queued=gateway))
+    world = Patchy(replicas=6, patch=engines, gateway_queue=gateway)
     world.run(20.0, 20)
     standing = world.requested
     last = world.run(0.5, 60)[-1]
@@ -141,7 +141,7 @@ def test_a_queue_that_one_replica_does_not_show_is_unknown_with_a_gateway_too():
             first, *others = seen.metrics
             return replace(seen, metrics=(replace(first, waiting=NOT_EXPOSED), *others))
 
-    world = Half(replicas=6, gateway=Gateway(queued=0.0))
+    world = Half(replicas=6, gateway_queue=0.0)
     world.run(20.0, 20)
     last = world.run(0.5, 30)[-1]
     assert limits.QUEUE_UNKNOWN in applied(last)
@@ -149,7 +149,7 @@ def test_a_queue_that_one_replica_does_not_show_is_unknown_with_a_gateway_too():
 
 
 def test_engines_without_a_queue_of_their_own_are_known_by_the_gateways():
-    world = Patchy(replicas=6, patch={"waiting": NOT_EXPOSED}, gateway=Gateway(queued=0.0))
+    world = Patchy(replicas=6, patch={"waiting": NOT_EXPOSED}, gateway_queue=0.0)
     world.run(20.0, 20)
     world.run(0.5, 60)
     assert world.requested < 6

@@ -236,7 +236,7 @@ def assert_bounded(memory: Memory, text: str) -> None:
         assert memory.profile.slo is not None
         assert LEAST <= memory.price <= DEAREST / (1.0 - memory.profile.slo[2])
     assert abs(memory.profile.trim.turned) <= 0.4  # exp(0.36) = 1 / 0.7
-    assert all(entry[1] >= 0.0 for entry in memory.needs)
+    assert all(entry[1] >= 0.0 for entry in memory.kept)
 
 
 def of_all_sequences(share: float) -> settings:

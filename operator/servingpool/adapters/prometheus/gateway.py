@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from servingpool.adapters.prometheus.config import GatewayQueue
-from servingpool.decision.observation import Gateway
 from servingpool.decision.unknown import Reading, Unknown
 
 
@@ -33,7 +32,7 @@ class GatewayReading:
             )
         return cls(queues, gateway.namespace_label is not None)
 
-    def select(self, namespace: str, model: str) -> Gateway:
+    def select(self, namespace: str, model: str) -> Reading:
         """One pool's part. A queue without a series is unknown, not empty: the gateway may know it by another name."""
         absent = Unknown(f"the gateway publishes no queue of model '{model}'")
-        return Gateway(queued=self.queues.get((namespace if self.by_namespace else None, model), absent))
+        return self.queues.get((namespace if self.by_namespace else None, model), absent)

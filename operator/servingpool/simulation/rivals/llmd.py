@@ -127,7 +127,7 @@ class Queued:
 
     def wish(self, observation: Observation, pool: Pool, now: float) -> Wish | Unknown:  # noqa: ARG002, the protocol
         """The queue over the target."""
-        queued = observation.gateway.queued
+        queued = observation.gateway_queue
         value = total(observation, "waiting") if isinstance(queued, Unknown) else queued
         if isinstance(value, Unknown):
             return value

@@ -13,7 +13,7 @@ EPP = {"metric": "llm_d_epp_flow_control_queue_size", "model_label": "target_mod
 async def test_every_pool_of_a_model_sees_its_gateways_queue(prometheus, open_backend):
     prometheus.rows = [{"metric": {"target_model_name": "llama"}, "value": [NOW, "7"]}]
     reading = await open_backend(gateway=EPP).gateway()
-    assert reading.select("chat", "llama").queued == 7
+    assert reading.select("chat", "llama") == 7
     (query,) = prometheus.queries()
     assert query == (
         "sum by (target_model_name) (llm_d_epp_flow_control_queue_size{} "
@@ -25,20 +25,20 @@ async def test_where_the_series_have_a_namespace_only_its_pools_see_them(prometh
     prometheus.rows = [{"metric": {"target_model_name": "llama", "ns": "chat"}, "value": [NOW, "7"]}]
     backend = open_backend(gateway=EPP | {"namespace_label": "ns", "match_labels": {"job": 'e"pp'}})
     reading = await backend.gateway()
-    assert reading.select("chat", "llama").queued == 7
-    assert isinstance(reading.select("other", "llama").queued, Unknown)
+    assert reading.select("chat", "llama") == 7
+    assert isinstance(reading.select("other", "llama"), Unknown)
     assert r'{job="e\"pp"}' in prometheus.queries()[0]
 
 
 async def test_a_queue_without_a_series_is_unknown_not_empty(prometheus, open_backend):
     reading = await open_backend(gateway=EPP).gateway()
-    assert reading.select("chat", "llama").queued == Unknown("the gateway publishes no queue of model 'llama'")
+    assert reading.select("chat", "llama") == Unknown("the gateway publishes no queue of model 'llama'")
 
 
 async def test_a_queue_that_is_nan_is_unknown(prometheus, open_backend):
     prometheus.rows = [{"metric": {"target_model_name": "llama"}, "value": [NOW, "NaN"]}]
     reading = await open_backend(gateway=EPP).gateway()
-    assert isinstance(reading.select("chat", "llama").queued, Unknown)
+    assert isinstance(reading.select("chat", "llama"), Unknown)
 
 
 @pytest.mark.parametrize("trouble", ["down", "partial", "unconfigured", "shape"])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from servingpool.decision.observation import NOT_EXPOSED, Gateway, Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.unknown import Unknown
 
@@ -55,7 +55,7 @@ def look() -> Look:
             ready=tuple(Replica(f"r{k}", ready_for + 100.0, ready_for) for k in range(count)),
             starting=tuple(Replica(f"s{k}", 50.0) for k in range(loading)),
             metrics=tuple(pages),
-            gateway=Gateway(NOT_EXPOSED if queued is None else queued),
+            gateway_queue=NOT_EXPOSED if queued is None else queued,
         )
 
     return made
