@@ -82,7 +82,7 @@ def simulate(
         profile = described.profile()
         options = described.options(inputs.price(manifest.spec, profile))
         # In charge whatever the mode: a pool that only recommends would scale nothing.
-        asked = replace(core_pool(manifest, in_charge=True), in_charge=True)
+        asked = core_pool(manifest, in_charge=True)
         chosen = inputs.named_policy(policy, profile, asked)
         requests = inputs.named_trace(trace, described.seed)
     except (inputs.InputError, TraceError) as error:

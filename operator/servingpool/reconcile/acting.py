@@ -78,18 +78,22 @@ class Actor:
             await self._writer.scale(target, current=current, replicas=decision.replicas)
         except Conflict as error:
             state.conflicts += 1
-            log.info(
-                "replicas changed meanwhile, deciding anew at the next tick: %s", error, extra=_pool(pool.metadata)
-            )
             if state.conflicts <= CONFLICTS_BORNE:
+                said = "replicas changed meanwhile, deciding anew at the next tick: %s"
+                log.info(said, error, extra=_pool(pool.metadata))
                 return False, None
-            return False, (Reason.FAILED_UPDATE_SCALE, f"{error}, {state.conflicts} times in a row")
+            self.failures["scale"] += 1
+            log.warning("%s, %d times in a row", error, state.conflicts, extra=_pool(pool.metadata))
+            return False, (Reason.FAILED_UPDATE_SCALE, f"{error}, again and again")
         except ClusterError as error:
+            state.conflicts = 0
             self.failures["scale"] += 1
             log.warning("%s", error, extra=_pool(pool.metadata))
             return False, (Reason.FAILED_UPDATE_SCALE, str(error))
+        state.conflicts = 0
+        if (workload := self._cache.workload(target)) is not None:
+            state.contest = state.contest.order(workload, decision.replicas)
         self._cache.scaled(target, decision.replicas)
-        state.conflicts, state.contest.ordered = 0, decision.replicas
         log.info(
             "%s",
             decision.reason,

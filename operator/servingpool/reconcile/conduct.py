@@ -12,7 +12,7 @@ from servingpool.adapters.cluster.objects import Key, Workload
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
-from servingpool.decision.belief import STUCK_AFTER
+from servingpool.decision.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,18 @@ def target_of(pool: ServingPool) -> Key:
 
 
 def judge(  # noqa: PLR0911, one a rule
-    pool: ServingPool, workload: Workload, cache: ClusterCache, owner: Key | None, contested: str | None, now: float
+    pool: ServingPool,
+    workload: Workload,
+    cache: ClusterCache,
+    owner: Key | None,
+    observation: Observation,
+    stuck: int,
+    contested: str | None,
 ) -> Conduct:
     """What may be done with a pool.
 
-    `owner` is the pool that owns its target, see `owners`; `contested` is what to tell of others who set its replicas.
+    `owner` is the pool that owns its target, see `owners`; `stuck` are the replicas for which there has been no node
+    for too long; `contested` is what to tell of somebody else who sets their number.
     """
     name = f"Deployment {workload.key[1]}"
     if pool.spec.mode is Mode.PAUSED:
@@ -56,10 +63,10 @@ def judge(  # noqa: PLR0911, one a rule
         return Conduct(False, Truth.FALSE, Reason.SCALING_DISABLED, message)
     if contested is not None:
         return Conduct(True, Truth.FALSE, Reason.REPLICAS_CONTESTED, f"{name}: {contested}")
-    waiting = [now - pod.created_at for pod in cache.pods(workload) if pod.unschedulable]
+    waiting = sum(replica.unschedulable for replica in observation.starting)
     if waiting:
-        message = f"no node has room for {len(waiting)} of {workload.replicas} replicas of {name}"
-        if max(waiting) > STUCK_AFTER:
+        message = f"no node has room for {waiting} of {workload.replicas} replicas of {name}"
+        if stuck:
             return Conduct(True, Truth.FALSE, Reason.UNSCHEDULABLE, message)
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
         return Conduct(True, Truth.TRUE, Reason.WAITING_FOR_NODE, f"{message} yet")

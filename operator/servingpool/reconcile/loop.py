@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -14,6 +14,7 @@ from servingpool.adapters.cluster.objects import Key, Raw
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import Metadata, ServingPool, problems, readable_status
 from servingpool.api.status import Status
+from servingpool.decision.belief import stuck
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.reconcile.acting import Actor, stamped
@@ -147,11 +148,15 @@ class Reconciler:
         workload = self._cache.workload(target_of(pool))
         if workload is None:
             return None
-        state.contest.see(workload, now)
-        conduct = judge(pool, workload, self._cache, owner, state.contest.problem, now)
         reading, queue = self._readings.of(pool), self._readings.gateway_queue(pool)
         observation, selection = observe(pool, workload, self._cache, reading, queue, now)
-        outcome = decide(observation, core_pool(pool, in_charge=conduct.act), state.memory, now)
+        state.contest = state.contest.see(workload, now)
+        core = core_pool(pool, in_charge=False)
+        nodeless = stuck(observation, state.memory, core)
+        conduct = judge(pool, workload, self._cache, owner, observation, nodeless, state.contest.problem)
+        if not conduct.act:
+            state.contest = state.contest.rest()
+        outcome = decide(observation, replace(core, in_charge=conduct.act), state.memory, now)
         state.pool, state.decision, state.observation = pool, outcome.decision, observation
         if state.warm:
             # Before that it looked at nothing, and such a look is later than all that history will teach.
@@ -162,7 +167,7 @@ class Reconciler:
             state.status,
             workload,
             conduct,
-            metrics_condition(observation, selection, outcome.memory.no_queue),
+            metrics_condition(observation, selection, outcome.memory),
             outcome.decision,
             state.memory,
             observation,
@@ -216,7 +221,7 @@ class Reconciler:
             if not (self._leading() and self._stands(turn.meta)):
                 return False  # marking took its time; who leads, or the next tick, takes the marks back
             scaled, failure = await self._actor.scale(order.pool, turn.state, order.decision, order.current)
-            if scaled:
+            if scaled and turn.state.contest.problem is None:  # else the status would be written at every tick
                 told = stamped(told, order.decision.replicas, now)
             elif failure is not None:
                 told = with_ready(turn.meta, told, failure, now)

@@ -10,7 +10,6 @@ from servingpool.adapters.cluster.names import may_be_of
 from servingpool.adapters.cluster.objects import Pod, Workload
 from servingpool.adapters.prometheus import FleetReading, PodKey, PodPages, ReadRequest, Selection
 from servingpool.api.serving_pool import ServingPool
-from servingpool.api.spec import Mode
 from servingpool.decision.observation import Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Behavior, Pool, Slo
 from servingpool.decision.unknown import Reading, Unknown
@@ -32,7 +31,7 @@ def core_pool(pool: ServingPool, *, in_charge: bool) -> Pool:
         ),
         min_replicas=spec.targets[0].min,
         max_replicas=spec.targets[0].max,
-        in_charge=in_charge and spec.mode is Mode.AUTO,
+        in_charge=in_charge,
         behavior=Behavior(
             scale_down_window=spec.behavior.scale_down_window,
             calibration=spec.behavior.calibration,

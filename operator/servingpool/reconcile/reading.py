@@ -7,7 +7,14 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayReading, PodPages, ReadRequest
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    FleetReading,
+    GatewayReading,
+    NotAsked,
+    PodPages,
+    ReadRequest,
+)
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED
@@ -27,7 +34,7 @@ class Backend(Protocol):
     config: BackendConfig
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
-        """Every pod's page as last scraped."""
+        """Every pod's page as last scraped; NotAsked where it had no time for this request."""
 
     async def history(
         self,
@@ -51,8 +58,11 @@ class Readings:
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self._backends = backends
         self._latest: dict[Share, FleetReading | Unknown] = {}
-        self._answered: dict[Share, float] = {}
-        """When there was last an answer, Unix time in seconds."""
+        self._read: dict[Share, tuple[float, FleetReading]] = {}
+        """The last answers, and when they came, in Unix time in seconds."""
+        self._rounds = 0
+        self._turns: dict[Share, float] = {}
+        """The round of each one's last turn; without an answer half a round later, for it may have kept all waiting."""
         self._gateways: dict[str, GatewayReading | Unknown] = {}
         self.queries = 0
         """Queries sent in the last tick."""
@@ -86,17 +96,19 @@ class Readings:
         return isinstance(self.of(pool), FleetReading)
 
     async def read(self, pools: Sequence[ServingPool], now: float) -> None:
-        """Ask every backend for all its pools; whoever has waited longest for an answer comes first.
+        """Ask every backend for all its pools; whoever has waited longest for a turn comes first.
 
         A backend has one deadline in a tick for all that it is asked. One that is too slow for as many different labels
-        as its pools have would else answer the same few for ever.
+        as its pools have would else answer the same few for ever. Who had no turn keeps what was read last, for as long
+        as a page may be old: it is as if that backend were looked at less often.
         """
+        self._rounds += 1
         asked_for = {
             (name, *kind): request
             for name in self._backends
             for kind, request in requests_for(_on(pools, name)).items()
         }
-        wanted = dict(sorted(asked_for.items(), key=lambda one: self._answered.get(one[0], 0.0)))
+        wanted = dict(sorted(asked_for.items(), key=lambda one: self._turns.get(one[0], 0.0)))
         gateways = sorted({asked[0] for asked in wanted if self._backends[asked[0]].config.gateway is not None})
         # The gateways first: each is one small query, for all pools.
         queues, answers = await asyncio.gather(
@@ -105,13 +117,26 @@ class Readings:
                 *(sound(asked[0], self._backends[asked[0]].read(ask, now)) for asked, ask in wanted.items())
             ),
         )
-        self._latest = dict(zip(wanted, answers, strict=True))
-        self._answered = {
-            one: now if isinstance(answer, FleetReading) else self._answered.get(one, 0.0)
-            for one, answer in self._latest.items()
+        found = dict(zip(wanted, answers, strict=True))
+        self._turns = {one: self._turn(one, answer) for one, answer in found.items()}
+        self._read = {one: read for one, read in self._read.items() if one in found} | {
+            one: (now, answer) for one, answer in found.items() if isinstance(answer, FleetReading)
         }
+        self._latest = {one: self._standing(one, answer, now) for one, answer in found.items()}
         self._gateways = dict(zip(gateways, queues, strict=True))
         self.queries = len(gateways) + sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
+
+    def _turn(self, one: Share, answer: FleetReading | Unknown) -> float:
+        if isinstance(answer, NotAsked):
+            return self._turns.get(one, 0.0)
+        return self._rounds if isinstance(answer, FleetReading) else self._rounds + 0.5
+
+    def _standing(self, one: Share, answer: FleetReading | Unknown, now: float) -> FleetReading | Unknown:
+        if isinstance(answer, NotAsked) and one in self._read:
+            at, before = self._read[one]
+            if 0.0 <= now - at < self._backends[one[0]].config.staleness:
+                return before
+        return answer
 
 
 async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:

@@ -34,22 +34,34 @@ caused half of all writes to 1,000 pools under steady traffic."""
 
 
 def metrics_condition(
-    observation: Observation, selection: Selection | None, no_queue: str | None
+    observation: Observation, selection: Selection | None, memory: Memory
 ) -> tuple[Truth, Reason, str]:
-    """What to say of the metrics. `no_queue`: why the queue is unknown, if it is."""
+    """What to say of the metrics. `memory`: as they were taken in."""
     if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
         return Truth.FALSE, Reason.FAILED_GET_METRICS, observation.metrics.reason
     if selection is None or not observation.ready:
         return Truth.UNKNOWN, Reason.NO_READY_REPLICAS, "no replica is ready, so there is nothing to scrape"
     missing, said = selection.missing, selection.explain()
-    if not missing and no_queue is None:
-        return Truth.TRUE, Reason.VALID_METRICS, f"all {len(observation.ready)} ready replicas are scraped"
+    if not missing:
+        return _pages_condition(observation, memory)
     if len(missing) < len(observation.ready):
-        queue = f"the queue could not be read, so nothing is removed: {no_queue}"
-        return Truth.TRUE, Reason.PARTIAL_METRICS, said or queue
+        return Truth.TRUE, Reason.PARTIAL_METRICS, said
     if all(one.kind is Absence.OTHER_MODEL for one in missing.values()):
         return Truth.FALSE, Reason.NO_SERIES_FOR_MODEL, said
     return Truth.FALSE, Reason.FAILED_GET_METRICS, said
+
+
+def _pages_condition(observation: Observation, memory: Memory) -> tuple[Truth, Reason, str]:
+    """Of a fleet of which every page is there: what they lack."""
+    if memory.lacking is not None:
+        said = f"pages lack {memory.lacking}"
+        if memory.coverage > 0.0:
+            return Truth.TRUE, Reason.PARTIAL_METRICS, said
+        return Truth.FALSE, Reason.FAILED_GET_METRICS, said
+    if memory.no_queue is not None:
+        said = f"the queue could not be read, so nothing is removed: {memory.no_queue}"
+        return Truth.TRUE, Reason.PARTIAL_METRICS, said
+    return Truth.TRUE, Reason.VALID_METRICS, f"all {len(observation.ready)} ready replicas are scraped"
 
 
 def status(
@@ -131,7 +143,11 @@ def worth_writing(before: Status, after: Status, age: float) -> bool:
         return True
     if age < FIGURES_AFTER:
         return False
-    return before.why != after.why or _figures_moved(before, after) or (age >= SERVING_AFTER and _serving(after))
+    return (
+        _reasons(before) != _reasons(after)
+        or _figures_moved(before, after)
+        or (age >= SERVING_AFTER and _serving(after))
+    )
 
 
 def changes(before: Any, after: Any) -> Any:
@@ -148,8 +164,15 @@ def changes(before: Any, after: Any) -> Any:
 
 
 def _headline(status: Status) -> tuple[Any, ...]:
-    conditions = tuple((one.type, one.status, one.reason) for one in status.conditions)
+    # Of Ready the reason is what to do. Of the others it may change at every tick, with a gateway that comes and goes.
+    conditions = tuple(
+        (one.type, one.status, one.reason if one.type is ConditionType.READY else "") for one in status.conditions
+    )
     return (status.observed_generation, conditions, status.fleet, status.replicas, status.last_scale_time)
+
+
+def _reasons(status: Status) -> tuple[str | None, ...]:
+    return (status.why, *(one.reason for one in status.conditions))
 
 
 def _figures_moved(before: Status, after: Status) -> bool:

@@ -14,12 +14,14 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+from servingpool.adapters.cluster.names import beginning
 from servingpool.adapters.cluster.objects import Key
-from servingpool.adapters.prometheus import PodPages
+from servingpool.adapters.prometheus import PodPages, TooLarge
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.blame import SHAPE_WINDOW
 from servingpool.decision.learn import observe
 from servingpool.decision.unknown import Unknown
+from servingpool.reconcile.conduct import target_of
 from servingpool.reconcile.observing import apart, core_pool, past, requests_for, share_of
 from servingpool.reconcile.reading import Backend, sound
 from servingpool.reconcile.state import PoolState
@@ -104,8 +106,12 @@ class Warming:
     async def _warm_chunk(self, name: str, chunk: Sequence[Fresh], looks: Mapping[Key, int], now: float) -> bool:
         """Whether the backend answered."""
         (request,) = requests_for([one.pool for one in chunk]).values()
-        # By model too: one namespace may hold all pools, and each chunk would read the past of them all.
-        request = replace(request, models=frozenset(one.pool.spec.model for one in chunk))
+        # By model and name too: one namespace may hold all pools, and each chunk would read the past of them all.
+        request = replace(
+            request,
+            models=frozenset(one.pool.spec.model for one in chunk),
+            pods=frozenset(beginning(target_of(one.pool)[1]) for one in chunk),
+        )
         # On the steps' own grid: VictoriaMetrics and Thanos move other times onto it.
         end = (now - ENDS) // STEP * STEP
         begin = {key: end - count * STEP for key, count in looks.items()}
@@ -120,7 +126,8 @@ class Warming:
         history = await _in_time(name, asked)
         if isinstance(history, Unknown):
             log.warning("no history for %d pools from backend %s: %s", len(chunk), name, history.reason)
-            self._failed[name] += 1
+            # One that says too much did answer: it is nothing to the other pools.
+            self._failed[name] += not isinstance(history, TooLarge)
             for one in chunk:
                 one.state.unheard += 1
                 one.state.warm = one.state.unheard >= PATIENCE

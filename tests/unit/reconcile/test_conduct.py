@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from servingpool.adapters.cluster.objects import FIELD_MANAGER
+from servingpool.adapters.cluster.drain import read_drain
+from servingpool.adapters.cluster.errors import Forbidden
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
+from servingpool.reconcile.contest import Contest
 
 from .world import START, World
 
@@ -126,6 +129,16 @@ def test_nothing_more_is_ordered_while_no_node_has_room() -> None:
     assert world.condition("Ready") == ("True", "SucceededGetScale")
 
 
+def test_a_node_may_take_as_long_as_a_replica_takes_to_start() -> None:
+    """Where an image alone takes ten minutes, a scale-up that goes as ever would be a warning each time."""
+    world = hungry(behavior={"coldStart": "12m"})
+    world.services["vllm"].unschedulable = True
+    world.step(minutes=11)
+    assert world.condition("Ready") == ("True", "WaitingForNode")
+    world.step(minutes=6)
+    assert world.condition("Ready") == ("False", "Unschedulable")
+
+
 def test_a_fleet_amid_a_rollout_may_grow_and_does_not_shrink() -> None:
     world = World()
     world.serve(rate=6.0)
@@ -199,35 +212,53 @@ def test_below_min_is_brought_up_without_any_metrics() -> None:
     assert world.writes.scales == [(("chat", "vllm"), 1, 3)]
 
 
-def contested(by: str = "argocd-controller", times: int = 3) -> World:
-    """A pool that needs more, and somebody who sets it back to two as soon as it has them."""
+def contested(by: str = "argocd-controller", times: int = 3, every: int = 1, to: tuple[int, ...] = (2,)) -> World:
+    """A pool that needs more, and somebody who sets it back behind so many ticks each time."""
     world = hungry()
-    while times:
+    world.step(minutes=3)
+    for number in range(times):
+        assert world.services["vllm"].set_by[0] == FIELD_MANAGER
+        world.step(every * 0.25)
+        world.set_replicas("vllm", to[number % len(to)], by=by)
         world.step()
-        if world.services["vllm"].set_by == FIELD_MANAGER:
-            world.set_replicas("vllm", 2, by=by)
-            times -= 1
-    world.step()
     return world
 
 
 def test_a_tool_that_sets_replicas_back_is_named() -> None:
     world = contested()
     assert world.condition("Ready") == ("False", "ReplicasContested")
-    (_, _, ordered), *_ = world.writes.scales
-    said = f"3 times in 10 minutes, last from {ordered} to 2 by argocd-controller; leave spec.replicas out"
-    assert said in world.message("Ready")
+    ordered = world.writes.scales[-2][2]
+    assert world.message("Ready") == (
+        f"Deployment vllm: argocd-controller keeps setting 2 replicas, last where {ordered} had been ordered; "
+        "have it leave spec.replicas alone"
+    )
     assert world.writes.reasons("pool").count("ReplicasContested") == 1
 
 
-def test_while_replicas_are_contested_they_are_ordered_all_the_same_without_an_event_each() -> None:
+def test_a_tool_that_looks_every_ten_minutes_is_named_and_stays_named() -> None:
+    """Counted within ten minutes it was never named, and one that looks every four turned Ready back and forth."""
+    for minutes in (4, 10):
+        world = contested(every=minutes * 4 - 1)
+        for _ in range(minutes * 4):
+            assert world.condition("Ready") == ("False", "ReplicasContested")
+            world.step()
+
+
+def test_one_that_looks_twice_a_day_is_no_tool() -> None:
+    world = contested(every=12 * 60)
+    assert world.condition("Ready")[0] == "True"
+
+
+def test_while_replicas_are_contested_they_are_ordered_all_the_same_without_a_word_each() -> None:
     world = contested()
-    orders, events = len(world.writes.scales), world.writes.reasons("pool").count("SuccessfulRescale")
+    world.step()
+    orders, told = len(world.writes.scales), (len(world.writes.events), len(world.writes.statuses))
     for _ in range(8):
         world.set_replicas("vllm", 2, by="argocd-controller")
         world.step()
     assert len(world.writes.scales) == orders + 8
-    assert world.writes.reasons("pool").count("SuccessfulRescale") == events
+    assert len(world.writes.events) == told[0]
+    assert len(world.writes.statuses) <= told[1] + 4
 
 
 def test_ten_minutes_after_the_last_contest_all_is_well() -> None:
@@ -238,11 +269,92 @@ def test_ten_minutes_after_the_last_contest_all_is_well() -> None:
     assert world.condition("Ready")[0] == "True"
 
 
-def test_a_person_who_sets_a_number_twice_contests_nothing() -> None:
-    world = contested(by="kubectl-scale", times=2)
-    assert world.condition("Ready") == ("True", "SucceededGetScale")
+@pytest.mark.parametrize(
+    ("times", "to"),
+    [
+        pytest.param(2, (2,), id="twice"),
+        pytest.param(6, (2, 3), id="different numbers"),
+    ],
+)
+def test_a_person_who_sets_a_number_contests_nothing(times: int, to: tuple[int, ...]) -> None:
+    world = contested(by="kubectl-scale", times=times, to=to)
+    assert world.condition("Ready")[0] == "True"
 
 
-def test_what_the_watch_shows_late_of_our_own_orders_is_no_contest() -> None:
-    world = contested(by=FIELD_MANAGER, times=6)
-    assert world.condition("Ready") == ("True", "SucceededGetScale")
+def test_two_programs_that_set_it_once_and_twice_contest_nothing() -> None:
+    world = contested(by="helm", times=2)
+    world.set_replicas("vllm", 2, by="kubectl-scale")
+    world.step()
+    assert world.condition("Ready")[0] == "True"
+
+
+def test_a_number_set_by_hand_that_is_left_standing_counts_once() -> None:
+    world = hungry()
+    world.writes.refuse["scale"] = Forbidden("403")
+    world.step(minutes=3)
+    world.writes.refuse.clear()
+    world.step()
+    world.writes.refuse["scale"] = Forbidden("403")
+    world.set_replicas("vllm", 2, by="kubectl-scale")
+    world.step(minutes=3)
+    assert world.state().contest.times == (world.now - 165.0,)
+
+
+def test_what_people_do_while_nothing_is_touched_is_no_contest() -> None:
+    world = hungry()
+    for _ in range(4):
+        world.pool(mode="Auto")
+        world.step(minutes=3)
+        world.pool(mode="Recommend")
+        world.step()
+        world.set_replicas("vllm", 2, by="kubectl-scale")
+        world.step(minutes=3)
+    assert world.state().contest.times == ()
+
+
+def test_another_target_has_no_contest_of_the_last_one() -> None:
+    world = contested()
+    world.serve("other", rate=30.0)
+    world.pool(target="other")
+    world.step(minutes=2)
+    assert world.condition("Ready")[0] == "True"
+    assert world.writes.reasons("pool")[-1] == "SuccessfulRescale"
+
+
+class TestContest:
+    """What no world shows."""
+
+    def test_ours_is_taken_over_whoever_wrote_it(self) -> None:
+        """A write that was taken for lost was applied: the next one who changes it changes that number."""
+        known = Contest().see(deployment(4, "kubectl", 0), 0.0).order(deployment(4, "kubectl", 0), 7)
+        known = known.see(deployment(10, FIELD_MANAGER, 1), 15.0)
+        known = known.see(deployment(2, "argocd", 2), 30.0)
+        assert (known.instead, known.rival) == (10, ("argocd", 2))
+
+    def test_what_the_watch_shows_late_is_none(self) -> None:
+        """Neither the number that an order of ours was given on, nor what we had ordered before."""
+        found = deployment(2, "kubectl", 0)
+        known = Contest().see(found, 0.0)
+        for tick in range(1, 6):
+            known = known.order(found, 4 + tick).see(found, 15.0 * tick)
+        known = known.see(deployment(5, FIELD_MANAGER, 1), 90.0).see(deployment(9, FIELD_MANAGER, 5), 90.0)
+        assert known.times == ()
+        assert known.see(deployment(2, "kubectl", 6), 105.0).times == (105.0,), "and this is somebody"
+
+    def test_without_managed_fields_nothing_is_said(self) -> None:
+        known = Contest().see(deployment(4, None, 0), 0.0)
+        for tick in range(10):
+            known = known.order(deployment(4, None, 0), 7).see(deployment(4, None, 0), 15.0 * tick)
+        assert known.problem is None
+
+    def test_a_clock_that_goes_back_ends_it(self) -> None:
+        known, now = Contest().see(deployment(4, "kubectl", 0), 0.0), 10_000.0
+        for tick in range(3):
+            known = known.order(deployment(4, "argocd", tick), 7).see(deployment(4, "argocd", tick + 1), now + tick)
+        assert known.problem is not None
+        assert known.see(deployment(7, FIELD_MANAGER, 9), now - 3600.0).problem is None
+
+
+def deployment(replicas: int, by: str | None, at: int) -> Workload:
+    set_by = None if by is None else Setter(by, f"{at:09}")
+    return Workload(("chat", "vllm"), "d-vllm", replicas, set_by, gpus=1, drain=read_drain({}))

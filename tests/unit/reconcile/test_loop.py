@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
 from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
+from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
 from servingpool.reconcile import loop, warming
 
@@ -185,18 +187,38 @@ def test_scale_conflict_is_retried_next_tick() -> None:
     assert world.state().conflicts == 0
 
 
-def test_a_conflict_that_goes_on_is_something_else_and_is_told() -> None:
+def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A webhook that says no with a bare 422 looks like one."""
     world = settled()
     world.services["vllm"].rate = 30.0
     world.writes.refuse["scale"] = Conflict("cannot scale Deployment chat/vllm: 422 Unprocessable Entity")
-    world.step(minutes=4)
+    while not world.state().conflicts:
+        world.step()
+    world.step()
+    assert world.condition("Ready")[0] == "True"
+    assert world.actor.failures["scale"] == 0
+    world.step()
     assert world.condition("Ready") == ("False", "FailedUpdateScale")
-    assert "422 Unprocessable Entity, " in world.message("Ready")
+    assert world.message("Ready") == "cannot scale Deployment chat/vllm: 422 Unprocessable Entity, again and again"
+    assert world.actor.failures["scale"] == 1, "of this there is an alert"
+    assert "422 Unprocessable Entity, 3 times in a row" in caplog.text
+    world.step()
     assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
     world.pool(mode="Paused")
     world.step()
     assert world.condition("Ready") == ("True", "Paused")
     assert world.state().conflicts == 0, "those of long ago are none in a row with the next"
+
+
+def test_conflicts_with_something_else_between_them_are_not_in_a_row() -> None:
+    world = settled()
+    world.services["vllm"].rate = 30.0
+    world.writes.refuse["scale"] = Conflict("409")
+    while world.state().conflicts < 2:
+        world.step()
+    world.writes.refuse["scale"] = ClusterError("500")
+    world.step()
+    assert world.state().conflicts == 0
 
 
 def test_a_refused_scale_is_told_until_it_succeeds() -> None:
@@ -511,8 +533,42 @@ def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -
         "the queue could not be read, so nothing is removed: the gateway publishes no queue of model 'llama'"
     )
     world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
-    world.step()
+    world.step(minutes=ONE_MINUTE)
     assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
+
+
+def test_a_gateway_that_answers_now_and_then_is_not_written_at_every_tick() -> None:
+    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world.serve(rate=6.0)
+    world.pool()
+    world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
+    world.step(minutes=12)
+    before = len(world.writes.statuses)
+    for tick in range(40):
+        known = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
+        world.prometheus.queue = Unknown("503") if tick % 2 else known
+        world.step()
+    assert len(world.writes.statuses) - before <= 12
+
+
+def test_pages_that_lack_a_series_are_no_valid_metrics() -> None:
+    world = settled()
+    pages = world.pages
+
+    def relabelled() -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
+        return {
+            pod: {model: replace(page, time_to_first_token=NOT_EXPOSED) for model, page in models.items()}
+            for pod, models in pages().items()
+        }
+
+    world.pages = relabelled  # type: ignore[method-assign]
+    world.step()
+    assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
+    assert world.message("MetricsAvailable") == "pages lack time to first token"
+    world.pages = lambda: relabelled() | dict([next(iter(pages().items()))])  # type: ignore[method-assign]
+    world.step(minutes=ONE_MINUTE)
+    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
+    assert world.message("MetricsAvailable") == "pages lack time to first token"
 
 
 def test_the_price_of_tokens_is_told() -> None:

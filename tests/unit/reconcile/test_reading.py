@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayReading, PodPages, ReadRequest
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    FleetReading,
+    GatewayReading,
+    NotAsked,
+    PodPages,
+    ReadRequest,
+)
 from servingpool.adapters.prometheus.config import GatewayQueue
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.unknown import Unknown
@@ -20,14 +27,22 @@ class Slow:
 
     config: BackendConfig
     most: int
+    hangs: set[str] = field(default_factory=set)
+    """Who takes all that is left of a turn, and gets no answer."""
+    left: int = 0
     asked: list[str] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
-        self.asked.append(dict(request.match_labels)["tenant"])
-        turn = len(self.asked)
+        who = dict(request.match_labels)["tenant"]
+        self.asked.append(who)
+        turn, self.left = self.left > 0, 0 if who in self.hangs else self.left - 1
         await asyncio.sleep(0)
-        if turn > self.most:
-            return Unknown("had other queries to answer")
+        if not turn:
+            return NotAsked("had other queries to answer")
+        if who in self.hangs:
+            return Unknown("did not answer")
+        self.answered.append(who)
         return FleetReading(at=now, pages={}, stale={}, queries=1)
 
     async def history(self, request: ReadRequest, **_: Any) -> Sequence[tuple[float, PodPages]] | Unknown:
@@ -36,6 +51,34 @@ class Slow:
     async def gateway(self) -> GatewayReading | Unknown:
         self.asked.append("gateway")
         return GatewayReading({}, by_namespace=False)
+
+
+@dataclass
+class Scene:
+    """Tenants with labels of their own on one slow backend."""
+
+    backend: Slow
+    pools: list[ServingPool]
+    now: float = 1000.0
+
+    def __post_init__(self) -> None:
+        self.readings = Readings({"default": self.backend})
+
+    def tick(self, seconds: float = 15.0) -> None:
+        self.now += seconds
+        self.backend.left = self.backend.most
+        self.backend.asked.clear()
+        self.backend.answered.clear()
+        asyncio.run(self.readings.read(self.pools, self.now))
+
+    def seen(self) -> list[str]:
+        """Whose pages are there to decide on."""
+        return [pool.metadata.name for pool in self.pools if self.readings.answered(pool)]
+
+
+def scene(tenants: int, *, most: int, **config: Any) -> Scene:
+    backend = Slow(BackendConfig(url="http://prometheus:9090", **config), most)
+    return Scene(backend, [tenant(f"t{number:02}") for number in range(tenants)])
 
 
 def tenant(name: str) -> ServingPool:
@@ -51,19 +94,73 @@ def tenant(name: str) -> ServingPool:
 
 def test_on_a_prometheus_too_slow_for_all_labels_everyone_gets_a_turn() -> None:
     """In the order of the pools the first five were read at every tick, and the others never."""
-    backend = Slow(BackendConfig(url="http://prometheus:9090"), most=5)
-    readings, pools = Readings({"default": backend}), [tenant(f"t{number:02}") for number in range(20)]
+    slow = scene(20, most=5)
+    read = []
+    for _ in range(4):
+        slow.tick()
+        assert len(slow.backend.asked) == 20, "nobody is left out beforehand"
+        read += slow.backend.answered
+    assert sorted(read) == [pool.metadata.name for pool in slow.pools]
+
+
+def test_who_had_no_turn_keeps_what_was_read_last_while_a_page_may_be_so_old() -> None:
+    slow = scene(20, most=5)
+    for _ in range(4):
+        slow.tick()
+    for _ in range(8):
+        slow.tick()
+        assert len(slow.seen()) == 20
+    slow.backend.most = 0
+    for seconds, seen in ((15.0, 15), (15.0, 10), (15.0, 5), (15.0, 0)):
+        slow.tick(seconds)
+        assert len(slow.seen()) == seen
+
+
+def test_a_clock_that_goes_back_makes_nothing_new_again() -> None:
+    slow = scene(10, most=5)
+    slow.tick()
+    slow.tick()
+    slow.tick(-3600.0)
+    assert len(slow.seen()) == 5
+    slow.tick()
+    assert len(slow.seen()) == 10, "and nobody's turn is passed over"
+
+
+def test_those_that_always_time_out_keep_nobody_else_waiting() -> None:
+    """Ordered by the last answer they were first at every tick, and nobody else was read again."""
+    slow = scene(7, most=5)
+    slow.tick()
+    slow.tick()
+    slow.backend.hangs = {"t00", "t01"}
     read: list[str] = []
-    for tick in range(4):
-        backend.asked.clear()
-        asyncio.run(readings.read(pools, 1000.0 + 15.0 * tick))
-        read += [pool.metadata.name for pool in pools if readings.answered(pool)]
-        assert len(backend.asked) == 20, "nobody is left out beforehand"
-    assert sorted(read) == [pool.metadata.name for pool in pools]
+    for _ in range(6):
+        slow.tick()
+        read += slow.backend.answered
+    for sound in range(2, 7):
+        assert read.count(f"t{sound:02}") >= 2
+
+
+def test_a_read_that_failed_is_unknown_at_once() -> None:
+    slow = scene(2, most=5)
+    slow.tick()
+    assert slow.seen() == ["t00", "t01"]
+    slow.backend.hangs = {"t01"}
+    slow.tick()
+    assert slow.seen() == ["t00"]
+
+
+def test_a_tenant_that_comes_back_has_no_pages_of_before() -> None:
+    slow = scene(3, most=5)
+    slow.tick()
+    gone = slow.pools.pop()
+    slow.tick()
+    slow.pools.append(gone)
+    slow.backend.most = 0
+    slow.tick()
+    assert slow.seen() == ["t00", "t01"]
 
 
 def test_the_gateway_is_asked_ahead_of_all_pools() -> None:
-    config = BackendConfig(url="http://prometheus:9090", gateway=GatewayQueue(metric="queue"))
-    backend = Slow(config, most=5)
-    asyncio.run(Readings({"default": backend}).read([tenant("a"), tenant("b")], 1000.0))
-    assert backend.asked == ["gateway", "a", "b"]
+    slow = scene(2, most=5, gateway=GatewayQueue(metric="queue"))
+    slow.tick()
+    assert slow.backend.asked == ["gateway", "t00", "t01"]

@@ -13,7 +13,7 @@ from servingpool.reconcile import loop, marking
 
 from .world import World
 
-DENIED = Forbidden("cannot set the deletion cost of Pod chat/vllm-7c9f-00001: 403 Forbidden")
+DENIED = Forbidden("cannot set the deletion cost of Pod chat/vllm-7c9f-bbbbc: 403 Forbidden")
 
 
 def oversized(replicas: int = 6) -> World:
@@ -123,14 +123,14 @@ def test_who_lacks_replicas_does_not_wait_until_the_victims_of_others_are_marked
     world.pool(targets=[{"name": "vllm", "min": 5, "max": 5}])
     world.pool("short", targets=[{"name": "busy", "min": 2, "max": 3}], model="other")
     world.step()
-    assert world.writes.order == ["scale 1 -> 2", "cost vllm-7c9f-00000", "scale 6 -> 5"]
+    assert world.writes.order == ["scale 1 -> 2", "cost vllm-7c9f-bbbbb", "scale 6 -> 5"]
 
 
 @pytest.mark.parametrize("change", ["crash", "paused", "deleted", "target changed", "other leader"])
 def test_what_a_crash_has_left_is_taken_back_whatever_became_of_the_pool(change: str) -> None:
     """Between the two writes; the next one to lead sees the costs in the pods."""
     world = oversized()
-    world.services["vllm"].costs = {"vllm-7c9f-00000": ("-1", True), "vllm-7c9f-00001": ("-1", True)}
+    world.services["vllm"].costs = {"vllm-7c9f-bbbbb": ("-1", True), "vllm-7c9f-bbbbc": ("-1", True)}
     world.show("vllm")
     if change == "paused":
         world.pool(mode="Paused")
@@ -147,18 +147,18 @@ def test_what_a_crash_has_left_is_taken_back_whatever_became_of_the_pool(change:
         world.restart()
     world.step()
     assert world.services["vllm"].costs == {}
-    assert world.writes.order == ["clear vllm-7c9f-00000", "clear vllm-7c9f-00001"]
+    assert world.writes.order == ["clear vllm-7c9f-bbbbb", "clear vllm-7c9f-bbbbc"]
 
 
 def test_a_cost_is_left_while_the_pods_are_still_to_go() -> None:
     """The ReplicaSet controller is slow, or down: the choice still holds."""
     world = oversized()
     world.pool(mode="Paused")
-    world.services["vllm"].costs = {"vllm-7c9f-00000": ("-1", True)}
+    world.services["vllm"].costs = {"vllm-7c9f-bbbbb": ("-1", True)}
     world.show("vllm")
     world.cache.scaled(("chat", "vllm"), 5)
     asyncio.run(world.loop.tick(world.now))
-    assert world.services["vllm"].costs == {"vllm-7c9f-00000": ("-1", True)}
+    assert world.services["vllm"].costs == {"vllm-7c9f-bbbbb": ("-1", True)}
     world.cache.scaled(("chat", "vllm"), 6)
     asyncio.run(world.loop.tick(world.now))
     assert world.services["vllm"].costs == {}, "it was undone: nobody goes"
@@ -166,13 +166,13 @@ def test_a_cost_is_left_while_the_pods_are_still_to_go() -> None:
 
 def test_a_cost_of_others_is_neither_taken_back_nor_written_over() -> None:
     world = oversized()
-    world.services["vllm"].costs = {"vllm-7c9f-00000": ("100", False)}
+    world.services["vllm"].costs = {"vllm-7c9f-bbbbb": ("100", False)}
     before = standing(world)
     shrink(world)
     gone = world.writes.scales[0][1] - world.writes.scales[0][2]
     assert [pod for pod, _ in world.writes.costs] == before[1 : 1 + gone]
-    assert world.services["vllm"].costs == {"vllm-7c9f-00000": ("100", False)}
-    assert "vllm-7c9f-00000" in standing(world)
+    assert world.services["vllm"].costs == {"vllm-7c9f-bbbbb": ("100", False)}
+    assert "vllm-7c9f-bbbbb" in standing(world)
 
 
 def test_a_cost_that_somebody_writes_at_the_same_moment_wins() -> None:
@@ -180,14 +180,14 @@ def test_a_cost_that_somebody_writes_at_the_same_moment_wins() -> None:
     write = world.set_deletion_cost
 
     async def beaten(pod: Any, uid: str, cost: int | None) -> None:
-        if pod[1] == "vllm-7c9f-00000":
-            world.services["vllm"].costs["vllm-7c9f-00000"] = ("100", False)
+        if pod[1] == "vllm-7c9f-bbbbb":
+            world.services["vllm"].costs["vllm-7c9f-bbbbb"] = ("100", False)
         await write(pod, uid, cost)
 
     world.set_deletion_cost = beaten  # type: ignore[method-assign]
     shrink(world)
     assert world.writes.scales
-    assert world.services["vllm"].costs == {"vllm-7c9f-00000": ("100", False)}
+    assert world.services["vllm"].costs == {"vllm-7c9f-bbbbb": ("100", False)}
 
 
 def test_without_the_right_to_patch_pods_it_scales_all_the_same_and_says_so_once(
@@ -265,10 +265,10 @@ def test_amid_a_rollout_only_a_lowered_max_removes_and_nothing_stays_written() -
     assert world.writes.order == []
     world.pool(targets=[{"name": "vllm", "min": 1, "max": 4}])
     world.step()
-    assert world.writes.order == ["cost vllm-7c9f-00000", "cost vllm-7c9f-00001", "scale 6 -> 4"], (
+    assert world.writes.order == ["cost vllm-7c9f-bbbbb", "cost vllm-7c9f-bbbbc", "scale 6 -> 4"], (
         "new-1 is not ready: it needs no cost"
     )
-    world.services["vllm"].costs = {"vllm-7c9f-00002": ("-1", True)}
+    world.services["vllm"].costs = {"vllm-7c9f-bbbbd": ("-1", True)}
     world.step()
     assert world.services["vllm"].costs == {}
 

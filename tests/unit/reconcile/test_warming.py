@@ -59,6 +59,32 @@ def test_another_deployment_of_the_model_in_the_namespace_teaches_nothing() -> N
     assert worlds[1].state("canary").memory.profile.fit not in (alone.fit, Profile().fit), "it has a past of its own"
 
 
+def test_a_large_past_of_the_model_beside_it_costs_a_pool_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the pages of all its namesakes in the answer it was refused, three times, and nobody had a past."""
+    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 700)
+    world = pools(2)
+    world.serve("vllm-large", model="model-0", replicas=30)
+    world.remember(minutes=50)
+    world.step()
+    assert [state.memory.profile.learned > 2000 for _, state in sorted(world.loop.states.items())] == [True, True]
+
+
+def test_a_past_that_is_too_large_is_nothing_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 150)
+    world = pools(5)
+    for number in range(4):
+        world.set_replicas(f"vllm-{number}", 40)
+    world.step(minutes=4)
+    for number in range(5):
+        world.pool(f"pool-{number}", target=f"vllm-{number}", model=f"model-{number}")
+    world.remember(minutes=50)
+    for number in range(4):
+        world.set_replicas(f"vllm-{number}", 1)  # of a fleet that was large, a page a look is counted on
+    world.restart()
+    world.step(minutes=4)
+    assert world.state("pool-4").memory.profile.learned > 500
+
+
 def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost() -> None:
     world = World(history=3600.0)
     world.serve(rate=6.0)

@@ -11,7 +11,14 @@ from typing import Any
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import Conflict
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayReading, PodPages, ReadRequest
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    FleetReading,
+    GatewayReading,
+    PodPages,
+    ReadRequest,
+    TooLarge,
+)
 from servingpool.decision.observation import ReplicaMetrics
 from servingpool.decision.unknown import Unknown
 from servingpool.reconcile.acting import Actor
@@ -24,12 +31,13 @@ from ..decision.world import START, Engine  # noqa: TID252, tests are no package
 
 TICK = 15.0
 REVISION = "7c9f"
+DRAWN = str.maketrans("0123456789", "bcdfghjklm")
 Status = dict[str, Any]
 
 
 def pod(service: str, number: int) -> str:
     """Its name, as a ReplicaSet makes it."""
-    return f"{service}-{REVISION}-{number:05}"
+    return f"{service}-{REVISION}-{f'{number:05}'.translate(DRAWN)}"
 
 
 def stamp(at: float) -> str:
@@ -107,12 +115,25 @@ class Prometheus:
             return Unknown("422")
         if self.silent is not None:
             return Unknown(self.silent)
-        return [(at, pages) for at, pages in self.past if start <= at <= end]
+        found = [(at, _asked_for(pages, request, namespaces)) for at, pages in self.past if start <= at <= end]
+        if sum(len(pages) for _, pages in found) > most_pages:
+            return TooLarge(f"more than {most_pages} pages")
+        return found
 
     async def gateway(self) -> GatewayReading | Unknown:
         self.asked.append("gateway")
         assert self.queue is not None
         return self.queue
+
+
+def _asked_for(pages: PodPages, request: ReadRequest, namespaces: Sequence[str]) -> PodPages:
+    return {
+        (namespace, name): models
+        for (namespace, name), models in pages.items()
+        if namespace in namespaces
+        and name.startswith(tuple(request.pods) or "")
+        and (not request.models or request.models & models.keys())
+    }
 
 
 @dataclass
@@ -128,8 +149,8 @@ class Service:
     unschedulable: bool = False
     next: int = 0
     args: tuple[str, ...] = ("--shutdown-timeout=120",)
-    set_by: str = "kubectl-create"
-    """Who has set its replicas last."""
+    set_by: tuple[str, float] = ("kubectl-create", 0.0)
+    """Who has set its replicas last, and when."""
     costs: dict[str, tuple[str, bool]] = field(default_factory=dict)
     """Deletion costs by pod, and whether they are ours."""
 
@@ -209,7 +230,9 @@ class World:
         }
         template = {"spec": {"terminationGracePeriodSeconds": 150, "containers": [engine]}}
         spec = {"replicas": replicas, "template": template}
-        manager = {"manager": service.set_by, "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+        program, at = service.set_by
+        fields = {"f:spec": {"f:replicas": {}}}
+        manager = {"manager": program, "operation": "Update", "time": stamp(at), "fieldsV1": fields}
         meta = {"namespace": "chat", "name": name, "uid": f"d-{name}", "managedFields": [manager]}
         self.cache.see_workload({"metadata": meta, "spec": spec}, gone=False)
         for engine in service.engines:
@@ -241,7 +264,7 @@ class World:
     def set_replicas(self, name: str, replicas: int, by: str = "kubectl") -> None:
         """Somebody, or the operator, changes the Deployment. Who goes is chosen as the ReplicaSet controller does."""
         service = self.services[name]
-        service.set_by = by
+        service.set_by = (by, self.now)
         while len(service.engines) + len(service.orders) > replicas:
             if service.orders:
                 victim = pod(name, service.next + len(service.orders) - 1)

@@ -36,6 +36,16 @@ LOWEST_COST, HIGHEST_COST = -(2**31), 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class Setter:
+    """Who has set a field, and when."""
+
+    program: str
+    """The field manager's name."""
+    at: str
+    """As the API server writes it, to the second; only ever compared."""
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """A Deployment."""
 
@@ -43,8 +53,8 @@ class Workload:
     uid: str
     replicas: int
     """`spec.replicas`: what is ordered."""
-    set_by: str | None
-    """Who ordered it, as the API server has it: a program's name."""
+    set_by: Setter | None
+    """Who ordered it, as the API server has it."""
     gpus: int
     """GPUs one replica asks for, over its containers; 0 where the template names none."""
     drain: Drain
@@ -167,14 +177,14 @@ def unix(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _who_set_replicas(meta: Raw) -> str | None:
-    """Of several that agree on the number, ourselves first."""
-    managers = {
-        str(each.get("manager"))
+def _who_set_replicas(meta: Raw) -> Setter | None:
+    """Of several that agree on the number ourselves, else the last."""
+    found = [
+        Setter(str(each.get("manager")), str(each.get("time")))
         for each in meta.get("managedFields") or ()
         if "f:replicas" in each.get("fieldsV1", {}).get("f:spec", {})
-    }
-    return FIELD_MANAGER if FIELD_MANAGER in managers else min(managers, default=None)
+    ]
+    return max(found, key=lambda setter: (setter.program == FIELD_MANAGER, setter.at), default=None)
 
 
 def _deletion_cost(meta: Raw) -> DeletionCost | None:

@@ -10,10 +10,12 @@ from servingpool.adapters.prometheus.reading import (
     Absence,
     FleetReading,
     Missing,
+    NotAsked,
     PodKey,
     PodPages,
     ReadRequest,
     Selection,
+    TooLarge,
 )
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "GatewayReading",
     "MetricsUnavailable",
     "Missing",
+    "NotAsked",
     "PodKey",
     "PodPages",
     "PrometheusBackend",
@@ -32,4 +35,5 @@ __all__ = [
     "Selection",
     "SeriesLabels",
     "Tls",
+    "TooLarge",
 ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from servingpool.adapters.prometheus.buckets import Layout
 from servingpool.adapters.prometheus.config import BackendConfig
 from servingpool.adapters.prometheus.engines import profile_of
-from servingpool.adapters.prometheus.errors import MetricsUnavailable
+from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.evaluate import (
     Evaluation,
     Pages,
@@ -22,7 +22,7 @@ from servingpool.adapters.prometheus.evaluate import (
 from servingpool.adapters.prometheus.gateway import GatewayReading
 from servingpool.adapters.prometheus.plan import Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope
-from servingpool.adapters.prometheus.reading import FleetReading, PodPages, ReadRequest
+from servingpool.adapters.prometheus.reading import FleetReading, NotAsked, PodPages, ReadRequest, TooLarge
 from servingpool.adapters.prometheus.workers import Workers
 from servingpool.decision.unknown import Unknown
 
@@ -59,9 +59,10 @@ class PrometheusBackend:
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         """Every pod's page as last scraped; Unknown, with a reason fit for status, if Prometheus did not answer.
 
-        Takes at most the configured timeout, all its queries together. `now` (seconds, any clock) only ages what
-        is remembered of the buckets. It is not the time asked for: that is Prometheus's own, so that a skewed
-        clock here makes nothing look stale. ValueError for an engine without a profile.
+        NotAsked if other reads had all the time there was. Takes at most the configured timeout, all its queries
+        together. `now` (seconds, any clock) only ages what is remembered of the buckets. It is not the time asked for:
+        that is Prometheus's own, so that a skewed clock here makes nothing look stale. ValueError for an engine
+        without a profile.
         """
         queries = Queries(profile_of(request.engine), self.config.labels)
         scope = Scope(request.match_labels, models=tuple(sorted(request.models)))
@@ -79,9 +80,17 @@ class PrometheusBackend:
                 self._keep(which, known, now)
             plan = Plan.of(queries, known.layout, request)
             slices = scope.slices(plan.slices)
-            parts = await asyncio.gather(*(self._workers.run(deadline, read_pages, plan, part) for part in slices))
+        except Unsent as error:
+            return NotAsked(str(error))
         except MetricsUnavailable as error:
             return Unknown(str(error))
+        # All are on their way before the first is awaited: else the look-ups of others would get in between.
+        asked = [self._workers.run(deadline, read_pages, plan, part) for part in slices]
+        answers = await asyncio.gather(*(_caught(answer) for answer in asked))
+        failures = [answer for answer in answers if isinstance(answer, MetricsUnavailable)]
+        if failures:
+            return _why(failures, of=len(answers))
+        parts = [answer for answer in answers if isinstance(answer, Evaluation)]
         self._known[which] = replace(known, lacking=any(part.lacks_buckets for part in parts))
         return self._whole(parts, len(slices) + looked_up)
 
@@ -98,11 +107,16 @@ class PrometheusBackend:
         """The pages of these namespaces' pods as they were at `start`, `start + step` ... up to `end` (Unix seconds).
 
         Times without any page have an empty mapping, all of them if no namespace is named. Unknown if any part
-        could not be read, for what is learned from part of a fleet is wrong, and where there are more than `most_pages`
-        (of one pod at one time each), for memory. Each reply takes at most the configured timeout.
+        could not be read, for what is learned from part of a fleet is wrong; TooLarge where there are more than
+        `most_pages` (of one pod at one time each), for memory. Each reply takes at most the configured timeout.
         """
         queries = Queries(profile_of(request.engine), self.config.labels)
-        scope = Scope(request.match_labels, tuple(sorted(namespaces)), tuple(sorted(request.models)))
+        scope = Scope(
+            request.match_labels,
+            namespaces=tuple(sorted(namespaces)),
+            models=tuple(sorted(request.models)),
+            pods=tuple(sorted(request.pods)),
+        )
         steps = int((end - start) / step + 1e-6) + 1
         found: dict[int, Pages] = {index: {} for index in range(steps)}
         if not namespaces:
@@ -117,9 +131,8 @@ class PrometheusBackend:
                     for at, pages in (await run(deadline(), read_range, plan, part, times)).items():
                         found[round((at - start) / step)].update(pages)
                     if sum(map(len, found.values())) > most_pages:
-                        return Unknown(
-                            f"Prometheus backend '{self.config.name}' remembers more than {most_pages} pages"
-                        )
+                        said = f"remembers more than {most_pages} pages of what is asked for"
+                        return TooLarge(f"Prometheus backend '{self.config.name}' {said}")
         except MetricsUnavailable as error:
             return Unknown(str(error))
         return [(start + index * step, pages) for index, pages in found.items()]
@@ -155,3 +168,19 @@ class PrometheusBackend:
             partial=Unknown(f"Prometheus backend '{self.config.name}' {partial(warnings)}") if warnings else None,
             queries=queries,
         )
+
+
+async def _caught(answer: Awaitable[Evaluation]) -> Evaluation | MetricsUnavailable:
+    try:
+        return await answer
+    except MetricsUnavailable as error:
+        return error
+
+
+def _why(failures: Sequence[MetricsUnavailable], *, of: int) -> Unknown:
+    """Why a read in so many slices failed. One of which a single slice was sent has had its turn."""
+    sent = [error for error in failures if not isinstance(error, Unsent)]
+    if sent:
+        return Unknown(str(sent[0]))
+    said = str(failures[0])
+    return NotAsked(said) if len(failures) == of else Unknown(f"{said}, behind {of - len(failures)} of {of} parts")

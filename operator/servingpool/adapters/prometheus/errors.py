@@ -13,3 +13,7 @@ class MetricsUnavailable(Exception):
     def __init__(self, backend: str, what: str) -> None:
         """`what` goes on from the backend's name: "did not answer within 10 s"."""
         super().__init__(f"Prometheus backend '{backend}' {what}")
+
+
+class Unsent(MetricsUnavailable):
+    """It was not asked: other queries took all the time that there was."""

@@ -33,11 +33,25 @@ class ReadRequest:
     """Label names and exact values that a series must carry, sorted by name."""
     models: frozenset[str] = frozenset()
     """Served models; all where empty."""
+    pods: frozenset[str] = frozenset()
+    """What the pods' names begin with; anything where empty."""
 
     def __post_init__(self) -> None:
         for name, _ in self.match_labels:
             if not _LABEL_NAME.fullmatch(name):
                 raise ValueError(f"'{name}' is no Prometheus label name: use letters, digits and _, no digit first")
+
+
+class NotAsked(Unknown):
+    """The backend had other queries to answer for as long as it has: the one for this was never sent."""
+
+    __slots__ = ()
+
+
+class TooLarge(Unknown):
+    """The backend answered, with more than is taken."""
+
+    __slots__ = ()
 
 
 class Absence(StrEnum):

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
 from servingpool.adapters.prometheus.client import PrometheusClient
 from servingpool.adapters.prometheus.config import BackendConfig
-from servingpool.adapters.prometheus.errors import MetricsUnavailable
+from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
 
 GRACE = 1.0
 """Seconds between a client's own deadline and leaving its thread to itself."""
 
 LEAST_LEFT = 0.1
-"""Of the timeout: a query that waited for a thread until less is left is not sent, for its answer would be lost."""
+"""Of the timeout: a query that others kept waiting until less is left is not sent, for its answer would be lost."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,25 +36,35 @@ class Workers:
         """The monotonic time until which a job started now may take."""
         return time.monotonic() + self._config.timeout
 
-    async def run(
+    def run(
         self,
         deadline: float,
         job: Callable[Concatenate[PrometheusClient, float, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> T:
-        """`job(client, seconds left, *args)` on a thread. MetricsUnavailable if it is not done by the deadline."""
+    ) -> Awaitable[T]:
+        """`job(client, seconds left, *args)` on a thread, in the order of the calls, whatever is awaited first.
+
+        The answer raises MetricsUnavailable if it is not there by the deadline, Unsent if no thread was free in time.
+        """
+        asked = time.monotonic()
 
         def work() -> T:
-            left = deadline - time.monotonic()
-            if left < LEAST_LEFT * self._config.timeout:
-                raise MetricsUnavailable(self._config.name, f"had other queries to answer for {self._waited()}")
+            now = time.monotonic()
+            left = deadline - now
+            if left < LEAST_LEFT * self._config.timeout and now - asked > left:
+                raise Unsent(self._config.name, f"had other queries to answer for {self._config.timeout:g} s")
+            if left <= 0:
+                raise self._late()
             return job(self._client(), left, *args, **kwargs)
 
+        return self._in_time(deadline, asyncio.get_running_loop().run_in_executor(self._threads, work))
+
+    async def _in_time(self, deadline: float, answer: Awaitable[T]) -> T:
         try:
             # A client keeps its deadline by itself, except while a server drips headers.
             async with asyncio.timeout(deadline - time.monotonic() + GRACE):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+                return await answer
         except TimeoutError:
             raise self._late() from None
 
@@ -72,7 +82,4 @@ class Workers:
         return client
 
     def _late(self) -> MetricsUnavailable:
-        return MetricsUnavailable(self._config.name, f"did not answer within {self._waited()}")
-
-    def _waited(self) -> str:
-        return f"{self._config.timeout:g} s"
+        return MetricsUnavailable(self._config.name, f"did not answer within {self._config.timeout:g} s")

@@ -6,17 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.adapters.cluster.names import DRAWN, LONGEST_BASE, may_be_of
+from servingpool.adapters.cluster.names import LONGEST_BASE, beginning, may_be_of
 
+ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 NAMES = st.from_regex("[a-z0-9]([-a-z0-9]{0,78}[a-z0-9])?", fullmatch=True)
-HASHES = st.text("bcdfghjklmnpqrstvwxz2456789", min_size=1, max_size=10)
-DRAWS = st.text("bcdfghjklmnpqrstvwxz2456789", min_size=DRAWN, max_size=DRAWN)
+HASHES = st.text(ALPHABET, min_size=1, max_size=10)
+DRAWS = st.text(ALPHABET, min_size=5, max_size=5)
 
 
 @given(NAMES, HASHES, DRAWS)
 def test_every_pod_of_a_deployment_may_be_its(name: str, revision: str, drawn: str) -> None:
     pod = f"{name}-{revision}-"[:LONGEST_BASE] + drawn
     assert may_be_of(name, pod)
+    assert pod.startswith(beginning(name))
 
 
 @pytest.mark.parametrize(
@@ -24,9 +26,15 @@ def test_every_pod_of_a_deployment_may_be_its(name: str, revision: str, drawn: s
     [
         "vllm-canary-6d4cf7b9c8-x2x7q",  # of a Deployment that begins with the same word
         "my-vllm-6d4cf7b9c8-x2x7q",
-        "vllm-6d4cf7b9c8x-",
-        "vllm-0",  # a StatefulSet's
-        "vllm-0-1",  # a LeaderWorkerSet's
+        "vllm-prefill-x2x7q",  # of a Job or a DaemonSet
+        "vllm-12345-x2x7q",
+        "vllm-6d4cf7b9c82-x2x7q",  # eleven characters are no hash
+        "vllm-x2x7q",
+        "vllm--x2x7q",
+        "vllm-6d4cf7b9c8-x2x7",
+        "vllm-6d4cf7b9c8-abcde",
+        "vllm-0",  # of a StatefulSet
+        "vllm-0-1",  # of a LeaderWorkerSet
         "vllm",
         "",
     ],

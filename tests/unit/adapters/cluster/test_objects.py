@@ -94,10 +94,13 @@ def test_a_ready_pod_that_does_not_say_since_when_serves_since_it_was_made(since
     assert found.ready_since == found.created_at
 
 
-def sets(manager: str, subresource: str = "", **spec: Any) -> dict[str, Any]:
+def sets(manager: str, subresource: str = "", at: str = READY, **spec: Any) -> dict[str, Any]:
     """An entry of managedFields."""
-    fields = {f"f:{name}": value for name, value in spec.items()}
-    return {"manager": manager, "operation": "Update", "subresource": subresource, "fieldsV1": {"f:spec": fields}}
+    fields = {"f:spec": {f"f:{name}": value for name, value in spec.items()}}
+    return {"manager": manager, "operation": "Update", "subresource": subresource, "time": at, "fieldsV1": fields}
+
+
+OURS = sets(objects.FIELD_MANAGER, "scale", CREATED, replicas={})
 
 
 @pytest.mark.parametrize(
@@ -105,16 +108,17 @@ def sets(manager: str, subresource: str = "", **spec: Any) -> dict[str, Any]:
     [
         ([], None),
         ([sets("kubectl", template={})], None),
-        ([sets("kubectl", replicas={}), sets("kube-controller-manager", "status")], "kubectl"),
-        ([sets("flux", template={}), sets(objects.FIELD_MANAGER, "scale", replicas={})], objects.FIELD_MANAGER),
-        ([sets("argocd", replicas={}), sets(objects.FIELD_MANAGER, "scale", replicas={})], objects.FIELD_MANAGER),
+        ([sets("kubectl", replicas={}), sets("kube-controller-manager", "status")], ("kubectl", READY)),
+        ([sets("flux", template={}), OURS], (objects.FIELD_MANAGER, CREATED)),
+        ([sets("argocd", replicas={}), OURS], (objects.FIELD_MANAGER, CREATED)),
+        ([sets("helm", replicas={}), sets("argocd", "", CREATED, replicas={})], ("helm", READY)),
         ([{"manager": "old"}], None),
     ],
 )
-def test_who_has_set_the_replicas_is_as_the_api_server_says(managers: list[Any], expected: str | None) -> None:
+def test_who_has_set_the_replicas_is_as_the_api_server_says(managers: list[Any], expected: Any) -> None:
     raw = deployment({"name": "vllm"})
     raw["metadata"]["managedFields"] = managers
-    assert objects.workload(raw).set_by == expected
+    assert objects.workload(raw).set_by == (None if expected is None else objects.Setter(*expected))
     raw["metadata"]["managedFields"] = None
     assert objects.workload(raw).set_by is None
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from servingpool.adapters.prometheus import SeriesLabels, plan
+import pytest
+
+from servingpool.adapters.prometheus import SeriesLabels, TooLarge, plan
 from servingpool.decision.unknown import Unknown
 
 NOW = 1_790_000_000.0
@@ -37,6 +39,17 @@ async def test_only_the_models_asked_for_are_read_under_either_label(prometheus,
         named = [re.findall(r'(\w*model_name)=~"Qwen/Qwen3\\\\-8B\|llama"', selector) for selector in selectors]
         assert named == [["model_name"], ["exported_model_name"]] * (len(selectors) // 2)
         assert all('namespace=~"chat"' in selector for selector in selectors)
+
+
+@pytest.mark.parametrize(("exported", "labels"), [(False, ["pod"]), (True, ["pod", "exported_pod"])])
+async def test_only_pods_that_begin_so_are_read(prometheus, open_backend, request_2s_100ms, exported, labels):
+    request = replace(request_2s_100ms, pods=frozenset({"vllm-", "b.c-"}))
+    backend = open_backend(labels={"exported": exported})
+    await backend.history(request, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
+    for query in prometheus.queries() + prometheus.queries(layout=True):
+        selectors = re.findall(r"\{[^}]*\}", query)
+        named = [re.findall(r'(\w*pod)=~"\(\?:b\\\\.c\\\\-\|vllm\\\\-\)\.\*"', selector) for selector in selectors]
+        assert {name for (name,) in named} == set(labels)
 
 
 async def test_times_without_a_page_are_empty_not_left_out(prometheus, backend, request_2s_100ms):
@@ -71,7 +84,7 @@ async def test_a_past_of_more_pages_than_fit_is_unknown(prometheus, backend, req
     past = await backend.history(request_2s_100ms, **times, most_pages=6)
     assert [len(pages) for _, pages in past] == [2, 2, 2]
     past = await backend.history(request_2s_100ms, **times, most_pages=5)
-    assert past == Unknown("Prometheus backend 'default' remembers more than 5 pages")
+    assert past == TooLarge("Prometheus backend 'default' remembers more than 5 pages of what is asked for")
 
 
 async def test_no_series_has_more_points_than_prometheus_gives(prometheus, backend, request_2s_100ms):
