@@ -15,6 +15,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from servingpool.adapters.cluster.names import pods_of
 from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, PrometheusBackend, ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
@@ -266,3 +267,18 @@ async def test_the_past_is_read_as_it_was(url: str) -> None:
     assert 0 <= end - page.scraped_at < 5
     assert not isinstance(elsewhere, Unknown)
     assert all(pages == {} for _, pages in elsewhere)
+
+
+async def test_of_the_past_only_the_pods_asked_for_are_read(url: str) -> None:
+    """As a real Prometheus reads the expressions."""
+    await (await scraped(url, {"plain", "plain-2"})).close()
+    end = time.time()
+    found = set()
+    for pattern in ("plain-[0-9]{1,2}", pods_of("plain-2")):
+        backend = PrometheusBackend(BackendConfig(url=url))
+        asked = replace(REQUEST, pods=frozenset({pattern}))
+        past = await backend.history(asked, start=end - 5, end=end, step=1, namespaces=["reading"])
+        await backend.close()
+        assert not isinstance(past, Unknown)
+        found.add(tuple(sorted({pod for _, pages in past for _, pod in pages})))
+    assert found == {("plain-2",), ()}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.names import may_be_of
+from servingpool.adapters.cluster.names import pods_of
 from servingpool.adapters.cluster.objects import Pod, Workload
 from servingpool.adapters.prometheus import FleetReading, PodKey, PodPages, ReadRequest, Selection
 from servingpool.api.serving_pool import ServingPool
@@ -113,11 +114,12 @@ def past(pool: ServingPool, history: Sequence[tuple[float, PodPages]]) -> Iterat
     Pods of the past are no longer in the cluster, so they are told by namespace, model and name.
     """
     (namespace, target), model = target_of(pool), pool.spec.model
+    own = re.compile(pods_of(target)).fullmatch
     for at, pages in history:
         found = tuple(
             models[model]
             for (where, pod), models in pages.items()
-            if where == namespace and model in models and may_be_of(target, pod)
+            if where == namespace and model in models and own(pod)
         )
         if found:
             ready = tuple(Replica(page.replica, age=LONG_READY, ready_for=LONG_READY) for page in found)

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from servingpool.adapters.cluster.names import beginning
+from servingpool.adapters.cluster.names import pods_of
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import PodPages, TooLarge
 from servingpool.api.serving_pool import ServingPool
@@ -110,7 +110,7 @@ class Warming:
         request = replace(
             request,
             models=frozenset(one.pool.spec.model for one in chunk),
-            pods=frozenset(beginning(target_of(one.pool)[1]) for one in chunk),
+            pods=frozenset(pods_of(target_of(one.pool)[1]) for one in chunk),
         )
         # On the steps' own grid: VictoriaMetrics and Thanos move other times onto it.
         end = (now - ENDS) // STEP * STEP

@@ -63,7 +63,7 @@ def test_a_large_past_of_the_model_beside_it_costs_a_pool_nothing(monkeypatch: p
     """With the pages of all its namesakes in the answer it was refused, three times, and nobody had a past."""
     monkeypatch.setattr(warming, "PAGES_AT_ONCE", 700)
     world = pools(2)
-    world.serve("vllm-large", model="model-0", replicas=30)
+    world.serve("vllm-0-large", model="model-0", replicas=30)
     world.remember(minutes=50)
     world.step()
     assert [state.memory.profile.learned > 2000 for _, state in sorted(world.loop.states.items())] == [True, True]

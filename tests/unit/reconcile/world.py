@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -131,7 +132,7 @@ def _asked_for(pages: PodPages, request: ReadRequest, namespaces: Sequence[str])
         (namespace, name): models
         for (namespace, name), models in pages.items()
         if namespace in namespaces
-        and name.startswith(tuple(request.pods) or "")
+        and (not request.pods or any(re.fullmatch(pattern, name) for pattern in request.pods))
         and (not request.models or request.models & models.keys())
     }
 

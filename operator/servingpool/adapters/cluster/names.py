@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import re
 
-LONGEST_BASE = 58
-"""Characters of a ReplicaSet's name, and the dash behind it, with which its pods' names begin: 63 less those drawn
-(`SimpleNameGenerator` of Kubernetes)."""
-DRAWN = "[bcdfghjklmnpqrstvwxz2456789]"
-"""What Kubernetes draws names from: no vowels, and no digits that look like one."""
-POD = re.compile(f"(?P<base>.*){DRAWN}{{5}}")
-REVISION = re.compile(f"{DRAWN}{{1,10}}")
-"""What stands behind a Deployment's name and a dash in its ReplicaSets' names."""
+LONGEST_BASE, DRAWN = 58, 5
+"""Characters of a ReplicaSet's name, and the dash behind it, with which its pods' names begin; and of those drawn for
+each, 63 in all (`SimpleNameGenerator` of Kubernetes)."""
+LONGEST_HASH = 10
+"""What stands behind a Deployment's name and a dash in its ReplicaSets' names, at most."""
+ALPHABET = "[bcdfghjklmnpqrstvwxz2456789]"
+"""What Kubernetes draws and hashes with: no vowels, and no digits that look like one."""
 
 
-def beginning(deployment: str) -> str:
-    """What the names of all its pods begin with."""
-    return f"{deployment}-"[:LONGEST_BASE]
+def pods_of(deployment: str) -> str:
+    """A regular expression, as RE2 and Python have it, that the whole names of a Deployment's pods match.
 
-
-def may_be_of(deployment: str, pod: str) -> bool:
-    """Whether a pod of this Deployment could be called so; where a long name is cut, a pod of another could too."""
-    found = POD.fullmatch(pod)
-    if found is None:
-        return False
-    own, base = f"{deployment}-", found["base"]
-    cut = len(base) == LONGEST_BASE
-    if cut and own.startswith(base):
-        return True
-    revision = base.removeprefix(own)
-    whole = revision.endswith("-")
-    return revision != base and (whole or cut) and REVISION.fullmatch(revision.removesuffix("-")) is not None
+    Those of a Job, a StatefulSet or a Deployment that begins with the same word do not; but where a long name is cut,
+    those of another that is as long may.
+    """
+    own = f"{deployment}-"[:LONGEST_BASE]
+    room = LONGEST_BASE - len(own)
+    drawn = f"{ALPHABET}{{{DRAWN}}}"
+    if room == 0:
+        return f"{re.escape(own)}{drawn}"
+    dash = "-" if room > LONGEST_HASH else "-?"
+    return f"{re.escape(own)}{ALPHABET}{{1,{min(room, LONGEST_HASH)}}}{dash}{drawn}"

@@ -33,7 +33,7 @@ class Scope:
     models: tuple[str, ...] = ()
     """Likewise."""
     pods: tuple[str, ...] = ()
-    """What their names begin with; likewise."""
+    """Regular expressions, one of which a name matches; likewise."""
     endings: str = ""
     """Last characters of the pods' names; any where empty."""
 
@@ -134,8 +134,8 @@ class Queries:
             if wanted:
                 ways = [[*way, f"{label}=~{_any_of(wanted)}"] for way in ways for label in labels if label]
         if scope.pods:
-            begin = _any_of(scope.pods, "(?:{}).*")
-            ways = [[*way, f"{label}=~{begin}"] for way in ways for label in self.owned[1] if label]
+            named = quote("|".join(scope.pods))
+            ways = [[*way, f"{label}=~{named}"] for way in ways for label in self.owned[1] if label]
         return [f"{{{','.join(way)}}}" for way in ways]
 
 
@@ -166,5 +166,5 @@ def quote(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _any_of(values: Iterable[str], pattern: str = "{}") -> str:
-    return quote(pattern.format("|".join(re.escape(value) for value in values)))
+def _any_of(values: Iterable[str]) -> str:
+    return quote("|".join(re.escape(value) for value in values))

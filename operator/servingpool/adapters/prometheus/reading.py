@@ -34,7 +34,7 @@ class ReadRequest:
     models: frozenset[str] = frozenset()
     """Served models; all where empty."""
     pods: frozenset[str] = frozenset()
-    """What the pods' names begin with; anything where empty."""
+    """Regular expressions, one of which a pod's whole name matches; anything where empty."""
 
     def __post_init__(self) -> None:
         for name, _ in self.match_labels:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.adapters.cluster.names import LONGEST_BASE, beginning, may_be_of
+from servingpool.adapters.cluster.names import LONGEST_BASE, pods_of
 
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 NAMES = st.from_regex("[a-z0-9]([-a-z0-9]{0,78}[a-z0-9])?", fullmatch=True)
@@ -14,11 +16,21 @@ HASHES = st.text(ALPHABET, min_size=1, max_size=10)
 DRAWS = st.text(ALPHABET, min_size=5, max_size=5)
 
 
+def may_be_of(deployment: str, pod: str) -> bool:
+    return re.fullmatch(pods_of(deployment), pod) is not None
+
+
 @given(NAMES, HASHES, DRAWS)
 def test_every_pod_of_a_deployment_may_be_its(name: str, revision: str, drawn: str) -> None:
-    pod = f"{name}-{revision}-"[:LONGEST_BASE] + drawn
-    assert may_be_of(name, pod)
-    assert pod.startswith(beginning(name))
+    assert may_be_of(name, f"{name}-{revision}-"[:LONGEST_BASE] + drawn)
+
+
+@pytest.mark.parametrize("length", range(44, 64))
+def test_however_long_its_name_is(length: int) -> None:
+    name = "a" * length
+    for revision in ("6d4cf7b9c8", "6d4c"):
+        assert may_be_of(name, f"{name}-{revision}-"[:LONGEST_BASE] + "x2x7q")
+        assert not may_be_of("b" + name[1:], f"{name}-{revision}-"[:LONGEST_BASE] + "x2x7q")
 
 
 @pytest.mark.parametrize(
@@ -29,6 +41,7 @@ def test_every_pod_of_a_deployment_may_be_its(name: str, revision: str, drawn: s
         "vllm-prefill-x2x7q",  # of a Job or a DaemonSet
         "vllm-12345-x2x7q",
         "vllm-6d4cf7b9c82-x2x7q",  # eleven characters are no hash
+        "vllm-6d4cf7b9c8x2x7q",
         "vllm-x2x7q",
         "vllm--x2x7q",
         "vllm-6d4cf7b9c8-x2x7",
@@ -44,8 +57,10 @@ def test_anothers_pod_is_not(other: str) -> None:
 
 
 def test_a_name_that_is_cut_may_be_that_of_another() -> None:
-    name = "a" * 57
-    assert may_be_of(name, "a" * 57 + "-" + "x2x7q")
-    assert may_be_of(name + "b", "a" * 57 + "b" + "x2x7q")
-    assert may_be_of(name + "bc", "a" * 57 + "b" + "x2x7q")
-    assert not may_be_of("b" * 57, "a" * 57 + "-" + "x2x7q")
+    assert may_be_of("a" * 57 + "bc", "a" * 57 + "b" + "x2x7q")
+    assert may_be_of("a" * 57 + "bd", "a" * 57 + "b" + "x2x7q")
+
+
+def test_a_dot_is_a_dot() -> None:
+    assert may_be_of("qwen2.5", "qwen2.5-6d4cf7b9c8-x2x7q")
+    assert not may_be_of("qwen2.5", "qwen2x5-6d4cf7b9c8-x2x7q")
