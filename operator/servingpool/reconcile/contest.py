@@ -9,7 +9,7 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
 OFTEN = 3
 """Times in a row that the same program sets the same number, until it is one that keeps to it. People set others."""
 WITHIN = 3600.0
-"""Seconds for so many. Tools look at every change, or every 3 to 10 minutes."""
+"""Seconds from one to the next, at most. Tools look at every change, or every 3 to 10 minutes."""
 CALM = 600.0
 """Seconds without any, at least, until it is over; three times as long as from one to the next, where that is more."""
 
@@ -55,7 +55,7 @@ class Contest:
     @property
     def problem(self) -> str | None:
         """What to tell of it; None where there is nothing."""
-        if self.rival is None or len(self.times) < OFTEN or self.times[-1] - self.times[0] > WITHIN:
+        if self.rival is None or len(self.times) < OFTEN:
             return None
         program, replicas = self.rival
         return (

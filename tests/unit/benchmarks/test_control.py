@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +151,17 @@ class TestGoals:
     def test_a_miss_is_never_a_success_however_cheap(self) -> None:
         results = results_of(clairvoyant=a_run(0.95, 10.0), fleets=[a_run(0.96, 20.0)], static_size=3)
         results.ours[False, 0] = a_run(0.94, 5.0)
-        (static,) = (goal for goal in goals.goals([results]) if "static" in goal.goal)
+        static, with_history = (goal for goal in goals.goals([results]) if "static" in goal.goal)
         assert [(judged.figure, judged.reached) for judged in static.judged] == [("0.25, missed (94.00%)", False)]
+        assert not with_history.judged
+
+    def test_a_last_digit_is_no_miss(self) -> None:
+        """The same fleet all the hour, summed in another order, took 1.0000000000000002 times its own GPU-hours."""
+        results = results_of(fleets=[a_run(0.96, 20.0)], static_size=3)
+        for history, cost in ((False, math.nextafter(20.0, 21.0)), (True, 20.001)):
+            results.ours[history, 0] = a_run(0.96, cost)
+        static = [goal.judged[0].reached for goal in goals.goals([results]) if "static" in goal.goal]
+        assert static == [True, False]
 
     def test_ratios_are_of_the_cheapest_that_holds_the_slo(self) -> None:
         results = results_of()
@@ -177,7 +187,7 @@ class TestGoals:
         judged = goals.goals([results])
         # 7.0 / 8.0 is within 1.0, 7.0 / 10.0 is not within 0.6, 7.0 / 9.0 is within 0.9.
         reached = [list(goal.clairvoyant) for goal in judged if "static" in goal.goal or "rival" in goal.measure]
-        assert reached == [[True], [False], [True]]
+        assert reached == [[True], [True], [False], [True]]
         rows = tables.goals_table(judged).splitlines()
         assert [row.split(" | ")[4] for row in rows if "rival" in row] == ["0 of 1", "1 of 1"]
 

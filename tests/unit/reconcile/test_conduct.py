@@ -239,7 +239,7 @@ def test_a_tool_that_looks_every_ten_minutes_is_named_and_stays_named() -> None:
     """Counted within ten minutes it was never named, and one that looks every four turned Ready back and forth."""
     for minutes in (4, 10):
         world = contested(every=minutes * 4 - 1)
-        for _ in range(minutes * 4):
+        for _ in range(minutes * 8):
             assert world.condition("Ready") == ("False", "ReplicasContested")
             world.step()
 
@@ -314,7 +314,7 @@ def test_what_people_do_while_nothing_is_touched_is_no_contest() -> None:
 
 def test_another_target_has_no_contest_of_the_last_one() -> None:
     world = contested()
-    world.serve("other", rate=30.0)
+    world.serve("other", rate=30.0).set_by = ("argocd-controller", world.now)
     world.pool(target="other")
     world.step(minutes=2)
     assert world.condition("Ready")[0] == "True"
