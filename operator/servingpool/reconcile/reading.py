@@ -61,8 +61,8 @@ class Readings:
         self._read: dict[Share, tuple[float, FleetReading]] = {}
         """The last answers, and when they came, in Unix time in seconds."""
         self._rounds = 0
-        self._turns: dict[Share, float] = {}
-        """The round of each one's last turn; without an answer half a round later, for it may have kept all waiting."""
+        self._turns: dict[Share, int] = {}
+        """The round of each one's last turn, answered or not."""
         self._gateways: dict[str, GatewayReading | Unknown] = {}
         self.queries = 0
         """Queries sent in the last tick."""
@@ -108,7 +108,7 @@ class Readings:
             for name in self._backends
             for kind, request in requests_for(_on(pools, name)).items()
         }
-        wanted = dict(sorted(asked_for.items(), key=lambda one: self._turns.get(one[0], 0.0)))
+        wanted = dict(sorted(asked_for.items(), key=lambda one: self._turns.get(one[0], 0)))
         gateways = sorted({asked[0] for asked in wanted if self._backends[asked[0]].config.gateway is not None})
         # The gateways first: each is one small query, for all pools.
         queues, answers = await asyncio.gather(
@@ -118,18 +118,16 @@ class Readings:
             ),
         )
         found = dict(zip(wanted, answers, strict=True))
-        self._turns = {one: self._turn(one, answer) for one, answer in found.items()}
+        self._turns = {
+            one: self._turns.get(one, 0) if isinstance(answer, NotAsked) else self._rounds
+            for one, answer in found.items()
+        }
         self._read = {one: read for one, read in self._read.items() if one in found} | {
             one: (now, answer) for one, answer in found.items() if isinstance(answer, FleetReading)
         }
         self._latest = {one: self._standing(one, answer, now) for one, answer in found.items()}
         self._gateways = dict(zip(gateways, queues, strict=True))
         self.queries = len(gateways) + sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
-
-    def _turn(self, one: Share, answer: FleetReading | Unknown) -> float:
-        if isinstance(answer, NotAsked):
-            return self._turns.get(one, 0.0)
-        return self._rounds if isinstance(answer, FleetReading) else self._rounds + 0.5
 
     def _standing(self, one: Share, answer: FleetReading | Unknown, now: float) -> FleetReading | Unknown:
         if isinstance(answer, NotAsked) and one in self._read:
