@@ -126,12 +126,13 @@ class Warming:
         history = await _in_time(name, asked)
         if isinstance(history, Unknown):
             log.warning("no history for %d pools from backend %s: %s", len(chunk), name, history.reason)
-            # One that says too much did answer: it is nothing to the other pools.
-            self._failed[name] += not isinstance(history, TooLarge)
             for one in chunk:
                 one.state.unheard += 1
                 one.state.warm = one.state.unheard >= PATIENCE
-            return False
+            # Too much is an answer, and is nothing to the other pools.
+            answered = isinstance(history, TooLarge)
+            self._failed[name] += not answered
+            return answered
         self._failed[name] = 0
         looked_at = apart(history)
         for one in chunk:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servingpool.api.conditions import ConditionType, Reason, Truth, condition
 from servingpool.api.status import Status, Throughput
+from servingpool.api.time import from_unix
 from servingpool.reconcile.telling import changes, worth_writing
 
 from .world import merged
@@ -53,3 +55,21 @@ def status(tokens: float = 1000.0, attainment: float | None = 99.0, **more: Any)
 )
 def test_a_status_is_written_when_a_person_would_care(after: Status, age: float, expected: bool) -> None:
     assert worth_writing(status(), after, age) == expected
+
+
+def judged(type_: ConditionType, truth: Truth, reason: Reason) -> Status:
+    said = condition(type_, truth, reason=reason, message="", generation=1, now=from_unix(0.0))
+    return status().model_copy(update={"conditions": (said,)})
+
+
+def test_of_ready_the_reason_is_written_at_once() -> None:
+    before = judged(ConditionType.READY, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE)
+    assert worth_writing(before, judged(ConditionType.READY, Truth.TRUE, Reason.WAITING_FOR_NODE), 0.0)
+
+
+def test_of_others_a_status_is_written_at_once_and_a_reason_with_the_figures() -> None:
+    """A gateway that answers now and then would else cost a write for each pool and tick."""
+    before = judged(ConditionType.METRICS_AVAILABLE, Truth.TRUE, Reason.VALID_METRICS)
+    assert worth_writing(before, judged(ConditionType.METRICS_AVAILABLE, Truth.FALSE, Reason.FAILED_GET_METRICS), 0.0)
+    after = judged(ConditionType.METRICS_AVAILABLE, Truth.TRUE, Reason.PARTIAL_METRICS)
+    assert [worth_writing(before, after, age) for age in (15.0, 60.0)] == [False, True]

@@ -69,20 +69,15 @@ def test_a_large_past_of_the_model_beside_it_costs_a_pool_nothing(monkeypatch: p
     assert [state.memory.profile.learned > 2000 for _, state in sorted(world.loop.states.items())] == [True, True]
 
 
-def test_a_past_that_is_too_large_is_nothing_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 150)
-    world = pools(5)
-    for number in range(4):
-        world.set_replicas(f"vllm-{number}", 40)
-    world.step(minutes=4)
-    for number in range(5):
-        world.pool(f"pool-{number}", target=f"vllm-{number}", model=f"model-{number}")
+def test_pasts_that_are_too_large_are_nothing_to_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Each counted as a failure of its Prometheus, and behind the third nobody's past was asked for."""
+    world = pools(8)
     world.remember(minutes=50)
-    for number in range(4):
-        world.set_replicas(f"vllm-{number}", 1)  # of a fleet that was large, a page a look is counted on
-    world.restart()
-    world.step(minutes=4)
-    assert world.state("pool-4").memory.profile.learned > 500
+    world.prometheus.huge = {f"model-{number}" for number in range(6)}
+    world.step(2)
+    learned = [state.memory.profile.learned > 1000 for _, state in sorted(world.loop.states.items())]
+    assert learned == [False] * 6 + [True] * 2
+    assert "begin without a past" not in caplog.text
 
 
 def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost() -> None:

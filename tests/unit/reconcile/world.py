@@ -87,6 +87,8 @@ class Prometheus:
     """Seconds that an answer about the past takes."""
     poison: set[str] = field(default_factory=set)
     """Models whose past cannot be read."""
+    huge: set[str] = field(default_factory=set)
+    """Models whose past is more than is taken."""
     queue: GatewayReading | Unknown | None = None
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
@@ -112,6 +114,8 @@ class Prometheus:
         self.spans.append((start, end))
         self.scaled_before.append(len(self.world.writes.scales))
         await asyncio.sleep(self.slow)
+        if self.huge & request.models:
+            return TooLarge("more pages than are taken")
         if self.poison & request.models:
             return Unknown("422")
         if self.silent is not None:
