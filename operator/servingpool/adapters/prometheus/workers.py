@@ -17,7 +17,7 @@ GRACE = 1.0
 """Seconds between a client's own deadline and leaving its thread to itself."""
 
 LEAST_LEFT = 0.1
-"""Of the timeout: a query that others kept waiting until less is left is not sent, for its answer would be lost."""
+"""Of the timeout: a query that others kept waiting for longer is not sent if less is left, for it would be in vain."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,9 +50,9 @@ class Workers:
         asked = time.monotonic()
 
         def work() -> T:
-            now = time.monotonic()
+            now, least = time.monotonic(), LEAST_LEFT * self._config.timeout
             left = deadline - now
-            if left < LEAST_LEFT * self._config.timeout and now - asked > left:
+            if left < least < now - asked:
                 raise Unsent(self._config.name, f"had other queries to answer for {self._config.timeout:g} s")
             if left <= 0:
                 raise self._late()

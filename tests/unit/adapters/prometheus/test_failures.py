@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.adapters.prometheus import PrometheusBackend, client, workers
+from servingpool.adapters.prometheus import NotAsked, PrometheusBackend, client, workers
 from servingpool.adapters.prometheus import backend as backend_module
-from servingpool.adapters.prometheus.errors import MetricsUnavailable
+from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
 from servingpool.decision.unknown import Unknown
 
 NOW = 1_790_000_000.0
@@ -156,6 +156,14 @@ async def test_a_query_that_was_never_sent_is_no_slow_one(prometheus, open_backe
         "Prometheus backend 'default' had other queries to answer for 0.15 s",
         "Prometheus backend 'default' had other queries to answer for 0.15 s",
     ]
+
+
+def test_a_read_of_which_one_slice_was_sent_has_had_its_turn():
+    """One that is too large for the timeout would else come first at every tick, and keep all others waiting."""
+    late, unsent = MetricsUnavailable("default", "did not answer within 1 s"), Unsent("default", "had other queries")
+    assert backend_module._why([unsent, unsent], of=2) == NotAsked(str(unsent))
+    assert backend_module._why([unsent, late], of=2) == Unknown(str(late))
+    assert backend_module._why([unsent], of=2) == Unknown(f"{unsent}, behind 1 of 2 parts")
 
 
 async def test_labels_that_nobody_asks_for_any_more_are_forgotten(prometheus, backend, request_2s_100ms):
