@@ -156,6 +156,7 @@ async def test_a_query_that_was_never_sent_is_no_slow_one(prometheus, open_backe
         "Prometheus backend 'default' had other queries to answer for 0.15 s",
         "Prometheus backend 'default' had other queries to answer for 0.15 s",
     ]
+    assert [type(reading) for reading in readings] == [Unknown, NotAsked, NotAsked]
 
 
 def test_a_read_of_which_one_slice_was_sent_has_had_its_turn():
