@@ -111,7 +111,7 @@ OURS = sets(objects.FIELD_MANAGER, "scale", CREATED, replicas={})
         ([sets("kubectl", replicas={}), sets("kube-controller-manager", "status")], ("kubectl", READY)),
         ([sets("flux", template={}), OURS], (objects.FIELD_MANAGER, CREATED)),
         ([sets("argocd", replicas={}), OURS], (objects.FIELD_MANAGER, CREATED)),
-        ([sets("helm", replicas={}), sets("argocd", "", CREATED, replicas={})], ("helm", READY)),
+        ([sets("argocd", "", CREATED, replicas={}), sets("helm", replicas={})], ("helm", READY)),
         ([{"manager": "old"}], None),
     ],
 )
