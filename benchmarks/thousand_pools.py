@@ -130,9 +130,9 @@ class _MeteredWarming(Warming):
         super().__init__({backend.config.name: backend}, history=HISTORY)
         self._meter = meter
 
-    async def warm(self, fresh: Sequence[Fresh], every: Sequence[ServingPool], now: float) -> None:
+    async def warm(self, fresh: Sequence[Fresh], now: float) -> None:
         with self._meter.part("history"):
-            await super().warm(fresh, every, now)
+            await super().warm(fresh, now)
 
 
 class _MeteredActor(Actor):
