@@ -77,7 +77,9 @@ class Actor:
         try:
             await self._writer.scale(target, current=current, replicas=decision.replicas)
         except Conflict as error:
-            state.conflicts += 1
+            # Whoever changes the number shows a new one; what refuses an order leaves it where it was.
+            state.conflicts = state.conflicts + 1 if state.refused_at == current else 1
+            state.refused_at = current
             if state.conflicts <= CONFLICTS_BORNE:
                 said = "replicas changed meanwhile, deciding anew at the next tick: %s"
                 log.info(said, error, extra=_pool(pool.metadata))
@@ -100,7 +102,7 @@ class Actor:
             extra=_pool(pool.metadata) | {"from": current, "to": decision.replicas, "need": str(decision.need)},
         )
         message = f"New size: {decision.replicas}; reason: {decision.reason}"
-        if state.contest.problem is None:  # else it would be one every tick, for as long as nobody looks
+        if not state.contest.answered:  # else it would be one every tick, for as long as nobody looks
             await self.event(pool.metadata, "Normal", "SuccessfulRescale", message)
         unmarked = decision.replicas < current and pool.metadata.namespace in self._marker.forbidden
         if unmarked and Reason.VICTIMS_NOT_CHOSEN not in state.warned:

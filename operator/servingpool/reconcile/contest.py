@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
 
-OFTEN = 3
-"""Times in a row that the same program sets the same number, until it is one that keeps to it. People set others."""
-WITHIN = 3600.0
-"""Seconds from one to the next, at most. Tools look at every change, or every 3 to 10 minutes."""
+ALIKE, MANY = 3, 6
+"""Times in a row that a program sets the same number, or any, until it is one that keeps to it. People set others."""
+WITHIN = 7200.0
+"""Seconds from one to the next, at most. Tools look at every change, every 3 to 10 minutes, or every hour and a bit."""
 CALM = 600.0
 """Seconds without any, at least, until it is over; three times as long as from one to the next, where that is more."""
 
@@ -24,12 +24,18 @@ class Contest:
     """Replicas that stand ordered by us; None where somebody has set others since."""
     before: Setter | None = None
     """Who had set what that order was given on: for a while the watch may go on to show it."""
-    rival: tuple[str, int] | None = None
-    """The program that has last set others, and how many."""
+    rival: str = ""
+    """The program that sets others."""
     times: tuple[float, ...] = ()
-    """Unix times in seconds at which the last few were seen, in a row."""
+    """Unix times in seconds at which that was seen, the last few in a row."""
+    number: int = 0
+    """What it set the last time."""
+    alike: int = 0
+    """How often in a row it was that."""
     instead: int = 0
-    """What we had ordered the last time."""
+    """What we had ordered then."""
+    fresh: bool = False
+    """It was seen at the last look, so that an order now is an answer to it."""
 
     def order(self, workload: Workload, replicas: int) -> Contest:
         """Behind an order of ours, given on what is known of the target."""
@@ -48,24 +54,44 @@ class Contest:
             return calmed
         if who.program == FIELD_MANAGER:  # of another pool, or of a write that was taken for lost
             return replace(calmed, ordered=workload.replicas)
-        rival = (who.program, workload.replicas)
-        times = (*calmed.times[1 - OFTEN :], now) if rival == calmed.rival else (now,)
-        return replace(calmed, ordered=None, rival=rival, times=times, instead=calmed.ordered)
+        return _set_back(calmed, who.program, workload.replicas, now)
 
     @property
     def problem(self) -> str | None:
         """What to tell of it; None where there is nothing."""
-        if self.rival is None or len(self.times) < OFTEN:
+        if self.alike < ALIKE and len(self.times) < MANY:
             return None
-        program, replicas = self.rival
         return (
-            f"{program} keeps setting {replicas} replicas, last where {self.instead} had been ordered; "
-            "have it leave spec.replicas alone"
+            f"{self.rival} keeps setting the number of replicas, last to {self.number} where {self.instead} had been "
+            "ordered; have it leave spec.replicas alone"
         )
+
+    @property
+    def answered(self) -> bool:
+        """An order now is one of many that answer it, and not worth an event each."""
+        return self.fresh and self.problem is not None
 
     def _calmed(self, now: float) -> Contest:
         if not self.times:
             return self
         apart = (self.times[-1] - self.times[0]) / max(1, len(self.times) - 1)
-        lasts = max(CALM, 3.0 * apart) if len(self.times) == OFTEN else WITHIN
-        return self if 0.0 <= now - self.times[-1] < lasts else replace(self, rival=None, times=())
+        lasts = WITHIN if self.problem is None else max(CALM, 3.0 * apart)
+        if 0.0 <= now - self.times[-1] < lasts:
+            return replace(self, fresh=False)
+        return replace(self, rival="", times=(), alike=0, fresh=False)
+
+
+def _set_back(known: Contest, program: str, number: int, now: float) -> Contest:
+    same = program == known.rival
+    if not same and known.problem is not None:
+        return replace(known, ordered=None)  # a person, amid a tool's contest
+    return replace(
+        known,
+        ordered=None,
+        rival=program,
+        times=(*known.times[1 - MANY :], now) if same else (now,),
+        number=number,
+        alike=known.alike + 1 if same and number == known.number else 1,
+        instead=known.ordered or 0,
+        fresh=True,
+    )

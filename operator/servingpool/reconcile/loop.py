@@ -129,6 +129,8 @@ class Reconciler:
         for count, (raw, pool) in enumerate(here):
             if count % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
+            if self._readings.rests(pool):
+                continue
             if self._waits(pool):
                 if not self.states[pool.key].status.conditions:
                     turns.append(self._refusal(raw, (Reason.READING_HISTORY, WAITS), now, Truth.UNKNOWN))
@@ -214,14 +216,12 @@ class Reconciler:
 
     async def _write(self, turn: Turn, now: float) -> bool:
         told, scaled, order = turn.status, False, turn.order
-        if order is None or not order.wanted:
-            turn.state.conflicts = 0
-        else:
+        if order is not None and order.wanted:
             await self._actor.mark(order.pool, turn.state, order.decision.replicas)
             if not (self._leading() and self._stands(turn.meta)):
                 return False  # marking took its time; who leads, or the next tick, takes the marks back
             scaled, failure = await self._actor.scale(order.pool, turn.state, order.decision, order.current)
-            if scaled and turn.state.contest.problem is None:  # else the status would be written at every tick
+            if scaled and not turn.state.contest.answered:  # else the status would be written at every tick
                 told = stamped(told, order.decision.replicas, now)
             elif failure is not None:
                 told = with_ready(turn.meta, told, failure, now)

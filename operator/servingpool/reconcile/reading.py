@@ -58,8 +58,9 @@ class Readings:
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self._backends = backends
         self._latest: dict[Share, FleetReading | Unknown] = {}
-        self._read: dict[Share, tuple[float, FleetReading]] = {}
-        """The last answers, and when they came, in Unix time in seconds."""
+        self._answered: dict[Share, float] = {}
+        """When each was last answered, in Unix time in seconds."""
+        self._resting: set[Share] = set()
         self._rounds = 0
         self._turns: dict[Share, int] = {}
         """The round of each one's last turn, answered or not."""
@@ -91,6 +92,14 @@ class Readings:
             return reading
         return reading.select(pool.metadata.namespace, pool.spec.model)
 
+    def rests(self, pool: ServingPool) -> bool:
+        """Whether it had no turn, and what was read last is no older than a page may be.
+
+        Nothing is decided then: it is as if its backend were looked at less often. Decided on what was read last, a
+        fleet would shrink on it.
+        """
+        return share(pool) in self._resting
+
     def answered(self, pool: ServingPool) -> bool:
         """Whether its backend did in this tick. One that does not now has its history asked for later."""
         return isinstance(self.of(pool), FleetReading)
@@ -99,8 +108,7 @@ class Readings:
         """Ask every backend for all its pools; whoever has waited longest for a turn comes first.
 
         A backend has one deadline in a tick for all that it is asked. One that is too slow for as many different labels
-        as its pools have would else answer the same few for ever. Who had no turn keeps what was read last, for as long
-        as a page may be old: it is as if that backend were looked at less often.
+        as its pools have would else answer the same few for ever.
         """
         self._rounds += 1
         asked_for = {
@@ -122,19 +130,16 @@ class Readings:
             one: self._turns.get(one, 0) if isinstance(answer, NotAsked) else self._rounds
             for one, answer in found.items()
         }
-        self._read = {one: read for one, read in self._read.items() if one in found} | {
-            one: (now, answer) for one, answer in found.items() if isinstance(answer, FleetReading)
+        self._answered = {one: at for one, at in self._answered.items() if one in found} | {
+            one: now for one, answer in found.items() if isinstance(answer, FleetReading)
         }
-        self._latest = {one: self._standing(one, answer, now) for one, answer in found.items()}
+        self._resting = {one for one, answer in found.items() if isinstance(answer, NotAsked) and self._lasts(one, now)}
+        self._latest = found
         self._gateways = dict(zip(gateways, queues, strict=True))
         self.queries = len(gateways) + sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
 
-    def _standing(self, one: Share, answer: FleetReading | Unknown, now: float) -> FleetReading | Unknown:
-        if isinstance(answer, NotAsked) and one in self._read:
-            at, before = self._read[one]
-            if 0.0 <= now - at < self._backends[one[0]].config.staleness:
-                return before
-        return answer
+    def _lasts(self, one: Share, now: float) -> bool:
+        return one in self._answered and 0.0 <= now - self._answered[one] < self._backends[one[0]].config.staleness
 
 
 async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:

@@ -42,6 +42,8 @@ class PoolState:
     """What it held then."""
     conflicts: int = 0
     """Orders in a row that failed because the target was not as it had been seen."""
+    refused_at: int | None = None
+    """Replicas that it had then, as far as was known."""
     contest: Contest = field(default_factory=Contest)
     warned: dict[str, float] = field(default_factory=dict)
     """Unix time in seconds of the last warning event, by reason."""

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from servingpool.adapters.cluster.names import pods_of
+from servingpool.adapters.cluster.names import pods_of_any
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import PodPages, TooLarge
 from servingpool.api.serving_pool import ServingPool
@@ -37,6 +37,8 @@ ENDS = 15.0
 PAGES_AT_ONCE = 24_000
 """A look at a pod is a page: about 1.5 KB, so 36 MB. A pool of 4 pods has 1,920 in two hours, one of 64 looks back 94
 minutes. Pods are counted now; where the past had many more, an answer of twice as many pages is refused."""
+NAMES_AT_ONCE = 500
+"""Characters of names that a query picks its series by, in each of its 14 selectors: 7 KB beside 6 of its own."""
 LOOKS_AT_ONCE = 5_000
 """Of one pool each, 0.6 ms: 3 s of learning."""
 BACKLOG = 64_000
@@ -110,7 +112,7 @@ class Warming:
         request = replace(
             request,
             models=frozenset(one.pool.spec.model for one in chunk),
-            pods=frozenset(pods_of(target_of(one.pool)[1]) for one in chunk),
+            pods=pods_of_any(target_of(one.pool)[1] for one in chunk),
         )
         # On the steps' own grid: VictoriaMetrics and Thanos move other times onto it.
         end = (now - ENDS) // STEP * STEP
@@ -176,7 +178,9 @@ def _fits(chunk: Sequence[Fresh], looks: Mapping[Key, int]) -> bool:
     longest = max(looks[one.pool.key] for one in chunk)
     pages = longest * sum(max(1, one.pods) for one in chunk)
     learned = sum(looks[one.pool.key] for one in chunk)
-    return pages <= PAGES_AT_ONCE and learned <= LOOKS_AT_ONCE and not any(one.state.unheard for one in chunk)
+    names = {name for one in chunk for name in (*target_of(one.pool), one.pool.spec.model)}
+    fits = pages <= PAGES_AT_ONCE and learned <= LOOKS_AT_ONCE and sum(map(len, names)) <= NAMES_AT_ONCE
+    return fits and not any(one.state.unheard for one in chunk)
 
 
 async def _in_time(backend: str, asked: Coroutine[Any, Any, T | Unknown]) -> T | Unknown:

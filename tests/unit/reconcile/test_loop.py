@@ -187,6 +187,23 @@ def test_scale_conflict_is_retried_next_tick() -> None:
     assert world.state().conflicts == 0
 
 
+def test_a_pool_whose_turn_it_is_not_is_left_as_it_was_for_as_long_as_a_page_may_be_old() -> None:
+    """Decided on what was read last, a fleet shrank on what was 45 s old; told as unknown, its status was written
+    twice a minute."""
+    world = settled()
+    before = world.status()
+    world.prometheus.busy = True
+    for _ in range(3):
+        assert world.step().decided == 0
+        assert world.status() == before
+    world.step(minutes=1)
+    assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
+    assert "had other queries to answer" in world.message("MetricsAvailable")
+    world.prometheus.busy = False
+    world.step()
+    assert world.condition("MetricsAvailable")[0] == "True"
+
+
 def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """A webhook that says no with a bare 422 looks like one."""
     world = settled()
@@ -204,10 +221,22 @@ def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.Lo
     assert "422 Unprocessable Entity, 3 times in a row" in caplog.text
     world.step()
     assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
-    world.pool(mode="Paused")
+    world.set_replicas("vllm", len(world.services["vllm"].engines) + 1)
     world.step()
-    assert world.condition("Ready") == ("True", "Paused")
-    assert world.state().conflicts == 0, "those of long ago are none in a row with the next"
+    assert world.condition("Ready")[0] == "True", "now somebody has changed the number"
+
+
+def test_a_webhook_that_refuses_is_told_where_every_third_look_fails() -> None:
+    """Each look that failed began the count anew."""
+    world = settled()
+    world.services["vllm"].rate = 30.0
+    world.writes.refuse["scale"] = Conflict("422 Unprocessable Entity")
+    seen = set()
+    for tick in range(24):
+        world.prometheus.silent = "it did not answer" if tick % 3 == 2 else None
+        world.step()
+        seen.add(world.condition("Ready"))
+    assert ("False", "FailedUpdateScale") in seen
 
 
 def test_conflicts_with_something_else_between_them_are_not_in_a_row() -> None:

@@ -75,6 +75,10 @@ class Scene:
         """Whose pages are there to decide on."""
         return [pool.metadata.name for pool in self.pools if self.readings.answered(pool)]
 
+    def resting(self) -> list[str]:
+        """For whom nothing is decided."""
+        return [pool.metadata.name for pool in self.pools if self.readings.rests(pool)]
+
 
 def scene(tenants: int, *, most: int, **config: Any) -> Scene:
     backend = Slow(BackendConfig(url="http://prometheus:9090", **config), most)
@@ -103,27 +107,29 @@ def test_on_a_prometheus_too_slow_for_all_labels_everyone_gets_a_turn() -> None:
     assert sorted(read) == [pool.metadata.name for pool in slow.pools]
 
 
-def test_who_had_no_turn_keeps_what_was_read_last_while_a_page_may_be_so_old() -> None:
+def test_who_had_no_turn_rests_for_as_long_as_a_page_may_be_old() -> None:
     slow = scene(20, most=5)
-    for _ in range(4):
+    slow.tick()
+    assert (len(slow.seen()), slow.resting()) == (5, []), "who was never read is not known"
+    for _ in range(3):
         slow.tick()
     for _ in range(8):
         slow.tick()
-        assert len(slow.seen()) == 20
+        assert (len(slow.seen()), len(slow.resting())) == (5, 15)
     slow.backend.most = 0
-    for seconds, seen in ((15.0, 15), (15.0, 10), (15.0, 5), (15.0, 0)):
-        slow.tick(seconds)
-        assert len(slow.seen()) == seen
+    for resting in (15, 10, 5, 0):
+        slow.tick()
+        assert (slow.seen(), len(slow.resting())) == ([], resting)
 
 
-def test_a_clock_that_goes_back_makes_nothing_new_again() -> None:
+def test_a_clock_that_goes_back_lets_nobody_rest_for_long() -> None:
     slow = scene(10, most=5)
     slow.tick()
     slow.tick()
     slow.tick(-3600.0)
-    assert len(slow.seen()) == 5
+    assert (len(slow.seen()), slow.resting()) == (5, [])
     slow.tick()
-    assert len(slow.seen()) == 10, "and nobody's turn is passed over"
+    assert (len(slow.seen()), len(slow.resting())) == (5, 5), "and nobody's turn is passed over"
 
 
 def test_those_that_always_time_out_keep_nobody_else_waiting() -> None:
@@ -149,7 +155,7 @@ def test_a_read_that_failed_is_unknown_at_once() -> None:
     assert slow.seen() == ["t00"]
 
 
-def test_a_tenant_that_comes_back_has_no_pages_of_before() -> None:
+def test_a_tenant_that_comes_back_does_not_rest_on_pages_of_before() -> None:
     slow = scene(3, most=5)
     slow.tick()
     gone = slow.pools.pop()
@@ -157,7 +163,7 @@ def test_a_tenant_that_comes_back_has_no_pages_of_before() -> None:
     slow.pools.append(gone)
     slow.backend.most = 0
     slow.tick()
-    assert slow.seen() == ["t00", "t01"]
+    assert slow.resting() == ["t00", "t01"]
 
 
 def test_the_gateway_is_asked_ahead_of_all_pools() -> None:

@@ -6,12 +6,17 @@ import asyncio
 
 import pytest
 
+from servingpool.adapters.prometheus import SeriesLabels
+from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.memory import Profile
 from servingpool.reconcile import warming
 from servingpool.reconcile.state import PoolState
 
 from .world import World
+
+QUERIES = Queries(profile_of("vllm"), SeriesLabels())
 
 
 def pools(count: int, *, replicas: int = 2) -> World:
@@ -67,6 +72,22 @@ def test_a_large_past_of_the_model_beside_it_costs_a_pool_nothing(monkeypatch: p
     world.remember(minutes=50)
     world.step()
     assert [state.memory.profile.learned > 2000 for _, state in sorted(world.loop.states.items())] == [True, True]
+
+
+def test_a_query_names_no_more_than_victoriametrics_takes() -> None:
+    world = World(history=600.0)
+    for number in range(40):
+        name, model = f"llama-3-1-8b-instruct-{number}", f"meta-llama/Llama-3.1-8B-Instruct-{number}"
+        world.serve(name, model=model, replicas=1)
+        world.pool(name, target=name, model=model)
+    world.step()
+    buckets = {name: ["0.5", "1.0", "2.5", "+Inf"] for name in QUERIES.histograms}
+    queries = [
+        QUERIES.pages(buckets, Scope((), ("chat",), tuple(asked.models), asked.pods))
+        for asked in world.prometheus.requests
+    ]
+    assert len(queries) > 1
+    assert max(len(query.encode()) for query in queries) < 16 * 1024
 
 
 def test_pasts_that_are_too_large_are_nothing_to_others(caplog: pytest.LogCaptureFixture) -> None:

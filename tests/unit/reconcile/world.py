@@ -16,6 +16,7 @@ from servingpool.adapters.prometheus import (
     BackendConfig,
     FleetReading,
     GatewayReading,
+    NotAsked,
     PodPages,
     ReadRequest,
     TooLarge,
@@ -51,6 +52,8 @@ class Writes:
 
     scales: list[tuple[Key, int, int]] = field(default_factory=list)
     """Target, replicas before, replicas after."""
+    at: list[float] = field(default_factory=list)
+    """When that was."""
     statuses: list[tuple[Key, Status]] = field(default_factory=list)
     events: list[tuple[Key, str, str, str]] = field(default_factory=list)
     """Pool, Normal or Warning, reason, message."""
@@ -75,12 +78,16 @@ class Prometheus:
     config: BackendConfig
     world: World
     silent: str | None = None
+    busy: bool = False
+    """It has other queries to answer."""
     broken: Exception | None = None
     """A defect of ours while it is read."""
     past: list[tuple[float, PodPages]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     spans: list[tuple[float, float]] = field(default_factory=list)
     """Of the past that was asked for: from, to."""
+    requests: list[ReadRequest] = field(default_factory=list)
+    """For the past."""
     scaled_before: list[int] = field(default_factory=list)
     """How many scale writes there were when the past was asked for."""
     slow: float = 0.0
@@ -96,6 +103,8 @@ class Prometheus:
         await asyncio.sleep(0)
         if self.broken is not None:
             raise self.broken
+        if self.busy:
+            return NotAsked("Prometheus backend 'default' had other queries to answer for 10 s")
         if self.silent is not None:
             return Unknown(self.silent)
         return FleetReading(at=now, pages=self.world.pages(), stale={}, queries=1)
@@ -111,6 +120,7 @@ class Prometheus:
         namespaces: Sequence[str],
     ) -> Sequence[tuple[float, PodPages]] | Unknown:
         self.asked.append("history")
+        self.requests.append(request)
         self.spans.append((start, end))
         self.scaled_before.append(len(self.world.writes.scales))
         await asyncio.sleep(self.slow)
@@ -136,7 +146,7 @@ def _asked_for(pages: PodPages, request: ReadRequest, namespaces: Sequence[str])
         (namespace, name): models
         for (namespace, name), models in pages.items()
         if namespace in namespaces
-        and (not request.pods or any(re.fullmatch(pattern, name) for pattern in request.pods))
+        and (not request.pods or re.fullmatch(request.pods, name))
         and (not request.models or request.models & models.keys())
     }
 
@@ -337,6 +347,7 @@ class World:
         if "scale" in self.writes.refuse:
             raise self.writes.refuse["scale"]
         self.writes.scales.append((target, current, replicas))
+        self.writes.at.append(self.now)
         self.writes.order.append(f"scale {current} -> {replicas}")
         self.set_replicas(target[1], replicas, by=FIELD_MANAGER)
 

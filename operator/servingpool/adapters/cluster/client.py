@@ -12,7 +12,7 @@ import orjson
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 
-from servingpool.adapters.cluster.errors import translated
+from servingpool.adapters.cluster.errors import ClusterError, translated
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind
 from servingpool.api.group import API_VERSION, GROUP, KIND, PLURAL, VERSION
 
@@ -102,6 +102,8 @@ class Cluster:
     async def scale(self, target: Key, *, current: int, replicas: int) -> None:
         """Set a Deployment's replicas if they are still `current`; Conflict if someone else changed them.
 
+        ClusterError, too, where the API server took the order and stored another number.
+
         The precondition is on the number itself, not on resourceVersion: that changes with every pod that becomes
         ready, and each such change would cost a tick.
         """
@@ -111,7 +113,7 @@ class Cluster:
             {"op": "replace", "path": "/spec/replicas", "value": replicas},
         ]
         with translated(f"scale Deployment {namespace}/{name}"):
-            await self._objects.patch_namespaced_custom_object_scale(
+            stored = await self._objects.patch_namespaced_custom_object_scale(
                 "apps",
                 "v1",
                 namespace,
@@ -123,6 +125,12 @@ class Cluster:
                 _request_timeout=TIMEOUT,
             )
         self.writes["scale"] += 1
+        found = stored.get("spec", {}).get("replicas", 0)
+        if found != replicas:
+            raise ClusterError(
+                f"cannot scale Deployment {namespace}/{name}: {replicas} replicas were ordered and {found} stored, "
+                "which an admission webhook may do"
+            )
 
     async def set_deletion_cost(self, pod: Key, uid: str, cost: int | None) -> None:
         """Set a pod's cost of deletion; None takes back what we have set.

@@ -115,7 +115,7 @@ class PrometheusBackend:
             request.match_labels,
             namespaces=tuple(sorted(namespaces)),
             models=tuple(sorted(request.models)),
-            pods=tuple(sorted(request.pods)),
+            pods=request.pods,
         )
         steps = int((end - start) / step + 1e-6) + 1
         found: dict[int, Pages] = {index: {} for index in range(steps)}

@@ -32,8 +32,8 @@ class Scope:
     """All where empty."""
     models: tuple[str, ...] = ()
     """Likewise."""
-    pods: tuple[str, ...] = ()
-    """Regular expressions, one of which a name matches; likewise."""
+    pods: str = ""
+    """A regular expression that a pod's name matches; likewise."""
     endings: str = ""
     """Last characters of the pods' names; any where empty."""
 
@@ -134,8 +134,7 @@ class Queries:
             if wanted:
                 ways = [[*way, f"{label}=~{_any_of(wanted)}"] for way in ways for label in labels if label]
         if scope.pods:
-            named = quote("|".join(scope.pods))
-            ways = [[*way, f"{label}=~{named}"] for way in ways for label in self.owned[1] if label]
+            ways = [[*way, f"{label}=~{quote(scope.pods)}"] for way in ways for label in self.owned[1] if label]
         return [f"{{{','.join(way)}}}" for way in ways]
 
 

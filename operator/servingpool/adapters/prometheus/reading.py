@@ -33,8 +33,8 @@ class ReadRequest:
     """Label names and exact values that a series must carry, sorted by name."""
     models: frozenset[str] = frozenset()
     """Served models; all where empty."""
-    pods: frozenset[str] = frozenset()
-    """Regular expressions, one of which a pod's whole name matches; anything where empty."""
+    pods: str = ""
+    """A regular expression that a pod's whole name matches; anything where empty."""
 
     def __post_init__(self) -> None:
         for name, _ in self.match_labels:

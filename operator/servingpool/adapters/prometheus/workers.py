@@ -47,26 +47,27 @@ class Workers:
 
         The answer raises MetricsUnavailable if it is not there by the deadline, Unsent if no thread was free in time.
         """
-        asked = time.monotonic()
+        asked, started = time.monotonic(), threading.Event()
 
         def work() -> T:
+            started.set()
             now, least = time.monotonic(), LEAST_LEFT * self._config.timeout
             left = deadline - now
             if left < least < now - asked:
-                raise Unsent(self._config.name, f"had other queries to answer for {self._config.timeout:g} s")
+                raise self._unsent()
             if left <= 0:
                 raise self._late()
             return job(self._client(), left, *args, **kwargs)
 
-        return self._in_time(deadline, asyncio.get_running_loop().run_in_executor(self._threads, work))
+        return self._in_time(deadline, asyncio.get_running_loop().run_in_executor(self._threads, work), started)
 
-    async def _in_time(self, deadline: float, answer: Awaitable[T]) -> T:
+    async def _in_time(self, deadline: float, answer: Awaitable[T], started: threading.Event) -> T:
         try:
-            # A client keeps its deadline by itself, except while a server drips headers.
+            # A client keeps its deadline by itself, except while a server drips headers, or stalls behind them.
             async with asyncio.timeout(deadline - time.monotonic() + GRACE):
                 return await answer
         except TimeoutError:
-            raise self._late() from None
+            raise (self._late() if started.is_set() else self._unsent()) from None
 
     def close(self) -> None:
         """Let go of threads and connections; a query under way ends by its own deadline."""
@@ -80,6 +81,9 @@ class Workers:
             client = self._local.client = PrometheusClient(self._config)
             self._clients.append(client)
         return client
+
+    def _unsent(self) -> Unsent:
+        return Unsent(self._config.name, f"had other queries to answer for {self._config.timeout:g} s")
 
     def _late(self) -> MetricsUnavailable:
         return MetricsUnavailable(self._config.name, f"did not answer within {self._config.timeout:g} s")

@@ -62,6 +62,7 @@ async def api() -> AsyncIterator[tuple[Api, Cluster]]:
 
 async def test_scaling_is_refused_by_the_server_if_somebody_else_was_faster(api: tuple[Api, Cluster]) -> None:
     fake, cluster = api
+    fake.answers = {"kind": "Scale", "spec": {"replicas": 5}}
     await cluster.scale(TARGET, current=2, replicas=5)
     assert fake.asked == [
         (
@@ -75,6 +76,17 @@ async def test_scaling_is_refused_by_the_server_if_somebody_else_was_faster(api:
         )
     ]
     assert cluster.writes["scale"] == 1
+
+
+@pytest.mark.parametrize(("spec", "stored"), [({"replicas": 3}, 3), ({}, 0)])
+async def test_a_number_that_was_changed_on_its_way_is_told(
+    api: tuple[Api, Cluster], spec: dict[str, int], stored: int
+) -> None:
+    """By a webhook that caps it, say: it was taken for scaled, and ordered anew at every tick."""
+    fake, cluster = api
+    fake.answers = {"kind": "Scale", "spec": spec}
+    with pytest.raises(ClusterError, match=f"5 replicas were ordered and {stored} stored, which an admission webhook"):
+        await cluster.scale(TARGET, current=2, replicas=5)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.adapters.cluster.names import LONGEST_BASE, pods_of
+from servingpool.adapters.cluster.names import LONGEST_BASE, pods_of, pods_of_any
 
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 NAMES = st.from_regex("[a-z0-9]([-a-z0-9]{0,78}[a-z0-9])?", fullmatch=True)
@@ -22,7 +22,16 @@ def may_be_of(deployment: str, pod: str) -> bool:
 
 @given(NAMES, HASHES, DRAWS)
 def test_every_pod_of_a_deployment_may_be_its(name: str, revision: str, drawn: str) -> None:
-    assert may_be_of(name, f"{name}-{revision}-"[:LONGEST_BASE] + drawn)
+    pod = f"{name}-{revision}-"[:LONGEST_BASE] + drawn
+    assert may_be_of(name, pod)
+    assert re.fullmatch(pods_of_any([name, "another"]), pod)
+
+
+def test_the_pods_of_many_are_asked_for_in_few_words() -> None:
+    names = [f"model-{number:02}" for number in range(20)]
+    assert len(pods_of_any(names)) <= sum(map(len, names)) + 40
+    assert re.fullmatch(pods_of_any(["vllm"]), "vllm-canary-6d4cf7b9c8-x2x7q") is None
+    assert re.fullmatch(pods_of_any(["a.b"]), "axb-6d4cf7b9c8-x2x7q") is None
 
 
 @pytest.mark.parametrize("length", range(44, 64))

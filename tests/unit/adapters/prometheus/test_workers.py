@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from servingpool.adapters.prometheus import BackendConfig, MetricsUnavailable
+from servingpool.adapters.prometheus import workers as workers_module
 from servingpool.adapters.prometheus.client import PrometheusClient
 from servingpool.adapters.prometheus.errors import Unsent
 from servingpool.adapters.prometheus.workers import Workers
@@ -59,3 +60,14 @@ async def test_behind_its_own_deadline_it_is_late(workers: Workers) -> None:
     with pytest.raises(MetricsUnavailable, match="did not answer within 1 s") as caught:
         await workers.run(time.monotonic() - 0.01, busy, 0.0)
     assert not isinstance(caught.value, Unsent)
+
+
+async def test_what_hangs_beyond_its_deadline_is_late_and_what_waits_behind_it_unsent(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that stalls behind its headers held both threads; all others were late too, and lost their turn."""
+    monkeypatch.setattr(workers_module, "GRACE", 0.05)
+    deadline = time.monotonic() + 0.1
+    jobs = [workers.run(deadline, busy, 0.5) for _ in range(3)]
+    answers = await asyncio.gather(*jobs, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [MetricsUnavailable, Unsent, Unsent]
