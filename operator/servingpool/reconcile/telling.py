@@ -164,15 +164,17 @@ def changes(before: Any, after: Any) -> Any:
 
 
 def _headline(status: Status) -> tuple[Any, ...]:
-    # Of Ready the reason is what to do. Of the others it may change at every tick, with a gateway that comes and goes.
-    conditions = tuple(
-        (one.type, one.status, one.reason if one.type is ConditionType.READY else "") for one in status.conditions
-    )
+    conditions = tuple((one.type, one.status, one.reason if _tells(one) else "") for one in status.conditions)
     return (status.observed_generation, conditions, status.fleet, status.replicas, status.last_scale_time)
 
 
 def _reasons(status: Status) -> tuple[str | None, ...]:
     return (status.why, *(one.reason for one in status.conditions))
+
+
+def _tells(condition: Condition) -> bool:
+    """Whether the reason is what a person looks for. Of what is well it may come and go with a gateway that does."""
+    return condition.type is ConditionType.READY or condition.status is not Truth.TRUE
 
 
 def _figures_moved(before: Status, after: Status) -> bool:

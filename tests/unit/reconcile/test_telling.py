@@ -67,7 +67,13 @@ def test_of_ready_the_reason_is_written_at_once() -> None:
     assert worth_writing(before, judged(ConditionType.READY, Truth.TRUE, Reason.WAITING_FOR_NODE), 0.0)
 
 
-def test_of_others_a_status_is_written_at_once_and_a_reason_with_the_figures() -> None:
+def test_why_a_thing_is_wrong_is_written_at_once() -> None:
+    """Of a pool that was new "not scraped" stood for a minute where the model's name was wrong."""
+    before = judged(ConditionType.METRICS_AVAILABLE, Truth.FALSE, Reason.FAILED_GET_METRICS)
+    assert worth_writing(before, judged(ConditionType.METRICS_AVAILABLE, Truth.FALSE, Reason.NO_SERIES_FOR_MODEL), 0.0)
+
+
+def test_of_what_is_well_another_reason_is_written_with_the_figures() -> None:
     """A gateway that answers now and then would else cost a write for each pool and tick."""
     before = judged(ConditionType.METRICS_AVAILABLE, Truth.TRUE, Reason.VALID_METRICS)
     assert worth_writing(before, judged(ConditionType.METRICS_AVAILABLE, Truth.FALSE, Reason.FAILED_GET_METRICS), 0.0)
