@@ -145,7 +145,7 @@ def _ratios(
             ratio = ours.cost / other.cost
             # A policy that misses the SLO is not cheap.
             missed = "" if ours.held else f", missed ({percent(ours.attainment)})"
-            judged.append(Judged(results.case.slug, f"{ratio:.2f}{missed}", ratio <= most + ROUNDED and ours.held))
+            judged.append(Judged(results.case.slug, f"{ratio:.2f}{missed}", _within(ratio, most) and ours.held))
     return judged
 
 
@@ -154,11 +154,15 @@ def _against(
 ) -> tuple[list[Judged], list[bool]]:
     """Ours against another's GPU-hours; and by case, whether the clairvoyant's reach that."""
     clairvoyant = [
-        results.clairvoyant.cost / other.cost <= most
+        _within(results.clairvoyant.cost / other.cost, most)
         for results in found
         if results.clairvoyant is not None and (other := to(results)) is not None
     ]
     return _ratios(found, to, most, history=history), clairvoyant
+
+
+def _within(ratio: float, most: float) -> bool:
+    return ratio <= most + ROUNDED
 
 
 def _unused(days: Sequence[CaseResults]) -> Iterator[Judged]:

@@ -31,6 +31,11 @@ def target_of(pool: ServingPool) -> Key:
     return pool.metadata.namespace, pool.spec.targets[0].name
 
 
+def gpus_of(pool: ServingPool, workload: Workload) -> int:
+    """GPUs that a replica occupies: as the pool says, or else as the Deployment asks for; 0 where neither tells."""
+    return pool.spec.targets[0].gpus_per_replica or workload.gpus
+
+
 def judge(  # noqa: PLR0911, one a rule
     pool: ServingPool,
     workload: Workload,

@@ -39,7 +39,7 @@ class Contest:
 
     def order(self, workload: Workload, replicas: int) -> Contest:
         """Behind an order of ours, given on what is known of the target."""
-        return replace(self, target=workload.uid, ordered=replicas, before=workload.set_by)
+        return replace(self, ordered=replicas, before=workload.set_by)
 
     def rest(self) -> Contest:
         """While nothing may be ordered: what people do then is no contest."""

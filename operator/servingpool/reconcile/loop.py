@@ -18,7 +18,7 @@ from servingpool.decision.belief import stuck
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.reconcile.acting import Actor, stamped
-from servingpool.reconcile.conduct import judge, owners, target_of
+from servingpool.reconcile.conduct import gpus_of, judge, owners, target_of
 from servingpool.reconcile.observing import core_pool, observe
 from servingpool.reconcile.reading import Readings
 from servingpool.reconcile.state import PoolState
@@ -163,7 +163,7 @@ class Reconciler:
         if state.warm:
             # Before that it looked at nothing, and such a look is later than all that history will teach.
             state.memory = outcome.memory
-        state.gpus = pool.spec.targets[0].gpus_per_replica or workload.gpus
+        state.gpus = gpus_of(pool, workload)
         told = status(
             pool,
             state.status,

@@ -125,16 +125,13 @@ class Readings:
                 *(sound(asked[0], self._backends[asked[0]].read(ask, now)) for asked, ask in wanted.items())
             ),
         )
-        found = dict(zip(wanted, answers, strict=True))
-        self._turns = {
-            one: self._turns.get(one, 0) if isinstance(answer, NotAsked) else self._rounds
-            for one, answer in found.items()
+        self._latest = dict(zip(wanted, answers, strict=True))
+        unasked = {one for one, answer in self._latest.items() if isinstance(answer, NotAsked)}
+        self._turns = {one: self._turns.get(one, 0) if one in unasked else self._rounds for one in self._latest}
+        self._answered = {one: at for one, at in self._answered.items() if one in self._latest} | {
+            one: now for one, answer in self._latest.items() if isinstance(answer, FleetReading)
         }
-        self._answered = {one: at for one, at in self._answered.items() if one in found} | {
-            one: now for one, answer in found.items() if isinstance(answer, FleetReading)
-        }
-        self._resting = {one for one, answer in found.items() if isinstance(answer, NotAsked) and self._lasts(one, now)}
-        self._latest = found
+        self._resting = {one for one in unasked if self._lasts(one, now)}
         self._gateways = dict(zip(gateways, queues, strict=True))
         self.queries = len(gateways) + sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
 

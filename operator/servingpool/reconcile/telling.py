@@ -16,7 +16,7 @@ from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.unknown import Reading, Unknown
-from servingpool.reconcile.conduct import Conduct
+from servingpool.reconcile.conduct import Conduct, gpus_of
 from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.victims import in_flight
@@ -77,7 +77,7 @@ def status(
     """The status as it should be now. `held` is the one before: conditions keep their transition times."""
     target = pool.spec.targets[0]
     figures = decision.figures
-    gpus = target.gpus_per_replica or workload.gpus
+    gpus = gpus_of(pool, workload)
     ready = len(observation.ready)
     judged = [
         _condition(pool, decision, ConditionType.READY, conduct.ready, conduct.reason, conduct.message),

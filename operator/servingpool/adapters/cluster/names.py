@@ -22,8 +22,9 @@ def pods_of_any(deployments: Iterable[str]) -> str:
     """
     found: defaultdict[bool, set[str]] = defaultdict(set)
     for name in deployments:
-        cut = len(name) + 1 + LONGEST_HASH >= LONGEST_BASE
-        found[cut].add(re.escape(f"{name}-"[:LONGEST_BASE] if cut else name).replace(r"\-", "-"))
+        own, room = _beginning(name)
+        cut = room <= LONGEST_HASH
+        found[cut].add(re.escape(own if cut else name).replace(r"\-", "-"))
     endings = {False: "-[^-]+-[^-]+", True: ".+"}
     return "|".join(f"(?:{'|'.join(sorted(found[cut]))}){endings[cut]}" for cut in sorted(found))
 
@@ -34,10 +35,15 @@ def pods_of(deployment: str) -> str:
     Those of a StatefulSet or of a Deployment that begins with the same word do not. Those of a Job or a DaemonSet that
     is called like a ReplicaSet may, and where a long name is cut, those of another Deployment.
     """
-    own = f"{deployment}-"[:LONGEST_BASE]
-    room = LONGEST_BASE - len(own)
+    own, room = _beginning(deployment)
     drawn = f"{ALPHABET}{{{DRAWN}}}"
     if room == 0:
         return f"{re.escape(own)}{drawn}"
     dash = "-" if room > LONGEST_HASH else "-?"
     return f"{re.escape(own)}{ALPHABET}{{1,{min(room, LONGEST_HASH)}}}{dash}{drawn}"
+
+
+def _beginning(deployment: str) -> tuple[str, int]:
+    """What all its pods' names begin with, and the characters that are left for a hash and the dash behind it."""
+    own = f"{deployment}-"[:LONGEST_BASE]
+    return own, LONGEST_BASE - len(own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -177,13 +177,20 @@ def unix(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+def _holders(meta: Raw, *path: str) -> Iterator[Raw]:
+    """What the API server keeps of those who have written the field at this path."""
+    *above, field = (f"f:{name}" for name in path)
+    for each in meta.get("managedFields") or ():
+        held = each.get("fieldsV1", {})
+        for name in above:
+            held = held.get(name, {})
+        if field in held:
+            yield each
+
+
 def _who_set_replicas(meta: Raw) -> Setter | None:
     """Of several that agree on the number ourselves, else the last."""
-    found = [
-        Setter(str(each.get("manager")), str(each.get("time")))
-        for each in meta.get("managedFields") or ()
-        if "f:replicas" in each.get("fieldsV1", {}).get("f:spec", {})
-    ]
+    found = [Setter(str(each.get("manager")), str(each.get("time"))) for each in _holders(meta, "spec", "replicas")]
     return max(found, key=lambda setter: (setter.program == FIELD_MANAGER, setter.at), default=None)
 
 
@@ -193,10 +200,8 @@ def _deletion_cost(meta: Raw) -> DeletionCost | None:
         return None
     value = int(text) if COST.fullmatch(text) else 0
     ours = any(
-        each.get("manager") == FIELD_MANAGER
-        and each.get("operation") == "Apply"
-        and f"f:{DELETION_COST}" in each.get("fieldsV1", {}).get("f:metadata", {}).get("f:annotations", {})
-        for each in meta.get("managedFields") or ()
+        each.get("manager") == FIELD_MANAGER and each.get("operation") == "Apply"
+        for each in _holders(meta, "metadata", "annotations", DELETION_COST)
     )
     return DeletionCost(value if LOWEST_COST <= value <= HIGHEST_COST else 0, ours)
 

@@ -80,10 +80,8 @@ class PrometheusBackend:
                 self._keep(which, known, now)
             plan = Plan.of(queries, known.layout, request)
             slices = scope.slices(plan.slices)
-        except Unsent as error:
-            return NotAsked(str(error))
         except MetricsUnavailable as error:
-            return Unknown(str(error))
+            return _why([error], of=1)
         # All are on their way before the first is awaited: else the look-ups of others would get in between.
         asked = [self._workers.run(deadline, read_pages, plan, part) for part in slices]
         answers = await asyncio.gather(*(_caught(answer) for answer in asked))
@@ -178,7 +176,7 @@ async def _caught(answer: Awaitable[Evaluation]) -> Evaluation | MetricsUnavaila
 
 
 def _why(failures: Sequence[MetricsUnavailable], *, of: int) -> Unknown:
-    """Why a read in so many slices failed. One of which a single slice was sent has had its turn."""
+    """Why a read in so many queries failed. One of which a single one was sent has had its turn."""
     sent = [error for error in failures if not isinstance(error, Unsent)]
     if sent:
         return Unknown(str(sent[0]))
