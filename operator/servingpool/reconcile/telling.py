@@ -139,7 +139,7 @@ def with_ready(
 
 def worth_writing(before: Status, after: Status, age: float) -> bool:
     """Whether a person would care, `age` seconds after the last write."""
-    if _headline(before) != _headline(after):
+    if _headline(before) != _headline(after) or _seen_whole_again(before, after):
         return True
     if age < FIGURES_AFTER:
         return False
@@ -175,6 +175,19 @@ def _reasons(status: Status) -> tuple[str | None, ...]:
 def _tells(condition: Condition) -> bool:
     """Whether the reason is what a person looks for. Of what is well it may come and go with a gateway that does."""
     return condition.type is ConditionType.READY or condition.status is not Truth.TRUE
+
+
+def _seen_whole_again(before: Status, after: Status) -> bool:
+    """Whether what could be read again when it was last written, but in part, now is read whole.
+
+    When Prometheus is back its first pages are old: a minute long "last scraped 16 s ago" stood there. Told each time
+    that pages are whole again, a gateway that answers at every other tick makes two writes a minute instead of one.
+    """
+    back = before.last_decision.at if before.last_decision is not None else None
+    partial = any(
+        one.reason == Reason.PARTIAL_METRICS and one.last_transition_time == back for one in before.conditions
+    )
+    return partial and any(one.reason == Reason.VALID_METRICS for one in after.conditions)
 
 
 def _figures_moved(before: Status, after: Status) -> bool:

@@ -580,6 +580,21 @@ def test_a_gateway_that_answers_now_and_then_is_not_written_at_every_tick() -> N
     assert len(world.writes.statuses) - before <= 12
 
 
+def test_what_is_read_whole_soon_after_it_could_not_be_read_at_all_is_told_at_once() -> None:
+    """Of a Prometheus that is back some first pages are old. "Last scraped 16 s ago" stood there for a minute."""
+    world = settled()
+    world.prometheus.silent = "503"
+    world.step()
+    assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
+    world.prometheus.silent = None
+    world.hidden = {world.services["vllm"].engines[0].name}
+    world.step()
+    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
+    world.hidden = set()
+    world.step()
+    assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
+
+
 def test_pages_that_lack_a_series_are_no_valid_metrics() -> None:
     world = settled()
     pages = world.pages
