@@ -228,8 +228,12 @@ class TestGoals:
     def test_every_seed_counts(self) -> None:
         results = results_of()
         results.ours = {(False, 0): a_run(0.96, 5.0), (False, 1): a_run(0.90, 5.0, settled_attainment=0.951)}
-        first = goals.goals([results])[0]
+        results.ours[True, 0], results.ours[True, 1] = a_run(0.96875, 5.0), a_run(0.9375, 5.0)
+        first, of_seeds, known, known_of_seeds, *_ = goals.goals([results])
         assert [(judged.figure, judged.reached) for judged in first.judged] == [("95.10%", True)]
+        assert [judged.figure for judged in of_seeds.judged] == ["95.55%"]
+        assert [(judged.figure, judged.reached) for judged in known.judged] == [("93.75%", False)]
+        assert [(judged.figure, judged.reached) for judged in known_of_seeds.judged] == [("95.31%", True)]
         (line,) = goals.losses([results])
         assert line == "`tiny`: misses the SLO in 1 of 2 seeds: 90.00% at worst, 95.10% after the first 10 minutes."
 
