@@ -140,12 +140,25 @@ class Election:
         """Give the Lease back, so that the next leader need not wait for it to run out."""
         if self._held is None:
             return
-        held, self._held = self._held, None
-        held["spec"] = held["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+        self._held = None
         try:
-            await self._soon(self._leases.replace_lease(self._lease, held))
+            await self._soon(self._give_back())
         except (ClusterError, TimeoutError) as error:
             log.info("the lease was not released and will run out: %s", error or "timed out")
+
+    async def _give_back(self) -> None:
+        while True:
+            # Read anew: a renewal that `run` was cancelled in may have been done all the same, or be done any moment.
+            held = await self._leases.read_lease(self._lease)
+            spec = held.get("spec") or {}
+            if spec.get("holderIdentity") != self.identity:
+                return
+            held["spec"] = spec | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+            try:
+                await self._leases.replace_lease(self._lease, held)
+            except Conflict:
+                continue
+            return
 
     async def _soon(self, request: Coroutine[Any, Any, T]) -> T:
         """Its answer, within half the deadline: a connection that died silently leaves time for another try."""

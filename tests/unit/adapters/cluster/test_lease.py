@@ -131,6 +131,41 @@ def test_a_lease_given_back_is_taken_at_once() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("asked", [0.25, 0.75, 1.25, 1.75])
+def test_one_that_is_stopped_while_it_renews_gives_the_lease_back(asked: float) -> None:
+    """The renewal was done, its answer lost with the cancellation: the next leader waited for all 15 s."""
+
+    async def story() -> None:
+        server = Server()
+        network = Network(server, lambda: 0.5)
+        leader = candidate(network, "a")
+        await leader.attempt()
+        renewing = asyncio.create_task(leader.attempt())
+        await asyncio.sleep(asked)
+        renewing.cancel()
+        await leader.release()
+        assert server.read()["spec"]["holderIdentity"] == ""
+
+    run(story)
+
+
+def test_a_renewal_that_is_done_while_the_lease_is_given_back_does_not_keep_it() -> None:
+    async def story() -> None:
+        server = Server()
+        network = Network(server)
+        leader = candidate(network, "a")
+        await leader.attempt()
+        late = server.read()
+        network.delay = lambda: 0.5
+        giving_back = asyncio.create_task(leader.release())
+        await asyncio.sleep(0.75)
+        server.write(late["spec"], late["metadata"]["resourceVersion"])
+        await giving_back
+        assert server.read()["spec"]["holderIdentity"] == ""
+
+    run(story)
+
+
 def test_giving_back_what_another_has_taken_changes_nothing() -> None:
     async def story() -> None:
         server = Server()
