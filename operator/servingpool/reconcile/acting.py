@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound, Unanswered
-from servingpool.adapters.cluster.objects import Key, Pod
+from servingpool.adapters.cluster.objects import Key, Pod, Workload
 from servingpool.api.conditions import ConditionType, Reason, Truth
+from servingpool.api.part import Part
 from servingpool.api.serving_pool import Metadata, ServingPool
-from servingpool.api.status import Status
-from servingpool.api.time import from_unix
+from servingpool.api.status import LastDecision, Latency, Status, Throughput
 from servingpool.decision.decision import Decision
 from servingpool.reconcile.conduct import target_of
 from servingpool.reconcile.marking import FORBIDDEN, Marker, PodWriter
@@ -21,6 +21,12 @@ from servingpool.reconcile.telling import changes, worth_writing
 from servingpool.reconcile.victims import choose, in_flight
 
 log = logging.getLogger(__name__)
+
+
+def _fields(part: type[Part]) -> list[str]:
+    """As they are called in a manifest."""
+    return [field.alias or name for name, field in part.model_fields.items()]
+
 
 PROFILE_AFTER = 600.0
 """Seconds between two writes of the learned profile, the first one when calibration ends.
@@ -35,8 +41,12 @@ WARNED = {
 WARNED_AGAIN_AFTER = 600.0
 """Seconds. A condition that flaps would post an event every other tick, and push the telling ones out of sight."""
 
-STATUS_FIELDS = tuple(field.alias or name for name, field in Status.model_fields.items())
-"""As they are called in a manifest."""
+ANYTHING = dict.fromkeys(_fields(Status)) | {
+    "throughput": dict.fromkeys(_fields(Throughput)),
+    "latency": dict.fromkeys(_fields(Latency)),
+    "lastDecision": dict.fromkeys(_fields(LastDecision)),
+}
+"""A status that may hold any field. A merge patch goes into what is nested: what is meant to be gone must be named."""
 CONFLICTS_BORNE = 2
 """In a row: by then the watch has shown whatever else there is."""
 MOST_TOLD = 10
@@ -66,16 +76,16 @@ class Actor:
         self._marker = Marker(writer, cache, self._count_cost)
 
     async def scale(
-        self, pool: ServingPool, state: PoolState, decision: Decision, current: int
+        self, pool: ServingPool, state: PoolState, decision: Decision, known: Workload, now: float
     ) -> tuple[bool, tuple[Reason, str] | None]:
-        """Order the replicas. Whether it was done, and what to say in Ready where it failed.
+        """Order the replicas, of a target as it was decided on. Whether it was done, and what to say in Ready if not.
 
         Neither, where someone else changed the number meanwhile: the next tick decides anew. When that goes on, it is
         something else that only looks like it, such as a webhook that says no with a bare 422.
         """
-        target = target_of(pool)
+        current = known.replicas
         try:
-            await self._writer.scale(target, current=current, replicas=decision.replicas)
+            await self._writer.scale(known.key, current=current, replicas=decision.replicas)
         except Conflict as error:
             # Whoever changes the number shows a new one; what refuses an order leaves it where it was.
             state.conflicts = state.conflicts + 1 if state.refused_at == current else 1
@@ -91,24 +101,31 @@ class Actor:
             state.conflicts = 0
             self.failures["scale"] += 1
             log.warning("%s", error, extra=_pool(pool.metadata))
+            if isinstance(error, Unanswered):  # it may be done all the same
+                state.contest, state.unanswered = state.contest.order(known, decision.replicas), now
             return False, (Reason.FAILED_UPDATE_SCALE, str(error))
         state.conflicts = 0
-        if (workload := self._cache.workload(target)) is not None:
-            state.contest = state.contest.order(workload, decision.replicas)
-        self._cache.scaled(target, decision.replicas)
+        # Of what was known before: by now the watch may show who answers it.
+        state.contest = state.contest.order(known, decision.replicas)
+        self._cache.scaled(known, decision.replicas)
+        if not state.contest.answered:  # else the status would be written at every tick, for as long as nobody looks
+            state.scaled_at = now
         log.info(
             "%s",
             decision.reason,
             extra=_pool(pool.metadata) | {"from": current, "to": decision.replicas, "need": str(decision.need)},
         )
+        return True, None
+
+    async def announce(self, pool: ServingPool, state: PoolState, decision: Decision, before: int) -> None:
+        """Post what people are to know of a scaling from so many replicas."""
         message = f"New size: {decision.replicas}; reason: {decision.reason}"
-        if not state.contest.answered:  # else it would be one every tick, for as long as nobody looks
+        if not state.contest.answered:
             await self.event(pool.metadata, "Normal", "SuccessfulRescale", message)
-        unmarked = decision.replicas < current and pool.metadata.namespace in self._marker.forbidden
+        unmarked = decision.replicas < before and pool.metadata.namespace in self._marker.forbidden
         if unmarked and Reason.VICTIMS_NOT_CHOSEN not in state.warned:
             state.warned[Reason.VICTIMS_NOT_CHOSEN] = 0.0
             await self.event(pool.metadata, "Warning", Reason.VICTIMS_NOT_CHOSEN, FORBIDDEN)
-        return True, None
 
     async def mark(self, pool: ServingPool, state: PoolState, replicas: int) -> None:
         """Ahead of a scale-down to `replicas`, tell Kubernetes which pods to take. For a scale-up it costs nothing."""
@@ -145,7 +162,9 @@ class Actor:
         """Write the learned profile whatever its age: the operator stops."""
         learned = state.memory.profile
         if learned.learned > 0.0 and learned.curve != state.profile_curve:
-            await self._write(pool, state, state.status.model_copy(update={"profile": state.kept()}))
+            # The profile alone: where the last write was not answered, the status that is known is the one before it.
+            before = {} if state.unsure else state.status.profile or {}
+            await self._send(pool, state, {"profile": changes(before, state.kept())})
 
     async def event(self, pool: Metadata, type_: str, reason: str, message: str) -> None:
         """Post an event; one that is lost is only logged."""
@@ -160,12 +179,14 @@ class Actor:
 
     async def _write(self, pool: Metadata, state: PoolState, status: Status) -> bool:
         # Where it is not known what is there everything is said, what is not there any more too.
-        unsure = state.unsure
-        before = dict.fromkeys(STATUS_FIELDS) if unsure else state.status.to_dict()
-        patch = changes(before, status.to_dict())
-        if not patch:
-            return True
-        state.unsure = True
+        patch = changes(ANYTHING if state.unsure else state.status.to_dict(), status.to_dict())
+        if patch and not await self._send(pool, state, patch):
+            return False
+        state.status, state.unsure = status, False
+        return True
+
+    async def _send(self, pool: Metadata, state: PoolState, patch: dict[str, Any]) -> bool:
+        unsure, state.unsure = state.unsure, True
         try:
             await self._writer.write_status(pool.key, patch)
         except NotFound:
@@ -175,7 +196,7 @@ class Actor:
             self.failures["status"] += 1
             log.warning("%s", error, extra=_pool(pool))
             return False
-        state.status, state.unsure = status, False
+        state.unsure = unsure
         return True
 
     async def _warn(self, pool: Metadata, state: PoolState, before: Status, now: float) -> None:
@@ -188,11 +209,6 @@ class Actor:
             if now - state.warned.get(found.reason, -WARNED_AGAIN_AFTER) >= WARNED_AGAIN_AFTER:
                 state.warned[found.reason] = now
                 await self.event(pool, "Warning", found.reason, found.message)
-
-
-def stamped(status: Status, replicas: int, now: float) -> Status:
-    """The status of a pool that was scaled just now."""
-    return status.model_copy(update={"replicas": replicas, "last_scale_time": from_unix(now)})
 
 
 def _in_flight(pod: Pod, busy: Mapping[str, float]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, Workload
 
 ALIKE, MANY = 3, 6
 """Times in a row that a program sets the same number, or any, until it is one that keeps to it. People set others."""
@@ -21,9 +21,9 @@ class Contest:
     target: str = ""
     """The Deployment's uid."""
     ordered: int | None = None
-    """Replicas that stand ordered by us; None where somebody has set others since."""
-    before: Setter | None = None
-    """Who had set what that order was given on: for a while the watch may go on to show it."""
+    """Replicas that we have ordered; None where somebody has set others since."""
+    generation: int = 0
+    """The target's when that order was given: for a while the watch may go on to show it."""
     rival: str = ""
     """The program that sets others."""
     times: tuple[float, ...] = ()
@@ -39,7 +39,7 @@ class Contest:
 
     def order(self, workload: Workload, replicas: int) -> Contest:
         """Behind an order of ours, given on what is known of the target."""
-        return replace(self, ordered=replicas, before=workload.set_by)
+        return replace(self, ordered=replicas, generation=workload.generation)
 
     def rest(self) -> Contest:
         """While nothing may be ordered: what people do then is no contest."""
@@ -50,11 +50,17 @@ class Contest:
         if workload.uid != self.target:
             return Contest(workload.uid)
         calmed, who = self._calmed(now), workload.set_by
-        if calmed.ordered is None or calmed.ordered == workload.replicas or who is None or who == calmed.before:
+        if calmed.ordered is None or calmed.ordered == workload.replicas or who is None:
+            return calmed
+        if workload.generation <= calmed.generation:
             return calmed
         if who.program == FIELD_MANAGER:  # of another pool, or of a write that was taken for lost
             return replace(calmed, ordered=workload.replicas)
         return _set_back(calmed, who.program, workload.replicas, now)
+
+    def carried_out(self, workload: Workload) -> bool:
+        """Whether the last order is what the target shows now."""
+        return self.ordered == workload.replicas and workload.generation > self.generation
 
     @property
     def problem(self) -> str | None:

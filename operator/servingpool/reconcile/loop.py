@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import Key, Raw
-from servingpool.api.conditions import Reason, Truth
+from servingpool.adapters.cluster.objects import Key, Raw, Workload
+from servingpool.api.conditions import ConditionType, Reason, Truth
 from servingpool.api.serving_pool import Metadata, ServingPool, problems, readable_status
 from servingpool.api.status import Status
 from servingpool.decision.belief import stuck
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
-from servingpool.reconcile.acting import Actor, stamped
+from servingpool.reconcile.acting import Actor
 from servingpool.reconcile.conduct import gpus_of, judge, owners, target_of
 from servingpool.reconcile.observing import core_pool, observe
 from servingpool.reconcile.reading import Readings
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.telling import metrics_condition, status, with_ready
+from servingpool.reconcile.telling import blind, metrics_condition, scaled, status, still, with_ready
 from servingpool.reconcile.warming import Fresh, Warming
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 WRITES_AT_ONCE = 16
 LONGEST_ACTING = 30.0
 """Seconds for all writes of a tick. Where each one takes the API server's whole time-out, the next tick is due."""
+UNSEEN = {Reason.INVALID_SPEC, Reason.UNKNOWN_BACKEND, Reason.TARGET_NOT_FOUND}
+"""Where there is nothing to look at, or it is not known what."""
 WAITS = "nothing is decided before its past was read from Prometheus, pool after pool"
 """Of a new pool: behind hundreds of others that takes minutes."""
 YIELD_EVERY = 20
@@ -54,7 +56,8 @@ class Order:
 
     pool: ServingPool
     decision: Decision
-    current: int
+    target: Workload
+    """As it was decided on."""
     wanted: bool
     """False where it is only told: nothing changes, or the pool may not be acted for."""
 
@@ -85,6 +88,8 @@ class Reconciler:
         """One turn over all pools. `now` is Unix time in seconds."""
         if not self._leading():
             # A follower keeps its watches warm and no more: reading and deciding everywhere would double the queries.
+            for state in self.states.values():
+                state.decision = state.observation = None  # of a time when it led, and shown as if of now
             return Tick(pools=len(self._cache.pools))
         self._forget()
         readable, turns = [], []
@@ -92,7 +97,7 @@ class Reconciler:
             pool = self._parse(key, raw)
             problem = (Reason.INVALID_SPEC, pool) if isinstance(pool, str) else self._readings.problem(pool)
             if problem is None and isinstance(pool, ServingPool):
-                self._keep(pool)
+                self._keep(pool, raw)
                 readable.append(pool)
             elif problem is not None:
                 turns.append(self._refusal(raw, problem, now))
@@ -122,8 +127,9 @@ class Reconciler:
             await asyncio.gather(*(self._save(state, gate) for state in states), return_exceptions=True)
 
     async def _turns(self, pools: list[ServingPool], now: float) -> tuple[list[Turn], int]:
-        # Reading takes seconds, in which pools are deleted.
-        here = [(self._cache.pools[pool.key], pool) for pool in pools if pool.key in self._cache.pools]
+        # Reading takes seconds, in which pools are deleted, and changed: what is judged by the old spec says nothing
+        # of the new one.
+        here = [(self._cache.pools[pool.key], pool) for pool in pools if self._stands(pool.metadata)]
         owned = owners([(raw["metadata"]["creationTimestamp"], pool) for raw, pool in here])
         turns, failed = [], 0
         for count, (raw, pool) in enumerate(here):
@@ -153,6 +159,9 @@ class Reconciler:
         reading, queue = self._readings.of(pool), self._readings.gateway_queue(pool)
         observation, selection = observe(pool, workload, self._cache, reading, queue, now)
         state.contest = state.contest.see(workload, now)
+        if state.unanswered is not None and state.contest.carried_out(workload):
+            state.scaled_at = state.unanswered
+        state.unanswered = None
         core = core_pool(pool, in_charge=False)
         nodeless = stuck(observation, state.memory, core)
         conduct = judge(pool, workload, self._cache, owner, observation, nodeless, state.contest.problem)
@@ -174,8 +183,10 @@ class Reconciler:
             state.memory,
             observation,
         )
+        if state.scaled_at is not None:
+            told = scaled(told, workload.replicas, state.scaled_at)
         wanted = conduct.act and outcome.decision.verdict is not Verdict.HOLD
-        order = Order(pool, outcome.decision, workload.replicas, wanted=wanted)
+        order = Order(pool, outcome.decision, workload, wanted=wanted)
         return Turn(pool.metadata, state, told, order)
 
     def _refusal(self, raw: Raw, problem: tuple[Reason, str], now: float, truth: Truth = Truth.FALSE) -> Turn:
@@ -184,8 +195,10 @@ class Reconciler:
         state = self.states.get(meta.key)
         if state is None or state.uid != meta.uid:
             state = self.states[meta.key] = PoolState(meta.uid, model="", status=readable_status(raw.get("status")))
+            state.unsure = _unreadable(state.status, raw)
         state.decision = state.observation = None  # figures of a time when it could be decided are none of now
-        return Turn(meta, state, with_ready(meta, state.status, problem, now, truth))
+        held = blind(meta, state.status, problem, now) if problem[0] in UNSEEN else state.status
+        return Turn(meta, state, with_ready(meta, held, problem, now, truth))
 
     async def _act(self, turns: list[Turn], now: float) -> list[bool | BaseException]:
         """Carry out every turn. For each, whether replicas were changed, or what went wrong."""
@@ -208,6 +221,8 @@ class Reconciler:
             if not self._leading() or not self._stands(turn.meta):
                 return False
             try:
+                if asyncio.get_running_loop().time() >= until:
+                    raise TimeoutError  # noqa: TRY301  # else its first request is sent before it is cancelled
                 async with asyncio.timeout_at(until):
                     return await self._write(turn, now)
             except TimeoutError:
@@ -215,18 +230,31 @@ class Reconciler:
                 return False
 
     async def _write(self, turn: Turn, now: float) -> bool:
-        told, scaled, order = turn.status, False, turn.order
+        told, done, order = turn.status, False, turn.order
         if order is not None and order.wanted:
             await self._actor.mark(order.pool, turn.state, order.decision.replicas)
             if not (self._leading() and self._stands(turn.meta)):
                 return False  # marking took its time; who leads, or the next tick, takes the marks back
-            scaled, failure = await self._actor.scale(order.pool, turn.state, order.decision, order.current)
-            if scaled and not turn.state.contest.answered:  # else the status would be written at every tick
-                told = stamped(told, order.decision.replicas, now)
+            done, failure = await self._actor.scale(order.pool, turn.state, order.decision, order.target, now)
+            if not self._may_tell(turn):
+                return done
+            if done:
+                await self._actor.announce(order.pool, turn.state, order.decision, order.target.replicas)
+            if turn.state.scaled_at == now:
+                told = scaled(told, order.decision.replicas, now)
             elif failure is not None:
-                told = with_ready(turn.meta, told, failure, now)
-        await self._actor.tell(turn.meta, turn.state, told, now)
-        return scaled
+                told = with_ready(turn.meta, still(told, turn.state.status, ConditionType.READY), failure, now)
+        if self._may_tell(turn):
+            await self._actor.tell(turn.meta, turn.state, told, now)
+        return done
+
+    def _may_tell(self, turn: Turn) -> bool:
+        """Each write before may have taken seconds: another may lead by now, the pool be gone or made anew."""
+        return self._leading() and self._is_there(turn.meta.key, turn.meta.uid)
+
+    def _is_there(self, key: Key, uid: str) -> bool:
+        raw = self._cache.pools.get(key)
+        return raw is not None and raw["metadata"]["uid"] == uid
 
     def _stands(self, meta: Metadata) -> bool:
         """The pool is still there, and says what was decided on: a person may have paused it since."""
@@ -238,7 +266,7 @@ class Reconciler:
 
     async def _save(self, state: PoolState, gate: asyncio.Semaphore) -> None:
         async with gate:
-            if state.pool is not None:
+            if state.pool is not None and self._is_there(state.pool.key, state.uid):
                 await self._actor.save(state.pool.metadata, state)
 
     def _waits(self, pool: ServingPool) -> bool:
@@ -266,13 +294,14 @@ class Reconciler:
         self._parsed[key] = (version, pool)
         return pool
 
-    def _keep(self, pool: ServingPool) -> PoolState:
+    def _keep(self, pool: ServingPool, raw: Raw) -> PoolState:
         """The pool's state; a new one for a pool, or a model, not seen before."""
         state = self.states.get(pool.key)
         if state is None or not state.is_of(pool):
             state, damage = PoolState.found(pool)
             if damage is not None:
                 log.warning("the learned profile is dropped: %s", damage, extra=_pool(pool.metadata))
+            state.unsure = _unreadable(state.status, raw)
             self.states[pool.key] = state
         return state
 
@@ -283,8 +312,13 @@ class Reconciler:
             del self._parsed[key]
 
 
+def _unreadable(found: Status, raw: Raw) -> bool:
+    """Something stands in the status that this version cannot read: all of it is to be written anew."""
+    return found == Status() and bool(raw.get("status"))
+
+
 def _grows(order: Order | None) -> bool:
-    return order is not None and order.wanted and order.decision.replicas > order.current
+    return order is not None and order.wanted and order.decision.replicas > order.target.replicas
 
 
 def _no_target(pool: ServingPool) -> str:

@@ -36,8 +36,12 @@ class PoolState:
     """Whether a write of it was begun of which no answer came: it may be applied, or not."""
     written_at: float = 0.0
     """Unix time in seconds of the last write of status."""
+    scaled_at: float | None = None
+    """Likewise, of the last order that is to be told of; None where there was none since the start."""
+    unanswered: float | None = None
+    """Likewise, of an order at the last look of which no answer came."""
     profile_at: float = 0.0
-    """Likewise, of the learned profile."""
+    """Likewise, of the last write of the learned profile."""
     profile_curve: MissCurve | None = None
     """What it held then."""
     conflicts: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from servingpool.adapters.cluster.objects import Workload
@@ -28,6 +29,7 @@ FIGURES_CHANGE = 0.2
 SERVING_AFTER = 300.0
 """Seconds after which a pool with traffic is written all the same: a decision that is older than this reads as if
 the operator were gone. An idle pool is not written at all."""
+NUMBER = re.compile(r"\d+(\.\d+)?")
 FIGURES_FLOOR = 5.0
 """Tokens per second, requests, percent: what is smaller is measured by this. One request that waits now and then
 caused half of all writes to 1,000 pools under steady traffic."""
@@ -115,6 +117,44 @@ def status(
     )
 
 
+def scaled(status: Status, replicas: int, at: float) -> Status:
+    """The status of a pool that was scaled last at this Unix time in seconds."""
+    return status.model_copy(update={"replicas": replicas, "last_scale_time": from_unix(at)})
+
+
+def still(status: Status, held: Status, type_: ConditionType) -> Status:
+    """`status`, with this condition as it was held: since when it is so must not be since a moment's hope."""
+    before = held.condition(type_)
+    return status if before is None else status.model_copy(update={"conditions": updated(status.conditions, (before,))})
+
+
+def blind(meta: Metadata, held: Status, problem: tuple[Reason, str], now: float) -> Status:
+    """`held` without what is seen of a target: there is none, or none that may be looked at.
+
+    Of a deleted Deployment `2/2/10`, its tokens per second and "all 2 ready replicas are scraped" stood for ever.
+    """
+    reason, message = problem
+    unknown = [
+        condition(
+            one.type,
+            Truth.UNKNOWN,
+            reason=reason,
+            message=message,
+            generation=meta.generation,
+            now=from_unix(now),
+        )
+        for one in held.conditions
+        if one.type is not ConditionType.READY
+    ]
+    return held.model_copy(
+        update={
+            "conditions": updated(held.conditions, unknown),
+            **dict.fromkeys(("fleet", "replicas", "ready_replicas", "desired_replicas", "throughput", "queue_depth")),
+            **dict.fromkeys(("latency", "attainment")),
+        }
+    )
+
+
 def with_ready(
     meta: Metadata, held: Status, problem: tuple[Reason, str], now: float, truth: Truth = Truth.FALSE
 ) -> Status:
@@ -145,6 +185,7 @@ def worth_writing(before: Status, after: Status, age: float) -> bool:
         return False
     return (
         _reasons(before) != _reasons(after)
+        or _complaints(before) != _complaints(after)
         or _figures_moved(before, after)
         or (age >= SERVING_AFTER and _serving(after))
     )
@@ -170,6 +211,18 @@ def _headline(status: Status) -> tuple[Any, ...]:
 
 def _reasons(status: Status) -> tuple[str | None, ...]:
     return (status.why, *(one.reason for one in status.conditions))
+
+
+def _complaints(status: Status) -> tuple[str, ...]:
+    """What is said of each thing that may be wrong, but for its numbers: "last scraped 93 s ago" is new at every tick.
+
+    "Cannot be reached" stood for a day where it was "answered HTTP 401" by then, for both are FailedGetMetrics.
+    """
+    return tuple(
+        NUMBER.sub("#", one.message)
+        for one in status.conditions
+        if _tells(one) or one.type is ConditionType.METRICS_AVAILABLE
+    )
 
 
 def _tells(condition: Condition) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from servingpool.adapters.cluster.drain import read_drain
@@ -382,6 +384,14 @@ class TestContest:
             known = known.order(deployment(4, None, 0), 7).see(deployment(4, None, 0), 15.0 * tick)
         assert known.problem is None
 
+    def test_set_back_twice_within_a_second_is_set_back_twice(self) -> None:
+        """The API server writes to the second who has set a field."""
+        known = Contest().see(deployment(1, "kubectl", 0), 9.0)
+        for tick in range(3):
+            reset = replace(deployment(1, "argocd", 10), generation=2 * tick + 2)
+            known = known.order(replace(reset, generation=2 * tick), 2).see(reset, 10.0 + 0.3 * tick)
+        assert known.problem is not None
+
     def test_a_clock_that_goes_back_ends_it(self) -> None:
         known, now = Contest().see(deployment(4, "kubectl", 0), 0.0), 10_000.0
         for tick in range(3):
@@ -392,4 +402,4 @@ class TestContest:
 
 def deployment(replicas: int, by: str | None, at: int) -> Workload:
     set_by = None if by is None else Setter(by, f"{at:09}")
-    return Workload(("chat", "vllm"), "d-vllm", replicas, set_by, gpus=1, drain=read_drain({}))
+    return Workload(("chat", "vllm"), "d-vllm", at, replicas, set_by, gpus=1, drain=read_drain({}))

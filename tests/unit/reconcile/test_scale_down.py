@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -156,10 +157,12 @@ def test_a_cost_is_left_while_the_pods_are_still_to_go() -> None:
     world.pool(mode="Paused")
     world.services["vllm"].costs = {"vllm-7c9f-bbbbb": ("-1", True)}
     world.show("vllm")
-    world.cache.scaled(("chat", "vllm"), 5)
+    workload = world.cache.workload(("chat", "vllm"))
+    assert workload is not None
+    world.cache.scaled(workload, 5)
     asyncio.run(world.loop.tick(world.now))
     assert world.services["vllm"].costs == {"vllm-7c9f-bbbbb": ("-1", True)}
-    world.cache.scaled(("chat", "vllm"), 6)
+    world.cache.scaled(replace(workload, replicas=5), 6)
     asyncio.run(world.loop.tick(world.now))
     assert world.services["vllm"].costs == {}, "it was undone: nobody goes"
 

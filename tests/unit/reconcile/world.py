@@ -164,6 +164,7 @@ class Service:
     unschedulable: bool = False
     next: int = 0
     args: tuple[str, ...] = ("--shutdown-timeout=120",)
+    generation: int = 1
     set_by: tuple[str, float] = ("kubectl-create", 0.0)
     """Who has set its replicas last, and when."""
     costs: dict[str, tuple[str, bool]] = field(default_factory=dict)
@@ -249,6 +250,7 @@ class World:
         fields = {"f:spec": {"f:replicas": {}}}
         manager = {"manager": program, "operation": "Update", "time": stamp(at), "fieldsV1": fields}
         meta = {"namespace": "chat", "name": name, "uid": f"d-{name}", "managedFields": [manager]}
+        meta["generation"] = service.generation
         self.cache.see_workload({"metadata": meta, "spec": spec}, gone=False)
         for engine in service.engines:
             self._show_pod(service, engine.name, engine.ready_at - 100.0, engine.ready_at)
@@ -280,6 +282,7 @@ class World:
         """Somebody, or the operator, changes the Deployment. Who goes is chosen as the ReplicaSet controller does."""
         service = self.services[name]
         service.set_by = (by, self.now)
+        service.generation += 1
         while len(service.engines) + len(service.orders) > replicas:
             if service.orders:
                 victim = pod(name, service.next + len(service.orders) - 1)

@@ -99,10 +99,13 @@ class ClusterCache:
         """The Deployment of this namespace and name."""
         return self._workloads.get(key)
 
-    def scaled(self, key: Key, replicas: int) -> None:
-        """Our own scaling, ahead of the watch: the next look must not decide on the old number."""
-        if key in self._workloads:
-            self._workloads[key] = replace(self._workloads[key], replicas=replicas)
+    def scaled(self, known: Workload, replicas: int) -> None:
+        """Our own scaling, ahead of the watch: the next look must not decide on the old number.
+
+        `known` is what it was ordered on. Where the watch has shown more since, that is newer: ours, or who answers it.
+        """
+        if self._workloads.get(known.key) == known:
+            self._workloads[known.key] = replace(known, replicas=replicas)
 
     def pods(self, workload: Workload) -> Iterator[Pod]:
         """Its pods that are not going."""

@@ -112,7 +112,7 @@ class Election:
             held = await self._soon(self._leases.read_lease(self._lease))
         except NotFound:
             self._held = await self._soon(self._leases.create_lease(self._lease, self._spec(transitions=0)))
-            self._renewed = now
+            self._renewed, self._taken = now, False
             return
         self._answered = self._clock()
         spec = held.get("spec") or {}
@@ -132,23 +132,22 @@ class Election:
         try:
             self._held = await self._soon(self._leases.replace_lease(self._lease, held))
         except Conflict:
-            self._held = None
-            return
+            return  # whoever has taken it has waited for longer than `leading` lasts; else it is ours all the same
         self._renewed, self._taken = now, False
 
     async def release(self) -> None:
         """Give the Lease back, so that the next leader need not wait for it to run out."""
-        if self._held is None:
-            return
         self._held = None
         try:
             await self._soon(self._give_back())
+        except NotFound:
+            return
         except (ClusterError, TimeoutError) as error:
             log.info("the lease was not released and will run out: %s", error or "timed out")
 
     async def _give_back(self) -> None:
         while True:
-            # Read anew: a renewal that `run` was cancelled in may have been done all the same, or be done any moment.
+            # Read anew: what `run` was cancelled in may have been done all the same, or be done any moment.
             held = await self._leases.read_lease(self._lease)
             spec = held.get("spec") or {}
             if spec.get("holderIdentity") != self.identity:

@@ -42,7 +42,7 @@ class Setter:
     program: str
     """The field manager's name."""
     at: str
-    """As the API server writes it, to the second; only ever compared."""
+    """As the API server writes it, to the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class Workload:
 
     key: Key
     uid: str
+    generation: int
+    """Rises with each change of the spec."""
     replicas: int
     """`spec.replicas`: what is ordered."""
     set_by: Setter | None
@@ -128,6 +130,7 @@ def workload(raw: Raw) -> Workload:
     return Workload(
         key=key_of(raw),
         uid=raw["metadata"]["uid"],
+        generation=int(raw["metadata"].get("generation", 0)),
         replicas=int(spec.get("replicas", 1)),
         set_by=_who_set_replicas(raw["metadata"]),
         gpus=gpus,

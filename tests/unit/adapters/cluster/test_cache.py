@@ -123,10 +123,14 @@ def test_pods_of_two_revisions_are_a_rollout_until_the_old_ones_go() -> None:
 
 def test_what_we_scaled_counts_before_the_watch_says_so() -> None:
     cache = filled()
-    cache.scaled(CHAT, 5)
+    before = cache.workload(CHAT)
+    assert before is not None
+    cache.scaled(before, 5)
     workload = cache.workload(CHAT)
     assert workload is not None
     assert workload.replicas == 5
+    cache.scaled(before, 6)
+    assert cache.workload(CHAT) == workload, "more is known by now than it was ordered on"
 
 
 def test_keda_is_named_before_the_hpa_that_it_made() -> None:

@@ -166,6 +166,100 @@ def test_a_renewal_that_is_done_while_the_lease_is_given_back_does_not_keep_it()
     run(story)
 
 
+def test_who_takes_a_lease_that_was_deleted_leads() -> None:
+    """`_taken` is of the Lease before: it says that another holds it, and `run` returns in the moment it leads."""
+
+    async def story() -> None:
+        server = Server()
+        await candidate(Network(server), "leader").attempt()
+        heir = candidate(Network(server), "heir")
+        running = asyncio.create_task(heir.run())
+        await asyncio.sleep(1.0)
+        server.lease = None  # kubectl delete lease
+        await asyncio.sleep(3.0)
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"] == "heir"
+        assert not running.done(), "it leaves, as one whose lease was lost, with the Lease in its name"
+        running.cancel()
+
+    run(story)
+
+
+@pytest.mark.parametrize("before", ["none", "given back"])
+def test_one_that_is_stopped_while_it_acquires_gives_the_lease_back(before: str) -> None:
+    async def story() -> None:
+        server = Server()
+        if before == "given back":
+            await (first := candidate(Network(server), "first")).attempt()
+            await first.release()
+        delays = iter(
+            [0.0, 0.1, 1.0] if before == "none" else [0.0, 0.0, 0.1, 1.0]
+        )  # the write's answer takes a second
+        stopped = candidate(Network(server, lambda: next(delays, 0.0)), "stopped")
+        running = asyncio.create_task(stopped.run())
+        await asyncio.sleep(0.5)
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"] == "stopped"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await stopped.release()
+        await asyncio.sleep(5.0)
+        heir = candidate(Network(server), "heir")
+        await heir.attempt()
+        assert heir.leading, "it waits 15 s for a process that is gone"
+
+    run(story)
+
+
+def test_who_changes_the_lease_without_taking_it_costs_no_leadership() -> None:
+    """`kubectl annotate lease`, or our own renewal of before, timed out here and done there, between read and write.
+
+    The Lease names us before and after: nobody can have taken over, and by the clock 8 s are left.
+    """
+
+    async def story() -> None:
+        server = Server()
+        network = Network(server)
+        leader = candidate(network, "leader")
+        await leader.attempt()
+        replace = network.replace_lease
+
+        async def late(name: tuple[str, str], held: dict[str, Any]) -> dict[str, Any]:
+            assert server.lease is not None
+            server.write(server.lease["spec"], server.lease["metadata"]["resourceVersion"])
+            return await replace(name, held)
+
+        network.replace_lease = late  # type: ignore[method-assign]
+        await asyncio.sleep(2.0)
+        await leader.attempt()
+        assert leader.leading, "what was decided in this tick is thrown away"
+
+    run(story)
+
+
+def test_one_that_is_stopped_behind_such_a_conflict_gives_the_lease_back() -> None:
+    async def story() -> None:
+        server = Server()
+        network = Network(server)
+        leader = candidate(network, "leader")
+        await leader.attempt()
+        replace = network.replace_lease
+
+        async def late(name: tuple[str, str], held: dict[str, Any]) -> dict[str, Any]:
+            assert server.lease is not None
+            server.write(server.lease["spec"], server.lease["metadata"]["resourceVersion"])
+            return await replace(name, held)
+
+        network.replace_lease = late  # type: ignore[method-assign]
+        await leader.attempt()
+        network.replace_lease = replace  # type: ignore[method-assign]
+        await leader.release()
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"] == ""
+
+    run(story)
+
+
 def test_giving_back_what_another_has_taken_changes_nothing() -> None:
     async def story() -> None:
         server = Server()

@@ -1,0 +1,227 @@
+"""Writes that are done and not answered, or answered late, and what is kept in memory of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster.errors import Unanswered
+from servingpool.reconcile import loop
+from servingpool.reconcile.exposing import PoolCollector
+
+from ..adapters.cluster.virtual_time import run  # noqa: TID252
+from .test_loop import settled
+from .world import FIELD_MANAGER, World
+
+
+def short(**spec: Any) -> World:
+    """A pool that orders a second replica at its first tick."""
+    world = World()
+    world.serve(replicas=1, rate=0.0)
+    world.pool(targets=[{"name": "vllm", "min": 2, "max": 4}], **spec)
+    return world
+
+
+def tick(world: World) -> None:
+    """One, on virtual time: what hangs takes no real time."""
+    world.now += 15.0
+    world.show("vllm")
+    run(lambda: world.loop.tick(world.now))
+
+
+def hangs(work: Callable[..., Coroutine[Any, Any, None]], seconds: float) -> Any:
+    """The server does it, and the answer takes so long; ours is over after 10 s, as the client has it."""
+
+    async def slow(*args: Any, **kwargs: Any) -> None:
+        await work(*args, **kwargs)
+        if seconds > 10.0:
+            await asyncio.sleep(10.0)
+            raise Unanswered("the API server did not answer")
+        await asyncio.sleep(seconds)
+
+    return slow
+
+
+def test_a_scale_whose_answer_is_lost_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = short()
+    with monkeypatch.context() as trouble:
+        trouble.setattr(world, "scale", hangs(world.scale, 60.0))
+        tick(world)
+    assert world.services["vllm"].set_by[0] == FIELD_MANAGER, "it was done"
+    for _ in range(240):
+        tick(world)
+    assert world.status()["replicas"] == 2
+    assert world.status().get("lastScaleTime"), "an hour later nothing says that the operator has scaled"
+
+
+def test_a_scale_that_the_tick_ends_behind_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scale is answered; its event is still under way when the tick's 30 s are over.
+
+    Sixteen are written at once, so behind some that hang for 10 s each the time of the later ones begins near the end.
+    """
+    world = short()
+    monkeypatch.setattr(loop, "LONGEST_ACTING", 5.0)  # this pool's share of the 30 s
+    with monkeypatch.context() as trouble:
+        trouble.setattr(world, "post_event", hangs(world.post_event, 8.0))
+        tick(world)
+    assert [after for _, _, after in world.writes.scales] == [2]
+    for _ in range(240):
+        tick(world)
+    assert world.status().get("lastScaleTime")
+
+
+def test_who_loses_the_lead_while_it_scales_does_not_write_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to the scale takes 9 s, and meanwhile the lease runs out: another may lead by now."""
+    world = short()
+    scale = world.scale
+
+    async def losing(*args: Any, **kwargs: Any) -> None:
+        await scale(*args, **kwargs)
+        world.leading = False
+
+    monkeypatch.setattr(world, "scale", losing)
+    tick(world)
+    assert world.writes.statuses == []
+    assert world.writes.events == []
+
+
+def test_what_is_past_the_end_of_acting_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """17 pools, 16 at a time; the API server hangs. Of the last one nothing may be asked: its time is over."""
+    monkeypatch.setattr(loop, "WRITES_AT_ONCE", 1)
+    world = World()
+    for name in ("a", "b", "c"):
+        world.serve(name, replicas=1, rate=0.0)
+        world.pool(name, target=name, targets=[{"name": name, "min": 2, "max": 4}])
+    begun: list[float] = []
+    since = 0.0
+
+    async def stuck(*_: Any, **__: Any) -> None:
+        begun.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(1e6)
+
+    monkeypatch.setattr(world, "scale", stuck)
+    world.now += 15.0
+    run(lambda: world.loop.tick(world.now))
+    assert [at for at in begun if at >= since + loop.LONGEST_ACTING] == []
+
+
+def test_an_order_does_not_hide_a_newer_number_of_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever watches the Deployment sets it back within milliseconds, and its event is read before our answer is."""
+    world = short()
+    scale = world.scale
+
+    async def reset(*args: Any, **kwargs: Any) -> None:
+        await scale(*args, **kwargs)
+        world.set_replicas("vllm", 1, by="keeper")
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(world, "scale", reset)
+    tick(world)
+    held = world.cache.workload(("chat", "vllm"))
+    assert held is not None
+    assert held.replicas == 1, "the API server has 1, and our cache says 2 until the Deployment changes again"
+
+
+def test_such_a_keeper_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = short()
+    scale = world.scale
+
+    async def reset(*args: Any, **kwargs: Any) -> None:
+        await scale(*args, **kwargs)
+        world.set_replicas("vllm", 1, by="keeper")
+
+    monkeypatch.setattr(world, "scale", reset)
+    for _ in range(40):
+        tick(world)
+    assert world.condition("Ready") == ("False", "ReplicasContested"), (
+        len(world.writes.scales),
+        len([e for e in world.writes.events if e[2] == "SuccessfulRescale"]),
+    )
+
+
+def test_a_pool_made_anew_does_not_get_the_status_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = short()
+    scale = world.scale
+
+    async def anew(*args: Any, **kwargs: Any) -> None:
+        await scale(*args, **kwargs)
+        raw = world.cache.pools["chat", "pool"]
+        world.delete()
+        meta = {**raw["metadata"], "uid": "uid-of-another", "generation": 1, "resourceVersion": "77"}
+        world.cache.see_pool({**raw, "metadata": meta, "status": {}}, gone=False)
+
+    monkeypatch.setattr(world, "scale", anew)
+    tick(world)
+    assert world.status() == {}
+
+
+def test_stopping_does_not_give_a_pool_made_anew_what_was_learned_of_the_one_before() -> None:
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step(minutes=14)
+    raw = world.cache.pools["chat", "pool"]
+    world.delete()
+    meta = {**raw["metadata"], "uid": "uid-of-another", "generation": 1, "resourceVersion": "77"}
+    world.cache.see_pool({**raw, "metadata": meta, "status": {}}, gone=False)
+    asyncio.run(world.loop.stop())
+    assert world.status() == {}
+
+
+def test_figures_of_a_leader_that_no_longer_leads_are_none_of_now() -> None:
+    """The API server is away for an hour: nothing is read nor decided, and its /metrics goes on as if."""
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step(minutes=5)
+    world.leading = False
+    world.step(minutes=60)
+    shown = PoolCollector(lambda: world.loop.states, dict, dict)
+    assert [s for family in shown.collect() for s in family.samples if s.name == "servingpool_load_ratio"] == []
+
+
+def test_stopping_does_not_take_back_what_was_told_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last status is applied, its answer hangs, the tick is cancelled: what is saved then is the status before."""
+    world = settled()
+    world.services["vllm"].rate = 30.0
+    world.step()
+    while not world.writes.scales:
+        world.step()
+    first = world.status()["lastScaleTime"]
+    world.services["vllm"].rate = 60.0
+    scales = len(world.writes.scales)
+    write = world.write_status
+    applied: list[Any] = []
+
+    async def stuck(pool: Any, changes: Any) -> None:
+        await write(pool, changes)
+        if "lastScaleTime" in changes and not applied:
+            applied.append(changes)
+            await asyncio.sleep(60.0)
+
+    monkeypatch.setattr(world, "write_status", stuck)
+
+    async def story() -> None:
+        for _ in range(40):
+            for service in world.services.values():
+                for engine in service.engines:
+                    engine.serve(service.rate / len(service.engines), 15.0, 1000.0, 200.0)
+            world.now += 15.0
+            world.show("vllm")
+            turn = asyncio.create_task(world.loop.tick(world.now))
+            await asyncio.wait({turn}, timeout=5.0)  # LAST_TICK
+            if applied:
+                turn.cancel()
+                await world.loop.stop()
+                await asyncio.gather(turn, return_exceptions=True)
+                return
+
+    run(story)
+    assert applied
+    assert len(world.writes.scales) > scales
+    told = applied[0]["lastScaleTime"]
+    assert told > first
+    assert world.status()["lastScaleTime"] == told

@@ -1,0 +1,176 @@
+"""Statuses told for longer than they are true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster.errors import Forbidden, Unanswered
+
+from .test_loop import settled
+from .world import World, stamp
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_why_prometheus_cannot_be_read_is_told_when_it_changes(restarted: bool) -> None:
+    """A wrong url is put right in the operator's configuration, which takes a restart; now a token is missing."""
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
+    world.step(minutes=5)
+    assert world.message("MetricsAvailable") == "Prometheus backend 'default' cannot be reached"
+    world.prometheus.silent = "Prometheus backend 'default' answered HTTP 401"
+    if restarted:
+        world.restart()
+    world.step(minutes=24 * 60)
+    assert world.message("MetricsAvailable") == "Prometheus backend 'default' answered HTTP 401"
+
+
+def test_which_autoscaler_is_in_the_way_is_told_when_another_is() -> None:
+    world = World()
+    world.serve(rate=0.0)
+    world.pool()
+
+    def hpa(name: str, gone: bool) -> None:
+        world.cache.see_autoscaler(
+            {
+                "kind": "HorizontalPodAutoscaler",
+                "metadata": {"namespace": "chat", "name": name, "uid": name},
+                "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "vllm"}},
+            },
+            gone=gone,
+        )
+
+    hpa("a", False)
+    world.step(minutes=5)
+    said = world.message("Ready")
+    assert "HorizontalPodAutoscaler a" in said
+    hpa("b", False)
+    hpa("a", True)
+    world.step(minutes=60)
+    assert "HorizontalPodAutoscaler b" in world.message("Ready"), world.message("Ready")
+
+
+def test_which_pool_owns_the_target_is_told_when_another_does() -> None:
+    world = World()
+    world.serve(rate=0.0)
+    world.pool("first", created=world.now - 30)
+    world.pool("second", created=world.now - 20)
+    world.pool("third", created=world.now - 10)
+    world.step(minutes=5)
+    assert "ServingPool first" in world.message("Ready", "third")
+    world.delete("first")
+    world.step(minutes=60)
+    assert "ServingPool second" in world.message("Ready", "third"), world.message("Ready", "third")
+
+
+def test_why_an_order_is_refused_is_told_when_it_changes() -> None:
+    world = World()
+    world.serve(replicas=1, rate=0.0)
+    world.pool(targets=[{"name": "vllm", "min": 2, "max": 4}])
+    world.writes.refuse["scale"] = Unanswered("the API server did not answer")
+    world.step(minutes=5)
+    world.writes.refuse["scale"] = Forbidden("403 Forbidden")
+    world.step(minutes=60)
+    assert world.message("Ready") == "403 Forbidden"
+
+
+def test_of_an_unsure_status_nothing_stays_that_is_not_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to a write is lost; what is told then lacks a field within `lastDecision`."""
+    world = settled()
+    world.step(minutes=5)
+    assert "need" in world.status()["lastDecision"]
+    world.prometheus.silent = "503"  # the whole control plane has trouble
+
+    async def lost(pool: Any, changes: Any) -> None:
+        raise Unanswered("the API server did not answer")  # not applied
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr(world, "write_status", lost)
+        world.step()
+    world.step()
+    assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
+    meant = world.state().status.to_dict()
+    assert "need" not in meant["lastDecision"]
+    assert world.status()["lastDecision"].keys() - meant["lastDecision"].keys() == set()
+    world.step(minutes=40)
+    assert world.status()["lastDecision"].keys() - world.state().status.to_dict()["lastDecision"].keys() == set()
+
+
+def test_a_status_that_cannot_be_read_leaves_nothing_behind() -> None:
+    """After a downgrade: one condition's type is not known to this version."""
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    raw = world.cache.pools["chat", "pool"]
+    strange = {"type": "OfANewerVersion", "status": "True", "reason": "X", "lastTransitionTime": stamp(world.now)}
+    world.cache.see_pool(
+        {
+            **raw,
+            "status": {
+                "conditions": [strange],
+                "throughput": {"generationTokensPerSecond": 9999.0},
+                "queueDepth": 77.0,
+                "latency": {"timeToFirstToken": "9s"},
+            },
+        },
+        gone=False,
+    )
+    world.prometheus.silent = "503"
+    world.step(minutes=10)
+    assert world.status().get("throughput") is None, world.status()["throughput"]
+
+
+def test_since_when_it_fails_is_since_it_began_to_fail() -> None:
+    world = World()
+    world.serve(replicas=1, rate=0.0)
+    world.pool(targets=[{"name": "vllm", "min": 2, "max": 4}])
+    world.writes.refuse["scale"] = Forbidden("403 Forbidden")
+    world.step()
+    since = next(c for c in world.status()["conditions"] if c["type"] == "Ready")["lastTransitionTime"]
+    world.step(minutes=20)
+    world.pool(targets=[{"name": "vllm", "min": 2, "max": 5}])  # any reason to write
+    world.step()
+    assert world.condition("Ready") == ("False", "FailedUpdateScale")
+    now = next(c for c in world.status()["conditions"] if c["type"] == "Ready")["lastTransitionTime"]
+    assert now == since, "it was False at every moment between"
+
+
+def test_a_deployment_that_is_gone_has_no_ready_replicas() -> None:
+    world = settled()
+    service = world.services.pop("vllm")
+    meta = {"namespace": "chat", "name": "vllm", "uid": "d-vllm"}
+    for engine in service.engines:
+        world.cache.see_pod({"metadata": {"namespace": "chat", "name": engine.name, "uid": engine.name}}, gone=True)
+    world.cache.see_workload({"metadata": meta}, gone=True)
+    world.step(minutes=60)
+    assert world.condition("Ready") == ("False", "TargetNotFound")
+    status = world.status()
+    shown = {k: status.get(k) for k in ("fleet", "readyReplicas", "throughput")}
+    assert status.get("readyReplicas", 0) == 0, (
+        shown,
+        world.condition("MetricsAvailable"),
+        world.message("MetricsAvailable"),
+    )
+
+
+def test_what_was_judged_of_an_older_spec_is_not_told_of_the_newer() -> None:
+    """The target is put right while Prometheus is read."""
+    world = World()
+    world.serve(rate=6.0)
+    world.pool(target="vlm")
+    world.step()
+    assert world.condition("Ready") == ("False", "TargetNotFound")
+    read = world.prometheus.read
+
+    async def reading(*args: Any) -> Any:
+        world.pool(target="vllm")
+        return await read(*args)
+
+    world.prometheus.read = reading  # type: ignore[method-assign]
+    world.step()
+    generation = world.cache.pools["chat", "pool"]["metadata"]["generation"]
+    ready = next(c for c in world.status()["conditions"] if c["type"] == "Ready")
+    assert (ready["observedGeneration"], "vlm " in ready["message"]) != (generation, True), ready
