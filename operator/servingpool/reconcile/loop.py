@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -220,14 +221,13 @@ class Reconciler:
             # Reading, and the writes before this one, take seconds: what was true then may not be now.
             if not self._leading() or not self._stands(turn.meta):
                 return False
-            try:
-                if asyncio.get_running_loop().time() >= until:
-                    raise TimeoutError  # noqa: TRY301  # else its first request is sent before it is cancelled
-                async with asyncio.timeout_at(until):
-                    return await self._write(turn, now)
-            except TimeoutError:
-                log.warning("the API server is slow: this pool is left for the next tick", extra=_pool(turn.meta))
-                return False
+            # Begun past the end, its first request would be sent before it is cancelled.
+            if asyncio.get_running_loop().time() < until:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(until):
+                        return await self._write(turn, now)
+            log.warning("the API server is slow: this pool is left for the next tick", extra=_pool(turn.meta))
+            return False
 
     async def _write(self, turn: Turn, now: float) -> bool:
         told, done, order = turn.status, False, turn.order

@@ -29,10 +29,11 @@ FIGURES_CHANGE = 0.2
 SERVING_AFTER = 300.0
 """Seconds after which a pool with traffic is written all the same: a decision that is older than this reads as if
 the operator were gone. An idle pool is not written at all."""
-NUMBER = re.compile(r"\d+(\.\d+)?")
 FIGURES_FLOOR = 5.0
 """Tokens per second, requests, percent: what is smaller is measured by this. One request that waits now and then
 caused half of all writes to 1,000 pools under steady traffic."""
+NUMBER = re.compile(r"\b(?<!HTTP )\d+(\.\d+)?")
+"""In a message, one that may be another at every tick: seconds since a scrape, replicas, percent."""
 
 
 def metrics_condition(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pytest
 
 from servingpool.adapters.cluster.errors import Unanswered
+from servingpool.api.part import Part
+from servingpool.api.status import Status
 from servingpool.reconcile import loop
+from servingpool.reconcile.acting import ANYTHING
 from servingpool.reconcile.exposing import PoolCollector
 
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
@@ -225,3 +228,14 @@ def test_stopping_does_not_take_back_what_was_told_last(monkeypatch: pytest.Monk
     told = applied[0]["lastScaleTime"]
     assert told > first
     assert world.status()["lastScaleTime"] == told
+
+
+def test_whatever_is_nested_in_a_status_can_be_taken_back() -> None:
+    """What is in lists is not merged: they are replaced whole."""
+    nested = {
+        field.alias or name
+        for name, field in Status.model_fields.items()
+        if get_origin(field.annotation) is not tuple
+        and any(isinstance(part, type) and issubclass(part, Part) for part in get_args(field.annotation))
+    }
+    assert nested == {name for name, inner in ANYTHING.items() if inner is not None}

@@ -13,19 +13,33 @@ from .world import World, stamp
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_why_prometheus_cannot_be_read_is_told_when_it_changes(restarted: bool) -> None:
+@pytest.mark.parametrize("before", ["cannot be reached", "answered HTTP 503"])
+def test_why_prometheus_cannot_be_read_is_told_when_it_changes(before: str, restarted: bool) -> None:
     """A wrong url is put right in the operator's configuration, which takes a restart; now a token is missing."""
     world = World()
     world.serve(rate=6.0)
     world.pool()
-    world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
+    world.prometheus.silent = f"Prometheus backend 'default' {before}"
     world.step(minutes=5)
-    assert world.message("MetricsAvailable") == "Prometheus backend 'default' cannot be reached"
+    assert world.message("MetricsAvailable") == f"Prometheus backend 'default' {before}"
     world.prometheus.silent = "Prometheus backend 'default' answered HTTP 401"
     if restarted:
         world.restart()
     world.step(minutes=24 * 60)
     assert world.message("MetricsAvailable") == "Prometheus backend 'default' answered HTTP 401"
+
+
+def test_how_long_a_page_is_old_is_no_news() -> None:
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    world.prometheus.silent = "pods a and b: last scraped 93 s ago"
+    world.step(minutes=5)
+    before = len(world.writes.statuses)
+    for age in range(100, 1300, 15):
+        world.prometheus.silent = f"pods a and b: last scraped {age} s ago"
+        world.step()
+    assert len(world.writes.statuses) == before
 
 
 def test_which_autoscaler_is_in_the_way_is_told_when_another_is() -> None:
