@@ -28,6 +28,7 @@ from reporting import show, write
 from world import World
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import Metadata, ServingPool
@@ -141,10 +142,14 @@ class _MeteredActor(Actor):
         self._meter = meter
 
     async def scale(
-        self, pool: ServingPool, state: PoolState, decision: Decision, current: int
+        self, pool: ServingPool, state: PoolState, decision: Decision, known: Workload, now: float
     ) -> tuple[bool, tuple[Reason, str] | None]:
         with self._meter.part("write"):
-            return await super().scale(pool, state, decision, current)
+            return await super().scale(pool, state, decision, known, now)
+
+    async def announce(self, pool: ServingPool, state: PoolState, decision: Decision, before: int) -> None:
+        with self._meter.part("write"):
+            await super().announce(pool, state, decision, before)
 
     async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> None:
         with self._meter.part("write"):
