@@ -186,7 +186,7 @@ def worth_writing(before: Status, after: Status, age: float) -> bool:
         return False
     return (
         _reasons(before) != _reasons(after)
-        or _complaints(before) != _complaints(after)
+        or _other_complaints(before, after)
         or _figures_moved(before, after)
         or (age >= SERVING_AFTER and _serving(after))
     )
@@ -214,15 +214,17 @@ def _reasons(status: Status) -> tuple[str | None, ...]:
     return (status.why, *(one.reason for one in status.conditions))
 
 
-def _complaints(status: Status) -> tuple[str, ...]:
-    """What is said of each thing that may be wrong, but for its numbers: "last scraped 93 s ago" is new at every tick.
+def _other_complaints(before: Status, after: Status) -> bool:
+    """Whether something else is said of what may be wrong; "last scraped 93 s ago" is new at every tick.
 
     "Cannot be reached" stood for a day where it was "answered HTTP 401" by then, for both are FailedGetMetrics.
     """
-    return tuple(
-        NUMBER.sub("#", one.message)
-        for one in status.conditions
-        if _tells(one) or one.type is ConditionType.METRICS_AVAILABLE
+    held = {one.type: one.message for one in before.conditions}
+    return any(
+        (_tells(one) or one.type is ConditionType.METRICS_AVAILABLE)
+        and held.get(one.type) != one.message  # in most cases it is not, and quick to see
+        and NUMBER.sub("#", held.get(one.type, "")) != NUMBER.sub("#", one.message)
+        for one in after.conditions
     )
 
 
