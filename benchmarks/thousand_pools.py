@@ -151,9 +151,13 @@ class _MeteredActor(Actor):
         with self._meter.part("write"):
             await super().announce(pool, state, decision, before)
 
-    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> None:
+    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> bool:
         with self._meter.part("write"):
-            await super().tell(pool, state, status, now)
+            return await super().tell(pool, state, status, now)
+
+    async def warn(self, pool: Metadata, state: PoolState, before: Status, now: float) -> None:
+        with self._meter.part("write"):
+            await super().warn(pool, state, before, now)
 
 
 async def measure(options: argparse.Namespace) -> dict[str, object]:

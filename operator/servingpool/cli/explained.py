@@ -43,8 +43,12 @@ def _of_what(pool: ServingPool) -> Text:
 
 def _explained(pool: ServingPool, decision: LastDecision) -> list[RenderableType]:
     status = pool.status
+    ready = status.condition(ConditionType.READY)
+    # Of a pool that cannot be judged the last decision is of another time.
+    past = [Text(ready.message, style="bold"), Text("")] if status.fleet is None and ready is not None else []
     return [
-        Text(decision.reason, style="bold"),
+        *past,
+        Text(decision.reason, style="dim" if past else "bold"),
         Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim"),
         Text(""),
         _steps(decision, status),
@@ -66,7 +70,9 @@ def _steps(decision: LastDecision, status: Status) -> Table:
     for limit in decision.limits:
         table.add_row(limit.name, f"{limit.before} -> {limit.after}", limit.reason)
     table.add_row(
-        Text("answer", style="bold"), Text(str(decision.replicas), style="bold"), f"asked for: {status.replicas}"
+        Text("answer", style="bold"),
+        Text(str(decision.replicas), style="bold"),
+        "" if status.replicas is None else f"asked for: {status.replicas}",
     )
     return table
 

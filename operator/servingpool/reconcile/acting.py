@@ -83,10 +83,13 @@ class Actor:
         Neither, where someone else changed the number meanwhile: the next tick decides anew. When that goes on, it is
         something else that only looks like it, such as a webhook that says no with a bare 422.
         """
-        current = known.replicas
+        current, before = known.replicas, (state.contest, state.unanswered)
+        # As if it were done, until an answer says otherwise: the tick may end before there is one.
+        state.contest, state.unanswered = state.contest.order(known, decision.replicas), now
         try:
             await self._writer.scale(known.key, current=current, replicas=decision.replicas)
         except Conflict as error:
+            state.contest, state.unanswered = before
             # Whoever changes the number shows a new one; what refuses an order leaves it where it was.
             state.conflicts = state.conflicts + 1 if state.refused_at == current else 1
             state.refused_at = current
@@ -101,12 +104,10 @@ class Actor:
             state.conflicts = 0
             self.failures["scale"] += 1
             log.warning("%s", error, extra=_pool(pool.metadata))
-            if isinstance(error, Unanswered):  # it may be done all the same
-                state.contest, state.unanswered = state.contest.order(known, decision.replicas), now
+            if not isinstance(error, Unanswered):
+                state.contest, state.unanswered = before
             return False, (Reason.FAILED_UPDATE_SCALE, str(error))
-        state.conflicts = 0
-        # Of what was known before: by now the watch may show who answers it.
-        state.contest = state.contest.order(known, decision.replicas)
+        state.conflicts, state.unanswered = 0, None
         self._cache.scaled(known, decision.replicas)
         if not state.contest.answered:  # else the status would be written at every tick, for as long as nobody looks
             state.scaled_at = now
@@ -143,20 +144,32 @@ class Actor:
         """Take back what was told of pods that have survived."""
         await self._marker.sweep(leading)
 
-    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> None:
-        """Write the status if a person would care, and warn of what has just gone wrong."""
+    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> bool:
+        """Write the status if a person would care. Whether that was done."""
         learned = state.memory.profile
         due = state.settled and now - state.profile_at >= PROFILE_AFTER and learned.curve != state.profile_curve
         if not due and not state.unsure and not worth_writing(state.status, status, now - state.written_at):
-            return
+            return False
         if due:
             status = status.model_copy(update={"profile": state.kept()})
-        before = state.status
-        if await self._write(pool, state, status):
-            state.written_at = now
-            if due:
-                state.profile_at, state.profile_curve = now, learned.curve
-            await self._warn(pool, state, before, now)
+        if not await self._write(pool, state, status):
+            return False
+        state.written_at = now
+        if due:
+            state.profile_at, state.profile_curve = now, learned.curve
+        return True
+
+    async def warn(self, pool: Metadata, state: PoolState, before: Status, now: float) -> None:
+        """Post an event for what has gone wrong since that status."""
+        for type_, bad in WARNED.items():
+            found, then = state.status.condition(type_), before.condition(type_)
+            if found is None or found.status != bad:
+                continue
+            if then is not None and (then.status, then.reason) == (found.status, found.reason):
+                continue
+            if now - state.warned.get(found.reason, -WARNED_AGAIN_AFTER) >= WARNED_AGAIN_AFTER:
+                state.warned[found.reason] = now
+                await self.event(pool, "Warning", found.reason, found.message)
 
     async def save(self, pool: Metadata, state: PoolState) -> None:
         """Write the learned profile whatever its age: the operator stops."""
@@ -198,17 +211,6 @@ class Actor:
             return False
         state.unsure = unsure
         return True
-
-    async def _warn(self, pool: Metadata, state: PoolState, before: Status, now: float) -> None:
-        for type_, bad in WARNED.items():
-            found, then = state.status.condition(type_), before.condition(type_)
-            if found is None or found.status != bad:
-                continue
-            if then is not None and (then.status, then.reason) == (found.status, found.reason):
-                continue
-            if now - state.warned.get(found.reason, -WARNED_AGAIN_AFTER) >= WARNED_AGAIN_AFTER:
-                state.warned[found.reason] = now
-                await self.event(pool, "Warning", found.reason, found.message)
 
 
 def _in_flight(pod: Pod, busy: Mapping[str, float]) -> str:

@@ -56,11 +56,14 @@ class Contest:
             return calmed
         if who.program == FIELD_MANAGER:  # of another pool, or of a write that was taken for lost
             return replace(calmed, ordered=workload.replicas)
+        if workload.generation == calmed.generation + 1:
+            return calmed  # a rollout, before our order or without it: who answers an order comes behind it
         return _set_back(calmed, who.program, workload.replicas, now)
 
     def carried_out(self, workload: Workload) -> bool:
         """Whether the last order is what the target shows now."""
-        return self.ordered == workload.replicas and workload.generation > self.generation
+        ours = workload.set_by is not None and workload.set_by.program == FIELD_MANAGER
+        return ours and self.ordered == workload.replicas and workload.generation > self.generation
 
     @property
     def problem(self) -> str | None:

@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 WRITES_AT_ONCE = 16
 LONGEST_ACTING = 30.0
 """Seconds for all writes of a tick. Where each one takes the API server's whole time-out, the next tick is due."""
-UNSEEN = {Reason.INVALID_SPEC, Reason.UNKNOWN_BACKEND, Reason.TARGET_NOT_FOUND}
-"""Where there is nothing to look at, or it is not known what."""
 WAITS = "nothing is decided before its past was read from Prometheus, pool after pool"
 """Of a new pool: behind hundreds of others that takes minutes."""
 YIELD_EVERY = 20
@@ -128,15 +126,15 @@ class Reconciler:
             await asyncio.gather(*(self._save(state, gate) for state in states), return_exceptions=True)
 
     async def _turns(self, pools: list[ServingPool], now: float) -> tuple[list[Turn], int]:
-        # Reading takes seconds, in which pools are deleted, and changed: what is judged by the old spec says nothing
-        # of the new one.
-        here = [(self._cache.pools[pool.key], pool) for pool in pools if self._stands(pool.metadata)]
+        # Reading takes seconds, in which pools are deleted.
+        here = [(self._cache.pools[pool.key], pool) for pool in pools if pool.key in self._cache.pools]
         owned = owners([(raw["metadata"]["creationTimestamp"], pool) for raw, pool in here])
         turns, failed = [], 0
         for count, (raw, pool) in enumerate(here):
             if count % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
-            if self._readings.rests(pool):
+            # One that was changed meanwhile goes on owning its target, but is not judged by what it said before.
+            if self._readings.rests(pool) or not self._stands(pool.metadata):
                 continue
             if self._waits(pool):
                 if not self.states[pool.key].status.conditions:
@@ -161,8 +159,7 @@ class Reconciler:
         observation, selection = observe(pool, workload, self._cache, reading, queue, now)
         state.contest = state.contest.see(workload, now)
         if state.unanswered is not None and state.contest.carried_out(workload):
-            state.scaled_at = state.unanswered
-        state.unanswered = None
+            state.scaled_at, state.unanswered = state.unanswered, None
         core = core_pool(pool, in_charge=False)
         nodeless = stuck(observation, state.memory, core)
         conduct = judge(pool, workload, self._cache, owner, observation, nodeless, state.contest.problem)
@@ -185,7 +182,7 @@ class Reconciler:
             observation,
         )
         if state.scaled_at is not None:
-            told = scaled(told, workload.replicas, state.scaled_at)
+            told = scaled(told, state.scaled_at)
         wanted = conduct.act and outcome.decision.verdict is not Verdict.HOLD
         order = Order(pool, outcome.decision, workload, wanted=wanted)
         return Turn(pool.metadata, state, told, order)
@@ -198,8 +195,7 @@ class Reconciler:
             state = self.states[meta.key] = PoolState(meta.uid, model="", status=readable_status(raw.get("status")))
             state.unsure = _unreadable(state.status, raw)
         state.decision = state.observation = None  # figures of a time when it could be decided are none of now
-        held = blind(meta, state.status, problem, now) if problem[0] in UNSEEN else state.status
-        return Turn(meta, state, with_ready(meta, held, problem, now, truth))
+        return Turn(meta, state, with_ready(meta, blind(meta, state.status, problem, now), problem, now, truth))
 
     async def _act(self, turns: list[Turn], now: float) -> list[bool | BaseException]:
         """Carry out every turn. For each, whether replicas were changed, or what went wrong."""
@@ -240,12 +236,13 @@ class Reconciler:
                 return done
             if done:
                 await self._actor.announce(order.pool, turn.state, order.decision, order.target.replicas)
-            if turn.state.scaled_at == now:
-                told = scaled(told, order.decision.replicas, now)
+            if done and not turn.state.contest.answered:  # else the status would be written at every tick
+                told = scaled(told, now).model_copy(update={"replicas": order.decision.replicas})
             elif failure is not None:
                 told = with_ready(turn.meta, still(told, turn.state.status, ConditionType.READY), failure, now)
-        if self._may_tell(turn):
-            await self._actor.tell(turn.meta, turn.state, told, now)
+        before = turn.state.status
+        if self._may_tell(turn) and await self._actor.tell(turn.meta, turn.state, told, now) and self._may_tell(turn):
+            await self._actor.warn(turn.meta, turn.state, before, now)
         return done
 
     def _may_tell(self, turn: Turn) -> bool:
@@ -258,11 +255,10 @@ class Reconciler:
 
     def _stands(self, meta: Metadata) -> bool:
         """The pool is still there, and says what was decided on: a person may have paused it since."""
-        raw = self._cache.pools.get(meta.key)
-        if raw is None:
-            return False
-        found = Metadata.read(raw["metadata"])
-        return (found.uid, found.generation) == (meta.uid, meta.generation)
+        return (
+            self._is_there(meta.key, meta.uid)
+            and self._cache.pools[meta.key]["metadata"].get("generation") == meta.generation
+        )
 
     async def _save(self, state: PoolState, gate: asyncio.Semaphore) -> None:
         async with gate:

@@ -39,7 +39,7 @@ class PoolState:
     scaled_at: float | None = None
     """Likewise, of the last order that is to be told of; None where there was none since the start."""
     unanswered: float | None = None
-    """Likewise, of an order at the last look of which no answer came."""
+    """Likewise, of the last order, while it is not known whether it was done."""
     profile_at: float = 0.0
     """Likewise, of the last write of the learned profile."""
     profile_curve: MissCurve | None = None

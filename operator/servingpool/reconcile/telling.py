@@ -32,8 +32,13 @@ the operator were gone. An idle pool is not written at all."""
 FIGURES_FLOOR = 5.0
 """Tokens per second, requests, percent: what is smaller is measured by this. One request that waits now and then
 caused half of all writes to 1,000 pools under steady traffic."""
-NUMBER = re.compile(r"\b(?<!HTTP )\d+(\.\d+)?")
-"""In a message, one that may be another at every tick: seconds since a scrape, replicas, percent."""
+NUMBER = re.compile(r"(?<![\w.-])(?<!HTTP )\d+(\.\d+)?(?![\w-]|\.\d)")
+"""In a message, one that may be another at every tick: seconds since a scrape, replicas, percent. Not in a name."""
+SEEN = (
+    *("fleet", "replicas", "ready_replicas", "desired_replicas"),
+    *("throughput", "queue_depth", "latency", "attainment"),
+)
+"""What a status tells of now. The last decision stays: it says when it was made."""
 
 
 def metrics_condition(
@@ -118,9 +123,9 @@ def status(
     )
 
 
-def scaled(status: Status, replicas: int, at: float) -> Status:
+def scaled(status: Status, at: float) -> Status:
     """The status of a pool that was scaled last at this Unix time in seconds."""
-    return status.model_copy(update={"replicas": replicas, "last_scale_time": from_unix(at)})
+    return status.model_copy(update={"last_scale_time": from_unix(at)})
 
 
 def still(status: Status, held: Status, type_: ConditionType) -> Status:
@@ -130,7 +135,7 @@ def still(status: Status, held: Status, type_: ConditionType) -> Status:
 
 
 def blind(meta: Metadata, held: Status, problem: tuple[Reason, str], now: float) -> Status:
-    """`held` without what is seen of a target: there is none, or none that may be looked at.
+    """`held` without what nobody looks at now.
 
     Of a deleted Deployment `2/2/10`, its tokens per second and "all 2 ready replicas are scraped" stood for ever.
     """
@@ -147,13 +152,7 @@ def blind(meta: Metadata, held: Status, problem: tuple[Reason, str], now: float)
         for one in held.conditions
         if one.type is not ConditionType.READY
     ]
-    return held.model_copy(
-        update={
-            "conditions": updated(held.conditions, unknown),
-            **dict.fromkeys(("fleet", "replicas", "ready_replicas", "desired_replicas", "throughput", "queue_depth")),
-            **dict.fromkeys(("latency", "attainment")),
-        }
-    )
+    return held.model_copy(update=dict.fromkeys(SEEN) | {"conditions": updated(held.conditions, unknown)})
 
 
 def with_ready(

@@ -402,4 +402,4 @@ class TestContest:
 
 def deployment(replicas: int, by: str | None, at: int) -> Workload:
     set_by = None if by is None else Setter(by, f"{at:09}")
-    return Workload(("chat", "vllm"), "d-vllm", at, replicas, set_by, gpus=1, drain=read_drain({}))
+    return Workload(("chat", "vllm"), "d-vllm", 2 * at, replicas, set_by, gpus=1, drain=read_drain({}))

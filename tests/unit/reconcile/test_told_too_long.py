@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from servingpool.adapters.cluster.errors import Forbidden, Unanswered
+from servingpool.api.serving_pool import ServingPool
+from servingpool.cli.explained import show
+from servingpool.reconcile import loop
 
 from .test_loop import settled
 from .world import World, stamp
+
+FIGURES = {"fleet", "replicas", "readyReplicas", "desiredReplicas", "throughput", "queueDepth", "latency", "attainment"}
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -25,7 +31,7 @@ def test_why_prometheus_cannot_be_read_is_told_when_it_changes(before: str, rest
     world.prometheus.silent = "Prometheus backend 'default' answered HTTP 401"
     if restarted:
         world.restart()
-    world.step(minutes=24 * 60)
+    world.step(minutes=1.5)
     assert world.message("MetricsAvailable") == "Prometheus backend 'default' answered HTTP 401"
 
 
@@ -63,7 +69,7 @@ def test_which_autoscaler_is_in_the_way_is_told_when_another_is() -> None:
     assert "HorizontalPodAutoscaler a" in said
     hpa("b", False)
     hpa("a", True)
-    world.step(minutes=60)
+    world.step(minutes=2)
     assert "HorizontalPodAutoscaler b" in world.message("Ready"), world.message("Ready")
 
 
@@ -76,7 +82,7 @@ def test_which_pool_owns_the_target_is_told_when_another_does() -> None:
     world.step(minutes=5)
     assert "ServingPool first" in world.message("Ready", "third")
     world.delete("first")
-    world.step(minutes=60)
+    world.step(minutes=2)
     assert "ServingPool second" in world.message("Ready", "third"), world.message("Ready", "third")
 
 
@@ -87,7 +93,7 @@ def test_why_an_order_is_refused_is_told_when_it_changes() -> None:
     world.writes.refuse["scale"] = Unanswered("the API server did not answer")
     world.step(minutes=5)
     world.writes.refuse["scale"] = Forbidden("403 Forbidden")
-    world.step(minutes=60)
+    world.step(minutes=2)
     assert world.message("Ready") == "403 Forbidden"
 
 
@@ -113,11 +119,12 @@ def test_of_an_unsure_status_nothing_stays_that_is_not_meant(monkeypatch: pytest
     assert world.status()["lastDecision"].keys() - world.state().status.to_dict()["lastDecision"].keys() == set()
 
 
-def test_a_status_that_cannot_be_read_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize("spec", [{}, {"targets": []}])
+def test_a_status_that_cannot_be_read_leaves_nothing_behind(spec: dict[str, Any]) -> None:
     """After a downgrade: one condition's type is not known to this version."""
     world = World()
     world.serve(rate=6.0)
-    world.pool()
+    world.pool(**spec)
     raw = world.cache.pools["chat", "pool"]
     strange = {"type": "OfANewerVersion", "status": "True", "reason": "X", "lastTransitionTime": stamp(world.now)}
     world.cache.see_pool(
@@ -154,20 +161,35 @@ def test_since_when_it_fails_is_since_it_began_to_fail() -> None:
 
 def test_a_deployment_that_is_gone_has_no_ready_replicas() -> None:
     world = settled()
+    gone(world)
+    assert world.condition("Ready") == ("False", "TargetNotFound")
+    assert not world.status().keys() & FIGURES
+    assert {one["status"] for one in world.status()["conditions"] if one["type"] != "Ready"} == {"Unknown"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [({"targets": []}, "InvalidSpec"), ({"metrics": {"backend": "nowhere"}}, "UnknownBackend")],
+)
+def test_a_pool_that_cannot_be_judged_shows_no_figures(spec: dict[str, Any], reason: str) -> None:
+    world = settled()
+    world.pool(**spec)
+    world.step()
+    assert world.condition("Ready") == ("False", reason)
+    assert not world.status().keys() & FIGURES
+    world.pool()
+    world.step(minutes=1)
+    assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
+    assert world.status().keys() >= FIGURES - {"attainment"}
+
+
+def gone(world: World) -> None:
+    """The Deployment and its pods are deleted."""
     service = world.services.pop("vllm")
-    meta = {"namespace": "chat", "name": "vllm", "uid": "d-vllm"}
     for engine in service.engines:
         world.cache.see_pod({"metadata": {"namespace": "chat", "name": engine.name, "uid": engine.name}}, gone=True)
-    world.cache.see_workload({"metadata": meta}, gone=True)
-    world.step(minutes=60)
-    assert world.condition("Ready") == ("False", "TargetNotFound")
-    status = world.status()
-    shown = {k: status.get(k) for k in ("fleet", "readyReplicas", "throughput")}
-    assert status.get("readyReplicas", 0) == 0, (
-        shown,
-        world.condition("MetricsAvailable"),
-        world.message("MetricsAvailable"),
-    )
+    world.cache.see_workload({"metadata": {"namespace": "chat", "name": "vllm", "uid": "d-vllm"}}, gone=True)
+    world.step(minutes=2)
 
 
 def test_what_was_judged_of_an_older_spec_is_not_told_of_the_newer() -> None:
@@ -188,3 +210,65 @@ def test_what_was_judged_of_an_older_spec_is_not_told_of_the_newer() -> None:
     generation = world.cache.pools["chat", "pool"]["metadata"]["generation"]
     ready = next(c for c in world.status()["conditions"] if c["type"] == "Ready")
     assert (ready["observedGeneration"], "vlm " in ready["message"]) != (generation, True), ready
+
+
+def test_names_that_differ_in_a_number_are_others() -> None:
+    world = World()
+    world.serve(rate=0.0)
+    world.pool("chat-1", created=world.now - 30)
+    world.pool("chat-2", created=world.now - 20)
+    world.pool("third", created=world.now - 10)
+    world.step(minutes=5)
+    assert "ServingPool chat-1" in world.message("Ready", "third")
+    world.delete("chat-1")
+    world.step(minutes=2)
+    assert "ServingPool chat-2" in world.message("Ready", "third"), world.message("Ready", "third")
+
+
+def test_the_order_of_pods_is_no_news() -> None:
+    world = World()
+    world.serve(replicas=4, rate=6.0)
+    world.pool()
+    world.step(minutes=5)
+    engines = world.services["vllm"].engines
+    world.hidden = {e.name for e in engines[:2]}
+    world.step(minutes=5)
+    before = len(world.writes.statuses)
+    turn = 0
+
+    def shown(name: str) -> None:
+        nonlocal turn
+        turn += 1
+        e = engines[(turn // 4) % 2]  # one of the two has an event, each minute
+        world._show_pod(world.services[name], e.name, e.ready_at - 100.0, e.ready_at)
+
+    world.show = shown
+    for _ in range(80):
+        world.step()
+    assert len(world.writes.statuses) - before <= 10, "20 in these 20 minutes, where each order of them was news"
+
+
+def test_a_defect_of_ours_leaves_no_figures_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = settled()
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("defect")
+
+    monkeypatch.setattr(loop, "decide", broken)
+    world.services["vllm"].rate = 60.0
+    world.step(minutes=24)
+    assert world.condition("Ready") == ("False", "InternalError")
+    assert not world.status().keys() & FIGURES
+    assert world.condition("MetricsAvailable") == ("Unknown", "InternalError")
+
+
+def test_explain_begins_with_why_nothing_is_decided() -> None:
+    world = settled()
+    gone(world)
+    raw = dict(world.cache.pools["chat", "pool"])
+    raw |= {"apiVersion": "servingpool.dev/v1alpha1", "kind": "ServingPool"}
+    console = Console(record=True, width=160)
+    show(ServingPool.read(raw), console)
+    text = console.export_text()
+    assert "None" not in text
+    assert text.index("Deployment vllm does not exist") < text.index("decided ")

@@ -102,10 +102,12 @@ class ClusterCache:
     def scaled(self, known: Workload, replicas: int) -> None:
         """Our own scaling, ahead of the watch: the next look must not decide on the old number.
 
-        `known` is what it was ordered on. Where the watch has shown more since, that is newer: ours, or who answers it.
+        `known` is what it was ordered on. Our order is one generation more, as is a rollout that came before it; what
+        is shown of later ones is newer than our order.
         """
-        if self._workloads.get(known.key) == known:
-            self._workloads[known.key] = replace(known, replicas=replicas)
+        held = self._workloads.get(known.key)
+        if held is not None and held.uid == known.uid and held.generation <= known.generation + 1:
+            self._workloads[known.key] = replace(held, replicas=replicas)
 
     def pods(self, workload: Workload) -> Iterator[Pod]:
         """Its pods that are not going."""

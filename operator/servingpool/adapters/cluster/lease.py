@@ -7,6 +7,7 @@ without timeout and no release on cancellation, and kopf's peering is a heartbea
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Coroutine
@@ -20,6 +21,9 @@ from servingpool.adapters.cluster.objects import Key
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+GIVING_BACK = 3
+"""Tries. A renewal that is done in between takes one; a webhook that says no with a bare 422 would take them all."""
 
 
 class Leases(Protocol):
@@ -132,7 +136,10 @@ class Election:
         try:
             self._held = await self._soon(self._leases.replace_lease(self._lease, held))
         except Conflict:
-            return  # whoever has taken it has waited for longer than `leading` lasts; else it is ours all the same
+            # Somebody annotates it; or it was deleted, and is another's by now.
+            if not await self._names_us():
+                self._held = None
+            return
         self._renewed, self._taken = now, False
 
     async def release(self) -> None:
@@ -145,19 +152,24 @@ class Election:
         except (ClusterError, TimeoutError) as error:
             log.info("the lease was not released and will run out: %s", error or "timed out")
 
+    async def _names_us(self) -> bool:
+        try:
+            held = await self._soon(self._leases.read_lease(self._lease))
+        except NotFound:
+            return False
+        return (held.get("spec") or {}).get("holderIdentity") == self.identity
+
     async def _give_back(self) -> None:
-        while True:
-            # Read anew: what `run` was cancelled in may have been done all the same, or be done any moment.
+        for _ in range(GIVING_BACK):
+            # Read anew: a renewal that `run` was cancelled in may have been done all the same, or be done any moment.
             held = await self._leases.read_lease(self._lease)
             spec = held.get("spec") or {}
             if spec.get("holderIdentity") != self.identity:
                 return
             held["spec"] = spec | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
-            try:
+            with contextlib.suppress(Conflict):
                 await self._leases.replace_lease(self._lease, held)
-            except Conflict:
-                continue
-            return
+                return
 
     async def _soon(self, request: Coroutine[Any, Any, T]) -> T:
         """Its answer, within half the deadline: a connection that died silently leaves time for another try."""

@@ -80,9 +80,12 @@ class Selection:
     """By pod name."""
 
     def explain(self) -> str:
-        """One sentence on the missing pods, those that fail alike together; empty where none is missing."""
+        """One sentence on the missing pods, those that fail alike together; empty where none is missing.
+
+        By name, for what the watch shows first is no news.
+        """
         alike: dict[str, list[str]] = {}
-        for pod, missing in self.missing.items():
+        for pod, missing in sorted(self.missing.items(), key=lambda one: one[0]):
             alike.setdefault(missing.reason, []).append(pod)
         return "; ".join(f"{_names(pods)}: {reason}" for reason, pods in alike.items())
 

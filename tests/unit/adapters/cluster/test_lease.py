@@ -260,6 +260,51 @@ def test_one_that_is_stopped_behind_such_a_conflict_gives_the_lease_back() -> No
     run(story)
 
 
+def test_a_conflict_with_a_lease_made_anew_ends_the_lead() -> None:
+    """kubectl delete lease between our read and our write; the other creates it anew at once."""
+
+    async def story() -> None:
+        server = Server()
+        network = Network(server)
+        leader, heir = candidate(network, "leader"), candidate(Network(server), "heir")
+        await leader.attempt()
+        replace = network.replace_lease
+
+        async def late(name: Any, held: Any) -> Any:
+            server.lease = None
+            await heir.attempt()
+            return await replace(name, held)
+
+        network.replace_lease = late  # type: ignore[method-assign]
+        await asyncio.sleep(2.0)
+        await leader.attempt()
+        assert heir.leading
+        assert not leader.leading, "the API server has said that the Lease is another, and two lead"
+
+    run(story)
+
+
+def test_giving_back_does_not_hammer() -> None:
+    async def story() -> None:
+        server = Server()
+        network = Network(server, lambda: 0.001)
+        leader = candidate(network, "leader")
+        await leader.attempt()
+        asked = 0
+
+        async def refused(name: Any, held: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            await asyncio.sleep(0.002)
+            raise Conflict("422, a webhook that says no")
+
+        network.replace_lease = refused  # type: ignore[method-assign]
+        await leader.release()
+        assert asked < 10, asked
+
+    run(story)
+
+
 def test_giving_back_what_another_has_taken_changes_nothing() -> None:
     async def story() -> None:
         server = Server()
