@@ -50,9 +50,8 @@ class Contest:
         if workload.uid != self.target:
             return Contest(workload.uid)
         calmed, who = self._calmed(now), workload.set_by
-        if calmed.ordered is None or calmed.ordered == workload.replicas or who is None:
-            return calmed
-        if workload.generation <= calmed.generation:
+        as_ordered = calmed.ordered is None or calmed.ordered == workload.replicas
+        if as_ordered or who is None or workload.generation <= calmed.generation:
             return calmed
         if who.program == FIELD_MANAGER:  # of another pool, or of a write that was taken for lost
             return replace(calmed, ordered=workload.replicas)

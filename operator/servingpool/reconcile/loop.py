@@ -182,7 +182,7 @@ class Reconciler:
             observation,
         )
         if state.scaled_at is not None:
-            told = scaled(told, state.scaled_at)
+            told = scaled(told, workload.replicas, state.scaled_at)
         wanted = conduct.act and outcome.decision.verdict is not Verdict.HOLD
         order = Order(pool, outcome.decision, workload, wanted=wanted)
         return Turn(pool.metadata, state, told, order)
@@ -237,7 +237,7 @@ class Reconciler:
             if done:
                 await self._actor.announce(order.pool, turn.state, order.decision, order.target.replicas)
             if done and not turn.state.contest.answered:  # else the status would be written at every tick
-                told = scaled(told, now).model_copy(update={"replicas": order.decision.replicas})
+                told = scaled(told, order.decision.replicas, now)
             elif failure is not None:
                 told = with_ready(turn.meta, still(told, turn.state.status, ConditionType.READY), failure, now)
         before = turn.state.status

@@ -123,9 +123,9 @@ def status(
     )
 
 
-def scaled(status: Status, at: float) -> Status:
+def scaled(status: Status, replicas: int, at: float) -> Status:
     """The status of a pool that was scaled last at this Unix time in seconds."""
-    return status.model_copy(update={"last_scale_time": from_unix(at)})
+    return status.model_copy(update={"replicas": replicas, "last_scale_time": from_unix(at)})
 
 
 def still(status: Status, held: Status, type_: ConditionType) -> Status:

@@ -60,35 +60,54 @@ def test_a_scale_whose_answer_is_lost_is_told_all_the_same(monkeypatch: pytest.M
     assert world.status().get("lastScaleTime"), "an hour later nothing says that the operator has scaled"
 
 
-def test_a_scale_that_the_tick_ends_behind_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scale is answered; its event is still under way when the tick's 30 s are over.
+@pytest.mark.parametrize("amid", ["scale", "post_event"])
+def test_a_scale_is_told_though_the_tick_ends_amid(amid: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order is carried out, and its answer, or its event's, is still under way when the tick's 30 s are over.
 
     Sixteen are written at once, so behind some that hang for 10 s each the time of the later ones begins near the end.
     """
     world = short()
     monkeypatch.setattr(loop, "LONGEST_ACTING", 5.0)  # this pool's share of the 30 s
     with monkeypatch.context() as trouble:
-        trouble.setattr(world, "post_event", hangs(world.post_event, 8.0))
+        trouble.setattr(world, amid, hangs(getattr(world, amid), 8.0))
         tick(world)
     assert [after for _, _, after in world.writes.scales] == [2]
+    assert world.services["vllm"].set_by[0] == FIELD_MANAGER, "it was done"
     for _ in range(240):
         tick(world)
-    assert world.status().get("lastScaleTime")
+    assert world.status()["replicas"] == 2
+    assert world.status().get("lastScaleTime"), "nothing says that the operator has scaled"
 
 
-def test_who_loses_the_lead_while_it_scales_does_not_write_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer to the scale takes 9 s, and meanwhile the lease runs out: another may lead by now."""
-    world = short()
-    scale = world.scale
+def loses_the_lead_amid(world: World, write: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease runs out before the answer to that write is there: another may lead by then."""
+    work = getattr(world, write)
 
     async def losing(*args: Any, **kwargs: Any) -> None:
-        await scale(*args, **kwargs)
+        await work(*args, **kwargs)
         world.leading = False
 
-    monkeypatch.setattr(world, "scale", losing)
+    monkeypatch.setattr(world, write, losing)
+
+
+@pytest.mark.parametrize(("amid", "events"), [("scale", 0), ("post_event", 1)])
+def test_who_loses_the_lead_amid_an_order_tells_no_more(
+    amid: str, events: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = short()
+    loses_the_lead_amid(world, amid, monkeypatch)
     tick(world)
     assert world.writes.scales
     assert world.writes.statuses == []
+    assert len(world.writes.events) == events
+
+
+def test_who_loses_the_lead_amid_a_status_does_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = short()
+    world.writes.refuse["scale"] = Forbidden("403")
+    loses_the_lead_amid(world, "write_status", monkeypatch)
+    tick(world)
+    assert world.writes.statuses
     assert world.writes.events == []
 
 
@@ -139,10 +158,15 @@ def test_such_a_keeper_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "scale", reset)
     for _ in range(40):
         tick(world)
-    assert world.condition("Ready") == ("False", "ReplicasContested"), (
-        len(world.writes.scales),
-        len([e for e in world.writes.events if e[2] == "SuccessfulRescale"]),
-    )
+    assert world.condition("Ready") == ("False", "ReplicasContested")
+
+
+def made_anew(world: World) -> None:
+    """The pool is deleted, and another of its name is there."""
+    raw = world.cache.pools["chat", "pool"]
+    world.delete()
+    meta = {**raw["metadata"], "uid": "uid-of-another", "generation": 1, "resourceVersion": "77"}
+    world.cache.see_pool({**raw, "metadata": meta, "status": {}}, gone=False)
 
 
 def test_a_pool_made_anew_does_not_get_the_status_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,10 +175,7 @@ def test_a_pool_made_anew_does_not_get_the_status_of_the_one_before(monkeypatch:
 
     async def anew(*args: Any, **kwargs: Any) -> None:
         await scale(*args, **kwargs)
-        raw = world.cache.pools["chat", "pool"]
-        world.delete()
-        meta = {**raw["metadata"], "uid": "uid-of-another", "generation": 1, "resourceVersion": "77"}
-        world.cache.see_pool({**raw, "metadata": meta, "status": {}}, gone=False)
+        made_anew(world)
 
     monkeypatch.setattr(world, "scale", anew)
     tick(world)
@@ -166,10 +187,7 @@ def test_stopping_does_not_give_a_pool_made_anew_what_was_learned_of_the_one_bef
     world.serve(rate=6.0)
     world.pool()
     world.step(minutes=14)
-    raw = world.cache.pools["chat", "pool"]
-    world.delete()
-    meta = {**raw["metadata"], "uid": "uid-of-another", "generation": 1, "resourceVersion": "77"}
-    world.cache.see_pool({**raw, "metadata": meta, "status": {}}, gone=False)
+    made_anew(world)
     asyncio.run(world.loop.stop())
     assert world.status() == {}
 
@@ -262,19 +280,6 @@ def test_who_owns_a_target_goes_on_owning_it_while_it_is_edited() -> None:
     assert world.writes.scales == [], "the younger pool scales a Deployment that it does not own"
 
 
-def test_a_scale_amid_which_the_tick_ends_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = short()
-    monkeypatch.setattr(loop, "LONGEST_ACTING", 5.0)
-    with monkeypatch.context() as trouble:
-        trouble.setattr(world, "scale", hangs(world.scale, 8.0))
-        tick(world)
-    assert world.services["vllm"].set_by[0] == FIELD_MANAGER, "it was done"
-    for _ in range(240):
-        tick(world)
-    assert world.status()["replicas"] == 2
-    assert world.status().get("lastScaleTime"), "nothing says that the operator has scaled"
-
-
 def test_a_scale_without_an_answer_is_told_when_the_watch_shows_it_late(monkeypatch: pytest.MonkeyPatch) -> None:
     world = short()
     scale = world.scale
@@ -338,34 +343,3 @@ def test_a_rollout_amid_an_order_does_not_hide_it(monkeypatch: pytest.MonkeyPatc
     held = world.cache.workload(("chat", "vllm"))
     assert held is not None
     assert held.replicas == 2, "the next look decides on the old number"
-
-
-def test_who_loses_the_lead_while_the_event_is_posted_does_not_write_the_status(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = short()
-    post = world.post_event
-
-    async def losing(*a: Any, **k: Any) -> None:
-        await post(*a, **k)
-        world.leading = False
-
-    monkeypatch.setattr(world, "post_event", losing)
-    tick(world)
-    assert world.writes.scales
-    assert world.writes.statuses == []
-
-
-def test_who_loses_the_lead_while_the_status_is_written_does_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """_warn comes behind a status that took 10 s."""
-    world = short()
-    world.writes.refuse["scale"] = Forbidden("403")
-    write = world.write_status
-
-    async def losing(*a: Any, **k: Any) -> None:
-        await write(*a, **k)
-        world.leading = False
-
-    monkeypatch.setattr(world, "write_status", losing)
-    tick(world)
-    assert world.writes.events == []

@@ -13,9 +13,24 @@ from servingpool.cli.explained import show
 from servingpool.reconcile import loop
 
 from .test_loop import settled
+from .test_lost_answers import short
 from .world import World, stamp
 
 FIGURES = {"fleet", "replicas", "readyReplicas", "desiredReplicas", "throughput", "queueDepth", "latency", "attainment"}
+
+
+def gone(world: World) -> None:
+    """The Deployment and its pods are deleted."""
+    service = world.services.pop("vllm")
+    for engine in service.engines:
+        world.cache.see_pod({"metadata": {"namespace": "chat", "name": engine.name, "uid": engine.name}}, gone=True)
+    world.cache.see_workload({"metadata": {"namespace": "chat", "name": "vllm", "uid": "d-vllm"}}, gone=True)
+    world.step(minutes=2)
+
+
+def since(world: World) -> str:
+    """When Ready last turned."""
+    return next(str(one["lastTransitionTime"]) for one in world.status()["conditions"] if one["type"] == "Ready")
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -73,23 +88,23 @@ def test_which_autoscaler_is_in_the_way_is_told_when_another_is() -> None:
     assert "HorizontalPodAutoscaler b" in world.message("Ready"), world.message("Ready")
 
 
-def test_which_pool_owns_the_target_is_told_when_another_does() -> None:
+@pytest.mark.parametrize(("first", "second"), [("first", "second"), ("chat-1", "chat-2")])
+def test_which_pool_owns_the_target_is_told_when_another_does(first: str, second: str) -> None:
+    """Names that differ in a number are others: it is no figure."""
     world = World()
     world.serve(rate=0.0)
-    world.pool("first", created=world.now - 30)
-    world.pool("second", created=world.now - 20)
+    world.pool(first, created=world.now - 30)
+    world.pool(second, created=world.now - 20)
     world.pool("third", created=world.now - 10)
     world.step(minutes=5)
-    assert "ServingPool first" in world.message("Ready", "third")
-    world.delete("first")
+    assert f"ServingPool {first}" in world.message("Ready", "third")
+    world.delete(first)
     world.step(minutes=2)
-    assert "ServingPool second" in world.message("Ready", "third"), world.message("Ready", "third")
+    assert f"ServingPool {second}" in world.message("Ready", "third")
 
 
 def test_why_an_order_is_refused_is_told_when_it_changes() -> None:
-    world = World()
-    world.serve(replicas=1, rate=0.0)
-    world.pool(targets=[{"name": "vllm", "min": 2, "max": 4}])
+    world = short()
     world.writes.refuse["scale"] = Unanswered("the API server did not answer")
     world.step(minutes=5)
     world.writes.refuse["scale"] = Forbidden("403 Forbidden")
@@ -145,18 +160,15 @@ def test_a_status_that_cannot_be_read_leaves_nothing_behind(spec: dict[str, Any]
 
 
 def test_since_when_it_fails_is_since_it_began_to_fail() -> None:
-    world = World()
-    world.serve(replicas=1, rate=0.0)
-    world.pool(targets=[{"name": "vllm", "min": 2, "max": 4}])
+    world = short()
     world.writes.refuse["scale"] = Forbidden("403 Forbidden")
     world.step()
-    since = next(c for c in world.status()["conditions"] if c["type"] == "Ready")["lastTransitionTime"]
+    began = since(world)
     world.step(minutes=20)
     world.pool(targets=[{"name": "vllm", "min": 2, "max": 5}])  # any reason to write
     world.step()
     assert world.condition("Ready") == ("False", "FailedUpdateScale")
-    now = next(c for c in world.status()["conditions"] if c["type"] == "Ready")["lastTransitionTime"]
-    assert now == since, "it was False at every moment between"
+    assert since(world) == began, "it was False at every moment between"
 
 
 def test_a_deployment_that_is_gone_has_no_ready_replicas() -> None:
@@ -183,15 +195,6 @@ def test_a_pool_that_cannot_be_judged_shows_no_figures(spec: dict[str, Any], rea
     assert world.status().keys() >= FIGURES - {"attainment"}
 
 
-def gone(world: World) -> None:
-    """The Deployment and its pods are deleted."""
-    service = world.services.pop("vllm")
-    for engine in service.engines:
-        world.cache.see_pod({"metadata": {"namespace": "chat", "name": engine.name, "uid": engine.name}}, gone=True)
-    world.cache.see_workload({"metadata": {"namespace": "chat", "name": "vllm", "uid": "d-vllm"}}, gone=True)
-    world.step(minutes=2)
-
-
 def test_what_was_judged_of_an_older_spec_is_not_told_of_the_newer() -> None:
     """The target is put right while Prometheus is read."""
     world = World()
@@ -210,19 +213,6 @@ def test_what_was_judged_of_an_older_spec_is_not_told_of_the_newer() -> None:
     generation = world.cache.pools["chat", "pool"]["metadata"]["generation"]
     ready = next(c for c in world.status()["conditions"] if c["type"] == "Ready")
     assert (ready["observedGeneration"], "vlm " in ready["message"]) != (generation, True), ready
-
-
-def test_names_that_differ_in_a_number_are_others() -> None:
-    world = World()
-    world.serve(rate=0.0)
-    world.pool("chat-1", created=world.now - 30)
-    world.pool("chat-2", created=world.now - 20)
-    world.pool("third", created=world.now - 10)
-    world.step(minutes=5)
-    assert "ServingPool chat-1" in world.message("Ready", "third")
-    world.delete("chat-1")
-    world.step(minutes=2)
-    assert "ServingPool chat-2" in world.message("Ready", "third"), world.message("Ready", "third")
 
 
 def test_the_order_of_pods_is_no_news() -> None:

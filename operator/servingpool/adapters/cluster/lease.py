@@ -137,7 +137,7 @@ class Election:
             self._held = await self._soon(self._leases.replace_lease(self._lease, held))
         except Conflict:
             # Somebody annotates it; or it was deleted, and is another's by now.
-            if not await self._names_us():
+            if await self._soon(self._ours()) is None:
                 self._held = None
             return
         self._renewed, self._taken = now, False
@@ -147,27 +147,25 @@ class Election:
         self._held = None
         try:
             await self._soon(self._give_back())
-        except NotFound:
-            return
         except (ClusterError, TimeoutError) as error:
             log.info("the lease was not released and will run out: %s", error or "timed out")
 
-    async def _names_us(self) -> bool:
-        try:
-            held = await self._soon(self._leases.read_lease(self._lease))
-        except NotFound:
-            return False
-        return (held.get("spec") or {}).get("holderIdentity") == self.identity
+    async def _ours(self) -> dict[str, Any] | None:
+        """The Lease as it stands, if it names us."""
+        with contextlib.suppress(NotFound):
+            held = await self._leases.read_lease(self._lease)
+            if (held.get("spec") or {}).get("holderIdentity") == self.identity:
+                return held
+        return None
 
     async def _give_back(self) -> None:
         for _ in range(GIVING_BACK):
             # Read anew: a renewal that `run` was cancelled in may have been done all the same, or be done any moment.
-            held = await self._leases.read_lease(self._lease)
-            spec = held.get("spec") or {}
-            if spec.get("holderIdentity") != self.identity:
+            held = await self._ours()
+            if held is None:
                 return
-            held["spec"] = spec | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
-            with contextlib.suppress(Conflict):
+            held["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+            with contextlib.suppress(Conflict, NotFound):
                 await self._leases.replace_lease(self._lease, held)
                 return
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -211,6 +212,21 @@ def test_one_that_is_stopped_while_it_acquires_gives_the_lease_back(before: str)
     run(story)
 
 
+@contextlib.contextmanager
+def annotated_amid_a_write(network: Network) -> Iterator[None]:
+    """Somebody writes the Lease, the holder as it was, between our reading and our writing it."""
+    server, replace = network.server, network.replace_lease
+
+    async def late(name: tuple[str, str], held: dict[str, Any]) -> dict[str, Any]:
+        found = server.read()
+        server.write(found["spec"], found["metadata"]["resourceVersion"])
+        return await replace(name, held)
+
+    network.replace_lease = late  # type: ignore[method-assign]
+    yield
+    network.replace_lease = replace  # type: ignore[method-assign]
+
+
 def test_who_changes_the_lease_without_taking_it_costs_no_leadership() -> None:
     """`kubectl annotate lease`, or our own renewal of before, timed out here and done there, between read and write.
 
@@ -218,20 +234,12 @@ def test_who_changes_the_lease_without_taking_it_costs_no_leadership() -> None:
     """
 
     async def story() -> None:
-        server = Server()
-        network = Network(server)
+        network = Network(Server())
         leader = candidate(network, "leader")
         await leader.attempt()
-        replace = network.replace_lease
-
-        async def late(name: tuple[str, str], held: dict[str, Any]) -> dict[str, Any]:
-            assert server.lease is not None
-            server.write(server.lease["spec"], server.lease["metadata"]["resourceVersion"])
-            return await replace(name, held)
-
-        network.replace_lease = late  # type: ignore[method-assign]
         await asyncio.sleep(2.0)
-        await leader.attempt()
+        with annotated_amid_a_write(network):
+            await leader.attempt()
         assert leader.leading, "what was decided in this tick is thrown away"
 
     run(story)
@@ -243,16 +251,8 @@ def test_one_that_is_stopped_behind_such_a_conflict_gives_the_lease_back() -> No
         network = Network(server)
         leader = candidate(network, "leader")
         await leader.attempt()
-        replace = network.replace_lease
-
-        async def late(name: tuple[str, str], held: dict[str, Any]) -> dict[str, Any]:
-            assert server.lease is not None
-            server.write(server.lease["spec"], server.lease["metadata"]["resourceVersion"])
-            return await replace(name, held)
-
-        network.replace_lease = late  # type: ignore[method-assign]
-        await leader.attempt()
-        network.replace_lease = replace  # type: ignore[method-assign]
+        with annotated_amid_a_write(network):
+            await leader.attempt()
         await leader.release()
         assert server.lease is not None
         assert server.lease["spec"]["holderIdentity"] == ""
