@@ -23,6 +23,8 @@ LEVEL_SCRAPES = 2.0
 """A rate over one pair of scrapes swings with their phase."""
 PROMPT_INERTIA = 30.0
 """Requests that the ten-minute mean prompt weighs against those of the level's window."""
+MOST_WORK = 1e6
+"""Replicas kept busy. What is more is a damaged page, or a damaged profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Demand:
     @property
     def level(self) -> float:
         """Work in replicas kept busy."""
-        return self.arrivals * self.work_per_request
+        return min(MOST_WORK, self.arrivals * self.work_per_request)
 
 
 def level_window(interval: float) -> float:

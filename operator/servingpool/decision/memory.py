@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.cold_start import ColdStart
+from servingpool.decision.demand import MOST_WORK
 from servingpool.decision.forecast import KEPT, Forecast
 from servingpool.decision.intake import FASTEST_STEP, FIELDS, NO_EDGES, Edges, Page
 from servingpool.decision.kv_cache import KvCache
@@ -24,10 +25,8 @@ from servingpool.decision.step_time import StepTimeFit
 from servingpool.decision.trim import Trim
 
 VERSION = 2
-MOST_DEMAND = 1e6
-"""Replicas. What is more is a damaged profile."""
 MOST_REQUESTS = 1e6
-"""Effective requests at one load, of which a tick adds 12 and four hours leave 1/e. Likewise."""
+"""Effective requests at one load, of which a tick adds 12 and four hours leave 1/e. More is a damaged profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +85,9 @@ class Profile:
                 curve=_curve(curve),
                 forecast=Forecast(
                     pairs=_pairs(forecast["pairs"]),
-                    mean=_figure(forecast["mean"], least=0.0, most=MOST_DEMAND),
+                    mean=_figure(forecast["mean"], least=0.0, most=MOST_WORK),
                     seen=_figure(forecast["seen"], least=0.0),
-                    found=int(_figure(forecast["found"], least=0.0, most=MOST_DEMAND)),
+                    found=int(_figure(forecast["found"], least=0.0, most=MOST_WORK)),
                     pending=tuple((float(a), float(b), float(c)) for a, b, c in forecast["pending"]),
                 ),
                 kv_cache=KvCache(_figure(data["kv_cache"]["product"]), _figure(data["kv_cache"]["square"])),
@@ -315,8 +314,8 @@ def _figure(value: Any, least: float = -math.inf, most: float = math.inf) -> flo
 
 def _pairs(values: Any) -> NDArray[np.float64]:
     figures = np.array(values.split() if isinstance(values, str) else values, dtype=float).reshape(-1, 3)
-    if not ((figures >= 0.0) & (figures <= MOST_DEMAND)).all():
-        raise ValueError(f"a demand is not within 0 and {MOST_DEMAND:g}")
+    if not ((figures >= 0.0) & (figures <= MOST_WORK)).all():
+        raise ValueError(f"a demand is not within 0 and {MOST_WORK:g}")
     # All that is kept is weighed against all else: 2,500 pairs in a status that anyone wrote took 2 s and 400 MiB.
     return figures[-KEPT:].copy()
 
