@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from cases import Kind
 from results import CaseResults, Named, Run, run_of
+from sweeps import LEARNED_WITHIN
 
 from servingpool.simulation.report.figures import percent
 
@@ -48,8 +50,11 @@ LEVEL = 0.005
 UNUSED, CHANGES, FLAPPING = 0.015, 6.0, 0.02
 
 
-def goals(found: Sequence[CaseResults]) -> list[Goal]:
-    """All of them, in the order of the issue. A case whose runs are missing is not judged."""
+def goals(found: Sequence[CaseResults], varied: Sequence[Mapping[str, Any]] = ()) -> list[Goal]:
+    """All of them, in the order of the issue; `varied` is what the sweeps reported.
+
+    A case whose runs are missing is not judged.
+    """
     days = [results for results in found if results.case.kind is Kind.DAY]
     bursts = [results for results in found if results.case.kind is Kind.BURST]
     return [
@@ -90,7 +95,20 @@ def goals(found: Sequence[CaseResults]) -> list[Goal]:
         Goal("day-long, unused budget", f"at most {100 * UNUSED:g} points above the target", list(_unused(days))),
         Goal("day-long, changes an hour", f"<= {CHANGES:g}", list(_changes(days))),
         Goal("day-long, down then up within two cold starts", f"<= {FLAPPING:.0%} of changes", list(_flapping(days))),
+        Goal(
+            "step times or lengths changed in mid-run (sweeps)",
+            f"learned anew within {LEARNED_WITHIN:.0f} s",
+            list(_relearned(varied)),
+        ),
     ]
+
+
+def _relearned(varied: Sequence[Mapping[str, Any]]) -> Iterator[Judged]:
+    for report in varied:
+        if "relearned_after" in report:
+            seconds = report["relearned_after"]
+            figure = "never" if seconds is None else f"{seconds:.0f} s"
+            yield Judged(report["name"].replace(", ", " "), figure, seconds is not None and seconds <= LEARNED_WITHIN)
 
 
 def losses(found: Sequence[CaseResults]) -> list[str]:

@@ -94,7 +94,7 @@ def publish(found: Publication, folder: Path) -> None:
 
 
 def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
-    judged = goals(shown)
+    judged = goals(shown, found.sweeps)
     lost = losses(shown)
     parts = [
         "# The controller, head to head",
@@ -202,7 +202,7 @@ def _document(found: Publication) -> dict[str, Any]:
                 "clairvoyant": list(goal.clairvoyant),
                 "cases": {judged.slug: {"figure": judged.figure, "reached": judged.reached} for judged in goal.judged},
             }
-            for goal in goals(found.cases)
+            for goal in goals(found.cases, found.sweeps)
         ],
         "sweeps": list(found.sweeps),
     }

@@ -29,7 +29,7 @@ from servingpool.simulation.families.regimes import correlated_pools
 from servingpool.simulation.families.resampled import resampled
 from servingpool.simulation.families.stops import stops
 from servingpool.simulation.fleet import ColdStart, Routing
-from servingpool.simulation.hardware import BLOCK_TOKENS
+from servingpool.simulation.hardware import BLOCK_TOKENS, EngineProfile
 from servingpool.simulation.policies import Answer, Ours, Static
 from servingpool.simulation.run import Result, SimulationOptions, best_static, simulate
 from servingpool.simulation.scrape import EPOCH, ScrapeOptions
@@ -43,8 +43,8 @@ NEW_POOL = 600.0
 """Seconds of a never-seen pool that the goals except."""
 BIN = 600.0
 """Seconds of one figure of attainment after an upgrade."""
-LEARNED = 0.1
-"""Relative error within which the step base counts as learned."""
+LEARNED, LEARNED_WITHIN = 0.1, 600.0
+"""Relative error within which the step base counts as learned, and seconds in which it is to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,10 @@ class Listened(Ours):
         return answer
 
 
+def _upgraded(profile: EngineProfile) -> dict[str, Any]:
+    return {"upgrades": (Upgrade(UPGRADED_AT, profile),)}
+
+
 def _slo(case: Case, **bounds: float) -> dict[str, Any]:
     return {"slo": replace(case.slo, **bounds)}
 
@@ -99,9 +103,6 @@ def _of_both() -> Iterator[Variation]:
         def vary(name: str, group: str, base: str = base, **changes: Any) -> Variation:
             return Variation(f"{base}, {name}", group, base, **changes)
 
-        def upgraded(profile: object) -> Mapping[str, Any]:
-            return {"upgrades": (Upgrade(UPGRADED_AT, profile),)}  # type: ignore[arg-type]
-
         yield vary("unchanged", "base")
         for mean in (5.0, 30.0, 120.0, 300.0, 600.0):
             yield vary(f"cold start {mean:g} s", "cold start", options={"cold_start": ColdStart(mean)})
@@ -111,11 +112,11 @@ def _of_both() -> Iterator[Variation]:
         for lost in (0.1, 0.5):
             yield vary(f"{lost:.0%} of scrapes lost", "scrapes", options={"scrape": ScrapeOptions(lost_share=lost)})
         for factor in (0.7, 1.3):
-            yield vary(f"steps x {factor:g}", "upgrade", options=upgraded(case.profile.scaled(factor)))
+            yield vary(f"steps x {factor:g}", "upgrade", options=_upgraded(case.profile.scaled(factor)))
         cached = replace(case.profile, prefix_cache_hit_rate=0.5)
-        yield vary("prefix cache 0 to 50%", "upgrade", options=upgraded(cached))
-        yield vary("prefix cache 50% to 0", "upgrade", case={"profile": cached}, options=upgraded(case.profile))
-        yield vary("max_num_seqs 256 to 16", "upgrade", options=upgraded(replace(case.profile, max_num_seqs=16)))
+        yield vary("prefix cache 0 to 50%", "upgrade", options=_upgraded(cached))
+        yield vary("prefix cache 50% to 0", "upgrade", case={"profile": cached}, options=_upgraded(case.profile))
+        yield vary("max_num_seqs 256 to 16", "upgrade", options=_upgraded(replace(case.profile, max_num_seqs=16)))
         for seqs in (64, 16):
             small = {"profile": replace(case.profile, max_num_seqs=seqs)}
             yield vary(f"max_num_seqs {seqs}", "small batch", case=small)
@@ -140,6 +141,11 @@ def _of_one() -> Iterator[Variation]:
         yield Variation(f"code, max {most}", "max too small", "code", {"max_replicas": most})
     for letter, place in (("A", 0), ("B", 1)):
         yield Variation(f"correlated pool {letter}", "correlated pools", "conv", {"trace": _pool(place)})
+    # Few tokens a step tell little of its slope.
+    reasoning = CASES["reasoning"].profile
+    for factor in (0.7, 1.3):
+        faster = _upgraded(reasoning.scaled(factor))
+        yield Variation(f"reasoning, steps x {factor:g}", "upgrade", "reasoning", options=faster)
     for size, scale in ((1, 0.01), (3, 0.08), (30, 1.0), (300, 10.0)):
         changed = {"trace": scenes.conv_at(scale), "max_replicas": max(4, 2 * size)}
         yield Variation(f"{size} replicas", "fleet size", "replicas-30", changed)

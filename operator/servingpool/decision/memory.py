@@ -81,6 +81,7 @@ class Profile:
                     windows=(windows := _figure(data["fit"]["windows"], least=0.0)),
                     scale=_figure(data["fit"]["scale"], least=FASTEST_STEP / 2.0 if windows else 0.0),
                     drift=_figure(data["fit"]["drift"]),
+                    renewing=data["fit"].get("renewing") is True,  # profiles of before it have none
                 ),
                 curve=_curve(curve),
                 forecast=Forecast(

@@ -37,8 +37,12 @@ DRIFT_TIME = 120.0
 """Seconds over which seen and expected ITL are compared."""
 CHANGED = 0.12
 """Logarithm from which on the engine is another one: an upgrade, FP8 switched on, a slower GPU. Mixes stay below."""
+BACK = 0.02
+"""Logarithm up to which the fit is back. While renewal ended at CHANGED, some of the old engine's windows stayed for an
+hour, and gave with the new one's a slope that neither has: at 0.7 of the step times, conversations were thought to cost
+1.5 times what they did ten minutes later, and 1.3 times twenty minutes later."""
 RENEWAL = 67.0
-"""Seconds after which a window counts 1/e until the fit is back."""
+"""Seconds after which a window counts 1/e until the fit is back, and in which what is left follows the new speed."""
 MINIMUM_WINDOWS = 4.0
 """Windows of evidence before the fit is called known: the fifth, for the first have faded a little by then."""
 
@@ -75,6 +79,8 @@ class StepTimeFit:
     """Seconds: running mean of the ITL seen, which sets the prior's absolute size."""
     drift: float = 0.0
     """Logarithm of ITL seen over ITL expected, as a mean of the last minutes."""
+    renewing: bool = False
+    """Whether the engine has changed and the fit is not back yet."""
 
     def learn(self, steps: Sequence[Steps], *, elapsed: float) -> StepTimeFit:
         """Add one window of `elapsed` seconds, as each replica saw it; nothing where none decoded enough.
@@ -86,24 +92,30 @@ class StepTimeFit:
         """
         if not steps:
             return self
-        drift = self._drift(steps, elapsed)
-        keep = math.exp(-elapsed / (RENEWAL if abs(drift) > CHANGED else FORGETTING))
+        gone = self._gone(steps)
+        drift = 0.0 if gone is None else self.drift + min(1.0, elapsed / DRIFT_TIME) * (gone - self.drift)
+        renewing = abs(drift) > (BACK if self.renewing else CHANGED)
+        keep = math.exp(-elapsed / (RENEWAL if renewing else FORGETTING))
+        # Another engine is another speed first: at it, what was seen of large and small batches holds until they come
+        # again. So what is left is kept as if seen at the speed of now.
+        speed = math.exp(_bounded(gone) * min(1.0, elapsed / RENEWAL)) if renewing and gone is not None else 1.0
+        of_gram, of_moment = keep / speed**2, keep / speed
         itl, decoding, prefill = np.array(steps).T
         rows = np.stack((np.ones(len(steps)), decoding, prefill)) / (RELATIVE_NOISE * itl)
         products, moments = rows @ rows.T / len(steps), rows.sum(axis=1) / (RELATIVE_NOISE * len(steps))
-        gram = tuple(held * keep + more for held, more in zip(self.gram, products.ravel().tolist(), strict=True))
-        moment = tuple(held * keep + more for held, more in zip(self.moment, moments.tolist(), strict=True))
+        gram = tuple(held * of_gram + more for held, more in zip(self.gram, products.ravel().tolist(), strict=True))
+        moment = tuple(held * of_moment + more for held, more in zip(self.moment, moments.tolist(), strict=True))
         mean = float(itl.mean())
         scale = mean if self.windows == 0.0 else self.scale + (mean - self.scale) / (min(self.windows, 40.0) + 1.0)
-        return StepTimeFit(gram, moment, self.windows * keep + 1.0, scale, drift)
+        return StepTimeFit(gram, moment, self.windows * keep + 1.0, scale, drift, renewing)
 
-    def _drift(self, steps: Sequence[Steps], elapsed: float) -> float:
+    def _gone(self, steps: Sequence[Steps]) -> float | None:
+        """Logarithm of ITL seen over ITL expected; None where nothing is expected yet."""
         step = self.solve() if self.known else None
         if step is None:
-            return 0.0
+            return None
         # Of the middle replica: an upgrade is all replicas', a sick GPU one's.
-        gone = median(math.log(one.itl / max(step.seconds(one.decoding, one.prefill), FASTEST_STEP)) for one in steps)
-        return self.drift + min(1.0, elapsed / DRIFT_TIME) * (gone - self.drift)
+        return median(math.log(one.itl / max(step.seconds(one.decoding, one.prefill), FASTEST_STEP)) for one in steps)
 
     @property
     def changed(self) -> bool:
@@ -122,6 +134,11 @@ class StepTimeFit:
         per_second = self.scale**-2
         gram = [seen + per_second * prior for seen, prior in zip(self.gram, _PRIOR, strict=True)]
         return StepTime(*_non_negative(gram, self.moment))
+
+
+def _bounded(gone: float) -> float:
+    """Within a factor of e: no engine changes by more, and a damaged page must not drown what is left."""
+    return max(-1.0, min(1.0, gone))
 
 
 def _prior() -> tuple[float, ...]:

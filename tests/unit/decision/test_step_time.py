@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.decision.intake import Steps
-from servingpool.decision.step_time import _PRIOR, CHANGED, StepTime, StepTimeFit
+from servingpool.decision.step_time import _PRIOR, BACK, CHANGED, StepTime, StepTimeFit
 
 ENGINE = StepTime(0.02, 1.2e-4, 9e-5)
 
@@ -92,6 +92,38 @@ def test_another_engine_is_relearned_within_ten_minutes(speed: float) -> None:
     assert not fit.changed
     assert itl_of(step, 30.0, 100.0) == pytest.approx(speed * itl_of(ENGINE, 30.0, 100.0), rel=0.06)
     assert step.work(1000, 200) == pytest.approx(speed * ENGINE.work(1000, 200), rel=0.2)
+
+
+@pytest.mark.parametrize("speed", [0.55, 0.7, 1.3])
+@pytest.mark.parametrize(("decoding", "prefill"), [(60.0, 300.0), (12.0, 30.0)])
+def test_where_another_engine_shows_one_size_of_batch_what_requests_cost_follows_its_speed(
+    speed: float, decoding: float, prefill: float
+) -> None:
+    # The slope between two engines' windows is neither's: it made requests cost 0.4 to 2 times what they did.
+    noise = np.random.default_rng(4)
+    fit, _ = shown(StepTimeFit(), 1.0, 240, noise)
+    for _ in range(40):
+        batch, prompts = decoding + noise.uniform(-2, 2), prefill + noise.uniform(-10, 10)
+        itl = speed * itl_of(ENGINE, batch, prompts) * noise.uniform(0.98, 1.02)
+        fit = fit.learn([Steps(itl, batch, prompts)], elapsed=15.0)
+    step = fit.solve()
+    assert step is not None
+    assert not fit.renewing
+    assert step.base == pytest.approx(speed * ENGINE.base, rel=0.2)
+    assert step.work(1000, 200) == pytest.approx(speed * ENGINE.work(1000, 200), rel=0.2)
+
+
+def test_renewal_goes_on_until_the_fit_is_back() -> None:
+    fit, _ = shown(StepTimeFit(), 1.0, 240, np.random.default_rng(5))
+    renewing, drifts = [], []
+    for _ in range(40):
+        fit = fit.learn([Steps(0.6 * itl_of(ENGINE, 30.0, 100.0), 30.0, 100.0)], elapsed=15.0)
+        renewing.append(fit.renewing)
+        drifts.append(abs(fit.drift))
+    first, last = renewing.index(True), len(renewing) - renewing[::-1].index(True) - 1
+    assert all(renewing[first : last + 1])  # once
+    assert min(drifts[first : last + 1]) < CHANGED
+    assert drifts[last + 1] <= BACK
 
 
 def test_noise_of_ten_percent_is_no_other_engine() -> None:
