@@ -225,6 +225,24 @@ class TestGoals:
         for measure in ("unused budget", "changes an hour", "down then up within two cold starts"):
             assert found[f"day-long, {measure}"] == [False, True]
 
+    def test_step_times_that_change_are_to_be_learned_within_ten_minutes(self) -> None:
+        def sweep(name: str, seconds: float | None) -> dict[str, object]:
+            return {"name": name, "relearned_after": seconds}
+
+        varied = [
+            {"name": "conv, unchanged"},
+            sweep("conv, prefix cache 0 to 50%", 0.0),
+            sweep("conv, steps x 0.7", 600.0),
+            sweep("conv, steps x 1.3", 615.0),
+            sweep("code, steps x 1.3", None),
+        ]
+        *_, goal = goals.goals([], varied)
+        assert [(judged.slug, judged.figure, judged.reached) for judged in goal.judged] == [
+            ("conv steps x 0.7", "600 s", True),
+            ("conv steps x 1.3", "615 s", False),
+            ("code steps x 1.3", "never", False),
+        ]
+
     def test_every_seed_counts(self) -> None:
         results = results_of()
         results.ours = {(False, 0): a_run(0.96, 5.0), (False, 1): a_run(0.90, 5.0, settled_attainment=0.951)}
