@@ -80,11 +80,11 @@ async def test_requests_leave_at_their_times_however_slow_the_answers_are() -> N
     async with listening(answering(TOKEN, pause=30.0), handler_cancellation=True) as url:
         started = time.monotonic()
         course = await play(traffic(url, "100x0.5", timeout=1.0))
-    assert time.monotonic() - started < 15.0  # one behind the other they would take more than 30 s
+    assert time.monotonic() - started < 2.5
     assert {record.outcome for record in course.records} == {"timeout"}
     assert len(course.records) == len(course.trace) > 30
-    # Nobody waited for anybody: all are to leave within 0.5 s, and no answer, nor its timeout, comes before 1 s.
-    assert summarise(course.records, Bounds())["lag"]["p90"] < 0.5
+    # Nobody waited for anybody: each left when the trace says so.
+    assert summarise(course.records, Bounds())["lag"]["p90"] < 0.1
     assert all(record.tokens == 1 and record.ttft is not None for record in course.records)
 
 
