@@ -9,7 +9,7 @@ from typing import Any
 
 from cases import Kind
 from results import CaseResults, Named, Run, run_of
-from sweeps import LEARNED_WITHIN
+from sweeps import LEARNED_WITHIN, STEPS
 
 from servingpool.simulation.report.figures import percent
 
@@ -106,7 +106,7 @@ def goals(found: Sequence[CaseResults], varied: Sequence[Mapping[str, Any]] = ()
 def _relearned(varied: Sequence[Mapping[str, Any]]) -> Iterator[Judged]:
     for report in varied:
         # A prefix cache or a smaller batch leave the step as it was: known after 0 s.
-        if "relearned_after" in report and "steps x" in report["name"]:
+        if report["group"] == STEPS:
             seconds = report["relearned_after"]
             figure = "never" if seconds is None else f"{seconds:.0f} s"
             yield Judged(report["name"].replace(", ", " "), figure, seconds is not None and seconds <= LEARNED_WITHIN)

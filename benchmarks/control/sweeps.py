@@ -41,6 +41,8 @@ UPGRADED_AT = 1_800.0
 """Seconds into the hour."""
 NEW_POOL = 600.0
 """Seconds of a never-seen pool that the goals except."""
+STEPS, SPEEDS = "engine's speed", (0.7, 1.3)
+"""Group of the variations whose steps take as many times as long from UPGRADED_AT on."""
 BIN = 600.0
 """Seconds of one figure of attainment after an upgrade."""
 LEARNED, LEARNED_WITHIN = 0.1, 600.0
@@ -91,6 +93,10 @@ def _upgraded(profile: EngineProfile) -> dict[str, Any]:
     return {"upgrades": (Upgrade(UPGRADED_AT, profile),)}
 
 
+def _speed(factor: float) -> str:
+    return f"steps x {factor:g}"
+
+
 def _slo(case: Case, **bounds: float) -> dict[str, Any]:
     return {"slo": replace(case.slo, **bounds)}
 
@@ -111,8 +117,8 @@ def _of_both() -> Iterator[Variation]:
             yield vary(f"scrapes every {interval:g} s", "scrapes", options={"scrape": ScrapeOptions(interval)})
         for lost in (0.1, 0.5):
             yield vary(f"{lost:.0%} of scrapes lost", "scrapes", options={"scrape": ScrapeOptions(lost_share=lost)})
-        for factor in (0.7, 1.3):
-            yield vary(f"steps x {factor:g}", "upgrade", options=_upgraded(case.profile.scaled(factor)))
+        for factor in SPEEDS:
+            yield vary(_speed(factor), STEPS, options=_upgraded(case.profile.scaled(factor)))
         cached = replace(case.profile, prefix_cache_hit_rate=0.5)
         yield vary("prefix cache 0 to 50%", "upgrade", options=_upgraded(cached))
         yield vary("prefix cache 50% to 0", "upgrade", case={"profile": cached}, options=_upgraded(case.profile))
@@ -143,9 +149,9 @@ def _of_one() -> Iterator[Variation]:
         yield Variation(f"correlated pool {letter}", "correlated pools", "conv", {"trace": _pool(place)})
     # Few tokens a step tell little of its slope.
     reasoning = CASES["reasoning"].profile
-    for factor in (0.7, 1.3):
-        faster = _upgraded(reasoning.scaled(factor))
-        yield Variation(f"reasoning, steps x {factor:g}", "upgrade", "reasoning", options=faster)
+    for factor in SPEEDS:
+        other = _upgraded(reasoning.scaled(factor))
+        yield Variation(f"reasoning, {_speed(factor)}", STEPS, "reasoning", options=other)
     for size, scale in ((1, 0.01), (3, 0.08), (30, 1.0), (300, 10.0)):
         changed = {"trace": scenes.conv_at(scale), "max_replicas": max(4, 2 * size)}
         yield Variation(f"{size} replicas", "fleet size", "replicas-30", changed)
@@ -172,6 +178,11 @@ def _of_starts() -> Iterator[Variation]:
     for base, half in product(("conv", "code"), (1, 2)):
         halves = {"trace": _half(base, half), "past": _like_half(base, 3 - half)}
         yield Variation(f"{base}, half {half} seen like half {3 - half} before", "history", base, halves, {}, 2 * HOUR)
+    # Who installs an autoscaler over a fleet that is too small has a queue; and new replicas are not read at once.
+    for (base, size), interval in product((("conv", 1), ("code", 3)), (5.0, 15.0, 30.0)):
+        found = {"initial_replicas": size, "scrape": ScrapeOptions(interval)}
+        name = f"{base}, found at {size}, half an hour of it seen, scrapes every {interval:g} s"
+        yield Variation(name, "overload found", base, {}, found, HOUR / 2)
     for size in (2, 16):
         found = {"initial_replicas": size}
         yield Variation(f"conv, found at {size}, seen for 2 h before", "history", "conv", {}, found, 2 * HOUR)

@@ -247,6 +247,10 @@ class Cluster:
             if (event["involvedObject"]["name"], event["reason"]) == (name, reason)
         ]
 
+    def wait_event(self, name: str, reason: str, seconds: float = 10.0) -> None:
+        """That there is one: it is posted behind the status that it tells of."""
+        wait_until(lambda: self.events(name, reason) != [], seconds, f"{name}: an event {reason}")
+
 
 class OperatorProcess:
     """`servingpool run` under its own service account's rights."""

@@ -128,6 +128,7 @@ def test_scales_up_when_load_grows_and_says_so_once(cluster: Cluster) -> None:
 
 def test_a_template_that_loses_requests_is_warned_of(cluster: Cluster) -> None:
     cluster.wait_condition("chat", "DrainReady", ("False", "NoShutdownTimeout"))
+    cluster.wait_event("chat", "NoShutdownTimeout")
     assert len(cluster.events("chat", "NoShutdownTimeout")) == 1
 
 
@@ -170,12 +171,14 @@ def test_who_keeps_setting_replicas_back_is_named(cluster: Cluster, how: str) ->
     cluster.wait_condition(name, "Ready", ("False", "ReplicasContested"))
     said = "argocd-controller keeps setting the number of replicas, last to 1 where 2 had been ordered"
     assert said in cluster.told(name, "Ready")
+    cluster.wait_event(name, "ReplicasContested")
     assert len(cluster.events(name, "ReplicasContested")) == 1
     wait_until(lambda: cluster.replicas(name) == 2, 20, "what is needed is ordered all the same")
 
 
 def test_a_target_that_comes_late_is_taken_up(cluster: Cluster) -> None:
     cluster.wait_condition("orphan", "Ready", ("False", "TargetNotFound"))
+    cluster.wait_event("orphan", "TargetNotFound")
     assert len(cluster.events("orphan", "TargetNotFound")) == 1
     cluster.serve("orphan", rate=1.0)
     cluster.wait_condition("orphan", "Ready", ("True", "SucceededGetScale"))
@@ -304,7 +307,7 @@ def test_without_the_right_to_patch_pods_it_shrinks_all_the_same_and_says_so(
     cluster.plane.client.patch(RIGHTS, {"rules": older})
     try:
         shrink(cluster, 3)
-        wait_until(lambda: cluster.events("shrinking", "VictimsNotChosen") != [], 10, "it is told")
+        cluster.wait_event("shrinking", "VictimsNotChosen")
     finally:
         cluster.plane.client.patch(RIGHTS, {"rules": rules})
     assert operator.log().count("pods need the verb patch") == 1

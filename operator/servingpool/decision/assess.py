@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from servingpool.decision import capacity
+from servingpool.decision.backlog import backlog
 from servingpool.decision.belief import horizon, posterior, told
 from servingpool.decision.demand import usual
 from servingpool.decision.forecast import Outlook
+from servingpool.decision.intake import QUEUED
 from servingpool.decision.learn import Lesson
 from servingpool.decision.memory import Memory
 from servingpool.decision.miss_curve import Curve
@@ -35,7 +37,7 @@ class Assessment:
     outlook: Outlook
     """With the queue in it."""
     backlog: float
-    """Replicas kept busy by the queue, if it is worked off within one cold start."""
+    """Replicas kept busy by the queues, see there."""
     allowance: float
     """Share of misses the fleet is sized for."""
     allowed: float
@@ -98,11 +100,15 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
     if worth is None:
         dearest = DEAREST / allowed
         worth = price(profile.forecast, curve, allowance, dearest=dearest, most=most, held=kept_for(memory, pool))
-    # What is ordered now comes a cold start later anyway, so the queue is spread over that time: dividing by
-    # the TTFT bound would order a fleet that arrives when the queue is long gone.
-    backlog = lesson.demand.queued * lesson.demand.work_per_request / horizon(memory, pool)
+    pages = (memory.pages[one.name] for one in observation.ready if one.name in memory.pages)
+    waiting = backlog(
+        (page.figures[QUEUED] for page in pages),
+        observation.gateway_queue,
+        work=lesson.demand.work_per_request,
+        horizon=horizon(memory, pool),
+    )
     ahead = profile.forecast.outlook(level=level, usual=usual(memory.ledger), carried=curve.load_for(allowance))
-    ahead = ahead._replace(expected=ahead.expected + backlog, samples=ahead.samples + backlog)
+    ahead = ahead._replace(expected=ahead.expected + waiting, samples=ahead.samples + waiting)
     # The fleet that was found speaks for what to keep, never for buying more.
     (believed, sticking), (unbelieved, _) = capacity.needs(
         ahead.with_and_without_belief(), curve, allowance, (worth, capacity.STICK * worth), most
@@ -119,7 +125,7 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
         need=need,
         curve=curve,
         outlook=ahead,
-        backlog=backlog,
+        backlog=waiting,
         allowance=allowance,
         allowed=allowed,
         told=told(memory, allowed),

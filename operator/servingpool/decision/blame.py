@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import TPOT_SUM, TTFT_SUM
-from servingpool.decision.ledger import LOAD, SPAN, Ledger, Misses, Window, misses
+from servingpool.decision.ledger import LOAD, Ledger, Misses, Window, misses
 from servingpool.decision.memory import Memory
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_by_mean
@@ -72,8 +70,17 @@ def offered_load(pool: Pool, demand: Demand, ledger: Ledger) -> float:
     return ledger.load_of(demand.level + queue)
 
 
-def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> Blame:
-    """The loads that those who are judged now are held to have met.
+def overload_of(ledger: Ledger, level: float, before: float) -> float:
+    """The highest load since more waits than can be worked off in time, at the last tick; 0 where it does not.
+
+    `before` is that of the tick before. It is kept and not read off the ledger: a queue of half an hour outlasts its
+    twenty minutes, and the last who waited taught that 25% miss at any fleet size.
+    """
+    return max(before, ledger.load_of(level)) if ledger.rows[-1, LOAD] > OVERLOAD else 0.0
+
+
+def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, overload: float) -> Blame:
+    """The loads that those who are judged now are held to have met; `overload` as of `overload_of`.
 
     A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog of one
     overload teaches that light load misses too, and at light load nothing ever contradicts it. Where the load has
@@ -81,26 +88,15 @@ def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> Blame:
     the new replicas', who never met it: counted at the load that was too much, they took the curve's steepness, and
     with it the safe load from 0.56 to 0.26.
     """
-    lifetime = _lifetime(pool, step, demand, ledger)
+    life = ledger.last(_lifetime(pool, step, demand, ledger))
+    overload = max(overload, life.highest_load())
     now = ledger.load_of(demand.level)
-    overload = ledger.last(max(lifetime, _queueing(ledger))).highest_load()
     if overload > OVERLOAD and now < RELIEVED * overload:
         return Blame(overload, now)
-    life = ledger.last(lifetime)
     highest = life.highest_offered()
     if highest > OVERLOAD:
         highest = life.highest_load()
     return Blame(highest, highest)
-
-
-def _queueing(ledger: Ledger) -> float:
-    """Seconds for which there has been more of a queue than can be worked off in time; 0 where there is none now.
-
-    A tick of which nothing is known ends no queue.
-    """
-    within = np.flatnonzero(ledger.rows[:, LOAD] <= OVERLOAD)
-    begin = within[-1] + 1 if len(within) else 0
-    return float(ledger.rows[begin:, SPAN].sum())
 
 
 def _lifetime(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> float:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.decision.intake import GENERATED, REJECTED, TTFT_COUNT
-from servingpool.decision.ledger import SPAN, WAITING, WORK, Ledger, Window
+from servingpool.decision.intake import GENERATED, QUEUED, REJECTED, TTFT_COUNT
+from servingpool.decision.ledger import GATEWAY, SPAN, WAITING, WORK, Ledger, Window
 from servingpool.decision.step_time import StepTime
 
 LENGTHS_WINDOW = 600.0
@@ -56,17 +56,17 @@ def level_window(interval: float) -> float:
 def measure(ledger: Ledger, step: StepTime, interval: float) -> Demand | None:
     """Demand from the ledger's last ticks; None where too little was covered to tell."""
     window = ledger.last(level_window(interval))
-    served, rejected = window.rate(TTFT_COUNT), window.rate(REJECTED)
-    if served is None or rejected is None:
+    served, queued, rejected = (window.rate(figure) for figure in (TTFT_COUNT, QUEUED, REJECTED))
+    if served is None or queued is None or rejected is None:
         return None
-    # The queue before the window's first tick is in the row before it.
+    # The gateway's queue before the window's first tick is in the row before it.
     since = Window(ledger.rows[-len(window.rows) - 1 :])
     seconds = window.seconds if len(since.rows) > len(window.rows) else float(window.rows[1:, SPAN].sum())
-    growth = since.span_of(WAITING) / seconds if seconds > 0.0 else 0.0
+    held = since.span_of(GATEWAY) / seconds if seconds > 0.0 else 0.0
     prompt, output = _lengths(window, ledger.last(LENGTHS_WINDOW))
     waiting = window.rows[-1, WAITING]
     return Demand(
-        arrivals=max(0.0, served + growth + rejected),
+        arrivals=max(0.0, served + queued + held + rejected),
         prompt_tokens=prompt,
         output_tokens=output,
         work_per_request=step.work(prompt, output),

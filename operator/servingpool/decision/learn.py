@@ -13,7 +13,7 @@ import numpy as np
 
 from servingpool.decision import demand as demand_model
 from servingpool.decision.belief import hopeless, horizon, posterior, settled, stuck
-from servingpool.decision.blame import SHAPE_WINDOW, blame, missed, offered_load
+from servingpool.decision.blame import SHAPE_WINDOW, blame, missed, offered_load, overload_of
 from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
@@ -180,7 +180,8 @@ def _learn_from_demand(
     """Where it is known what came and what that costs. `before`: the memory that the look was not in."""
     pool, now = look.pool, look.now
     ledger = memory.ledger.judged(load=offered_load(pool, demand, memory.ledger), work=demand.level)
-    memory = replace(memory, ledger=ledger)
+    overload = overload_of(ledger, demand.level, memory.overload)
+    memory = replace(memory, ledger=ledger, overload=overload)
     last = Window(ledger.rows[-1:])
     late = missed(memory, pool, last)
     # What no fleet can hold says nothing on the size of the fleet. Whether it is so is not known at first, and what is
@@ -197,7 +198,7 @@ def _learn_from_demand(
         foretold = _foretold(look, before, ledger.load_of(demand.level))
         if foretold is not None:
             calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.elapsed)
-        blamed = blame(pool, step, demand, ledger)
+        blamed = blame(pool, step, demand, ledger, overload)
         curve = curve.learn(
             load=blamed.late,
             on_time_at=blamed.on_time,
@@ -219,11 +220,16 @@ def _learn_from_demand(
             elapsed=look.elapsed,
         ),
     )
-    if pool.in_charge and settled(memory, pool):
+    answers = pool.in_charge and settled(memory, pool)
+    # Whose queue it was before answers for it until it is gone: a pool that was taken over with 2,700 requests in it
+    # was planned with 0.35 of what is usual for hours, for misses that no decision could spare.
+    inherited = overload > 0.0 and (memory.inherited or not answers)
+    if answers and not inherited:
         profile = _answer_for(look, memory, profile, telling, weight)
     memory = replace(
         memory,
         profile=profile,
+        inherited=inherited,
         price=memory.price if now < memory.price_until else None,
         kept_score=_score(memory.kept_score, late, now),
     )

@@ -34,8 +34,8 @@ LEAST_READY = 0.5
 
 # Columns: when, how long, the fleet then, what was covered, the intake's sums, gauges, and the verdicts.
 AT, SPAN, READY, COVERED, SUMS = range(5)
-WAITING, RUNNING, LOAD, WORK = range(SUMS + FIELDS, SUMS + FIELDS + 4)
-WIDTH = SUMS + FIELDS + 4
+WAITING, GATEWAY, RUNNING, LOAD, WORK = range(SUMS + FIELDS, SUMS + FIELDS + 5)
+WIDTH = SUMS + FIELDS + 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +61,7 @@ class Ledger:
         row[0, AT], row[0, SPAN], row[0, READY], row[0, COVERED] = now, span, ready, intake.covered
         row[0, SUMS : SUMS + FIELDS] = intake.sums
         row[0, WAITING] = np.nan if isinstance(intake.waiting, Unknown) else intake.waiting
+        row[0, GATEWAY] = np.nan if isinstance(intake.gateway, Unknown) else intake.gateway
         row[0, RUNNING] = np.nan if isinstance(intake.running, Unknown) else intake.running
         kept = self.rows[self.rows[:, AT] > now - KEPT_SECONDS][-(KEPT_TICKS - 1) :]
         return Ledger(np.concatenate((kept, row)))

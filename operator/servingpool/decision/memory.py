@@ -135,6 +135,10 @@ class Memory:
     """(start of a five-minute bin, requests, late) of the last hour."""
     kept: tuple[tuple[float, float], ...] = ()
     """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
+    overload: float = 0.0
+    """Highest load since the queue began, see `blame`."""
+    inherited: bool = False
+    """That queue is older than our answering for it."""
     price: float | None = None
     """Of a miss, see `price`; None where it is to be found anew."""
     price_until: float = 0.0
@@ -174,6 +178,8 @@ class Memory:
             output_token_tail=Tail(),
             kept_score=(),
             kept=(),
+            overload=0.0,
+            inherited=False,
             foretelling=None,
         )
 
@@ -197,6 +203,8 @@ class Memory:
             "output_token_tail": _tail_data(self.output_token_tail),
             "kept_score": self.kept_score,
             "kept": self.kept,
+            "overload": self.overload,
+            "inherited": self.inherited,
             "price": self.price,
             "price_until": self.price_until,
         }
@@ -228,6 +236,8 @@ class Memory:
                 output_token_tail=_tail(data["output_token_tail"]),
                 kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
                 kept=tuple((a, b) for a, b in data["kept"]),
+                overload=data["overload"],
+                inherited=data["inherited"],
                 price=data["price"],
                 price_until=data["price_until"],
             )

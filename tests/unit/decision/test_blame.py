@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 from decision_world import ENGINE, POOL
 
-from servingpool.decision.blame import Blame, blame
+from servingpool.decision.blame import Blame, blame, overload_of
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import FIELDS, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Intake
-from servingpool.decision.ledger import LOAD, Ledger
+from servingpool.decision.ledger import Ledger
+from servingpool.decision.observation import NOT_EXPOSED
 
 TICK = 15.0
 DEMAND = Demand(arrivals=20.0, prompt_tokens=1000.0, output_tokens=1000.0, work_per_request=0.15, queued=0.0)
 POOL_OF_FIRST_TOKENS = replace(POOL, slo=replace(POOL.slo, time_per_output_token=None))
 
 
-def told(*ticks: tuple[int, float, float], late: float = 0.0) -> Ledger:
-    """Ticks of (ready replicas, work, work of the queue over the TTFT bound); `late` of 300 requests waited for 3 s."""
+class Told(NamedTuple):
+    ledger: Ledger
+    overload: float
+
+
+def told(*ticks: tuple[int, float, float] | None, late: float = 0.0) -> Told:
+    """Ticks of (ready replicas, work, work of the queue over the TTFT bound); `late` of 300 requests waited for 3 s.
+
+    None for one of which it is not known what came.
+    """
     sums = [0.0] * FIELDS
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
     sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * 3.0
-    intake = Intake(tuple(sums), TICK, (), 1.0, 0.0, 0.1, 1.0, {}, (1.0, 1.0, 0.1, 0.1), TICK, None)
-    ledger = Ledger.empty()
-    for number, (ready, work, queue) in enumerate(ticks):
+    intake = Intake(tuple(sums), TICK, (), 1.0, 0.0, NOT_EXPOSED, 0.1, 1.0, {}, (1.0, 1.0, 0.1, 0.1), TICK, None)
+    ledger, overload = Ledger.empty(), 0.0
+    for number, tick in enumerate(ticks):
+        ready, work, queue = tick or (1, 0.0, 0.0)
         ledger = ledger.add(now=TICK * (number + 1), span=TICK, ready=ready, intake=intake)
-        ledger = ledger.judged(load=(work + queue) / ready, work=work)
-    return ledger
+        if tick is not None:
+            ledger = ledger.judged(load=(work + queue) / ready, work=work)
+            overload = overload_of(ledger, work, overload)
+    return Told(ledger, overload)
 
 
-def blamed(ledger: Ledger, level: float) -> Blame:
+def blamed(seen: Told, level: float) -> Blame:
     demand = replace(DEMAND, arrivals=level / DEMAND.work_per_request)
-    return blame(POOL_OF_FIRST_TOKENS, ENGINE, demand, ledger)
+    return blame(POOL_OF_FIRST_TOKENS, ENGINE, demand, seen.ledger, seen.overload)
 
 
 def test_without_a_queue_all_met_the_highest_load_of_their_lifetime() -> None:
@@ -41,16 +53,15 @@ def test_without_a_queue_all_met_the_highest_load_of_their_lifetime() -> None:
 
 
 def test_who_waits_does_so_for_the_load_that_began_the_queue() -> None:
-    # One tick at 1.9 times what two replicas can do; a quarter of an hour later the last of its queue is late.
-    drain = [(10, 3.8, float(queue)) for queue in range(100, 40, -1)]
+    # One tick at 1.9 times what two replicas can do; an hour later, when it is in no window, its last are late.
+    drain = [(10, 3.8, float(queue)) for queue in range(300, 60, -1)]
     assert blamed(told((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, late=30.0), 3.8) == pytest.approx((1.9, 0.38))
 
 
 def test_a_tick_of_which_nothing_is_known_ends_no_queue() -> None:
     drain = [(10, 3.8, float(queue)) for queue in range(100, 40, -1)]
-    ledger = told((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, late=30.0)
-    ledger.rows[-2, LOAD] = math.nan
-    assert blamed(ledger, 3.8).late == pytest.approx(1.9)
+    seen = told((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, None, (10, 3.8, 40.0), late=30.0)
+    assert blamed(seen, 3.8).late == pytest.approx(1.9)
 
 
 def test_a_queue_of_before_is_another_one() -> None:

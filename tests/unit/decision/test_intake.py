@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.decision.intake import LONGEST_GAP, TTFT_COUNT, take_in
+from servingpool.decision.intake import LONGEST_GAP, QUEUED, TTFT_COUNT, take_in
 from servingpool.decision.ledger import Ledger
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Slo
@@ -103,6 +103,32 @@ def test_a_queue_is_scaled_up_for_replicas_that_were_not_read() -> None:
     seen = take_in(look(page("r0", 0.0, counted(1.0), waiting=6.0), ready=3), SLO, {})
     assert seen.waiting == pytest.approx(18.0)
     assert seen.coverage == pytest.approx(1 / 3)
+
+
+def test_of_a_replica_whose_scrape_was_lost_the_last_queue_counts() -> None:
+    before = take_in(look(page("r0", 0.0, counted(1.0)), page("r1", 0.0, counted(1.0), waiting=50.0), ready=2), SLO, {})
+    idle = look(page("r0", 15.0, counted(1.0)), ready=2)
+    assert take_in(idle, SLO, before.pages).waiting == 50.0
+    later = look(page("r0", LONGEST_GAP + 1.0, counted(1.0), waiting=4.0), ready=2)
+    assert take_in(later, SLO, before.pages).waiting == 8.0
+
+
+def test_who_has_just_turned_ready_and_is_not_read_yet_has_no_queue() -> None:
+    seen = look(page("r0", 0.0, counted(1.0), waiting=3000.0), ready=1)
+    young = tuple(Replica(f"new-{index}", age=100.0, ready_for=10.0) for index in range(7))
+    assert take_in(replace(seen, ready=(*seen.ready, *young)), SLO, {}).waiting == 3000.0
+
+
+def test_a_queue_grows_by_what_the_same_pages_say() -> None:
+    first = take_in(look(page("r0", 0.0, counted(1.0), waiting=100.0), ready=1), SLO, {})
+    unread = replace(page("r0", 15.0, counted(1.0)), waiting=Unknown("NaN"))
+    second = take_in(look(unread, ready=1), SLO, first.pages)
+    third = take_in(
+        look(page("r0", 30.0, counted(1.0), waiting=70.0), page("r1", 30.0, counted(9.0), waiting=9.0), ready=2),
+        SLO,
+        second.pages,
+    )
+    assert (second.sums[QUEUED], third.sums[QUEUED]) == (0.0, -30.0)
 
 
 def decoding(name: str, at: float, batch: float, itl: float, *, prompts: float, cached: float = 0.0) -> ReplicaMetrics:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
 
+from servingpool.decision.backlog import backlog
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.kv_cache import FULL, KvCache
-from servingpool.decision.observation import Histogram, Replica
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Replica
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool, Slo
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.unknown import Reading, Unknown
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
 
@@ -25,6 +27,15 @@ def test_a_replica_teaches_its_cold_start_once_and_only_if_it_was_seen_to_load()
     assert starts.seconds == (90.0,)
     assert starts.expected(otherwise=120.0) == 90.0
     assert ColdStart().expected(otherwise=120.0) == 120.0
+
+
+def test_a_queue_in_an_engine_keeps_no_other_replica_busy() -> None:
+    def kept_busy(*engines: float, gateway: Reading = NOT_EXPOSED) -> float:
+        return backlog(engines, gateway, work=0.5, horizon=100.0)
+
+    assert kept_busy(20.0, 40.0, math.nan) == pytest.approx(0.3)
+    assert kept_busy(20_000.0, 0.0, 0.0) == 1.0
+    assert kept_busy(20_000.0, 40.0, gateway=2_000.0) == pytest.approx(11.2)
 
 
 def test_the_cache_is_foreseen_full_long_before_it_is() -> None:
