@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import TPOT_SUM, TTFT_SUM
-from servingpool.decision.ledger import LOAD, Ledger, Misses, Window, misses
+from servingpool.decision.ledger import AT, LOAD, Ledger, Misses, Overload, Window, misses
 from servingpool.decision.memory import Memory
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_by_mean
@@ -70,17 +70,21 @@ def offered_load(pool: Pool, demand: Demand, ledger: Ledger) -> float:
     return ledger.load_of(demand.level + queue)
 
 
-def overload_of(ledger: Ledger, level: float, before: float) -> float:
-    """The highest load since more waits than can be worked off in time, at the last tick; 0 where it does not.
+def overload_of(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, before: Overload) -> Overload:
+    """What of an overload those who are judged now may have met; `before` as of the tick before.
 
-    `before` is that of the tick before. It is kept and not read off the ledger: a queue of half an hour outlasts its
-    twenty minutes, and the last who waited taught that 25% miss at any fleet size.
+    It is kept and not read off the ledger: a queue of half an hour outlasts its twenty minutes, and the last who waited
+    in it taught that 25% miss at any fleet size.
     """
-    return max(before, ledger.load_of(level)) if ledger.rows[-1, LOAD] > OVERLOAD else 0.0
+    at, life = float(ledger.rows[-1, AT]), _lifetime(pool, step, demand, ledger)
+    load = before.load if at - before.at <= life else 0.0
+    if ledger.rows[-1, LOAD] > OVERLOAD:
+        return Overload(max(load, ledger.load_of(demand.level)), at)
+    return Overload(load, before.at)
 
 
-def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, overload: float) -> Blame:
-    """The loads that those who are judged now are held to have met; `overload` as of `overload_of`.
+def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, overload: Overload) -> Blame:
+    """The loads that those who are judged now are held to have met.
 
     A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog of one
     overload teaches that light load misses too, and at light load nothing ever contradicts it. Where the load has
@@ -89,10 +93,9 @@ def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, overload: 
     with it the safe load from 0.56 to 0.26.
     """
     life = ledger.last(_lifetime(pool, step, demand, ledger))
-    overload = max(overload, life.highest_load())
-    now = ledger.load_of(demand.level)
-    if overload > OVERLOAD and now < RELIEVED * overload:
-        return Blame(overload, now)
+    then, now = max(overload.load, life.highest_load()), ledger.load_of(demand.level)
+    if then > OVERLOAD and now < RELIEVED * then:
+        return Blame(then, now)
     highest = life.highest_offered()
     if highest > OVERLOAD:
         highest = life.highest_load()

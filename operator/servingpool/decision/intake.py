@@ -132,8 +132,7 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
     steps, whole = [], True
     pages: dict[str, Page] = {}
     for metrics in serving:
-        before = previous.get(metrics.replica)
-        now = _page(metrics, slo, before)
+        now, before = _page(metrics, slo), previous.get(metrics.replica)
         if before is not None and now.at - before.at <= LONGEST_GAP and _lost(now.figures, before.figures):
             continue  # the next page that has it is compared with the last that had
         pages[metrics.replica] = now
@@ -192,10 +191,7 @@ def steps_told(came: Sequence[float], seconds: float) -> Steps | None:
     return Steps(itl, spent / seconds, prefill) if prefill <= MOST_PREFILL else None
 
 
-def _page(metrics: ReplicaMetrics, slo: Slo, before: Page | None) -> Page:
-    queued = metrics.waiting
-    if isinstance(queued, Unknown) and before is not None:
-        queued = before.figures[QUEUED]  # what it grew by is told by the next page that has it
+def _page(metrics: ReplicaMetrics, slo: Slo) -> Page:
     ttft, tpot, itl = metrics.time_to_first_token, metrics.time_per_output_token, metrics.inter_token_latency
     ttft_figures, ttft_edges = _around(ttft, slo.time_to_first_token)
     tpot_figures, tpot_edges = _around(tpot, slo.time_per_output_token)
@@ -210,7 +206,7 @@ def _page(metrics: ReplicaMetrics, slo: Slo, before: Page | None) -> Page:
         _or_nan(metrics.cached_prompt_tokens),
         _or_nan(metrics.admission_rejections),
         tpot.total if isinstance(tpot, Histogram) else math.nan,
-        _or_nan(queued),
+        _or_nan(metrics.waiting),
     )
     return Page(metrics.scraped_at, (*ttft_edges, *tpot_edges), figures)
 

@@ -180,7 +180,7 @@ def _learn_from_demand(
     """Where it is known what came and what that costs. `before`: the memory that the look was not in."""
     pool, now = look.pool, look.now
     ledger = memory.ledger.judged(load=offered_load(pool, demand, memory.ledger), work=demand.level)
-    overload = overload_of(ledger, demand.level, memory.overload)
+    overload = overload_of(pool, step, demand, ledger, memory.overload)
     memory = replace(memory, ledger=ledger, overload=overload)
     last = Window(ledger.rows[-1:])
     late = missed(memory, pool, last)
@@ -223,7 +223,7 @@ def _learn_from_demand(
     answers = pool.in_charge and settled(memory, pool)
     # Whose queue it was before answers for it until it is gone: a pool that was taken over with 2,700 requests in it
     # was planned with 0.35 of what is usual for hours, for misses that no decision could spare.
-    inherited = overload > 0.0 and (memory.inherited or not answers)
+    inherited = overload.load > 0.0 and (memory.inherited or not answers)
     if answers and not inherited:
         profile = _answer_for(look, memory, profile, telling, weight)
     memory = replace(

@@ -18,7 +18,7 @@ from servingpool.decision.demand import MOST_WORK
 from servingpool.decision.forecast import KEPT, Forecast
 from servingpool.decision.intake import FASTEST_STEP, FIELDS, NO_EDGES, Edges, Page
 from servingpool.decision.kv_cache import KvCache
-from servingpool.decision.ledger import AT, WIDTH, Ledger
+from servingpool.decision.ledger import AT, WIDTH, Ledger, Overload
 from servingpool.decision.miss_curve import BINS, Curve, MissCurve
 from servingpool.decision.percentile import Tail
 from servingpool.decision.step_time import StepTimeFit
@@ -135,10 +135,10 @@ class Memory:
     """(start of a five-minute bin, requests, late) of the last hour."""
     kept: tuple[tuple[float, float], ...] = ()
     """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
-    overload: float = 0.0
-    """Highest load since the queue began, see `blame`."""
+    overload: Overload = field(default_factory=Overload)
+    """The last one, see `blame`."""
     inherited: bool = False
-    """That queue is older than our answering for it."""
+    """It is older than our answering for it."""
     price: float | None = None
     """Of a miss, see `price`; None where it is to be found anew."""
     price_until: float = 0.0
@@ -178,7 +178,7 @@ class Memory:
             output_token_tail=Tail(),
             kept_score=(),
             kept=(),
-            overload=0.0,
+            overload=Overload(),
             inherited=False,
             foretelling=None,
         )
@@ -236,7 +236,7 @@ class Memory:
                 output_token_tail=_tail(data["output_token_tail"]),
                 kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
                 kept=tuple((a, b) for a, b in data["kept"]),
-                overload=data["overload"],
+                overload=Overload(*data["overload"]),
                 inherited=data["inherited"],
                 price=data["price"],
                 price_until=data["price_until"],

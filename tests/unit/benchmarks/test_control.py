@@ -15,6 +15,7 @@ import work
 from bench import enter
 from cases import CASES, Case, Kind
 from results import CaseResults, Run, rival_runs
+from sweeps import STEPS
 
 from servingpool.decision.pool import Slo
 from servingpool.simulation.hardware import engine_profile
@@ -226,12 +227,12 @@ class TestGoals:
             assert found[f"day-long, {measure}"] == [False, True]
 
     def test_step_times_that_change_are_to_be_learned_within_ten_minutes(self) -> None:
-        def sweep(name: str, seconds: float | None) -> dict[str, object]:
-            return {"name": name, "relearned_after": seconds}
+        def sweep(name: str, seconds: float | None, group: str = STEPS) -> dict[str, object]:
+            return {"name": name, "group": group, "relearned_after": seconds}
 
         varied = [
-            {"name": "conv, unchanged"},
-            sweep("conv, prefix cache 0 to 50%", 0.0),
+            {"name": "conv, unchanged", "group": "base"},
+            sweep("conv, prefix cache 0 to 50%", 0.0, "upgrade"),
             sweep("conv, steps x 0.7", 600.0),
             sweep("conv, steps x 1.3", 615.0),
             sweep("code, steps x 1.3", None),

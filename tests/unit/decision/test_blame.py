@@ -11,7 +11,7 @@ from decision_world import ENGINE, POOL
 from servingpool.decision.blame import Blame, blame, overload_of
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import FIELDS, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Intake
-from servingpool.decision.ledger import Ledger
+from servingpool.decision.ledger import Ledger, Overload
 from servingpool.decision.observation import NOT_EXPOSED
 
 TICK = 15.0
@@ -21,7 +21,11 @@ POOL_OF_FIRST_TOKENS = replace(POOL, slo=replace(POOL.slo, time_per_output_token
 
 class Told(NamedTuple):
     ledger: Ledger
-    overload: float
+    overload: Overload
+
+
+def demand(level: float) -> Demand:
+    return replace(DEMAND, arrivals=level / DEMAND.work_per_request)
 
 
 def told(*ticks: tuple[int, float, float] | None, late: float = 0.0) -> Told:
@@ -33,19 +37,18 @@ def told(*ticks: tuple[int, float, float] | None, late: float = 0.0) -> Told:
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
     sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * 3.0
     intake = Intake(tuple(sums), TICK, (), 1.0, 0.0, NOT_EXPOSED, 0.1, 1.0, {}, (1.0, 1.0, 0.1, 0.1), TICK, None)
-    ledger, overload = Ledger.empty(), 0.0
+    ledger, overload = Ledger.empty(), Overload()
     for number, tick in enumerate(ticks):
         ready, work, queue = tick or (1, 0.0, 0.0)
         ledger = ledger.add(now=TICK * (number + 1), span=TICK, ready=ready, intake=intake)
         if tick is not None:
             ledger = ledger.judged(load=(work + queue) / ready, work=work)
-            overload = overload_of(ledger, work, overload)
+            overload = overload_of(POOL_OF_FIRST_TOKENS, ENGINE, demand(work), ledger, overload)
     return Told(ledger, overload)
 
 
 def blamed(seen: Told, level: float) -> Blame:
-    demand = replace(DEMAND, arrivals=level / DEMAND.work_per_request)
-    return blame(POOL_OF_FIRST_TOKENS, ENGINE, demand, seen.ledger, seen.overload)
+    return blame(POOL_OF_FIRST_TOKENS, ENGINE, demand(level), seen.ledger, seen.overload)
 
 
 def test_without_a_queue_all_met_the_highest_load_of_their_lifetime() -> None:

@@ -121,14 +121,18 @@ def test_who_has_just_turned_ready_and_is_not_read_yet_has_no_queue() -> None:
 
 def test_a_queue_grows_by_what_the_same_pages_say() -> None:
     first = take_in(look(page("r0", 0.0, counted(1.0), waiting=100.0), ready=1), SLO, {})
+    other = page("r1", 15.0, counted(9.0), waiting=9.0)
+    second = take_in(look(page("r0", 15.0, counted(1.0), waiting=70.0), other, ready=2), SLO, first.pages)
+    assert second.sums[QUEUED] == -30.0
+
+
+def test_a_queue_that_was_not_known_has_not_grown() -> None:
+    first = take_in(look(page("r0", 0.0, counted(1.0), waiting=100.0), ready=1), SLO, {})
     unread = replace(page("r0", 15.0, counted(1.0)), waiting=Unknown("NaN"))
     second = take_in(look(unread, ready=1), SLO, first.pages)
-    third = take_in(
-        look(page("r0", 30.0, counted(1.0), waiting=70.0), page("r1", 30.0, counted(9.0), waiting=9.0), ready=2),
-        SLO,
-        second.pages,
-    )
-    assert (second.sums[QUEUED], third.sums[QUEUED]) == (0.0, -30.0)
+    third = take_in(look(page("r0", 30.0, counted(1.0), waiting=70.0), ready=1), SLO, second.pages)
+    assert (second.sums[QUEUED], third.sums[QUEUED]) == (0.0, 0.0)
+    assert second.waiting == Unknown("NaN")
 
 
 def decoding(name: str, at: float, batch: float, itl: float, *, prompts: float, cached: float = 0.0) -> ReplicaMetrics:
