@@ -11,7 +11,6 @@ from servingpool.decision.backlog import backlog
 from servingpool.decision.belief import horizon, posterior, told
 from servingpool.decision.demand import usual
 from servingpool.decision.forecast import Outlook
-from servingpool.decision.intake import LONGEST_GAP, QUEUED
 from servingpool.decision.learn import Lesson
 from servingpool.decision.memory import Memory
 from servingpool.decision.miss_curve import Curve
@@ -75,13 +74,6 @@ def kept_for(memory: Memory, pool: Pool) -> float:
     return max(pool.behavior.scale_down_window, STARTS * horizon(memory, pool))
 
 
-def _queues(observation: Observation, memory: Memory) -> list[float]:
-    """Requests in the queue of each ready replica that was read lately; NaN where it shows none."""
-    pages = [memory.pages[one.name] for one in observation.ready if one.name in memory.pages]
-    latest = max((page.at for page in pages), default=0.0)
-    return [page.figures[QUEUED] for page in pages if latest - page.at <= LONGEST_GAP]
-
-
 def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment | Unknown:
     """What the pool needs; Unknown with the reason where it cannot be told."""
     if isinstance(observation.metrics, Unknown):
@@ -108,7 +100,7 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
         dearest = DEAREST / allowed
         worth = price(profile.forecast, curve, allowance, dearest=dearest, most=most, held=kept_for(memory, pool))
     waiting = backlog(
-        _queues(observation, memory),
+        memory.queues,
         observation.gateway_queue,
         work=lesson.demand.work_per_request,
         horizon=horizon(memory, pool),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import TPOT_SUM, TTFT_SUM
-from servingpool.decision.ledger import AT, LOAD, Ledger, Misses, Overload, Window, misses
+from servingpool.decision.ledger import AT, KEPT_SECONDS, LOAD, SPAN, Ledger, Misses, Window, misses
 from servingpool.decision.memory import Memory
+from servingpool.decision.past_loads import PastLoads
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_by_mean
 from servingpool.decision.step_time import StepTime
@@ -70,20 +73,7 @@ def offered_load(pool: Pool, demand: Demand, ledger: Ledger) -> float:
     return ledger.load_of(demand.level + queue)
 
 
-def overload_of(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, before: Overload) -> Overload:
-    """What of an overload those who are judged now may have met; `before` as of the tick before.
-
-    It is kept and not read off the ledger: a queue of half an hour outlasts its twenty minutes, and the last who waited
-    in it taught that 25% miss at any fleet size.
-    """
-    at, life = float(ledger.rows[-1, AT]), _lifetime(pool, step, demand, ledger)
-    load = before.load if at - before.at <= life else 0.0
-    if ledger.rows[-1, LOAD] > OVERLOAD:
-        return Overload(max(load, ledger.load_of(demand.level)), at)
-    return Overload(load, before.at)
-
-
-def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, overload: Overload) -> Blame:
+def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, past: PastLoads) -> Blame:
     """The loads that those who are judged now are held to have met.
 
     A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog of one
@@ -92,30 +82,50 @@ def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, overload: 
     the new replicas', who never met it: counted at the load that was too much, they took the curve's steepness, and
     with it the safe load from 0.56 to 0.26.
     """
-    life = ledger.last(_lifetime(pool, step, demand, ledger))
-    then, now = max(overload.load, life.highest_load()), ledger.load_of(demand.level)
-    if then > OVERLOAD and now < RELIEVED * then:
-        return Blame(then, now)
+    now, decoding = ledger.load_of(demand.level), _decoding(pool, step, demand)
+    # Who ends now may have had the first token a whole answer ago, and have waited for it until then.
+    reach = max(_waited(pool, ledger.last(LIFETIME_WINDOW + decoding)) + decoding, _queueing(ledger))
+    met = ledger.last(reach)
+    overload = met.highest_load()
+    if reach > KEPT_SECONDS:
+        overload = max(overload, past.highest(float(ledger.rows[-1, AT]) - reach))
+    if met.highest_offered() > OVERLOAD and now < RELIEVED * overload:
+        return Blame(overload, now)
+    life = ledger.last(_waited(pool, ledger.last(LIFETIME_WINDOW)) + decoding)
     highest = life.highest_offered()
     if highest > OVERLOAD:
         highest = life.highest_load()
     return Blame(highest, highest)
 
 
-def _lifetime(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger) -> float:
-    """Seconds back to the arrival of the requests that are judged now.
+def _queueing(ledger: Ledger) -> float:
+    """Seconds for which there has been more of a queue than can be worked off in time; 0 where there is none now.
+
+    A tick of which nothing is known ends no queue.
+    """
+    within = np.flatnonzero(ledger.rows[:, LOAD] <= OVERLOAD)
+    begin = within[-1] + 1 if len(within) else 0
+    return float(ledger.rows[begin:, SPAN].sum())
+
+
+def _waited(pool: Pool, recent: Window) -> float:
+    """Seconds that the requests whose first token came in a window may have waited for it.
 
     The first token of a request that queued for a minute tells of the load of a minute ago. Twice the mean wait,
     since waits are spread from none to the longest, and the mean of those that were late: while new replicas answer at
     once, the queue of an old one is told by a few, and blamed on the light load of now it taught a knee at 0.24.
     """
-    slo = pool.slo
-    recent = ledger.last(LIFETIME_WINDOW)
+    bound = pool.slo.time_to_first_token
     judged = recent.first_tokens().total
     waited = 2.0 * recent.total(TTFT_SUM) / judged if judged > 0.0 else 0.0
     late = recent.first_tokens().late
-    if slo.time_to_first_token is not None and late >= 1.0:
-        on_time = (judged - late) * slo.time_to_first_token / 2.0
+    if bound is not None and late >= 1.0:
+        on_time = (judged - late) * bound / 2.0
         waited = max(waited, (recent.total(TTFT_SUM) - on_time) / late)
-    per_token = slo.time_per_output_token if slo.time_per_output_token is not None else 2.0 * step.base
-    return max(waited, slo.time_to_first_token or 0.0) + demand.output_tokens * per_token
+    return max(waited, bound or 0.0)
+
+
+def _decoding(pool: Pool, step: StepTime, demand: Demand) -> float:
+    """Seconds from the first token to the last."""
+    bound = pool.slo.time_per_output_token
+    return demand.output_tokens * (bound if bound is not None else 2.0 * step.base)

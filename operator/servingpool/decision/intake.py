@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter, lt
 from typing import NamedTuple
 
@@ -24,11 +24,13 @@ LONGEST_GAP = 180.0
 # Cumulative figures of one replica, as kept and as summed. Only raw ones: a reset is told by a counter that falls, and
 # a derived figure falls when nothing was reset (an SLO bound that moved, cached tokens that ran ahead of prompts).
 (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
-(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, TPOT_SUM, QUEUED) = range(7, 15)
-"""QUEUED alone is a gauge, of requests in the engine's queue: what was served and what the queue grew by, both of the
-same pages, is what came."""
+(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, TPOT_SUM) = range(7, 14)
+FIGURES = 14
+NOTHING = (0.0,) * FIGURES
+QUEUED = 14
+"""Of the sums alone: what the engines' queues grew by, which may be negative. With what the same pages say was served,
+it is what came."""
 FIELDS = 15
-NOTHING = (0.0,) * FIELDS
 _only_rising = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine ever lowers but by a restart. Whole numbers: a sum of seconds over ranks is another one in its
 last digit where it is added in another order, and an idle replica's whole life was taken for a quarter of a minute."""
@@ -49,6 +51,14 @@ Edges = tuple[float, float, float, float]
 NO_EDGES: Edges = (0.0, float("inf"), 0.0, float("inf"))
 
 
+class Queue(NamedTuple):
+    """An engine's queue, as last shown."""
+
+    at: float
+    """Unix time in seconds of that scrape."""
+    requests: float
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One replica's cumulative figures at one scrape."""
@@ -58,6 +68,8 @@ class Page:
     edges: Edges
     figures: tuple[float, ...]
     """NaN where one that need not be there was not."""
+    queue: Queue | None = None
+    """None where it was never shown."""
 
 
 class Steps(NamedTuple):
@@ -76,7 +88,7 @@ class Intake:
     """What happened in one interval, over the replicas that could be read twice."""
 
     sums: tuple[float, ...]
-    """Increase of each cumulative figure."""
+    """Increase of each cumulative figure, and QUEUED."""
     covered: float
     """Replica-seconds that `sums` cover."""
     steps: tuple[Steps, ...]
@@ -85,6 +97,8 @@ class Intake:
     """Requests in running batches, scaled to all ready replicas."""
     waiting: Reading
     """Requests queued in engines and at the gateway."""
+    queues: tuple[float, ...]
+    """Those in each ready replica's engine; empty where they are not known."""
     gateway: Reading
     """Those at the gateway."""
     kv_usage: Reading
@@ -128,11 +142,12 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
             lacking = lacking or missing
             if missing is None:
                 serving.append(page)
-    sums, covered, intervals = list(NOTHING), 0.0, []
+    sums, grown, covered, intervals = list(NOTHING), 0.0, 0.0, []
     steps, whole = [], True
     pages: dict[str, Page] = {}
     for metrics in serving:
-        now, before = _page(metrics, slo), previous.get(metrics.replica)
+        before = previous.get(metrics.replica)
+        now = _page(metrics, slo, before)
         if before is not None and now.at - before.at <= LONGEST_GAP and _lost(now.figures, before.figures):
             continue  # the next page that has it is compared with the last that had
         pages[metrics.replica] = now
@@ -140,9 +155,11 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
             continue
         restarted = any(map(lt, _only_rising(now.figures), _only_rising(before.figures)))
         base = NOTHING if restarted else before.figures
+        if restarted and isinstance(metrics.waiting, Unknown):
+            now = pages[metrics.replica] = replace(now, queue=None)  # that one went with the engine
         # What was never known is NaN, which is not more than anything.
         came = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
-        came[QUEUED] = _known(now.figures[QUEUED] - base[QUEUED])
+        grown += _growth(now.queue, before.queue, restarted=restarted)
         sums = [total + more for total, more in zip(sums, came, strict=True)]
         seconds = now.at - before.at
         # What came before a restart is lost, its seconds are not.
@@ -160,12 +177,15 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
     standing = ready | {replica.name for replica in observation.starting}
     pages = {name: page for name, page in previous.items() if name in standing} | pages
     share = len(serving) / len(ready) if ready else 0.0
+    queues = _queues(serving, observation.ready, previous)
+    waiting = queues if isinstance(queues, Unknown) else math.fsum(queues)
     return Intake(
-        sums=tuple(sums),
+        sums=(*sums, grown),
         covered=covered,
         steps=tuple(steps),
         running=_gauge([page.running for page in serving], share),
-        waiting=_with_gateway(_queue(serving, observation.ready, previous), observation.gateway_queue),
+        waiting=_with_gateway(waiting, observation.gateway_queue),
+        queues=() if isinstance(queues, Unknown) else queues,
         gateway=observation.gateway_queue,
         kv_usage=_mean([page.kv_cache_usage for page in serving]),
         coverage=share,
@@ -191,7 +211,7 @@ def steps_told(came: Sequence[float], seconds: float) -> Steps | None:
     return Steps(itl, spent / seconds, prefill) if prefill <= MOST_PREFILL else None
 
 
-def _page(metrics: ReplicaMetrics, slo: Slo) -> Page:
+def _page(metrics: ReplicaMetrics, slo: Slo, before: Page | None) -> Page:
     ttft, tpot, itl = metrics.time_to_first_token, metrics.time_per_output_token, metrics.inter_token_latency
     ttft_figures, ttft_edges = _around(ttft, slo.time_to_first_token)
     tpot_figures, tpot_edges = _around(tpot, slo.time_per_output_token)
@@ -206,9 +226,20 @@ def _page(metrics: ReplicaMetrics, slo: Slo) -> Page:
         _or_nan(metrics.cached_prompt_tokens),
         _or_nan(metrics.admission_rejections),
         tpot.total if isinstance(tpot, Histogram) else math.nan,
-        _or_nan(metrics.waiting),
     )
-    return Page(metrics.scraped_at, (*ttft_edges, *tpot_edges), figures)
+    queue = None if before is None else before.queue
+    if not isinstance(metrics.waiting, Unknown):
+        queue = Queue(metrics.scraped_at, metrics.waiting)
+    return Page(metrics.scraped_at, (*ttft_edges, *tpot_edges), figures, queue)
+
+
+def _growth(now: Queue | None, before: Queue | None, *, restarted: bool) -> float:
+    """Requests by which a queue has grown. Where it was not shown for a look, what it grew by meanwhile comes after."""
+    if now is None:
+        return 0.0
+    if restarted:
+        return now.requests
+    return now.requests - before.requests if before is not None and now.at - before.at <= LONGEST_GAP else 0.0
 
 
 def _around(
@@ -243,10 +274,12 @@ def _mean(readings: list[Reading]) -> Reading:
     return sum(figures) / len(figures) if figures else Unknown("no replica exposes KV cache usage")
 
 
-def _queue(serving: Sequence[ReplicaMetrics], ready: Sequence[Replica], previous: Mapping[str, Page]) -> Reading:
-    """Requests in the engines' queues; Unknown where one does not show what others do, for queues are not alike.
+def _queues(
+    serving: Sequence[ReplicaMetrics], ready: Sequence[Replica], previous: Mapping[str, Page]
+) -> tuple[float, ...] | Unknown:
+    """Requests in each engine's queue; Unknown where one does not show what others do, for queues are not alike.
 
-    Of a replica without a page now the last one counts, and one that has just turned Ready has had no time to queue:
+    Of a replica without a page now the last one counts, and one that has turned Ready since has had no time to queue:
     with each taken for the mean of the others, 8,279 requests on three replicas became 16,618 as soon as seven more
     were Ready, by their growth 144 requests/s where 4.4 came, and 24 replicas stood for two hours where 3 do.
     """
@@ -259,15 +292,16 @@ def _queue(serving: Sequence[ReplicaMetrics], ready: Sequence[Replica], previous
         return Unknown(f"{len(unread)} of {len(shown)} replicas show no queue: {unread[0].reason}")
     now, mean = max(page.scraped_at for page in serving), sum(figures) / len(figures)
     unseen = (one for one in ready if one.name not in shown)
-    return sum(figures) + sum(_unseen_queue(one, previous.get(one.name), now, mean) for one in unseen)
+    return (*figures, *(_unseen_queue(one, previous.get(one.name), now, mean) for one in unseen))
 
 
 def _unseen_queue(replica: Replica, last: Page | None, now: float, mean: float) -> float:
     """Requests that a replica without a page is thought to hold, where the others hold `mean`."""
-    if last is not None and now - last.at <= LONGEST_GAP and not math.isnan(last.figures[QUEUED]):
-        return last.figures[QUEUED]
-    young = last is None and replica.ready_for is not None and replica.ready_for <= LONGEST_GAP
-    return 0.0 if young else mean
+    began = -math.inf if replica.ready_for is None else now - replica.ready_for
+    if now - began <= LONGEST_GAP and (last is None or began > last.at):
+        return 0.0
+    queue = None if last is None else last.queue
+    return queue.requests if queue is not None and now - queue.at <= LONGEST_GAP else mean
 
 
 def _with_gateway(waiting: Reading, queued: Reading) -> Reading:
@@ -279,10 +313,6 @@ def _with_gateway(waiting: Reading, queued: Reading) -> Reading:
     if waiting is NOT_EXPOSED:
         return queued
     return waiting if isinstance(waiting, Unknown) else waiting + queued
-
-
-def _known(figure: float) -> float:
-    return 0.0 if math.isnan(figure) else figure
 
 
 def _or_nan(reading: Reading) -> float:

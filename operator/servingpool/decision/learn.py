@@ -13,7 +13,7 @@ import numpy as np
 
 from servingpool.decision import demand as demand_model
 from servingpool.decision.belief import hopeless, horizon, posterior, settled, stuck
-from servingpool.decision.blame import SHAPE_WINDOW, blame, missed, offered_load, overload_of
+from servingpool.decision.blame import SHAPE_WINDOW, blame, missed, offered_load
 from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
@@ -134,6 +134,7 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
         profile=profile,
         ledger=ledger,
         pages=intake.pages,
+        queues=intake.queues,
         edges=intake.edges if intake.coverage > 0.0 else memory.edges,
         interval=max(interval, 1.0),
         coverage=intake.coverage,
@@ -180,8 +181,8 @@ def _learn_from_demand(
     """Where it is known what came and what that costs. `before`: the memory that the look was not in."""
     pool, now = look.pool, look.now
     ledger = memory.ledger.judged(load=offered_load(pool, demand, memory.ledger), work=demand.level)
-    overload = overload_of(pool, step, demand, ledger, memory.overload)
-    memory = replace(memory, ledger=ledger, overload=overload)
+    past = memory.past_loads.learn(now, ledger.load_of(demand.level))
+    memory = replace(memory, ledger=ledger, past_loads=past)
     last = Window(ledger.rows[-1:])
     late = missed(memory, pool, last)
     # What no fleet can hold says nothing on the size of the fleet. Whether it is so is not known at first, and what is
@@ -198,7 +199,7 @@ def _learn_from_demand(
         foretold = _foretold(look, before, ledger.load_of(demand.level))
         if foretold is not None:
             calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.elapsed)
-        blamed = blame(pool, step, demand, ledger, overload)
+        blamed = blame(pool, step, demand, ledger, past)
         curve = curve.learn(
             load=blamed.late,
             on_time_at=blamed.on_time,
@@ -220,16 +221,11 @@ def _learn_from_demand(
             elapsed=look.elapsed,
         ),
     )
-    answers = pool.in_charge and settled(memory, pool)
-    # Whose queue it was before answers for it until it is gone: a pool that was taken over with 2,700 requests in it
-    # was planned with 0.35 of what is usual for hours, for misses that no decision could spare.
-    inherited = overload.load > 0.0 and (memory.inherited or not answers)
-    if answers and not inherited:
+    if pool.in_charge and settled(memory, pool):
         profile = _answer_for(look, memory, profile, telling, weight)
     memory = replace(
         memory,
         profile=profile,
-        inherited=inherited,
         price=memory.price if now < memory.price_until else None,
         kept_score=_score(memory.kept_score, late, now),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,15 +178,6 @@ class Misses:
     def share(self) -> float:
         """Share that was late; 0 without requests."""
         return self.late / self.requests if self.requests else 0.0
-
-
-class Overload(NamedTuple):
-    """More than could be worked off in time."""
-
-    load: float = 0.0
-    """The highest since its queue began, queues left aside; 0 where none is of any matter now."""
-    at: float = 0.0
-    """Unix time in seconds of its last tick."""
 
 
 def misses(count: SloCount, pooled: SloCount, bucket: tuple[float, float], bound: float | None) -> Misses:

@@ -16,10 +16,11 @@ from servingpool.decision.calibration import Calibration
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.demand import MOST_WORK
 from servingpool.decision.forecast import KEPT, Forecast
-from servingpool.decision.intake import FASTEST_STEP, FIELDS, NO_EDGES, Edges, Page
+from servingpool.decision.intake import FASTEST_STEP, FIGURES, NO_EDGES, Edges, Page, Queue
 from servingpool.decision.kv_cache import KvCache
-from servingpool.decision.ledger import AT, WIDTH, Ledger, Overload
+from servingpool.decision.ledger import AT, WIDTH, Ledger
 from servingpool.decision.miss_curve import BINS, Curve, MissCurve
+from servingpool.decision.past_loads import PastLoads
 from servingpool.decision.percentile import Tail
 from servingpool.decision.step_time import StepTimeFit
 from servingpool.decision.trim import Trim
@@ -120,6 +121,8 @@ class Memory:
     ledger: Ledger = field(default_factory=Ledger.empty)
     pages: Mapping[str, Page] = field(default_factory=dict)
     """Each replica's last page."""
+    queues: tuple[float, ...] = ()
+    """Requests in each engine's queue at the last look; empty where they are not known."""
     edges: Edges = NO_EDGES
     lacking: str | None = None
     """A series that some page lacked at the last look."""
@@ -135,10 +138,7 @@ class Memory:
     """(start of a five-minute bin, requests, late) of the last hour."""
     kept: tuple[tuple[float, float], ...] = ()
     """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
-    overload: Overload = field(default_factory=Overload)
-    """The last one, see `blame`."""
-    inherited: bool = False
-    """It is older than our answering for it."""
+    past_loads: PastLoads = field(default_factory=PastLoads)
     price: float | None = None
     """Of a miss, see `price`; None where it is to be found anew."""
     price_until: float = 0.0
@@ -174,12 +174,12 @@ class Memory:
             covered_at=None,
             ledger=Ledger.empty(),
             pages={},
+            queues=(),
             first_token_tail=Tail(),
             output_token_tail=Tail(),
             kept_score=(),
             kept=(),
-            overload=Overload(),
-            inherited=False,
+            past_loads=PastLoads(),
             foretelling=None,
         )
 
@@ -193,7 +193,11 @@ class Memory:
             "since": self.since,
             "covered_at": self.covered_at,
             "ledger": [[None if math.isnan(cell) else cell for cell in row] for row in self.ledger.rows.tolist()],
-            "pages": {name: (page.at, _finite(page.edges), _finite(page.figures)) for name, page in self.pages.items()},
+            "pages": {
+                name: (page.at, _finite(page.edges), _finite(page.figures), page.queue)
+                for name, page in self.pages.items()
+            },
+            "queues": self.queues,
             "edges": _finite(self.edges),
             "lacking": self.lacking,
             "no_queue": self.no_queue,
@@ -203,8 +207,7 @@ class Memory:
             "output_token_tail": _tail_data(self.output_token_tail),
             "kept_score": self.kept_score,
             "kept": self.kept,
-            "overload": self.overload,
-            "inherited": self.inherited,
+            "past_loads": self.past_loads.bins,
             "price": self.price,
             "price_until": self.price_until,
         }
@@ -224,9 +227,10 @@ class Memory:
                 covered_at=data["covered_at"],
                 ledger=Ledger(np.array(rows, dtype=float).reshape(-1, WIDTH)),
                 pages={
-                    name: Page(float(at), _edges(edges), _figures(figures))
-                    for name, (at, edges, figures) in data["pages"].items()
+                    name: Page(float(at), _edges(edges), _figures(figures), _queue(queue))
+                    for name, (at, edges, figures, queue) in data["pages"].items()
                 },
+                queues=_floats(data["queues"]),
                 edges=_edges(data["edges"]),
                 lacking=data["lacking"],
                 no_queue=data.get("no_queue"),
@@ -236,8 +240,7 @@ class Memory:
                 output_token_tail=_tail(data["output_token_tail"]),
                 kept_score=tuple((a, b, c) for a, b, c in data["kept_score"]),
                 kept=tuple((a, b) for a, b in data["kept"]),
-                overload=Overload(*data["overload"]),
-                inherited=data["inherited"],
+                past_loads=PastLoads(tuple((_figure(begin), _figure(load)) for begin, load in data["past_loads"])),
                 price=data["price"],
                 price_until=data["price_until"],
             )
@@ -273,9 +276,13 @@ def _finite(figures: tuple[float, ...]) -> list[float | None]:
 
 def _figures(data: Any) -> tuple[float, ...]:
     figures = tuple(math.nan if figure is None else _figure(figure) for figure in data)
-    if len(figures) != FIELDS:
-        raise ValueError(f"expected {FIELDS} figures, found {len(figures)}")
+    if len(figures) != FIGURES:
+        raise ValueError(f"expected {FIGURES} figures, found {len(figures)}")
     return figures
+
+
+def _queue(data: Any) -> Queue | None:
+    return None if data is None else Queue(*_floats(data, 2))
 
 
 def _edges(data: Any) -> Edges:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import pytest
 from decision_world import ENGINE, POOL
 
-from servingpool.decision.blame import Blame, blame, overload_of
+from servingpool.decision.blame import Blame, blame
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import FIELDS, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Intake
-from servingpool.decision.ledger import Ledger, Overload
+from servingpool.decision.ledger import Ledger
 from servingpool.decision.observation import NOT_EXPOSED
+from servingpool.decision.past_loads import PastLoads
 
 TICK = 15.0
 DEMAND = Demand(arrivals=20.0, prompt_tokens=1000.0, output_tokens=1000.0, work_per_request=0.15, queued=0.0)
@@ -21,34 +22,34 @@ POOL_OF_FIRST_TOKENS = replace(POOL, slo=replace(POOL.slo, time_per_output_token
 
 class Told(NamedTuple):
     ledger: Ledger
-    overload: Overload
+    past: PastLoads
 
 
 def demand(level: float) -> Demand:
     return replace(DEMAND, arrivals=level / DEMAND.work_per_request)
 
 
-def told(*ticks: tuple[int, float, float] | None, late: float = 0.0) -> Told:
-    """Ticks of (ready replicas, work, work of the queue over the TTFT bound); `late` of 300 requests waited for 3 s.
+def told(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: float = 3.0) -> Told:
+    """Ticks of (ready replicas, work, work of the queue over the TTFT bound); `late` of 300 requests waited so long.
 
     None for one of which it is not known what came.
     """
     sums = [0.0] * FIELDS
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
-    sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * 3.0
-    intake = Intake(tuple(sums), TICK, (), 1.0, 0.0, NOT_EXPOSED, 0.1, 1.0, {}, (1.0, 1.0, 0.1, 0.1), TICK, None)
-    ledger, overload = Ledger.empty(), Overload()
+    sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * waited
+    intake = Intake(tuple(sums), TICK, (), 1.0, 0.0, (), NOT_EXPOSED, 0.1, 1.0, {}, (1.0, 1.0, 0.1, 0.1), TICK, None)
+    ledger, past = Ledger.empty(), PastLoads()
     for number, tick in enumerate(ticks):
         ready, work, queue = tick or (1, 0.0, 0.0)
         ledger = ledger.add(now=TICK * (number + 1), span=TICK, ready=ready, intake=intake)
         if tick is not None:
             ledger = ledger.judged(load=(work + queue) / ready, work=work)
-            overload = overload_of(POOL_OF_FIRST_TOKENS, ENGINE, demand(work), ledger, overload)
-    return Told(ledger, overload)
+            past = past.learn(TICK * (number + 1), work / ready)
+    return Told(ledger, past)
 
 
 def blamed(seen: Told, level: float) -> Blame:
-    return blame(POOL_OF_FIRST_TOKENS, ENGINE, demand(level), seen.ledger, seen.overload)
+    return blame(POOL_OF_FIRST_TOKENS, ENGINE, demand(level), seen.ledger, seen.past)
 
 
 def test_without_a_queue_all_met_the_highest_load_of_their_lifetime() -> None:
@@ -56,9 +57,23 @@ def test_without_a_queue_all_met_the_highest_load_of_their_lifetime() -> None:
 
 
 def test_who_waits_does_so_for_the_load_that_began_the_queue() -> None:
-    # One tick at 1.9 times what two replicas can do; an hour later, when it is in no window, its last are late.
-    drain = [(10, 3.8, float(queue)) for queue in range(300, 60, -1)]
+    # One tick at 1.9 times what two replicas can do; a quarter of an hour later the last of its queue is late.
+    drain = [(10, 3.8, float(queue)) for queue in range(100, 40, -1)]
     assert blamed(told((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, late=30.0), 3.8) == pytest.approx((1.9, 0.38))
+
+
+def test_who_has_waited_for_half_an_hour_did_so_for_the_load_of_then() -> None:
+    # When the last of a queue are late, what began it is in no ledger any more; and their answers end later still.
+    drain = [(10, 3.8, float(queue)) for queue in range(130, 10, -1)]
+    overload = [(2, 3.8, 60.0)] * 20
+    assert blamed(told(*overload, *drain, late=30.0, waited=1_900.0), 3.8) == pytest.approx((1.9, 0.38))
+    assert blamed(told(*overload, *drain, (10, 3.8, 0.0), late=30.0, waited=1_900.0), 3.8) == pytest.approx((1.9, 0.38))
+
+
+def test_a_peak_of_long_ago_is_not_what_a_queue_that_never_ends_waits_for() -> None:
+    # Half a minute at four times what two replicas can do, and a queue for hours: nobody waits for as long.
+    chronic = [(2, 1.74, 60.0)] * 480
+    assert blamed(told((2, 8.0, 60.0), (2, 8.0, 60.0), *chronic, late=150.0), 1.74) == pytest.approx((0.87, 0.87))
 
 
 def test_a_tick_of_which_nothing_is_known_ends_no_queue() -> None:

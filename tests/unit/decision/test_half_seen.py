@@ -264,6 +264,33 @@ def test_new_replicas_that_are_not_scraped_yet_beside_a_long_queue_are_no_surge(
     assert all(40.0 < tick.decision.figures.arrivals < 70.0 for tick in ticks)
 
 
+def test_a_queue_keeps_its_own_engine_busy_however_long_it_is():
+    needs = []
+    for queued in (0.0, 9_000.0, 90_000.0):
+        world = World(replicas=4, obey=False, pool=replace(POOL, max_replicas=40))
+        world.engines[0].waiting = queued
+        *_, outcome = world.run(8.0, 1)
+        needs.append(outcome.decision.need)
+    assert "1.0 more are kept busy by" in outcome.decision.reason
+    assert needs[0] < needs[1] == needs[2], needs
+
+
+def test_what_a_gateway_holds_has_come_and_is_to_be_served():
+    world = Patchy(replicas=3, obey=False, gateway_queue=0.0)
+    world.run(20.0, 15)
+    for tick in range(1, 9):
+        world.gateway_queue = 75.0 * tick
+        outcome = world.tick(20.0)
+    assert outcome.decision.figures.arrivals == pytest.approx(25.0, rel=0.02)
+    assert outcome.decision.figures.queue == pytest.approx(600.0, abs=30.0)
+    needs = []
+    for held in (0.0, 3_000.0):
+        world.gateway_queue = held
+        needs.append(world.run(20.0, 1)[-1].decision.need)
+    # 3,000 requests at 86 ms of work each, within the 135 s that a replica takes to come: two more at least.
+    assert needs[1] >= needs[0] + 2.0
+
+
 def test_a_lost_scrape_of_the_replica_with_the_longest_queue_is_no_surge():
     world = World(replicas=3, obey=False)
     world.engines[0].waiting = 8_000.0

@@ -126,13 +126,29 @@ def test_a_queue_grows_by_what_the_same_pages_say() -> None:
     assert second.sums[QUEUED] == -30.0
 
 
-def test_a_queue_that_was_not_known_has_not_grown() -> None:
+def test_what_a_queue_grew_by_while_it_was_not_shown_comes_after() -> None:
     first = take_in(look(page("r0", 0.0, counted(1.0), waiting=100.0), ready=1), SLO, {})
     unread = replace(page("r0", 15.0, counted(1.0)), waiting=Unknown("NaN"))
     second = take_in(look(unread, ready=1), SLO, first.pages)
-    third = take_in(look(page("r0", 30.0, counted(1.0), waiting=70.0), ready=1), SLO, second.pages)
-    assert (second.sums[QUEUED], third.sums[QUEUED]) == (0.0, 0.0)
-    assert second.waiting == Unknown("NaN")
+    third = take_in(look(page("r0", 30.0, counted(1.0), waiting=170.0), ready=1), SLO, second.pages)
+    assert (second.sums[QUEUED], third.sums[QUEUED]) == (0.0, 70.0)
+    assert (second.waiting, second.queues) == (Unknown("NaN"), ())
+    later = page("r0", LONGEST_GAP + 10.0, counted(1.0), waiting=900.0)
+    stale = {"r0": replace(second.pages["r0"], at=LONGEST_GAP)}
+    assert take_in(look(later, ready=1), SLO, stale).sums[QUEUED] == 0.0
+
+
+def test_a_queue_goes_with_its_engine() -> None:
+    first = take_in(look(page("r0", 0.0, counted(90.0), waiting=3000.0), ready=1), SLO, {})
+    young = replace(look(ready=1), ready=(Replica("r0", age=1e4, ready_for=5.0),))
+    other = page("r1", 100.0, counted(9.0), waiting=40.0)
+    unread = replace(young, ready=(*young.ready, Replica("r1", age=1e4, ready_for=1e4)), metrics=(other,))
+    assert take_in(unread, SLO, first.pages).waiting == 40.0
+    back = take_in(look(page("r0", 15.0, counted(2.0), waiting=7.0), ready=1), SLO, first.pages)
+    assert (back.sums[QUEUED], back.sums[TTFT_COUNT]) == (7.0, 2.0)
+    hidden = replace(page("r0", 15.0, counted(2.0)), waiting=Unknown("NaN"))
+    gone = take_in(look(hidden, ready=1), SLO, first.pages)
+    assert (gone.sums[QUEUED], gone.pages["r0"].queue) == (0.0, None)
 
 
 def decoding(name: str, at: float, batch: float, itl: float, *, prompts: float, cached: float = 0.0) -> ReplicaMetrics:

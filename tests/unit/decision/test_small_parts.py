@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +10,7 @@ from servingpool.decision.backlog import backlog
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.kv_cache import FULL, KvCache
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Replica
+from servingpool.decision.past_loads import PastLoads
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.unknown import Reading, Unknown
@@ -33,9 +33,19 @@ def test_a_queue_in_an_engine_keeps_no_other_replica_busy() -> None:
     def kept_busy(*engines: float, gateway: Reading = NOT_EXPOSED) -> float:
         return backlog(engines, gateway, work=0.5, horizon=100.0)
 
-    assert kept_busy(20.0, 40.0, math.nan) == pytest.approx(0.3)
+    assert kept_busy(20.0, 40.0) == pytest.approx(0.3)
     assert kept_busy(20_000.0, 0.0, 0.0) == 1.0
     assert kept_busy(20_000.0, 40.0, gateway=2_000.0) == pytest.approx(11.2)
+
+
+def test_loads_are_kept_by_five_minutes_for_two_hours() -> None:
+    past = PastLoads()
+    for tick in range(960):
+        past = past.learn(15.0 * tick, 4.0 if tick == 490 else 0.5)
+    assert len(past.bins) <= 25
+    assert past.highest(7_340.0) == 4.0
+    assert past.highest(7_900.0) == 0.5
+    assert past.highest(1e9) == 0.0
 
 
 def test_the_cache_is_foreseen_full_long_before_it_is() -> None:

@@ -317,26 +317,6 @@ def test_nothing_winds_up_in_recommend():
     assert world.memory.profile.trim == Trim()
 
 
-def test_a_queue_that_was_taken_over_is_answered_for_by_who_had_it_before():
-    world = World(replicas=1, pool=replace(POOL, in_charge=False), obey=False)
-    world.run(15.0, 20)
-    assert world.engines[0].waiting > 2_000.0
-    world.pool, world.obey = POOL, True
-    outcomes = []
-    while world.engines[0].waiting > 200.0:
-        assert world.memory.profile.budget == Budget()
-        outcomes.append(world.tick(15.0))
-    assert len(outcomes) > 12
-    assert outcomes[-1].decision.figures.attainment < 0.5
-    world.run(15.0, 10)
-    assert world.memory.profile.budget.steering == 1.0
-    assert world.memory.profile.trim.factor >= 1.0
-    world.obey = False
-    saved = world.memory.profile.budget.overspent
-    world.run(90.0, 5)
-    assert world.memory.profile.budget.overspent > saved + 0.1, "a queue of our own counts"
-
-
 def test_in_charge_what_is_missed_over_days_turns_the_plan_unless_no_node_has_room():
     turned = {}
     for stuck in (False, True):

@@ -31,7 +31,7 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: Edges) 
     sums = [0.0] * FIELDS
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 100.0, *ttft
     sums[TPOT_COUNT], sums[TPOT_LOWER], sums[TPOT_UPPER] = 100.0, *tpot
-    intake = Intake(tuple(sums), 15.0, (), 1.0, 0.0, NOT_EXPOSED, 0.1, 1.0, {}, edges, 15.0, None)
+    intake = Intake(tuple(sums), 15.0, (), 1.0, 0.0, (), NOT_EXPOSED, 0.1, 1.0, {}, edges, 15.0, None)
     ledger = Ledger.empty().add(now=1000.0, span=15.0, ready=1, intake=intake)
     return replace(Memory.new(), ledger=ledger, edges=edges)
 
