@@ -21,6 +21,9 @@ from servingpool.decision.unknown import Reading, Unknown
 LONGEST_GAP = 180.0
 """Seconds between two pages of a replica beyond which their difference is the mean of an outage and not of now."""
 
+RATE_PAGES = 2.0
+"""Pages that a rate is taken over at least, see `demand.LEVEL_SCRAPES`."""
+
 # Cumulative figures of one replica, as kept and as summed. Only raw ones: a reset is told by a counter that falls, and
 # a derived figure falls when nothing was reset (an SLO bound that moved, cached tokens that ran ahead of prompts).
 (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
@@ -159,7 +162,7 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
             now = pages[metrics.replica] = replace(now, queue=None)  # that one went with the engine
         # What was never known is NaN, which is not more than anything.
         came = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
-        grown += _growth(now.queue, before.queue, restarted=restarted)
+        grown += _growth(now, before, restarted=restarted)
         sums = [total + more for total, more in zip(sums, came, strict=True)]
         seconds = now.at - before.at
         # What came before a restart is lost, its seconds are not.
@@ -233,13 +236,20 @@ def _page(metrics: ReplicaMetrics, slo: Slo, before: Page | None) -> Page:
     return Page(metrics.scraped_at, (*ttft_edges, *tpot_edges), figures, queue)
 
 
-def _growth(now: Queue | None, before: Queue | None, *, restarted: bool) -> float:
-    """Requests by which a queue has grown. Where it was not shown for a look, what it grew by meanwhile comes after."""
-    if now is None:
+def _growth(now: Page, before: Page, *, restarted: bool) -> float:
+    """Requests by which a queue has grown from one page to the next.
+
+    What it grew by while it was not shown for a look comes after. Of a longer time, only as much as a rate is taken
+    over: what three minutes brought, taken for what half of one did, is a surge of three times what comes.
+    """
+    if now.queue is None:
         return 0.0
     if restarted:
-        return now.requests
-    return now.requests - before.requests if before is not None and now.at - before.at <= LONGEST_GAP else 0.0
+        return now.queue.requests
+    if before.queue is None or not 0.0 < (gap := now.queue.at - before.queue.at) <= LONGEST_GAP:
+        return 0.0
+    grown = now.queue.requests - before.queue.requests
+    return grown * min(1.0, RATE_PAGES * (now.at - before.at) / gap)
 
 
 def _around(

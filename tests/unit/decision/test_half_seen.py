@@ -264,6 +264,26 @@ def test_new_replicas_that_are_not_scraped_yet_beside_a_long_queue_are_no_surge(
     assert all(40.0 < tick.decision.figures.arrivals < 70.0 for tick in ticks)
 
 
+@pytest.mark.parametrize("hidden", [1, 3, 7, 11])
+def test_queues_that_are_not_shown_for_a_while_are_no_surge_behind_it(hidden):
+    world = Patchy(replicas=4, obey=False)
+    world.run(90.0, 10)
+    world.patch = {"waiting": NAN}
+    for _ in range(hidden):
+        world.tick(90.0)
+    world.patch = {}
+    assert all(85.0 < tick.decision.figures.arrivals < 115.0 for tick in world.run(90.0, 3))
+
+
+def test_a_queue_that_is_shown_at_every_other_look_tells_what_comes():
+    world = Patchy(replicas=2, obey=False)
+    world.run(60.0, 10)
+    for look in range(40):
+        world.patch = {"waiting": NAN} if look % 2 else {}
+        outcome = world.tick(60.0)
+    assert outcome.decision.figures.arrivals == pytest.approx(60.0, rel=0.05)
+
+
 def test_a_queue_keeps_its_own_engine_busy_however_long_it_is():
     needs = []
     for queued in (0.0, 9_000.0, 90_000.0):
