@@ -77,21 +77,15 @@ async def test_chats_are_measured_as_completions_are() -> None:
 
 
 async def test_requests_leave_at_their_times_however_slow_the_answers_are() -> None:
-    def prompt(of: Course, took: float) -> bool:
-        # Nobody waited for anybody: each left when the trace says so.
-        return took < 2.5 and summarise(of.records, Bounds())["lag"]["p90"] < 0.1
-
-    for _ in range(3):  # the machine itself may be late by as much, but not three times in a row
-        async with listening(answering(TOKEN, pause=30.0), handler_cancellation=True) as url:
-            started = time.monotonic()
-            course = await play(traffic(url, "100x0.5", timeout=1.0))
-            in_time = prompt(course, time.monotonic() - started)
-        assert {record.outcome for record in course.records} == {"timeout"}
-        assert len(course.records) == len(course.trace) > 30
-        assert all(record.tokens == 1 and record.ttft is not None for record in course.records)
-        if in_time:
-            break
-    assert in_time
+    async with listening(answering(TOKEN, pause=30.0), handler_cancellation=True) as url:
+        started = time.monotonic()
+        course = await play(traffic(url, "100x0.5", timeout=1.0))
+    assert time.monotonic() - started < 2.5
+    assert {record.outcome for record in course.records} == {"timeout"}
+    assert len(course.records) == len(course.trace) > 30
+    # Nobody waited for anybody: each left when the trace says so.
+    assert summarise(course.records, Bounds())["lag"]["p90"] < 0.1
+    assert all(record.tokens == 1 and record.ttft is not None for record in course.records)
 
 
 async def test_where_the_generator_is_late_the_user_has_waited_all_the_same() -> None:
