@@ -14,9 +14,9 @@ def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon:
     What is ordered now comes a cold start later anyway, so a queue is spread over that time: divided by the TTFT bound
     it would order a fleet that arrives when the queue is long gone.
 
-    `engines` are the requests in each engine's own queue. Nobody else can serve those, so they
-    keep one replica busy at most, however many there are: with 2,700 in the one that an hour had been too much for, 15
-    more were kept for a quarter of an hour where the 3 that served the new requests did. A gateway's go to anyone.
+    `engines` are the requests in each engine's own queue. Nobody else can serve those, so they keep one replica busy at
+    most, however many there are: 2,700 in the one replica that had been found called for five to work them off. A
+    gateway's go to anyone.
     """
     own = math.fsum(min(1.0, queued * work / horizon) for queued in engines)
     return own + (0.0 if isinstance(gateway, Unknown) else gateway * work / horizon)

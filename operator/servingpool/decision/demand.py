@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.decision.intake import GENERATED, QUEUED, REJECTED, TTFT_COUNT
+from servingpool.decision.intake import GENERATED, LEVEL_SCRAPES, QUEUED, REJECTED, TTFT_COUNT
 from servingpool.decision.ledger import GATEWAY, SPAN, WAITING, WORK, Ledger, Window
 from servingpool.decision.step_time import StepTime
 
@@ -19,8 +19,6 @@ USUAL_WINDOW = 600.0
 LEVEL_WINDOW = 30.0
 """Half a minute: a whole one sees a step 15 s later (ramp 93.9% instead of 95.3% at the same fleet), a quarter is
 noise that buys 6% more GPUs."""
-LEVEL_SCRAPES = 2.0
-"""A rate over one pair of scrapes swings with their phase."""
 PROMPT_INERTIA = 30.0
 """Requests that the ten-minute mean prompt weighs against those of the level's window."""
 MOST_WORK = 1e6

@@ -21,8 +21,8 @@ from servingpool.decision.unknown import Reading, Unknown
 LONGEST_GAP = 180.0
 """Seconds between two pages of a replica beyond which their difference is the mean of an outage and not of now."""
 
-RATE_PAGES = 2.0
-"""Pages that a rate is taken over at least, see `demand.LEVEL_SCRAPES`."""
+LEVEL_SCRAPES = 2.0
+"""A rate over one pair of scrapes swings with their phase."""
 
 # Cumulative figures of one replica, as kept and as summed. Only raw ones: a reset is told by a counter that falls, and
 # a derived figure falls when nothing was reset (an SLO bound that moved, cached tokens that ran ahead of prompts).
@@ -249,7 +249,7 @@ def _growth(now: Page, before: Page, *, restarted: bool) -> float:
     if before.queue is None or not 0.0 < (gap := now.queue.at - before.queue.at) <= LONGEST_GAP:
         return 0.0
     grown = now.queue.requests - before.queue.requests
-    return grown * min(1.0, RATE_PAGES * (now.at - before.at) / gap)
+    return grown * min(1.0, LEVEL_SCRAPES * (now.at - before.at) / gap)
 
 
 def _around(

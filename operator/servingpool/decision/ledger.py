@@ -122,7 +122,7 @@ class Window:
         return len(self.rows) > 0 and bool((self.rows[:, READY] == self.rows[0, READY]).all())
 
     def total(self, figure: int) -> float:
-        """Increase of a cumulative figure (see `intake`), over the replicas that were seen."""
+        """Of one of the intake's sums (see there), over the replicas that were seen."""
         return self._sums[SUMS + figure]
 
     @property
