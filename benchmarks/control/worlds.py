@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from validate_simulator import prefill
 
 from servingpool.decision.pool import Pool, Slo
 from servingpool.simulation.families.arrivals import arrivals, seconds
@@ -171,8 +172,8 @@ def draw(number: int) -> World | None:
     if not FEWEST <= len(trace) <= LARGEST:
         return None
     past = KINDS[kind](replace(habits, hours=PAST_HOURS), rate, number + OTHER)
-    prompt = float(np.quantile(trace.prompt, PROMPT_QUANTILE)) * (1.0 - profile.prefix_cache_hit_rate)
-    slo = Slo(round(max(0.3, ttft * _prefill(profile, prompt) + 2.0 * tpot), 2), round(tpot, 4), attainment)
+    alone = prefill(profile, int(np.quantile(trace.prompt, PROMPT_QUANTILE)))
+    slo = Slo(round(max(0.3, ttft * alone + 2.0 * tpot), 2), round(tpot, 4), attainment)
     options = SimulationOptions(cold_start=cold_start, scrape=scrape, seed=number)
     return World(number, kind, trace, past, profile, Pool(slo, 1, MOST), options, found)
 
@@ -214,14 +215,6 @@ def _habits(random: np.random.Generator) -> Habits:
         pause=random.uniform(600.0, 2_400.0),
         period=float(random.choice((1_800.0, 3_600.0, 7_200.0))),
     )
-
-
-def _prefill(profile: EngineProfile, tokens: float) -> float:
-    """Seconds to prefill a prompt alone."""
-    dense, chunk = profile.dense_table(), profile.max_num_batched_tokens
-    whole, rest = divmod(int(tokens), chunk)
-    steps = whole * float(dense[chunk]) + float(dense[rest])
-    return steps + tokens * (profile.prefill_per_token + profile.prefill_per_token_context * tokens / 2.0)
 
 
 @dataclass(frozen=True, slots=True)
