@@ -103,6 +103,8 @@ class Fleet:
     seed: int = 0
     upgrades: tuple[Upgrade, ...] = ()
     """Ascending in time, in seconds of the trace."""
+    half_speed: tuple[int, ...] = ()
+    """Ordinals of the replicas whose every step lasts twice as long, as on a throttled GPU."""
     now: float = field(default=0.0, init=False)
     replicas: list[SimulatedReplica] = field(default_factory=list, init=False)
     """All that ever were, in order of creation."""
@@ -114,12 +116,15 @@ class Fleet:
     _free_rows: deque[int] = field(default_factory=deque, init=False)
     _cursor: int = field(default=0, init=False)
     _widest: EngineProfile = field(init=False, repr=False)
+    _pauses: bool = field(init=False, repr=False)
+    """Some profile has pauses, so replicas need random numbers of their own."""
     _tokens_of_gone: Floats = field(default_factory=lambda: np.zeros(2), init=False)
 
     def __post_init__(self) -> None:
         profiles = (self.profile, *(upgrade.profile for upgrade in self.upgrades))
         if len({profile.max_model_len for profile in profiles}) > 1:
             raise ValueError("an upgrade cannot change max_model_len")
+        self._pauses = any(profile.pause_every for profile in profiles)
         # Batches have room for the widest profile; the figures in force are another matter.
         self._widest = max(profiles, key=lambda profile: profile.max_num_seqs)
         self.state = with_profile(engine_rows(self._widest, 0), self.profile)
@@ -231,8 +236,14 @@ class Fleet:
             if replica.ready_at <= now:
                 replica.phase = Phase.READY
                 scrape_at = self.state.engines[replica.row].scrape_at  # its first scrape may be arranged already
-                start_engine(self.state, replica.row, replica.ready_at)
+                self._start(replica)
                 self.state.engines[replica.row].scrape_at = scrape_at
+
+    def _start(self, replica: SimulatedReplica) -> None:
+        ordinal = replica.ordinal
+        draw = int(np.random.default_rng((self.seed, 3, ordinal)).integers(1, 2**31 - 1)) if self._pauses else 1
+        slowness = 2.0 if ordinal in self.half_speed else 1.0
+        start_engine(self.state, replica.row, replica.ready_at, slowness=slowness, draw=draw)
 
     def _upgrade(self, now: float) -> None:
         """Each upgrade once: `now` only ever meets it as the end of a stretch that began before it."""

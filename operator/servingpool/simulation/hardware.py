@@ -46,6 +46,25 @@ class EngineProfile:
     max_model_len: int = 131_072
     prefix_cache_hit_rate: float = 0.0
     """Share of every prompt that the prefix cache supplies, 0 to below 1."""
+    ttft_from_admission: bool = False
+    """The TTFT histogram counts from admission to the batch, not from arrival: it leaves out the engine's queue."""
+    bend: float = 1.0
+    """How many times as much each decoding request beyond half of max_num_seqs adds to the step time; 1 or more."""
+    tokens_per_step: int = 1
+    """Tokens of each decoding request in a step, 1 or more: above 1 with speculative decoding.
+
+    Every draft token is accepted. A step computes that many tokens for each request; the KV cache is taken to grow by
+    one token a step, which leaves out (1 - 1/tokens_per_step) of the answer.
+    """
+    pause_every: float = 0.0
+    """Mean seconds between two pauses of the engine (garbage collection, a compilation, a slow collective); 0 for none.
+
+    Half to one and a half times the mean, drawn anew each time. The step under way lasts so much longer; an idle engine
+    pauses unnoticed.
+    """
+    pause_shortest: float = 1.0
+    pause_longest: float = 3.0
+    """Seconds of a pause: evenly distributed between the two."""
 
     def __post_init__(self) -> None:
         if len(self.dense) < 2 or any(b[0] <= a[0] for a, b in pairwise(self.dense)):
@@ -62,6 +81,17 @@ class EngineProfile:
             )
         if not 0 <= self.prefix_cache_hit_rate < 1:
             raise ValueError(f"prefix_cache_hit_rate must be 0 to below 1, got {self.prefix_cache_hit_rate}")
+        if self.bend < 1:
+            raise ValueError(f"bend must be 1 or more, got {self.bend}")
+        if not 1 <= self.tokens_per_step <= self.max_num_batched_tokens // self.max_num_seqs:
+            raise ValueError(
+                f"tokens_per_step must be 1 to max_num_batched_tokens / max_num_seqs, got {self.tokens_per_step}"
+            )
+        if self.pause_every < 0 or not 0 <= self.pause_shortest <= self.pause_longest:
+            raise ValueError(
+                "need pause_every >= 0 s and pauses of 0 s or more, shortest first, "
+                f"got {self.pause_every}, {self.pause_shortest} and {self.pause_longest}"
+            )
 
     @property
     def kv_blocks(self) -> int:
@@ -91,6 +121,38 @@ class EngineProfile:
             prefill_per_token_context=self.prefill_per_token_context * factor,
             host_overhead=self.host_overhead * factor,
         )
+
+
+def flat_profile(step: float, *, prefill: float | None = None, **other: Any) -> EngineProfile:
+    """An engine whose latency does not depend on its batch: only max_num_seqs limits what it serves.
+
+    Args:
+        step: seconds of every step without a prompt, over 0.
+        prefill: seconds of a step with prompts, however many and however long; `step` or more, None for `step`.
+        other: fields of EngineProfile. By default the token budget and the KV cache never bind.
+    """
+    length, seqs = other.get("max_model_len", _FLAT_LENGTH), other.setdefault("max_num_seqs", 8)
+    usual: dict[str, Any] = {
+        "name": f"flat-{step * 1e3:g}ms",
+        "dense": ((0, step), (1, step)),
+        "decode_base": 0.0,
+        "decode_per_request": 0.0,
+        "decode_per_kv_token": 0.0,
+        "prefill_base": 0.0 if prefill is None else prefill - step,
+        "prefill_per_token": 0.0,
+        "prefill_per_token_context": 0.0,
+        "kv_tokens": seqs * (length + BLOCK_TOKENS),
+        "host_overhead": 0.0,
+        "max_num_batched_tokens": seqs * length,
+        "max_model_len": length,
+    }
+    if step <= 0 or usual["prefill_base"] < 0:
+        raise ValueError(f"need step > 0 s and prefill >= step, got {step} and {prefill}")
+    return EngineProfile(**(usual | other))
+
+
+_FLAT_LENGTH = 16_384
+"""Tokens: the longest request of the recorded traces fits."""
 
 
 @cache

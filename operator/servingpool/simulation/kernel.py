@@ -105,6 +105,44 @@ def steps_that_fit(s: State, row: int, most: int) -> int:
 
 
 @compiled
+def random(e: Records) -> float:
+    """A number from 0 to below 1, the engine's own next one (Park and Miller: the same whoever computes it)."""
+    e.draw = e.draw * 16_807 % 2_147_483_647
+    return float(e.draw / 2_147_483_647.0)
+
+
+@compiled
+def pause(s: State, e: Records) -> None:
+    """Lets the pause that is due in the plan lengthen its first step, or ends the plan before it."""
+    while e.pause_at < e.now:
+        e.pause_at += s.limits.pause_every * (0.5 + random(e))
+    if e.pause_at >= e.plan_end:
+        return
+    if e.pause_at >= e.now + e.first_step:
+        e.steps = steps_by(e, e.pause_at)
+    else:
+        shortest, longest = s.limits.pause_shortest, s.limits.pause_longest
+        e.first_step += shortest + (longest - shortest) * random(e)
+        e.pause_at += s.limits.pause_every * (0.5 + random(e))
+        e.growth = 0.0
+        e.steps = 1
+    e.plan_end = e.now + steps_time(e, e.steps)
+
+
+@compiled
+def steps_for(s: State, tokens: int) -> int:
+    """Steps in which a decoding request gets so many tokens; the last one may give fewer than the others."""
+    each = s.limits.tokens_per_step
+    return int((tokens + each - 1) // each)
+
+
+@compiled
+def beyond_bend(s: State, row: int) -> float:
+    """Decoding requests beyond half of max_num_seqs, times what a step grows faster by there."""
+    return float((s.limits.bend - 1.0) * max(0, s.engines[row].decoding - s.limits.max_num_seqs // 2))
+
+
+@compiled
 def observe_steps(s: State, row: int, begin: int, end: int) -> None:
     """Counts the inter-token latencies of steps begin..end-1 of the plan: one for each decoding request."""
     e = s.engines[row]
@@ -140,10 +178,11 @@ def commit(s: State, row: int, upto: int) -> None:
     e.blocks += blocks_over(s, row, steps)
     e.tick += steps
     e.kv += e.decoding * steps
-    s.page[row, page.GENERATION_TOKENS] += e.decoding * steps
+    tokens = e.decoding * s.limits.tokens_per_step
+    s.page[row, page.GENERATION_TOKENS] += tokens * steps
     observe_steps(s, row, begin, upto)
     if e.prefilling == 0:
-        observe(s, row, ITERATION, float(e.decoding), steps)
+        observe(s, row, ITERATION, float(tokens), steps)
 
 
 @compiled
@@ -162,7 +201,7 @@ def join_decoding(s: State, row: int, request: int, tokens: int, left: int) -> N
     e = s.engines[row]
     place = s.batch[row, e.decoding]
     place.request = request
-    place.mark = e.tick + left
+    place.mark = e.tick + steps_for(s, left)
     place.share = tokens - e.tick
     s.phase[row, -place.share % BLOCK_TOKENS] += 1
     e.kv += tokens
@@ -182,7 +221,8 @@ def preempt_last(s: State, q: Records, row: int) -> None:
         e.prefilling -= 1
     else:
         # next_finish may now be too early: a plan that ends there finds nobody finished, and looks again.
-        request.generated = request.output - (place.mark - e.tick)
+        steps = steps_for(s, request.output - request.generated) - (place.mark - e.tick)
+        request.generated += steps * s.limits.tokens_per_step
         request.last = e.now
         leave_batch(s, row, last)
         e.decoding -= 1
@@ -247,7 +287,7 @@ def fill_step(s: State, q: Records, row: int) -> tuple[int, bool]:
         preempt_last(s, q, row)
         preempted = True
     free = s.limits.kv_blocks - e.blocks - s.phase[row, e.tick % BLOCK_TOKENS]
-    tokens = int(e.decoding)
+    tokens = int(e.decoding * s.limits.tokens_per_step)
     if e.prefilling > 0:
         place = s.batch[row, e.decoding]
         request = q[place.request]
@@ -274,13 +314,20 @@ def step_time(s: State, row: int, tokens: int) -> float:
     if e.decoding > 0:
         seconds += limits.decode_base + limits.decode_per_request * e.decoding
         seconds += limits.decode_per_kv_token * (e.kv + e.decoding)
+        if limits.bend > 1.0:
+            beyond = beyond_bend(s, row)
+            half = min(e.decoding, limits.max_num_seqs // 2)
+            each = limits.tokens_per_step
+            seconds += (limits.bend - 1.0) * (s.dense[e.decoding * each] - s.dense[half * each])
+            per_request = limits.decode_per_request + limits.decode_per_kv_token * (e.kv / e.decoding + 1.0)
+            seconds += beyond * per_request
     if e.prefilling > 0:
         seconds += limits.prefill_base
         for k in range(e.decoding, e.decoding + e.prefilling):
             place = s.batch[row, k]
             context = place.mark + 0.5 * place.share
             seconds += place.share * (limits.prefill_per_token + limits.prefill_per_token_context * context)
-    return float(seconds)
+    return float(seconds * e.slowness)
 
 
 @compiled
@@ -313,9 +360,11 @@ def plan(s: State, q: Records, row: int, until: float) -> bool:
     e.steps = 1
     e.done = 0
     if e.prefilling == 0 and not preempted:
-        e.growth = s.limits.decode_per_kv_token * e.decoding
+        e.growth = s.limits.decode_per_kv_token * (e.decoding + beyond_bend(s, row)) * e.slowness
         e.steps = max(1, steps_that_fit(s, row, e.next_finish - e.tick))
     e.plan_end = e.now + steps_time(e, e.steps)
+    if s.limits.pause_every > 0.0:
+        pause(s, e)
     if e.head != NOBODY and q[e.head].received > e.now:
         cut_plan(e, q[e.head].received)
     return True
@@ -325,6 +374,9 @@ def plan(s: State, q: Records, row: int, until: float) -> bool:
 def finish(s: State, row: int, request: Records, now: float) -> None:
     """Writes down a finished request, in its own record and in the histograms."""
     length = request.output
+    # The last step gave it what was left of its tokens, and `commit` counted a whole step's.
+    rest = length - request.generated
+    s.page[row, page.GENERATION_TOKENS] -= steps_for(s, rest) * s.limits.tokens_per_step - rest
     request.status = FINISHED
     request.finished = now
     request.generated = length
@@ -357,7 +409,7 @@ def sample_after_prompt(s: State, row: int, request: Records, now: float) -> int
         observe(s, row, ITL, now - request.last, 1)
         return 1
     request.first = now
-    observe(s, row, TTFT, now - request.received, 1)
+    observe(s, row, TTFT, now - (request.scheduled if s.limits.ttft_from_admission else request.received), 1)
     s.page[row, page.PROMPT_TOKENS] += request.prompt
     s.page[row, page.PROMPT_CACHED] += request.cached
     s.page[row, page.PROMPT_COMPUTED] += request.prompt - request.cached
@@ -425,7 +477,7 @@ def complete(s: State, q: Records, row: int) -> None:
     if begin > 0 and e.next_finish <= e.tick:
         retire(s, q, row, e.now)
     if e.prefilling > 0:
-        tokens = begin + end_prompts(s, q, row, begin, e.now)
+        tokens = begin * s.limits.tokens_per_step + end_prompts(s, q, row, begin, e.now)
         if tokens > 0:
             observe(s, row, ITERATION, float(tokens), 1)
 

@@ -38,6 +38,8 @@ class SimulationOptions:
     """The first seconds of the trace: served by the initial replicas, shown to the policy, not scored."""
     upgrades: tuple[Upgrade, ...] = ()
     """Changes of the engine's profile, for all replicas at once."""
+    half_speed: tuple[int, ...] = ()
+    """Ordinals of the replicas whose every step lasts twice as long."""
     tail: float = 600.0
     """After the last arrival, with the fleet left as it is, for requests to finish in."""
     price: float | None = None
@@ -117,7 +119,9 @@ def simulate(
     if options.history >= trace.duration:
         raise ValueError(f"history of {options.history:g} s leaves nothing of a trace of {trace.duration:g} s")
     upgrades = tuple(replace(upgrade, at=options.history + upgrade.at) for upgrade in options.upgrades)
-    fleet = Fleet(profile, trace, options.cold_start, options.routing, options.seed, upgrades)
+    fleet = Fleet(
+        profile, trace, options.cold_start, options.routing, options.seed, upgrades, half_speed=options.half_speed
+    )
     initial = options.initial_replicas
     fleet.start_ready(max(1, pool.min_replicas) if initial is None else initial)
     scraper = Scraper(fleet, pool.slo, options.scrape, policy.every_bucket)

@@ -7,8 +7,10 @@ came through. No latency of a single request, nothing of the future and no coeff
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +40,13 @@ class ScrapeOptions:
     """Seconds after which a replica's last scrape is no longer shown."""
     gateway: bool = False
     """A gateway's queue and arrivals are shown too."""
+    queue_time: bool = True
+    """The engines export their queue-time histogram; some simulators and other engines do not."""
+    absent_until_used: bool = False
+    """A histogram is absent from a replica's page until its first observation, a token counter until the first token.
+
+    Client libraries that create a labelled series when it is first used do so; vLLM's stand at 0 from the start.
+    """
 
     def __post_init__(self) -> None:
         if self.interval <= 0 or not 0 <= self.lost_share <= 1:
@@ -52,6 +61,19 @@ def bracket(bounds: Sequence[float], limit: float | None) -> tuple[int, ...]:
     return tuple(index for index in (above - 1, above) if 0 <= index < len(bounds))
 
 
+def without_unused(metrics: ReplicaMetrics) -> ReplicaMetrics:
+    """The page without the series that a client library creates when they are first used."""
+    empty = [name for name in _HISTOGRAMS if (shown := getattr(metrics, name)) != NOT_EXPOSED and not shown.count]
+    unused: dict[str, Any] = dict.fromkeys(
+        (*empty, *(() if metrics.generation_tokens else _TOKEN_COUNTERS)), NOT_EXPOSED
+    )
+    return replace(metrics, **unused)
+
+
+_HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
+_TOKEN_COUNTERS = ("generation_tokens", "prompt_tokens", "cached_prompt_tokens")
+
+
 @dataclass(slots=True)
 class Scraper:
     """Watches one fleet. Call `arm` before the fleet advances to the next look, then `observe` there."""
@@ -60,7 +82,7 @@ class Scraper:
     slo: Slo
     options: ScrapeOptions = ScrapeOptions()
     every_bucket: bool = False
-    """Show all buckets of the three latency histograms, not only those around the SLO's bounds."""
+    """Show all buckets of the latency histograms, not only those around the SLO's bounds."""
     _scraped_at: dict[int, float] = field(default_factory=dict, init=False)
     """Last scrape that came through, by the replica's ordinal."""
     _phases: dict[int, float] = field(default_factory=dict, init=False)
@@ -75,6 +97,7 @@ class Scraper:
             (page.TTFT, self.slo.time_to_first_token),
             (page.ITL, self.slo.time_per_output_token),
             (page.TPOT, self.slo.time_per_output_token),
+            *(((page.QUEUE, self.slo.time_to_first_token),) if self.options.queue_time else ()),
         ):
             finite = bounds[which][np.isfinite(bounds[which])]
             indices = tuple(range(len(finite))) if self.every_bucket else bracket(finite.tolist(), limit)
@@ -138,7 +161,8 @@ class Scraper:
             return Unknown(reason)
         pages = self.fleet.state.scraped[[replica.row for replica in fresh]]
         histograms = [self._histograms(pages, *chosen) for chosen in self._buckets]
-        return tuple(
+        queues: Iterable[Histogram | Unknown] = histograms.pop() if self.options.queue_time else repeat(NOT_EXPOSED)
+        shown = (
             ReplicaMetrics(
                 replica=replica.name,
                 scraped_at=EPOCH + self._scraped_at[replica.ordinal],
@@ -152,11 +176,13 @@ class Scraper:
                 time_to_first_token=first,
                 inter_token_latency=between,
                 time_per_output_token=mean,
+                queue_time=queue,
             )
-            for replica, figures, first, between, mean in zip(
-                fresh, pages[:, : page.FIRST_HISTOGRAM].tolist(), *histograms, strict=True
+            for replica, figures, first, between, mean, queue in zip(
+                fresh, pages[:, : page.FIRST_HISTOGRAM].tolist(), *histograms, queues, strict=False
             )
         )
+        return tuple(map(without_unused, shown) if self.options.absent_until_used else shown)
 
     @staticmethod
     def _histograms(pages: Floats, which: int, indices: tuple[int, ...], bounds: tuple[float, ...]) -> list[Histogram]:

@@ -39,6 +39,12 @@ LIMITS = np.dtype(
         ("max_num_seqs", "i8"),
         ("max_model_len", "i8"),
         ("kv_blocks", "i8"),
+        ("ttft_from_admission", "i8"),
+        ("bend", "f8"),
+        ("tokens_per_step", "i8"),
+        ("pause_every", "f8"),
+        ("pause_shortest", "f8"),
+        ("pause_longest", "f8"),
     ]
 )
 """EngineProfile, field by field, as the kernel reads it."""
@@ -64,6 +70,9 @@ ENGINE = np.dtype(
         ("tail", "i8"),
         ("queued", "i8"),
         ("in_flight", "i8"),  # submitted and not finished
+        ("slowness", "f8"),  # how many times as long as the profile's its steps are
+        ("pause_at", "f8"),  # when the next pause begins; where the profile has pauses
+        ("draw", "i8"),  # state of its random numbers, 1 to 2**31 - 2
     ]
 )
 
@@ -159,8 +168,12 @@ def with_more_rows(state: State, more: State) -> State:
     return state._replace(**grown)
 
 
-def start_engine(state: State, row: int, at: float) -> None:
-    """An idle engine with an empty page in this row, whatever was there before."""
+def start_engine(state: State, row: int, at: float, *, slowness: float = 1.0, draw: int = 1) -> None:
+    """An idle engine with an empty page in this row, whatever was there before.
+
+    `slowness` is how many times as long its steps are as the profile's; `draw`, 1 to 2**31 - 2, is the seed of its
+    pauses.
+    """
     for name in ("engines", "phase", "page", "scraped"):
         getattr(state, name)[row] = np.zeros((), getattr(state, name).dtype)
     engine = state.engines[row]
@@ -168,3 +181,6 @@ def start_engine(state: State, row: int, at: float) -> None:
     engine.plan_end = engine.scrape_at = math.inf
     engine.head = engine.tail = NOBODY
     engine.next_finish = NEVER
+    engine.slowness = slowness
+    engine.pause_at = at
+    engine.draw = draw

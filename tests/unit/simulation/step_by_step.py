@@ -39,6 +39,11 @@ def step_seconds(profile: EngineProfile, step: list[tuple[Job, int]]) -> float:
     if decoding:
         seconds += profile.decode_base + profile.decode_per_request * len(decoding)
         seconds += profile.decode_per_kv_token * sum(job.computed + 1 for job in decoding)
+        half = min(len(decoding), profile.max_num_seqs // 2)
+        mean = sum(job.computed + 1 for job in decoding) / len(decoding)
+        steeper = (len(decoding) - half) * (profile.decode_per_request + profile.decode_per_kv_token * mean)
+        steeper += profile.dense_table()[len(decoding)] - profile.dense_table()[half]
+        seconds += (profile.bend - 1) * steeper
     if prompts:
         seconds += profile.prefill_base
         for job, chunk in prompts:

@@ -40,6 +40,7 @@ def jobs_as_requests(jobs: list[step_by_step.Job]) -> list[tuple[float, int, int
         pytest.param(H100, 60.0, 6000, 200, id="overload, prompts in chunks"),
         pytest.param(SMALL, 30.0, 900, 400, id="KV cache full, preemptions"),
         pytest.param(replace(SMALL, kv_tokens=2048), 5.0, 1500, 500, id="KV cache of one request"),
+        pytest.param(replace(SMALL, bend=3.0), 30.0, 900, 400, id="a step time that bends"),
     ],
 )
 @pytest.mark.parametrize("seed", range(3))
@@ -233,24 +234,35 @@ from servingpool.simulation.engine import Engine
 from servingpool.simulation.hardware import engine_profile
 assert not COMPILED
 limits = dict(kv_tokens=4096, max_model_len=2048, max_num_batched_tokens=256, max_num_seqs=12)
-engine = Engine(replace(engine_profile("h100-8b-tp1"), **limits), 0.0)
-for request in json.loads(sys.stdin.read()):
+odd, requests = json.loads(sys.stdin.read())
+engine = Engine(replace(engine_profile("h100-8b-tp1"), **limits, **odd), 0.0)
+for request in requests:
     engine.submit(*request)
 engine.drain()
 print(json.dumps([[asdict(o) for o in engine.take_outcomes()], engine._state.page.tolist()]))
 """
 
 
-def test_without_numba_the_model_says_the_same_to_the_last_bit() -> None:
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param({}, id="an engine as usual"),
+        pytest.param(
+            {"ttft_from_admission": True, "bend": 2.0, "tokens_per_step": 3, "pause_every": 2.0, "pause_shortest": 0.1},
+            id="every oddity at once",
+        ),
+    ],
+)
+def test_without_numba_the_model_says_the_same_to_the_last_bit(odd: dict[str, float]) -> None:
     pytest.importorskip("numba")
     jobs = step_by_step.random_jobs(7, 60, 30.0, 900, 200)
-    engine = Engine(SMALL, 0.0)
+    engine = Engine(replace(SMALL, **odd), 0.0)  # type: ignore[arg-type]
     for request in jobs_as_requests(jobs):
         engine.submit(*request)
     engine.drain()
     interpreted = subprocess.run(
         [sys.executable, "-c", INTERPRETED, sys.path[0]],
-        input=json.dumps(jobs_as_requests(jobs)),
+        input=json.dumps([odd, jobs_as_requests(jobs)]),
         capture_output=True,
         text=True,
         check=True,

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
+from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.unknown import Unknown
+from servingpool.simulation import page, traces
+from servingpool.simulation.engine import Engine, Outcome
+from servingpool.simulation.fleet import ColdStart, Fleet
+from servingpool.simulation.hardware import EngineProfile, engine_profile, flat_profile
+from servingpool.simulation.policies import Static
+from servingpool.simulation.run import SimulationOptions, simulate
+from servingpool.simulation.scrape import ScrapeOptions, Scraper
+
+H100 = engine_profile("h100-8b-tp1")
+FLAT = flat_profile(0.06, max_num_seqs=8)
+SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
+
+
+def served(profile: EngineProfile, requests: list[tuple[float, int, int]]) -> tuple[Engine, list[Outcome]]:
+    engine = Engine(profile, 0.0)
+    for request in requests:
+        engine.submit(*request)
+    engine.drain()
+    return engine, engine.take_outcomes()
+
+
+@pytest.mark.parametrize("cap", [4, 8, 64])
+def test_an_engine_at_its_cap_serves_cap_tokens_a_step_and_makes_the_others_wait(cap: int) -> None:
+    engine, outcomes = served(flat_profile(0.06, max_num_seqs=cap), [(0.0, 500, 100)] * (5 * cap))
+    assert engine.metrics().counters["generation_tokens"] == 500 * cap
+    assert outcomes[-1].finished_at == pytest.approx(500 * 0.06)
+    assert {round(outcome.tpot or 0.0, 9) for outcome in outcomes} == {0.06}
+    assert outcomes[-1].ttft == pytest.approx(4 * 100 * 0.06 + 0.06)
+
+
+def test_a_flat_engine_takes_the_same_time_for_one_request_and_for_a_full_batch() -> None:
+    _, alone = served(FLAT, [(0.0, 10, 50)])
+    _, many = served(FLAT, [(0.0, 9_000, 50)] * 8)
+    assert {outcome.finished_at for outcome in many} == {alone[0].finished_at}
+    _, slow_prefill = served(flat_profile(0.06, prefill=0.25), [(0.0, 9_000, 50)] * 8)
+    assert slow_prefill[0].ttft == pytest.approx(0.25)
+    assert slow_prefill[0].tpot == pytest.approx(0.06)
+    with pytest.raises(ValueError, match="prefill >= step"):
+        flat_profile(0.06, prefill=0.01)
+
+
+def test_ttft_from_admission_hides_the_queue_on_the_page_and_not_from_the_user() -> None:
+    engine, outcomes = served(replace(FLAT, ttft_from_admission=True), [(0.0, 500, 100)] * 24)
+    ttft = engine.metrics().histograms["time_to_first_token_seconds"]
+    assert ttft.total == pytest.approx(24 * 0.06)
+    assert outcomes[-1].ttft == pytest.approx(12.06)
+    queue = engine.metrics().histograms["request_queue_time_seconds"]
+    assert queue.total == pytest.approx(8 * (0 + 6 + 12))
+
+
+def test_a_score_counts_what_the_user_waited_whatever_the_page_leaves_out() -> None:
+    trace = traces.poisson("too much for one", [3.0], 300.0, prompt=500, output=100, seed=1)
+
+    def ours(profile: EngineProfile) -> float:
+        pool = Pool(SLO, min_replicas=1, max_replicas=4)
+        return simulate(trace, profile, pool, Static(1)).score.attainment
+
+    assert ours(replace(FLAT, ttft_from_admission=True)) == ours(FLAT) < 0.3
+
+
+def test_beyond_half_of_the_batch_each_request_adds_twice_as_much_to_a_step() -> None:
+    bent = flat_profile(0.02, max_num_seqs=32, decode_per_request=0.001, bend=2.0)
+    steps = []
+    for batch in (8, 16, 24, 32):
+        _, outcomes = served(bent, [(0.0, 100, 50)] * batch)
+        steps.append(outcomes[-1].tpot)
+    assert steps == pytest.approx([0.028, 0.036, 0.052, 0.068])
+
+
+def test_pauses_come_every_few_minutes_last_one_to_three_seconds_and_no_look_changes_them() -> None:
+    profile = flat_profile(0.05, pause_every=200.0, max_model_len=200_000)
+
+    def course(looks: list[float]) -> tuple[Engine, list[float]]:
+        engine = Engine(profile, 0.0)
+        engine.submit(0.0, 100, 150_000)
+        seen = []
+        for at in looks:
+            engine.advance(at)
+            seen.append(engine.metrics().counters["generation_tokens"])
+        engine.drain()
+        return engine, seen
+
+    watched, seen = course(np.arange(0.5, 7_000.0, 0.5).tolist())
+    alone, _ = course([])
+    assert watched.take_outcomes() == alone.take_outcomes()
+    steps = alone.metrics().histograms["inter_token_latency_seconds"]
+    pauses = steps.count - steps.counts[steps.bounds.index(1.0)]
+    assert steps.total / 300 < pauses < steps.total / 120
+    assert steps.total == pytest.approx(150_000 * 0.05 + 2.0 * pauses, abs=0.7 * pauses)
+    standing = [at for at, (before, after) in enumerate(pairwise(seen)) if before == after]
+    gaps = np.diff(standing)
+    assert gaps[gaps > 1].min() * 0.5 > 90  # one at a time, at half of pause_every or later
+
+
+def test_an_idle_engine_pauses_unnoticed() -> None:
+    engine = Engine(flat_profile(0.05, pause_every=60.0), 0.0)
+    for k in range(200):
+        engine.submit(1_000.0 * k, 100, 2)
+        engine.advance(1_000.0 * k + 999.0)
+    late = [o for o in engine.take_outcomes() if o.ttft is not None and o.ttft > 0.051]
+    assert len(late) < 10
+
+
+def test_replicas_of_a_fleet_pause_at_times_of_their_own_that_the_seed_decides() -> None:
+    def starts(seed: int) -> list[int]:
+        fleet = Fleet(flat_profile(0.05, pause_every=60.0), traces.poisson("none", [0.1], 10.0, prompt=10, output=10), seed=seed)
+        fleet.start_ready(3)
+        return fleet.state.engines.draw[:3].tolist()  # type: ignore[no-any-return]
+
+    assert len({*starts(0), *starts(1)}) == 6
+    assert starts(0) == starts(0)
+
+
+def test_a_replica_at_half_speed_takes_half_of_the_tokens() -> None:
+    trace = traces.poisson("plenty", [20.0], 600.0, prompt=500, output=100, seed=1)
+    fleet = Fleet(flat_profile(0.06, max_num_seqs=8), trace, half_speed=(1,))
+    fleet.start_ready(3)
+    fleet.advance(600.0)
+    tokens = fleet.state.page[[0, 1, 2], page.GENERATION_TOKENS]
+    assert tokens[0] == pytest.approx(tokens[2], rel=0.01)
+    assert tokens[1] == pytest.approx(tokens[0] / 2, rel=0.01)
+    pool = Pool(SLO, min_replicas=1, max_replicas=4)
+    options = SimulationOptions(initial_replicas=3, half_speed=(0,))
+    assert simulate(trace, FLAT, pool, Static(3), options).score.attainment < 0.95
+
+
+@pytest.mark.parametrize(("tokens", "steps"), [(1, 0), (2, 1), (4, 1), (100, 33), (101, 34), (102, 34)])
+def test_speculative_decoding_gives_three_tokens_a_step_and_observes_one_latency_for_them(
+    tokens: int, steps: int
+) -> None:
+    engine, (only,) = served(replace(FLAT, tokens_per_step=3), [(0.0, 500, tokens)])
+    metrics = engine.metrics()
+    between = metrics.histograms["inter_token_latency_seconds"]
+    assert (between.count, between.total) == (steps, pytest.approx(0.06 * steps))
+    assert metrics.counters["generation_tokens"] == only.output_tokens == tokens
+    assert only.finished_at == pytest.approx(0.06 * (1 + steps))
+    if tokens > 1:
+        assert only.tpot == pytest.approx(0.06 * steps / (tokens - 1))
+        assert metrics.histograms["request_time_per_output_token_seconds"].total == pytest.approx(only.tpot)
+
+
+ODD = replace(
+    replace(H100, kv_tokens=4096, max_model_len=2048, max_num_batched_tokens=256, max_num_seqs=12),
+    bend=2.0,
+    tokens_per_step=3,
+    pause_every=1.0,
+    ttft_from_admission=True,
+)
+requests = st.lists(st.tuples(st.floats(0, 3), st.integers(1, 1500), st.integers(1, 400)), min_size=1, max_size=40).map(
+    sorted
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(requests=requests, looks=st.lists(st.floats(0, 20), max_size=30).map(sorted))
+def test_odd_engines_lose_no_token_and_their_counters_never_fall(
+    requests: list[tuple[float, int, int]], looks: list[float]
+) -> None:
+    engine, outcomes = served(ODD, requests)
+    assert [o.request for o in outcomes] == list(range(len(requests)))
+    assert engine.metrics().counters["generation_tokens"] == sum(o.output_tokens for o in outcomes)
+    assert (engine.running, engine.waiting, engine.kv_cache_usage, engine.in_flight) == (0, 0, 0, 0)
+
+    watched = Engine(ODD, 0.0)
+    for request in requests:
+        watched.submit(*request)
+    tokens = []
+    for at in looks:
+        watched.advance(at)
+        tokens.append(watched.metrics().counters["generation_tokens"])
+    assert tokens == sorted(tokens)
+    watched.drain()
+    assert watched.take_outcomes() == outcomes
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        ({"bend": 0.5}, "bend must be 1 or more"),
+        ({"tokens_per_step": 0}, "tokens_per_step must be 1 to"),
+        ({"tokens_per_step": 33}, "tokens_per_step must be 1 to"),
+        ({"pause_every": -1.0}, "pause_every >= 0 s"),
+        ({"pause_shortest": 5.0}, "shortest first"),
+    ],
+)
+def test_oddities_outside_their_range_are_refused(odd: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(H100, **odd)  # type: ignore[arg-type]
+
+
+def seen(options: ScrapeOptions, at: float, rate: float = 6.0) -> tuple[ReplicaMetrics, ...]:
+    trace = traces.poisson("steady", [rate], 600.0, prompt=500, output=100, seed=1)
+    fleet = Fleet(H100, trace, ColdStart(mean=100.0, jitter=0.0))
+    fleet.start_ready(2)
+    watch = Scraper(fleet, SLO, options)
+    watch.arm(at)
+    fleet.advance(at)
+    metrics = watch.observe().metrics
+    assert not isinstance(metrics, Unknown)
+    return metrics
+
+
+def test_series_are_absent_until_a_replica_first_uses_them_where_the_client_library_does_so() -> None:
+    for idle in seen(ScrapeOptions(absent_until_used=True), 10.0, rate=1e-9):
+        assert (idle.running, idle.waiting) == (0, 0)
+        assert idle.time_to_first_token == idle.inter_token_latency == idle.time_per_output_token == NOT_EXPOSED
+        assert idle.queue_time == idle.generation_tokens == idle.prompt_tokens == idle.cached_prompt_tokens
+        assert idle.queue_time == NOT_EXPOSED
+    for idle in seen(ScrapeOptions(), 10.0, rate=1e-9):
+        assert idle.generation_tokens == 0
+        assert isinstance(idle.time_to_first_token, Histogram)
+    assert seen(ScrapeOptions(absent_until_used=True), 300.0) == seen(ScrapeOptions(), 300.0)
+
+
+def test_the_engines_own_queue_time_is_shown_around_the_ttft_bound_unless_it_is_left_out() -> None:
+    for shown in seen(ScrapeOptions(), 300.0):
+        assert isinstance(shown.queue_time, Histogram)
+        assert shown.queue_time.bounds == (2.0, 2.5)
+        assert shown.queue_time.count > 100
+    assert {shown.queue_time for shown in seen(ScrapeOptions(queue_time=False), 300.0)} == {NOT_EXPOSED}
