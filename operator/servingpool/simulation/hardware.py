@@ -129,7 +129,8 @@ def flat_profile(step: float, *, prefill: float | None = None, **other: Any) -> 
     Args:
         step: seconds of every step without a prompt, over 0.
         prefill: seconds of a step with prompts, however many and however long; `step` or more, None for `step`.
-        other: fields of EngineProfile. By default the token budget and the KV cache never bind.
+        other: fields of EngineProfile. By default the KV cache never binds, and the token budget holds four of the
+            longest prompts.
     """
     length, seqs = other.get("max_model_len", _FLAT_LENGTH), other.setdefault("max_num_seqs", 8)
     usual: dict[str, Any] = {
@@ -143,7 +144,7 @@ def flat_profile(step: float, *, prefill: float | None = None, **other: Any) -> 
         "prefill_per_token_context": 0.0,
         "kv_tokens": seqs * (length + BLOCK_TOKENS),
         "host_overhead": 0.0,
-        "max_num_batched_tokens": seqs * length,
+        "max_num_batched_tokens": max(length, _FLAT_BUDGET),
         "max_model_len": length,
     }
     if step <= 0 or usual["prefill_base"] < 0:
@@ -151,7 +152,7 @@ def flat_profile(step: float, *, prefill: float | None = None, **other: Any) -> 
     return EngineProfile(**(usual | other))
 
 
-_FLAT_LENGTH = 16_384
+_FLAT_LENGTH, _FLAT_BUDGET = 16_384, 65_536
 """Tokens: the longest request of the recorded traces fits."""
 
 

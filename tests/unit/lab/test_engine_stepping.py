@@ -163,3 +163,16 @@ def test_whoever_hangs_up_and_whenever_the_books_balance_in_the_end(profile: Eng
     assert set(state_of(engine).values()) == {0.0}
     counted = engine._state.page[0, page.STOPPED] + engine._state.page[0, page.LENGTH]
     assert counted == len(ended)
+
+
+def test_with_speculative_decoding_each_step_brings_several_tokens_and_the_last_one_what_is_left() -> None:
+    engine = SteppedEngine(replace(L40S, tokens_per_step=3), 0.0)
+    only = engine.submit(0.0, 100, 6)
+    seen = []
+    engine.advance(0.001)
+    while (at := engine.next_step) < math.inf:
+        engine.advance(at)
+        seen.append(engine.tokens())
+    assert seen == [{only: 1}, {only: 4}, {}]
+    (outcome,) = engine.take_outcomes()
+    assert outcome.output_tokens == engine.metrics().counters["generation_tokens"] == 6

@@ -43,9 +43,9 @@ def test_an_engine_at_its_cap_serves_cap_tokens_a_step_and_makes_the_others_wait
 
 def test_a_flat_engine_takes_the_same_time_for_one_request_and_for_a_full_batch() -> None:
     _, alone = served(FLAT, [(0.0, 10, 50)])
-    _, many = served(FLAT, [(0.0, 9_000, 50)] * 8)
+    _, many = served(FLAT, [(0.0, 8_000, 50)] * 8)
     assert {outcome.finished_at for outcome in many} == {alone[0].finished_at}
-    _, slow_prefill = served(flat_profile(0.06, prefill=0.25), [(0.0, 9_000, 50)] * 8)
+    _, slow_prefill = served(flat_profile(0.06, prefill=0.25), [(0.0, 8_000, 50)] * 8)
     assert slow_prefill[0].ttft == pytest.approx(0.25)
     assert slow_prefill[0].tpot == pytest.approx(0.06)
     with pytest.raises(ValueError, match="prefill >= step"):
@@ -116,7 +116,9 @@ def test_an_idle_engine_pauses_unnoticed() -> None:
 
 def test_replicas_of_a_fleet_pause_at_times_of_their_own_that_the_seed_decides() -> None:
     def starts(seed: int) -> list[int]:
-        fleet = Fleet(flat_profile(0.05, pause_every=60.0), traces.poisson("none", [0.1], 10.0, prompt=10, output=10), seed=seed)
+        fleet = Fleet(
+            flat_profile(0.05, pause_every=60.0), traces.poisson("none", [0.1], 10.0, prompt=10, output=10), seed=seed
+        )
         fleet.start_ready(3)
         return fleet.state.engines.draw[:3].tolist()  # type: ignore[no-any-return]
 

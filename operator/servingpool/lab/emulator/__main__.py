@@ -9,6 +9,7 @@ from pathlib import Path
 
 from servingpool.decision.pool import Pool, Slo
 from servingpool.lab.emulator.fleet import EmulatedFleet
+from servingpool.lab.emulator.quirks import PageQuirks, add_options
 from servingpool.lab.emulator.replay import replay
 from servingpool.lab.emulator.server import serve
 from servingpool.lab.emulator.static import best_static
@@ -26,7 +27,9 @@ def main() -> None:
     options = _parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     trace: Trace = TRACES[options.trace]()
-    profile = engine_profile(options.profile)
+    profile = engine_profile(
+        options.profile, max_num_seqs=options.max_num_seqs, ttft_from_admission=options.ttft_from_admission
+    )
     slo = Slo(options.ttft, options.tpot, options.attainment)
     replay(trace, 0.0, options.start_at)  # refuses an offset beyond the trace now, not when the doors open
     part = trace.between(options.start_at, options.start_at + options.seconds) if options.seconds else trace
@@ -39,6 +42,7 @@ def main() -> None:
         lambda begin: replay(trace, begin, options.start_at),
         open_with=options.open_with,
         best_static=static,
+        quirks=PageQuirks.read(options),
     )
     asyncio.run(
         serve(
@@ -61,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", required=True, help="served model name")
     add("--trace", choices=TRACES, default="conv")
     add("--profile", default="a100-70b-tp4", help="GPU and model whose step times are used")
+    add("--max-num-seqs", type=int, default=256)
     add("--ttft", type=float, help="bound of the SLO, seconds")
     add("--tpot", type=float, help="bound of the SLO, seconds")
     add("--attainment", type=float, default=0.95, help="share of requests")
@@ -69,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--open-with", type=int, default=1, help="requests begin when so many replicas are ready")
     add("--min", type=int, default=1, help="bounds of the static fleets to compare with")
     add("--max", type=int, default=8)
+    add_options(parser)
     return parser
 
 

@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from servingpool.lab.emulator.quirks import AS_VLLM, PageQuirks
 from servingpool.simulation.engine import Buckets, EngineMetrics
 from servingpool.simulation.hardware import BLOCK_TOKENS, EngineProfile
 
@@ -38,11 +39,13 @@ class Server:
     profile: EngineProfile
     started_at: float
     """Unix time in seconds: the value of every `_created` series."""
+    quirks: PageQuirks = AS_VLLM
 
 
 def render(server: Server, metrics: EngineMetrics) -> bytes:
     """The page in Prometheus' text format."""
-    return generate_latest(_Page([*_process(server), *_engine(server, metrics), *_http(server)]))
+    engine = server.quirks.applied(_engine(server, metrics))
+    return generate_latest(_Page([*_process(server), *engine, *_http(server)]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from servingpool.lab.emulator.exposition import Server, render
 from servingpool.lab.emulator.fleet import EmulatedFleet, Phase
 from servingpool.lab.emulator.ledger import Fate
 from servingpool.lab.emulator.pods import Pod, Standing
+from servingpool.lab.emulator.quirks import AS_VLLM, PageQuirks
 from servingpool.lab.emulator.replay import Arrival
 from servingpool.lab.emulator.static import StaticFleet
 
@@ -30,6 +31,8 @@ class World:
     clock: Callable[[], float] = time.monotonic
     unix: Callable[[], float] = time.time
     best_static: StaticFleet | None = None
+    quirks: PageQuirks = AS_VLLM
+    """Of every page."""
     course: Course | None = None
     """None until the doors open."""
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -87,7 +90,7 @@ class World:
         if replica is None or metrics is None:
             return None
         started = self.unix() - (self.clock() - self._zero) + replica.started_at
-        return render(Server(self.model, self.fleet.profile, started), metrics)
+        return render(Server(self.model, self.fleet.profile, started, self.quirks), metrics)
 
     def truth(self) -> dict[str, Any]:
         """Where the run stands. Seconds, requests/s, tokens/s; unknown is null."""

@@ -34,7 +34,7 @@ async def run(options: Options) -> None:
     if await _happens(stopped, seconds):
         return
     replica = Replica(options.profile)
-    server = EngineServer(replica, options.models)
+    server = EngineServer(replica, options.models, quirks=options.quirks)
     # Without handler_cancellation a client that hangs up would be noticed by the next write only.
     runner = web.AppRunner(
         server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=_LAST_WORDS

@@ -7,7 +7,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from servingpool.simulation.hardware import BLOCK_TOKENS, EngineProfile, engine_profile, profile_names
+from servingpool.lab.emulator.quirks import AS_VLLM, PageQuirks, add_options
+from servingpool.simulation.hardware import (
+    BLOCK_TOKENS,
+    EngineProfile,
+    engine_profile,
+    flat_profile,
+    profile_names,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,7 @@ class Options:
     """Share of load_seconds that a start may take shorter or longer."""
     shutdown_timeout: float
     seed: int | None
+    quirks: PageQuirks = AS_VLLM
 
     def draw_load_seconds(self) -> float:
         """How long this start takes."""
@@ -49,11 +57,19 @@ class Options:
             load_jitter=given.load_jitter,
             shutdown_timeout=given.shutdown_timeout,
             seed=given.seed,
+            quirks=PageQuirks.read(given),
         )
 
 
 def _profile(given: argparse.Namespace) -> EngineProfile:
-    shipped = engine_profile(given.profile, max_num_seqs=given.max_num_seqs, max_model_len=given.max_model_len)
+    limits = {
+        "max_num_seqs": given.max_num_seqs,
+        "max_model_len": given.max_model_len,
+        "ttft_from_admission": given.ttft_from_admission,
+    }
+    if given.flat_step is not None:
+        return flat_profile(given.flat_step, **limits)
+    shipped = engine_profile(given.profile, **limits)
     kv_tokens = BLOCK_TOKENS * given.num_gpu_blocks_override if given.num_gpu_blocks_override else shipped.kv_tokens
     batched = given.max_num_batched_tokens or shipped.max_num_batched_tokens
     return replace(shipped.scaled(given.slower), kv_tokens=kv_tokens, max_num_batched_tokens=batched)
@@ -75,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--shutdown-timeout", type=float, default=0.0, help="seconds for requests in flight after SIGTERM")
     add("--profile", choices=profile_names(), default="l40s-8b-tp1", help="GPU and model with the step times")
     add("--slower", type=float, default=2.0, help="every step takes so many times as long; saves CPU")
+    add("--flat-step", type=float, metavar="SECONDS", help="every step takes so long, whatever the batch; no --profile")
     add("--load-seconds", type=float, default=20.0, help="from start to listening, as weights load")
     add("--load-jitter", type=float, default=0.2, help="share of load-seconds, shorter or longer")
     add("--seed", type=int, help="of the jitter; default: another one at each start")
+    add_options(parser)
     return parser

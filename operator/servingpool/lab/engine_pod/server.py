@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from servingpool.lab.emulator.exposition import CONTENT_TYPE, Server, render
+from servingpool.lab.emulator.quirks import AS_VLLM, PageQuirks
 from servingpool.lab.engine_pod.protocol import Endpoint, Question, RequestError, error_body
 from servingpool.lab.engine_pod.replica import EngineStoppedError, Replica, Stream
 
@@ -25,6 +26,8 @@ class EngineServer:
     draining: bool = False
     """From SIGTERM on what came before is finished; what comes now gets HTTP 200 without a token or a finish_reason, as
     measured on vLLM 0.32 (tests/vllm/test_stopping.py). `/health` stays 200."""
+    quirks: PageQuirks = AS_VLLM
+    """Of its metrics page."""
     started_at: float = field(default_factory=time.time)
 
     def application(self) -> web.Application:
@@ -108,7 +111,7 @@ class EngineServer:
         return web.Response()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        server = Server(self.models[0], self.replica.profile, self.started_at)
+        server = Server(self.models[0], self.replica.profile, self.started_at, self.quirks)
         return web.Response(body=render(server, self.replica.metrics()), headers={"Content-Type": CONTENT_TYPE})
 
     async def _version(self, _request: web.Request) -> web.Response:

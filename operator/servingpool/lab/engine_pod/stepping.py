@@ -53,7 +53,10 @@ class SteppedEngine(Engine):
         e, requests = self._state.engines[0], self._requests
         places = self._state.batch[0, : e.decoding]
         records = places.request
-        generated = requests.output[records] - (places.mark - e.tick)
+        each = self.profile.tokens_per_step
+        before = requests.generated[records]
+        steps = -((before - requests.output[records]) // each) - (places.mark - e.tick)
+        generated = before + each * steps
         return {
             self._names[record]: tokens for record, tokens in zip(records.tolist(), generated.tolist(), strict=True)
         }
