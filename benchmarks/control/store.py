@@ -30,7 +30,7 @@ RIVALS = (
     *(f"{SIMULATION}/rivals/*.py", f"{SIMULATION}/hindsight.py"),
     *(f"operator/servingpool/decision/{name}.py" for name in ("observation", "pool", "unknown")),
 )
-BENCH = tuple(f"benchmarks/control/{name}.py" for name in ("sweeps", "ablations"))
+BENCH = tuple(f"benchmarks/control/{name}.py" for name in ("sweeps", "ablations", "odd_cases", "odd_status"))
 SEARCH = tuple(f"{SIMULATION}/{name}.py" for name in ("clairvoyant", "offered", "planning"))
 TIMETABLE = tuple(f"{SIMULATION}/{name}.py" for name in ("clairvoyant", "timetable"))
 
