@@ -8,7 +8,7 @@ import numpy as np
 
 from servingpool.decision import capacity
 from servingpool.decision.backlog import backlog
-from servingpool.decision.belief import horizon, posterior, told
+from servingpool.decision.belief import KNEE_SHARE, horizon, posterior, told
 from servingpool.decision.demand import usual
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.learn import Lesson
@@ -35,6 +35,8 @@ class Assessment:
     curve: Curve
     outlook: Outlook
     """With the queue in it."""
+    level: float
+    """Work that comes now, in replicas kept busy."""
     backlog: float
     """Replicas kept busy by the queues, see there."""
     allowance: float
@@ -59,6 +61,11 @@ class Assessment:
     def expected(self) -> float:
         """Work at the horizon in replicas kept busy, without the queue."""
         return float(self.outlook.expected[0]) - self.backlog
+
+    @property
+    def proportionate(self) -> float:
+        """Replicas that serve what is expected, or what comes now, and the queue, if the knee is where physics says."""
+        return (max(self.expected, self.level) + self.backlog) / (KNEE_SHARE * self.curve.limit)
 
     @property
     def possible(self) -> float:
@@ -104,6 +111,7 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
         observation.gateway_queue,
         work=lesson.demand.work_per_request,
         horizon=horizon(memory, pool),
+        load=level / max(1, observation.requested),
     )
     ahead = profile.forecast.outlook(level=level, usual=usual(memory.ledger), carried=curve.load_for(allowance))
     ahead = ahead._replace(expected=ahead.expected + waiting, samples=ahead.samples + waiting)
@@ -123,6 +131,7 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
         need=need,
         curve=curve,
         outlook=ahead,
+        level=level,
         backlog=waiting,
         allowance=allowance,
         allowed=allowed,

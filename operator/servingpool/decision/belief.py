@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 
 from servingpool.decision.memory import Memory
-from servingpool.decision.miss_curve import Curve
+from servingpool.decision.miss_curve import GUESSED, SEEN_FULL, Curve
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.step_time import StepTime
 
 KNEE_SHARE = 0.75
 """Where the prior expects the knee, as a share of the load at which even a smooth stream breaks TPOT."""
+FULL_KNEE_SHARE = 0.9
+"""The same where a replica was seen full, and full is what limits it."""
 NO_TPOT_KNEE = 1.0
 LOWEST_KNEE = 0.06
 STUCK_AFTER = 300.0
@@ -23,15 +25,22 @@ def posterior(memory: Memory, pool: Pool, step: StepTime) -> Curve:
     bound = pool.slo.time_per_output_token
     # ITL = a / (1 - load) reaches the bound at 1 - a / bound: a knee hardly lies beyond.
     # Where even an idle engine breaks TPOT, TPOT says nothing on the size of the fleet.
-    highest = NO_TPOT_KNEE if bound is None or hopeless(pool, step) else 1.0 - step.base / bound
-    highest = min(NO_TPOT_KNEE, memory.profile.kv_cache.full_at, max(LOWEST_KNEE, highest))
-    return memory.profile.curve.posterior(expected_knee=max(LOWEST_KNEE, KNEE_SHARE * highest), highest_knee=highest)
+    highest = NO_TPOT_KNEE if bound is None or hopeless(pool, step) else 1.0 - step.between_tokens / bound
+    # Both are loads by step time alone.
+    highest = step.stretch * min(NO_TPOT_KNEE, memory.profile.kv_cache.full_at, max(LOWEST_KNEE, highest))
+    seen_full = math.isfinite(step.batch) and highest >= NO_TPOT_KNEE
+    highest = min(NO_TPOT_KNEE, highest)
+    return memory.profile.curve.posterior(
+        expected_knee=max(LOWEST_KNEE, (FULL_KNEE_SHARE if seen_full else KNEE_SHARE) * highest),
+        highest_knee=highest,
+        shape=SEEN_FULL if seen_full else GUESSED,
+    )
 
 
 def hopeless(pool: Pool, step: StepTime) -> bool:
-    """Whether even a step without load takes longer than a token may."""
+    """Whether even without load a token takes longer than it may."""
     bound = pool.slo.time_per_output_token
-    return bound is not None and step.base >= bound
+    return bound is not None and step.between_tokens >= bound
 
 
 def stuck(observation: Observation, memory: Memory, pool: Pool) -> int:

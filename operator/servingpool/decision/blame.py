@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+from servingpool.decision.columns import TPOT_SUM, TTFT_SUM, WAITED
 from servingpool.decision.demand import Demand
-from servingpool.decision.intake import TPOT_SUM, TTFT_SUM
-from servingpool.decision.ledger import AT, KEPT_SECONDS, LOAD, SPAN, Ledger, Misses, Window, misses
+from servingpool.decision.ledger import AT, KEPT_SECONDS, LOAD, SPAN, Ledger, Misses, Window
 from servingpool.decision.memory import Memory
 from servingpool.decision.past_loads import PastLoads
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo_count import SloCount, late_share_by_mean
 from servingpool.decision.step_time import StepTime
+from servingpool.decision.witnesses import late_first_tokens
 
-SHAPE_WINDOW = 600.0
-"""Over which the late share of the bucket that the bound cuts is taken."""
 SPEED_WINDOW = 60.0
 """Over which the mean time per output token is taken."""
 LIFETIME_WINDOW = 60.0
@@ -41,14 +41,13 @@ def missed(memory: Memory, pool: Pool, window: Window, *, output_tokens: bool = 
     """Requests of a window and how many broke either bound, or that of the first token only.
 
     Only the two marginals are exposed. They are joined as if independent: it errs towards too many misses,
-    by less than their product, where the same requests break both.
+    by less than their product, where the same requests break both. Of the first token the most pessimistic of three
+    witnesses is believed.
     """
-    pooled = memory.ledger.last(SHAPE_WINDOW)
-    ttft_edges, tpot_edges = memory.edges[:2], memory.edges[2:]
     slo = pool.slo
-    ttft = misses(window.first_tokens(), pooled.first_tokens(), ttft_edges, slo.time_to_first_token)
+    ttft = late_first_tokens(memory, window, slo.time_to_first_token)
     bound = slo.time_per_output_token if output_tokens else None
-    tpot = _slow(window.finished(), memory.ledger.last(SPEED_WINDOW), tpot_edges, bound)
+    tpot = _slow(window.finished(), memory.ledger.last(SPEED_WINDOW), memory.edges[2:4], bound)
     requests = max(ttft.requests, tpot.requests)
     share = 1.0 - (1.0 - ttft.share) * (1.0 - tpot.share)
     return Misses(requests, requests * share)
@@ -84,12 +83,13 @@ def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, past: Past
     """
     now, decoding = ledger.load_of(demand.level), _decoding(pool, step, demand)
     # Who ends now may have had the first token a whole answer ago, and have waited for it until then.
-    reach = max(_waited(pool, ledger.last(LIFETIME_WINDOW + decoding)) + decoding, _queueing(ledger))
+    reach = _back_to_the_queue(ledger, _waited(pool, ledger.last(LIFETIME_WINDOW + decoding)) + decoding)
     met = ledger.last(reach)
     overload = met.highest_load()
     if reach > KEPT_SECONDS:
         overload = max(overload, past.highest(float(ledger.rows[-1, AT]) - reach))
-    if met.highest_offered() > OVERLOAD and now < RELIEVED * overload:
+    relieved = OVERLOAD if math.isfinite(step.batch) and overload > OVERLOAD else RELIEVED * overload
+    if met.highest_offered() > OVERLOAD and now < relieved:
         return Blame(overload, now)
     life = ledger.last(_waited(pool, ledger.last(LIFETIME_WINDOW)) + decoding)
     highest = life.highest_offered()
@@ -98,14 +98,18 @@ def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, past: Past
     return Blame(highest, highest)
 
 
-def _queueing(ledger: Ledger) -> float:
-    """Seconds for which there has been more of a queue than can be worked off in time; 0 where there is none now.
+def _back_to_the_queue(ledger: Ledger, reach: float) -> float:
+    """Seconds back to where the queue began that stood within `reach` seconds; `reach` where none did.
 
-    A tick of which nothing is known ends no queue.
+    What could not be worked off in time is a queue. A tick of which nothing is known ends none.
     """
-    within = np.flatnonzero(ledger.rows[:, LOAD] <= OVERLOAD)
+    at, load = ledger.rows[:, AT], ledger.rows[:, LOAD]
+    queued = np.flatnonzero((load > OVERLOAD) & (at > at[-1] - reach))
+    if not len(queued):
+        return reach
+    within = np.flatnonzero(load[: queued[-1]] <= OVERLOAD)
     begin = within[-1] + 1 if len(within) else 0
-    return float(ledger.rows[begin:, SPAN].sum())
+    return max(reach, float(ledger.rows[begin:, SPAN].sum()))
 
 
 def _waited(pool: Pool, recent: Window) -> float:
@@ -117,7 +121,8 @@ def _waited(pool: Pool, recent: Window) -> float:
     """
     bound = pool.slo.time_to_first_token
     judged = recent.first_tokens().total
-    waited = 2.0 * recent.total(TTFT_SUM) / judged if judged > 0.0 else 0.0
+    longest = max(recent.total(TTFT_SUM), recent.total(WAITED))  # a histogram may leave the queue out
+    waited = 2.0 * longest / judged if judged > 0.0 else 0.0
     late = recent.first_tokens().late
     if bound is not None and late >= 1.0:
         on_time = (judged - late) * bound / 2.0
@@ -128,4 +133,4 @@ def _waited(pool: Pool, recent: Window) -> float:
 def _decoding(pool: Pool, step: StepTime, demand: Demand) -> float:
     """Seconds from the first token to the last."""
     bound = pool.slo.time_per_output_token
-    return demand.output_tokens * (bound if bound is not None else 2.0 * step.base)
+    return demand.steps * step.tokens * (bound if bound is not None else 2.0 * step.between_tokens)

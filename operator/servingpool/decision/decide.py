@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from servingpool.decision import explain, figures, limits
 from servingpool.decision.assess import Assessment, assess, kept_for
-from servingpool.decision.belief import hopeless, settled, stuck
+from servingpool.decision.belief import KNEE_SHARE, hopeless, settled, stuck
 from servingpool.decision.blame import missed
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.learn import Lesson, observe, study
@@ -17,7 +17,9 @@ from servingpool.decision.limits import Limited
 from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.unknown import Unknown
+from servingpool.decision.waits import stands
+from servingpool.decision.witnesses import longest_wait
 
 WORTH = 0.015
 """Share of a fleet that is too little to move it: 300 replicas moved 74 times an hour."""
@@ -45,8 +47,8 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     assessment = assess(observation, pool, lesson)
     need = assessment if isinstance(assessment, Unknown) else assessment.need
     memory = _note(lesson.memory, pool, assessment, now)
-    limited = _limit(observation, pool, memory, need, now)
-    measured = figures.measure(memory, pool, lesson, assessment, now)
+    limited = _limit(observation, pool, memory, assessment, now)
+    measured = figures.measure(observation, memory, pool, lesson, assessment, now)
     warning = _warning(pool, lesson, assessment)
     decision = Decision(
         at=now,
@@ -87,11 +89,17 @@ def _price_lasts(memory: Memory) -> float:
     return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(PRICE_LASTS, PRICE_SHARE * forecast.seen)
 
 
-def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, now: float) -> Limited:
+def _limit(
+    observation: Observation, pool: Pool, memory: Memory, assessment: Assessment | Unknown, now: float
+) -> Limited:
     requested = observation.requested
-    if isinstance(need, Unknown):
+    if isinstance(assessment, Unknown):
         return _bounded(Limited(requested), pool)
-    answer = _half_seen(Limited(math.ceil(need)), requested, memory)
+    answer = _half_seen(Limited(math.ceil(assessment.need)), requested, memory)
+    wait = longest_wait(observation, memory)
+    if wait > stands(pool.slo):
+        said = f"requests have waited for {wait:.0f} s, so nothing is removed"
+        answer = answer.at_least(requested, limits.REQUESTS_WAIT, said)
     standing = len(observation.ready) + len(observation.starting)
     if standing < requested:
         answer = answer.at_least(
@@ -127,11 +135,26 @@ def _limit(observation: Observation, pool: Pool, memory: Memory, need: Reading, 
             limits.UNSCHEDULABLE,
             f"no node has room for {without_node} of the replicas; ordering more would not help",
         )
+    return _bounded(_in_proportion(answer, observation, memory, assessment), pool)
+
+
+def _in_proportion(answer: Limited, observation: Observation, memory: Memory, assessment: Assessment) -> Limited:
+    """No more than serves what comes and waits, while misses are a guess; and never many times what stands at once."""
+    requested = observation.requested
+    if not assessment.told:
+        most = math.ceil(assessment.proportionate)
+        said = (
+            f"{most} serve what comes and what waits at load {KNEE_SHARE}; no more before misses are seen at that load"
+        )
+        answer = answer.at_most(max(requested, most), limits.PROPORTION, said)
+    most = max(requested, 2 * len(observation.ready) + 4)
+    said = f"{len(observation.ready)} are ready, and {most} are the most to be ordered within one cold start"
+    answer = answer.at_most(most, limits.ONE_COLD_START, said)
     if not memory.profile.fit.known:
         found = memory.profile.forecast.found or requested
         most = max(2 * found, found + 2, requested)
         answer = answer.at_most(most, limits.LEARNING_STEP, f"at most {most} while the engine's speed is being learned")
-    return _bounded(answer, pool)
+    return answer
 
 
 def _half_seen(answer: Limited, requested: int, memory: Memory) -> Limited:

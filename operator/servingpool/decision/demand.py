@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.decision.intake import GENERATED, LEVEL_SCRAPES, QUEUED, REJECTED, TTFT_COUNT
+from servingpool.decision.columns import GENERATED, ITL_COUNT, QUEUED, REJECTED, TTFT_COUNT
+from servingpool.decision.intake import LEVEL_SCRAPES
 from servingpool.decision.ledger import GATEWAY, SPAN, WAITING, WORK, Ledger, Window
 from servingpool.decision.step_time import StepTime
 
@@ -33,8 +34,8 @@ class Demand:
     """Requests/s."""
     prompt_tokens: float
     """Mean prompt tokens of a request that have to be computed."""
-    output_tokens: float
-    """Mean output tokens of a request."""
+    steps: float
+    """Mean steps that decode a request: its output tokens, fewer with speculative decoding."""
     work_per_request: float
     """Replica-seconds."""
     queued: float
@@ -61,30 +62,38 @@ def measure(ledger: Ledger, step: StepTime, interval: float) -> Demand | None:
     since = Window(ledger.rows[-len(window.rows) - 1 :])
     seconds = window.seconds if len(since.rows) > len(window.rows) else float(window.rows[1:, SPAN].sum())
     held = since.span_of(GATEWAY) / seconds if seconds > 0.0 else 0.0
-    prompt, output = _lengths(window, ledger.last(LENGTHS_WINDOW))
+    prompt, steps = lengths(ledger, interval)
     waiting = window.rows[-1, WAITING]
     return Demand(
         arrivals=max(0.0, served + queued + held + rejected),
         prompt_tokens=prompt,
-        output_tokens=output,
-        work_per_request=step.work(prompt, output),
+        steps=steps,
+        work_per_request=step.work(prompt, steps),
         queued=0.0 if np.isnan(waiting) else float(waiting),
     )
 
 
-def _lengths(recent: Window, longer: Window) -> tuple[float, float]:
-    """Mean prompt and output tokens of a request.
+def lengths(ledger: Ledger, interval: float) -> tuple[float, float]:
+    """Mean prompt tokens of a request, and steps that decode it.
 
     Both from ten minutes; the prompt leans towards the level's window, since prompt tokens are counted in the
-    same instant as the request's first token, while output tokens trail it by the request's whole life.
+    same instant as the request's first token, while decoding trails it by the request's whole life.
     """
+    recent, longer = ledger.last(level_window(interval)), ledger.last(LENGTHS_WINDOW)
     requests = longer.first_tokens().total
     if requests <= 0.0:
         return 0.0, 0.0
     usual = longer.computed_prompts / requests
     count = recent.first_tokens().total
     prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (count + PROMPT_INERTIA)
-    return prompt, longer.total(GENERATED) / requests
+    return prompt, (longer.total(ITL_COUNT) + requests) / requests
+
+
+def tokens_a_step(ledger: Ledger) -> float:
+    """Tokens that a step yields for each request; at least 1."""
+    window = ledger.last(LENGTHS_WINDOW)
+    steps = window.total(ITL_COUNT) + window.first_tokens().total
+    return max(1.0, window.total(GENERATED) / steps) if steps > 0.0 else 1.0
 
 
 def usual(ledger: Ledger) -> float:

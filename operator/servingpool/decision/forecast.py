@@ -11,12 +11,14 @@ A trend over ten minutes was tried and is left out: over one cold start its best
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from servingpool.decision.demand import MOST_WORK
 
 Array = NDArray[np.float64]
 Moment = tuple[float, float, float]
@@ -121,18 +123,34 @@ class Forecast:
 
     __hash__ = None  # type: ignore[assignment]  # as of any value that holds an array
 
-    def learn(self, *, now: float, level: float, usual: float, ready: int, horizon: float, elapsed: float) -> Forecast:
-        """Settle the forecasts that are due against `level`, and file a new one."""
+    def learn(
+        self,
+        *,
+        now: float,
+        level: float,
+        usual: float,
+        ready: int,
+        horizon: float,
+        elapsed: float,
+        foretells: bool = True,
+    ) -> Forecast:
+        """Settle the forecasts that are due against `level`, and file a new one if `level` foretells anything."""
         window = min(self.seen, MEAN_MEMORY)
         mean = level if self.seen == 0.0 else self.mean + (level - self.mean) * elapsed / (window + elapsed)
         due = [(then, was_usual, level) for at, then, was_usual in self.pending if at <= now]
         pending = tuple(moment for moment in self.pending if moment[0] > now)
         # As many as fit, evenly: were the oldest dropped, those about to come true would go, and a horizon longer than
         # all that is kept would never teach anything.
-        if not pending or now + horizon >= pending[-1][0] + max(SPACING, horizon / PENDING):
+        if foretells and (not pending or now + horizon >= pending[-1][0] + max(SPACING, horizon / PENDING)):
             pending = (*pending, (now + horizon, level, usual))
         pairs = np.concatenate((self.pairs, due))[-KEPT:] if due else self.pairs
         return Forecast(pending[-2 * PENDING :], pairs, mean, self.seen + elapsed, self.found or ready)
+
+    def in_other_units(self, ratio: float) -> Forecast:
+        """The same where what was work of 1 is work of `ratio`."""
+        pending = tuple((at, level * ratio, usual * ratio) for at, level, usual in self.pending)
+        pairs = np.minimum(self.pairs * ratio, MOST_WORK)
+        return replace(self, pending=pending, pairs=pairs, mean=min(self.mean * ratio, MOST_WORK))
 
     def outlook(self, *, level: float, usual: float, carried: float) -> Outlook:
         """Demand a horizon ahead. `carried`: demand that a replica carries within its SLO."""

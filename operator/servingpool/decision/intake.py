@@ -9,14 +9,29 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter, lt
 from typing import NamedTuple
 
+from servingpool.decision.columns import (
+    CACHED,
+    GENERATED,
+    ITL_COUNT,
+    ITL_SUM,
+    NOTHING,
+    PROMPTS,
+    QUEUE_TIME_COUNT,
+    REJECTED,
+    TPOT_COUNT,
+    TTFT_COUNT,
+)
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Slo
+from servingpool.decision.queueing import Queue, queue
+from servingpool.decision.series import missing_series, with_empty_series
 from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.waits import Full, Served, door_after, judged_by_queue, overloaded, stands, wait
 
 LONGEST_GAP = 180.0
 """Seconds between two pages of a replica beyond which their difference is the mean of an outage and not of now."""
@@ -24,20 +39,10 @@ LONGEST_GAP = 180.0
 LEVEL_SCRAPES = 2.0
 """A rate over one pair of scrapes swings with their phase."""
 
-# Cumulative figures of one replica, as kept and as summed. Only raw ones: a reset is told by a counter that falls, and
-# a derived figure falls when nothing was reset (an SLO bound that moved, cached tokens that ran ahead of prompts).
-(TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
-(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, TPOT_SUM) = range(7, 14)
-FIGURES = 14
-NOTHING = (0.0,) * FIGURES
-QUEUED = 14
-"""Of the sums alone: what the engines' queues grew by, which may be negative. With what the same pages say was served,
-it is what came."""
-FIELDS = 15
 _only_rising = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine ever lowers but by a restart. Whole numbers: a sum of seconds over ranks is another one in its
 last digit where it is added in another order, and an idle replica's whole life was taken for a quarter of a minute."""
-_need_not_be = itemgetter(TPOT_COUNT, CACHED, REJECTED)
+_need_not_be = itemgetter(TPOT_COUNT, CACHED, REJECTED, QUEUE_TIME_COUNT)
 """Figures that a page may lack and be whole, see `missing_series`."""
 
 LEAST_TOKENS = 50.0
@@ -49,17 +54,10 @@ MOST_DECODING = 8192.0
 MOST_PREFILL = 1e6
 """Prefill tokens in a step, likewise: vLLM's default is 8,192 at most."""
 
-Edges = tuple[float, float, float, float]
-"""Lower and upper end, in seconds, of the bucket that holds the TTFT bound, then of the TPOT bound's."""
-NO_EDGES: Edges = (0.0, float("inf"), 0.0, float("inf"))
-
-
-class Queue(NamedTuple):
-    """An engine's queue, as last shown."""
-
-    at: float
-    """Unix time in seconds of that scrape."""
-    requests: float
+Edges = tuple[float, float, float, float, float, float]
+"""Lower and upper end, in seconds, of the bucket that holds the TTFT bound, then of the TPOT bound's, then of the queue
+time histogram's that holds the TTFT bound."""
+NO_EDGES: Edges = (0.0, float("inf")) * 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +94,20 @@ class Intake:
     """Replica-seconds that `sums` cover."""
     steps: tuple[Steps, ...]
     """Of each replica that decoded enough to tell; of all as one where none did alone."""
+    full: tuple[Full, ...]
+    """Of each replica that had more to do than it could."""
     running: Reading
     """Requests in running batches, scaled to all ready replicas."""
+    most_running: float
+    """Requests in the largest of them; 0 where none is known."""
     waiting: Reading
     """Requests queued in engines and at the gateway."""
     queues: tuple[float, ...]
     """Those in each ready replica's engine; empty where they are not known."""
     gateway: Reading
     """Those at the gateway."""
+    door: Queue | None
+    """The gateway's queue; None where there is none."""
     kv_usage: Reading
     """Mean share of KV cache in use."""
     coverage: float
@@ -117,44 +121,28 @@ class Intake:
     """A series that a page should have and has not; None where none is missing."""
 
 
-def missing_series(page: ReplicaMetrics, slo: Slo) -> str | None:
-    """What a page lacks that nothing can be decided without, by name; None where it is whole.
+def take_in(
+    observation: Observation, slo: Slo, previous: Mapping[str, Page], door: Queue | None = None, full_from: float = 0.0
+) -> Intake:
+    """Compare the pages with those of the last look, and the gateway's queue, `door`, with the one of then.
 
-    A series that relabelling drops or an upgrade renames is not a series of zeros: with TTFT gone, arrivals would read
-    zero under full load and the fleet would go.
+    A replica's first page is where its counting begins. `full_from`: running requests from which on one may be full.
     """
-    essential = {
-        "time to first token": page.time_to_first_token,
-        "inter-token latency": page.inter_token_latency,
-        "generation tokens": page.generation_tokens,
-        "prompt tokens": page.prompt_tokens,
-    }
-    if slo.time_per_output_token is not None:
-        essential["time per output token"] = page.time_per_output_token
-    return next((name for name, figure in essential.items() if isinstance(figure, Unknown)), None)
-
-
-def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) -> Intake:
-    """Compare the pages with those of the last look. A replica's first page is where its counting begins."""
-    found = () if isinstance(observation.metrics, Unknown) else observation.metrics
     ready = {replica.name for replica in observation.ready}
-    serving, lacking = [], None
-    for page in found:
-        if page.replica in ready:
-            missing = missing_series(page, slo)
-            lacking = lacking or missing
-            if missing is None:
-                serving.append(page)
+    serving, lacking = _readable(observation, slo, ready)
     sums, grown, covered, intervals = list(NOTHING), 0.0, 0.0, []
     steps, whole = [], True
+    served: list[Served] = []
     pages: dict[str, Page] = {}
     for metrics in serving:
         before = previous.get(metrics.replica)
-        now = _page(metrics, slo, before)
+        now = _page(metrics, slo, before, full_from)
         if before is not None and now.at - before.at <= LONGEST_GAP and _lost(now.figures, before.figures):
             continue  # the next page that has it is compared with the last that had
         pages[metrics.replica] = now
-        if before is None or before.edges != now.edges or not 0.0 < now.at - before.at <= LONGEST_GAP:
+        if before is None or not 0.0 < now.at - before.at <= LONGEST_GAP:
+            continue
+        if _buckets_changed(before, now):
             continue
         restarted = any(map(lt, _only_rising(now.figures), _only_rising(before.figures)))
         base = NOTHING if restarted else before.figures
@@ -172,6 +160,7 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
             steps.append(told)
         covered += seconds
         intervals.append(seconds)
+        served.append(Served(before.queue, now.queue, seconds, came))
     if not steps and whole:
         # Many replicas with little to do are alike.
         together = steps_told(sums, covered)
@@ -182,21 +171,44 @@ def take_in(observation: Observation, slo: Slo, previous: Mapping[str, Page]) ->
     share = len(serving) / len(ready) if ready else 0.0
     queues = _queues(serving, observation.ready, previous)
     waiting = queues if isinstance(queues, Unknown) else math.fsum(queues)
+    passed = sums[TTFT_COUNT] + grown
+    door_now = door_after(
+        observation.gateway_queue, door, passed, max((page.scraped_at for page in serving), default=None)
+    )
+    waits = [(one, wait(one.before, door), wait(one.now, door_now)) for one in served]
+    judged = [judged_by_queue(one, begin, end, slo.time_to_first_token) for one, begin, end in waits]
     return Intake(
-        sums=(*sums, grown),
+        sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0, 0.0), *judged, strict=True))),
         covered=covered,
         steps=tuple(steps),
+        full=tuple(overloaded(one) for one, begin, end in waits if min(begin, end) >= stands(slo)),
         running=_gauge([page.running for page in serving], share),
+        most_running=max((page.running for page in serving if not isinstance(page.running, Unknown)), default=0.0),
         waiting=_with_gateway(waiting, observation.gateway_queue),
         queues=() if isinstance(queues, Unknown) else queues,
         gateway=observation.gateway_queue,
+        door=door_now,
         kv_usage=_mean([page.kv_cache_usage for page in serving]),
         coverage=share,
         pages=pages,
-        edges=next((pages[metrics.replica].edges for metrics in serving if metrics.replica in pages), NO_EDGES),
+        # Of the replica that has served most: one without a request shows no bucket.
+        edges=max(pages.values(), key=lambda page: page.figures[TTFT_COUNT]).edges if pages else NO_EDGES,
         interval=min(intervals) if intervals else None,
         lacking=lacking,
     )
+
+
+def _readable(observation: Observation, slo: Slo, ready: Container[str]) -> tuple[list[ReplicaMetrics], str | None]:
+    """The whole pages of ready replicas, and a series that another one lacks."""
+    found = () if isinstance(observation.metrics, Unknown) else map(with_empty_series, observation.metrics)
+    serving, lacking = [], None
+    for page in found:
+        if page.replica in ready:
+            missing = missing_series(page, slo)
+            lacking = lacking or missing
+            if missing is None:
+                serving.append(page)
+    return serving, lacking
 
 
 def steps_told(came: Sequence[float], seconds: float) -> Steps | None:
@@ -214,10 +226,20 @@ def steps_told(came: Sequence[float], seconds: float) -> Steps | None:
     return Steps(itl, spent / seconds, prefill) if prefill <= MOST_PREFILL else None
 
 
-def _page(metrics: ReplicaMetrics, slo: Slo, before: Page | None) -> Page:
+def _buckets_changed(before: Page, now: Page) -> bool:
+    """Whether a bound lies in another bucket now; without an observation there was none."""
+    counts = (TTFT_COUNT, TPOT_COUNT, QUEUE_TIME_COUNT)
+    return any(
+        before.edges[2 * place : 2 * place + 2] != now.edges[2 * place : 2 * place + 2] and before.figures[count] > 0.0
+        for place, count in enumerate(counts)
+    )
+
+
+def _page(metrics: ReplicaMetrics, slo: Slo, before: Page | None, full_from: float) -> Page:
     ttft, tpot, itl = metrics.time_to_first_token, metrics.time_per_output_token, metrics.inter_token_latency
     ttft_figures, ttft_edges = _around(ttft, slo.time_to_first_token)
     tpot_figures, tpot_edges = _around(tpot, slo.time_per_output_token)
+    queue_figures, queue_edges = _around(metrics.queue_time, slo.time_to_first_token)
     figures = (
         *ttft_figures,
         ttft.total if isinstance(ttft, Histogram) else math.nan,
@@ -229,11 +251,31 @@ def _page(metrics: ReplicaMetrics, slo: Slo, before: Page | None) -> Page:
         _or_nan(metrics.cached_prompt_tokens),
         _or_nan(metrics.admission_rejections),
         tpot.total if isinstance(tpot, Histogram) else math.nan,
+        *queue_figures,
     )
-    queue = None if before is None else before.queue
-    if not isinstance(metrics.waiting, Unknown):
-        queue = Queue(metrics.scraped_at, metrics.waiting)
-    return Page(metrics.scraped_at, (*ttft_edges, *tpot_edges), figures, queue)
+    return Page(
+        metrics.scraped_at,
+        (*ttft_edges, *tpot_edges, *queue_edges),
+        figures,
+        _own_queue(metrics, figures, before, full_from),
+    )
+
+
+def _own_queue(
+    metrics: ReplicaMetrics, figures: Sequence[float], before: Page | None, full_from: float
+) -> Queue | None:
+    """The engine's queue, as it was where this page does not show it.
+
+    A request that comes between two steps waits for the next one. Where one comes each four seconds, it was taken for
+    one that has waited for four.
+    """
+    last = None if before is None else before.queue
+    if isinstance(metrics.waiting, Unknown) or (last is not None and metrics.scraped_at <= last.at):
+        return last
+    reset = before is not None and figures[TTFT_COUNT] < before.figures[TTFT_COUNT]
+    room = not isinstance(metrics.running, Unknown) and metrics.running < full_from
+    left = figures[TTFT_COUNT]
+    return queue(last, at=metrics.scraped_at, requests=metrics.waiting, left=left, room=room, reset=reset)
 
 
 def _growth(now: Page, before: Page, *, restarted: bool) -> float:

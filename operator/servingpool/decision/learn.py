@@ -13,13 +13,13 @@ import numpy as np
 
 from servingpool.decision import demand as demand_model
 from servingpool.decision.belief import hopeless, horizon, posterior, settled, stuck
-from servingpool.decision.blame import SHAPE_WINDOW, blame, missed, offered_load
+from servingpool.decision.blame import OVERLOAD, Blame, blame, missed, offered_load
 from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import LONGEST_GAP, Intake, take_in
 from servingpool.decision.kv_cache import KvCache
-from servingpool.decision.ledger import Misses, Window
+from servingpool.decision.ledger import AT, Misses, Window
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation
@@ -28,6 +28,7 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.step_time import StepTime
 from servingpool.decision.trim import Trim
 from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.witnesses import SHAPE_WINDOW
 
 LEAST_SPAN = 1.0
 """Seconds between two looks below which the second teaches nothing."""
@@ -87,8 +88,9 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
     span = min(now - memory.at, LONGEST_GAP) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
     look = _Look(observation, pool, now, span, since if since <= LONGEST_GAP else span)
-    intake = take_in(observation, pool.slo, memory.pages)
+    intake = take_in(observation, pool.slo, memory.pages, memory.door, memory.profile.saturation.full_from)
     before, memory = memory, _take_note(look, intake, memory)
+    memory = _in_units_of_the_full_batch(memory, before.profile.saturation.batch)
     step, demand = _told(memory)
     if step is None or demand is None or intake.covered <= 0.0:
         return Lesson(memory, step, demand)
@@ -97,8 +99,31 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
 
 def _told(memory: Memory) -> tuple[StepTime | None, Demand | None]:
     """What the windows say."""
-    step = memory.profile.fit.solve()
+    step = _step(memory, memory.profile.saturation.batch)
     return step, None if step is None else demand_model.measure(memory.ledger, step, memory.interval)
+
+
+def _step(memory: Memory, batch: float) -> StepTime | None:
+    """The step time, with so many requests in a full batch."""
+    step = memory.profile.fit.solve()
+    if step is None:
+        return None
+    prompt, steps = demand_model.lengths(memory.ledger, memory.interval)
+    tokens = demand_model.tokens_a_step(memory.ledger)
+    return step.limited(batch=batch, tokens=tokens, prompt_tokens=prompt, steps=steps)
+
+
+def _in_units_of_the_full_batch(memory: Memory, before: float) -> Memory:
+    """The memory in today's units of work, where `before` was the full batch until now.
+
+    A full replica has a load of 1. Seen full for the first time at a load of 0.06, it shows that all demand and all
+    loads so far were sixteen times as high.
+    """
+    batch = memory.profile.saturation.batch
+    old, new = _step(memory, before), _step(memory, batch)
+    if batch == before or old is None or new is None:
+        return memory
+    return memory.in_other_units(new.stretch / old.stretch)
 
 
 def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
@@ -112,10 +137,14 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
     ledger = memory.ledger.add(now=now, span=span, ready=_present(observation, span), intake=intake)
     profile = memory.profile
     fit = profile.fit.learn(intake.steps, elapsed=look.elapsed)
+    busiest = max((one.decoding for one in intake.steps), default=0.0)
     profile = replace(
         profile,
         at=now if seen else profile.at,
         fit=fit,
+        saturation=profile.saturation.learn(
+            intake.full, busiest=busiest, running=intake.most_running, elapsed=look.elapsed
+        ),
         # Without a step nobody tells whether the engine is still another one.
         curve=profile.curve.doubted(look.elapsed) if fit.changed and intake.steps else profile.curve,
         # Who has a page has served: not to be Ready for a moment is no start.
@@ -135,6 +164,7 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
         ledger=ledger,
         pages=intake.pages,
         queues=intake.queues,
+        door=intake.door,
         edges=intake.edges if intake.coverage > 0.0 else memory.edges,
         interval=max(interval, 1.0),
         coverage=intake.coverage,
@@ -183,6 +213,8 @@ def _learn_from_demand(
     ledger = memory.ledger.judged(load=offered_load(pool, demand, memory.ledger), work=demand.level)
     past = memory.past_loads.learn(now, ledger.load_of(demand.level))
     memory = replace(memory, ledger=ledger, past_loads=past)
+    if memory.profile.saturation.queue_left_out and not before.profile.saturation.queue_left_out:
+        memory = _judged_anew(memory, pool)
     last = Window(ledger.rows[-1:])
     late = missed(memory, pool, last)
     # What no fleet can hold says nothing on the size of the fleet. Whether it is so is not known at first, and what is
@@ -196,31 +228,41 @@ def _learn_from_demand(
     profile = memory.profile
     curve, calibration = profile.curve, profile.calibration
     if telling.requests > 0.0 and sure:
-        foretold = _foretold(look, before, ledger.load_of(demand.level))
-        if foretold is not None:
-            calibration = calibration.learn(foretold=foretold, came=telling.share, weight=weight, elapsed=look.elapsed)
         blamed = blame(pool, step, demand, ledger, past)
+        judged = _within_a_full_replica(telling, blamed) if profile.saturation.known else telling
+        same_units = before.profile.saturation.batch == profile.saturation.batch
+        foretold = _foretold(look, before, ledger.load_of(demand.level)) if same_units else None
+        if foretold is not None and judged.requests > 0.0:
+            calibration = calibration.learn(
+                foretold=foretold,
+                came=judged.share,
+                weight=weight * judged.requests / telling.requests,
+                elapsed=look.elapsed,
+            )
         curve = curve.learn(
             load=blamed.late,
             on_time_at=blamed.on_time,
-            requests=telling.requests,
-            late=telling.late,
+            requests=judged.requests,
+            late=judged.late,
             elapsed=look.elapsed,
         )
     profile = replace(
         profile,
         curve=curve,
         calibration=calibration,
-        kv_cache=_learn_kv_cache(look, memory, demand, kv_usage),
-        forecast=profile.forecast.learn(
-            now=now,
-            level=demand.level,
-            usual=demand_model.usual(ledger),
-            ready=look.ready,
-            horizon=horizon(memory, pool),
-            elapsed=look.elapsed,
-        ),
+        kv_cache=_learn_kv_cache(look, memory, step, demand, kv_usage),
     )
+    forecast = profile.forecast.learn(
+        now=now,
+        level=demand.level,
+        usual=demand_model.usual(ledger),
+        ready=look.ready,
+        horizon=horizon(memory, pool),
+        elapsed=look.elapsed,
+        # The level of a half-filled window reads low, and what follows it would count as a surge.
+        foretells=memory.since is None or now - memory.since >= demand_model.level_window(memory.interval),
+    )
+    profile = replace(profile, forecast=forecast)
     if pool.in_charge and settled(memory, pool):
         profile = _answer_for(look, memory, profile, telling, weight)
     memory = replace(
@@ -232,6 +274,33 @@ def _learn_from_demand(
     return Lesson(memory, step, demand)
 
 
+def _judged_anew(memory: Memory, pool: Pool) -> Memory:
+    """The memory once it is known that the TTFT histogram leaves the queue out.
+
+    What it taught is dropped, and the last minutes' score is what the other witnesses say.
+    """
+    rows = memory.ledger.rows[:-1]
+    ends = [*(begin for begin, _, _ in memory.kept_score), math.inf][1:]
+    score = []
+    for judged, end in zip(memory.kept_score, ends, strict=True):
+        within = rows[(rows[:, AT] >= judged[0]) & (rows[:, AT] < end)]
+        late = missed(memory, pool, Window(within))
+        score.append((judged[0], late.requests, late.late) if len(rows) and judged[0] >= rows[0, AT] else judged)
+    profile = replace(memory.profile, curve=MissCurve(), calibration=Calibration())
+    return replace(memory, profile=profile, kept_score=tuple(score), foretelling=None)
+
+
+def _within_a_full_replica(telling: Misses, blamed: Blame) -> Misses:
+    """Those that met a load which a fleet can carry.
+
+    Beyond the load of a full replica a queue grows without end. Requests on time there came before the queue; late ones
+    would be late at any such load. Neither says anything about lower loads.
+    """
+    late = telling.late if blamed.late <= OVERLOAD else 0.0
+    on_time = telling.requests - telling.late if blamed.on_time <= OVERLOAD else 0.0
+    return Misses(late + on_time, late)
+
+
 def _foretold(look: _Look, before: Memory, load: float) -> float | None:
     """Share of misses that was believed to come of `load`, before it came; None where nothing was.
 
@@ -239,20 +308,21 @@ def _foretold(look: _Look, before: Memory, load: float) -> float | None:
     """
     curve = before.foretelling
     if curve is None:
-        step = before.profile.fit.solve()
+        step = _told(before)[0]
         if step is None:
             return None  # the first look that tells the step time
         curve = posterior(before, look.pool, step)
     return min(1.0, float(curve.cost(np.array([load]))[0]))
 
 
-def _learn_kv_cache(look: _Look, memory: Memory, demand: Demand, usage: Reading) -> KvCache:
+def _learn_kv_cache(look: _Look, memory: Memory, step: StepTime, demand: Demand, usage: Reading) -> KvCache:
     kv_cache = memory.profile.kv_cache
     # A queue that is unknown may be one.
     queued = memory.no_queue is not None or demand.queued >= 1.0
     if isinstance(usage, Unknown) or queued or not Window(memory.ledger.rows[-4:]).steady:
         return kv_cache
-    return kv_cache.learn(usage=usage, load=memory.ledger.load_of(demand.level), elapsed=look.elapsed)
+    load = memory.ledger.load_of(demand.level) / step.stretch
+    return kv_cache.learn(usage=usage, load=load, elapsed=look.elapsed)
 
 
 def _answer_for(look: _Look, memory: Memory, profile: Profile, telling: Misses, weight: float) -> Profile:

@@ -9,18 +9,21 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.intake import (
+from servingpool.decision.columns import (
     CACHED,
     FIELDS,
     PROMPTS,
+    QUEUE_TIME_COUNT,
+    QUEUE_TIME_LOWER,
+    QUEUE_TIME_UPPER,
     TPOT_COUNT,
     TPOT_LOWER,
     TPOT_UPPER,
     TTFT_COUNT,
     TTFT_LOWER,
     TTFT_UPPER,
-    Intake,
 )
+from servingpool.decision.intake import Intake
 from servingpool.decision.slo_count import SloCount, late_share_of_straddling
 from servingpool.decision.unknown import Unknown
 
@@ -70,6 +73,12 @@ class Ledger:
         """The same ledger with the last tick's offered load and work noted."""
         rows = self.rows.copy()
         rows[-1, LOAD], rows[-1, WORK] = load, work
+        return Ledger(rows)
+
+    def in_other_units(self, ratio: float) -> Ledger:
+        """The same where what was work of 1 is work of `ratio`."""
+        rows = self.rows.copy()
+        rows[:, [LOAD, WORK]] *= ratio
         return Ledger(rows)
 
     def load_of(self, work: float) -> float:
@@ -147,6 +156,10 @@ class Window:
     def finished(self) -> SloCount:
         """TPOT observations."""
         return self._split(TPOT_COUNT, TPOT_LOWER, TPOT_UPPER)
+
+    def queue_times(self) -> SloCount:
+        """Times in the engine's queue, at the bound of TTFT."""
+        return self._split(QUEUE_TIME_COUNT, QUEUE_TIME_LOWER, QUEUE_TIME_UPPER)
 
     def _split(self, count: int, lower: int, upper: int) -> SloCount:
         total, within, up_to = self.total(count), self.total(lower), self.total(upper)

@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 from servingpool.decision.budget import Budget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.cold_start import ColdStart
+from servingpool.decision.columns import FIGURES
 from servingpool.decision.demand import MOST_WORK
 from servingpool.decision.forecast import KEPT, Forecast
-from servingpool.decision.intake import FASTEST_STEP, FIGURES, NO_EDGES, Edges, Page, Queue
+from servingpool.decision.intake import FASTEST_STEP, MOST_DECODING, NO_EDGES, Edges, Page
 from servingpool.decision.kv_cache import KvCache
 from servingpool.decision.ledger import AT, WIDTH, Ledger
 from servingpool.decision.miss_curve import BINS, Curve, MissCurve
 from servingpool.decision.past_loads import PastLoads
 from servingpool.decision.percentile import Tail
+from servingpool.decision.queueing import Queue
+from servingpool.decision.saturation import LEAST_BATCH, SUMS, Saturation
 from servingpool.decision.step_time import StepTimeFit
 from servingpool.decision.trim import Trim
 
@@ -40,6 +43,7 @@ class Profile:
     at: float = 0.0
     """Unix time in seconds of the last observation in it."""
     fit: StepTimeFit = field(default_factory=StepTimeFit)
+    saturation: Saturation = field(default_factory=Saturation)
     curve: MissCurve = field(default_factory=MissCurve)
     forecast: Forecast = field(default_factory=Forecast)
     kv_cache: KvCache = field(default_factory=KvCache)
@@ -61,6 +65,7 @@ class Profile:
         data: dict[str, Any] = _rounded(asdict(replace(self, forecast=forecast)))
         # As text: `kubectl describe` gives each figure of a list a line of its own, hundreds in all.
         data["fit"] |= {"gram": _text(data["fit"]["gram"]), "moment": _text(data["fit"]["moment"])}
+        data["saturation"] = _saturation_data(self.saturation)
         data["curve"] = {name: _text(figures) for name, figures in data["curve"].items()}
         data["forecast"] |= {"pairs": _text(self.forecast.pairs.ravel().tolist())}
         data["cold_start"] |= {"seconds": _text(data["cold_start"]["seconds"])}
@@ -84,6 +89,7 @@ class Profile:
                     drift=_figure(data["fit"]["drift"]),
                     renewing=data["fit"].get("renewing") is True,  # profiles of before it have none
                 ),
+                saturation=_saturation(data.get("saturation")),
                 curve=_curve(curve),
                 forecast=Forecast(
                     pairs=_pairs(forecast["pairs"]),
@@ -123,6 +129,8 @@ class Memory:
     """Each replica's last page."""
     queues: tuple[float, ...] = ()
     """Requests in each engine's queue at the last look; empty where they are not known."""
+    door: Queue | None = None
+    """The gateway's queue; None where there is none."""
     edges: Edges = NO_EDGES
     lacking: str | None = None
     """A series that some page lacked at the last look."""
@@ -161,6 +169,22 @@ class Memory:
         """Unix time in seconds of the last look; None before the first."""
         return float(self.ledger.rows[-1, AT]) if len(self.ledger.rows) else None
 
+    def in_other_units(self, ratio: float) -> Memory:
+        """The same where what was work of 1 is work of `ratio`."""
+        profile = replace(
+            self.profile,
+            curve=self.profile.curve.in_other_units(ratio),
+            forecast=self.profile.forecast.in_other_units(ratio),
+        )
+        return replace(
+            self,
+            profile=profile,
+            ledger=self.ledger.in_other_units(ratio),
+            past_loads=self.past_loads.in_other_units(ratio),
+            price=None,
+            foretelling=None,
+        )
+
     def without_forecasts(self) -> Memory:
         """The memory behind a hole: what was forecast for it must not be settled with what came after."""
         forecast = replace(self.profile.forecast, pending=())
@@ -175,6 +199,7 @@ class Memory:
             ledger=Ledger.empty(),
             pages={},
             queues=(),
+            door=None,
             first_token_tail=Tail(),
             output_token_tail=Tail(),
             kept_score=(),
@@ -187,6 +212,7 @@ class Memory:
         """As JSON text."""
         profile = asdict(self.profile)
         profile["forecast"]["pairs"] = self.profile.forecast.pairs.tolist()
+        profile["saturation"] = _saturation_data(self.profile.saturation)
         data = {
             "version": VERSION,
             "profile": profile | {"version": VERSION},
@@ -198,6 +224,7 @@ class Memory:
                 for name, page in self.pages.items()
             },
             "queues": self.queues,
+            "door": self.door,
             "edges": _finite(self.edges),
             "lacking": self.lacking,
             "no_queue": self.no_queue,
@@ -231,6 +258,7 @@ class Memory:
                     for name, (at, edges, figures, queue) in data["pages"].items()
                 },
                 queues=_floats(data["queues"]),
+                door=_queue(data["door"]),
                 edges=_edges(data["edges"]),
                 lacking=data["lacking"],
                 no_queue=data.get("no_queue"),
@@ -282,12 +310,31 @@ def _figures(data: Any) -> tuple[float, ...]:
 
 
 def _queue(data: Any) -> Queue | None:
-    return None if data is None else Queue(*_floats(data, 2))
+    if data is None:
+        return None
+    at, requests, joined, wait, room = data
+    points = tuple((_figure(then), _figure(count)) for then, count in joined)
+    return Queue(_figure(at), _figure(requests), points, _figure(wait), room is True)
 
 
 def _edges(data: Any) -> Edges:
-    a, b, c, d = (math.inf if edge is None else float(edge) for edge in data)
-    return a, b, c, d
+    a, b, c, d, e, f = (math.inf if edge is None else float(edge) for edge in data)
+    return a, b, c, d, e, f
+
+
+def _saturation_data(saturation: Saturation) -> dict[str, float | None]:
+    return asdict(saturation) | {"batch": saturation.batch if saturation.known else None}
+
+
+def _saturation(data: Mapping[str, Any] | None) -> Saturation:
+    """Profiles of before it have none."""
+    if data is None:
+        return Saturation()
+    batch = data.get("batch")  # a merge patch drops what is null
+    sums = {name: _figure(data[name], least=0.0) for name in SUMS}
+    return Saturation(
+        **sums, batch=math.inf if batch is None else _figure(batch, least=LEAST_BATCH, most=MOST_DECODING)
+    )
 
 
 def _tail_data(tail: Tail) -> dict[str, Any]:

@@ -50,16 +50,30 @@ NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)
 2,048 cells of 1e-9 are 2e-6 of the curve."""
 BEYOND_PHYSICS = 12.0
 """How unlikely a knee beyond what physics allows is, as a logarithm: hundreds of requests on time may say otherwise."""
-KNEE_SPREAD = 0.35
-"""Standard deviation of the prior knee, in log load."""
+
+
+class Shape(NamedTuple):
+    """What the prior expects of knee and steepness."""
+
+    knee_spread: float
+    """Standard deviation of the knee, in log load."""
+    steepness: float
+    steepness_spread: float
+    """Standard deviation, in its logarithm."""
+
+
+GUESSED = Shape(0.35, 8.0, 0.7)
+"""Where the load of a full replica follows from step times alone."""
+SEEN_FULL = Shape(0.2, 16.0, 0.4)
+"""Where replicas were seen full: requests wait only while all are, so the knee is close to that load, and steep."""
 
 
 class _Grid(NamedTuple):
     """What is the same for every pool. 2,048 cells: knees ascend, each with all steepnesses, each with all floors."""
 
     floor: Array
-    log_prior_of_rise: Array
-    """(knees x steepnesses,), of the steepness."""
+    log_steepness: Array
+    """(knees x steepnesses,)"""
     log_prior_of_floor: Array
     """(floors,)"""
     miss: Array
@@ -79,7 +93,7 @@ def _grid() -> _Grid:
     miss = np.clip(share, 1e-9, 1.0)
     return _Grid(
         floor=np.tile(FLOORS, len(rise)),
-        log_prior_of_rise=-0.5 * (np.log(steep / 8.0) / 0.7) ** 2,
+        log_steepness=np.log(steep),
         log_prior_of_floor=np.linspace(0.0, -0.8 * (len(FLOORS) - 1), len(FLOORS)),
         miss=miss,
         log_miss=np.ascontiguousarray(np.log(miss).T),
@@ -153,14 +167,26 @@ class MissCurve:
         keep = math.exp(-elapsed / DOUBT)
         return MissCurve(tuple(count * keep for count in self.requests), tuple(count * keep for count in self.late))
 
-    def posterior(self, *, expected_knee: float, highest_knee: float) -> Curve:
+    def in_other_units(self, ratio: float) -> MissCurve:
+        """The same evidence where what was a load of 1 is one of `ratio`.
+
+        What lies beyond the table is dropped: its outermost bins hold all that was lighter, or heavier, already. So is
+        what is beyond a full replica then: nobody knew that it was.
+        """
+        bins = np.arange(1, len(BINS) - 1)
+        at = np.arange(len(BINS)) - math.log(ratio) / WIDTH
+        moved = (np.interp(at, bins, counts[1:-1], left=0.0, right=0.0) for counts in (self.requests, self.late))
+        return MissCurve(*(tuple((counts * (BINS <= 1.0)).tolist()) for counts in moved))
+
+    def posterior(self, *, expected_knee: float, highest_knee: float, shape: Shape = GUESSED) -> Curve:
         """The curve, given where physics expects the knee and the load beyond which it is not to lie."""
         grid = _grid()
         late = np.array(self.late)
         met = np.array(self.requests) - late
-        of_knee = -0.5 * ((LOG_KNEES - math.log(expected_knee)) / KNEE_SPREAD) ** 2
+        of_knee = -0.5 * ((LOG_KNEES - math.log(expected_knee)) / shape.knee_spread) ** 2
+        of_steepness = -0.5 * ((grid.log_steepness - math.log(shape.steepness)) / shape.steepness_spread) ** 2
         of_knee[highest_knee * 1.05 < KNEES] -= BEYOND_PHYSICS
-        of_rise = grid.log_hit @ met + grid.log_prior_of_rise + of_knee.repeat(len(STEEPNESS))
+        of_rise = grid.log_hit @ met + of_steepness + of_knee.repeat(len(STEEPNESS))
         weight = np.add.outer(of_rise, met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor).ravel()
         told = np.flatnonzero(late > NO_EVIDENCE)
         if len(told):

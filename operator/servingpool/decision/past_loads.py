@@ -27,6 +27,10 @@ class PastLoads:
             return PastLoads((*self.bins[:-1], (begin, max(highest, load))))
         return PastLoads((*(one for one in self.bins if one[0] > now - KEPT), (now, load)))
 
+    def in_other_units(self, ratio: float) -> PastLoads:
+        """The same where what was a load of 1 is one of `ratio`."""
+        return PastLoads(tuple((begin, load * ratio) for begin, load in self.bins))
+
     def highest(self, since: float) -> float:
         """Of the bins that reach beyond that time; 0 without any."""
         return max((load for begin, load in self.bins if begin + BIN > since), default=0.0)

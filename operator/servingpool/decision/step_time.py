@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -47,9 +47,14 @@ MINIMUM_WINDOWS = 4.0
 """Windows of evidence before the fit is called known: the fifth, for the first have faded a little by then."""
 
 
+MOST_BATCH = 1024.0
+"""Largest batch of any engine, in requests (vLLM's largest default). Where a step takes as long with one request as
+with many, an output token still costs this fraction of a step."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """The three coefficients."""
+    """The three coefficients, and what a step yields."""
 
     base: float
     """a: seconds of a step with no work in it."""
@@ -57,14 +62,33 @@ class StepTime:
     """b: seconds per decoding request."""
     per_prefill_token: float
     """c: seconds per prefill token."""
+    batch: float = math.inf
+    """Requests that decode in a full batch; infinite where none is known to be full, see `saturation`."""
+    tokens: float = 1.0
+    """Tokens that a step yields for each request: more than one with speculative decoding."""
+    stretch: float = 1.0
+    """Work of the usual request over what it would be without a limit on the batch."""
 
     def seconds(self, decoding: float, prefill_tokens: float) -> float:
         """Of a step with so much in it."""
         return self.base + self.per_request * decoding + self.per_prefill_token * prefill_tokens
 
-    def work(self, prompt_tokens: float, output_tokens: float) -> float:
-        """Replica-seconds that one request costs."""
-        return self.per_prefill_token * prompt_tokens + self.per_request * output_tokens
+    def work(self, prompt_tokens: float, steps: float) -> float:
+        """Replica-seconds that one request costs; `steps` is of decoding it."""
+        decoding = max(self.per_request, self.base / MOST_BATCH) + self.base / self.batch
+        return self.per_prefill_token * prompt_tokens + decoding * steps
+
+    @property
+    def between_tokens(self) -> float:
+        """Seconds from one token to the next where there is no load."""
+        return self.base / self.tokens
+
+    def limited(self, *, batch: float, tokens: float, prompt_tokens: float, steps: float) -> StepTime:
+        """With this full batch and yield, where the usual request has so many prompt tokens and decoding steps."""
+        free = replace(self, tokens=tokens)
+        limited = replace(free, batch=batch)
+        without = free.work(prompt_tokens, steps)
+        return replace(limited, stretch=limited.work(prompt_tokens, steps) / without) if without > 0.0 else limited
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def estimated(memory: Memory, ttft: float | None, tpot: float | None) -> str:
     window = memory.ledger.last(KEPT_SECONDS)
     bounds = (
         ("timeToFirstToken", ttft, window.first_tokens(), memory.edges[:2]),
-        ("timePerOutputToken", tpot, window.finished(), memory.edges[2:]),
+        ("timePerOutputToken", tpot, window.finished(), memory.edges[2:4]),
     )
     return "; ".join(filter(None, (_said(*each) for each in bounds)))
 

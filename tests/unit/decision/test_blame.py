@@ -9,14 +9,16 @@ import pytest
 from decision_world import ENGINE, POOL
 
 from servingpool.decision.blame import Blame, blame
+from servingpool.decision.columns import FIELDS, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER
 from servingpool.decision.demand import Demand
-from servingpool.decision.intake import FIELDS, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Intake
+from servingpool.decision.intake import Intake
 from servingpool.decision.ledger import Ledger
 from servingpool.decision.observation import NOT_EXPOSED
 from servingpool.decision.past_loads import PastLoads
 
 TICK = 15.0
-DEMAND = Demand(arrivals=20.0, prompt_tokens=1000.0, output_tokens=1000.0, work_per_request=0.15, queued=0.0)
+EDGES = (1.0, 1.0, 0.1, 0.1, 1.0, 1.0)
+DEMAND = Demand(arrivals=20.0, prompt_tokens=1000.0, steps=1000.0, work_per_request=0.15, queued=0.0)
 POOL_OF_FIRST_TOKENS = replace(POOL, slo=replace(POOL.slo, time_per_output_token=None))
 
 
@@ -37,7 +39,7 @@ def told(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: flo
     sums = [0.0] * FIELDS
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
     sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * waited
-    intake = Intake(tuple(sums), TICK, (), 1.0, 0.0, (), NOT_EXPOSED, 0.1, 1.0, {}, (1.0, 1.0, 0.1, 0.1), TICK, None)
+    intake = Intake(tuple(sums), TICK, (), (), 1.0, 1.0, 0.0, (), NOT_EXPOSED, None, 0.1, 1.0, {}, EDGES, TICK, None)
     ledger, past = Ledger.empty(), PastLoads()
     for number, tick in enumerate(ticks):
         ready, work, queue = tick or (1, 0.0, 0.0)

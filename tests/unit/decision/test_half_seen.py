@@ -10,8 +10,8 @@ from decision_world import POOL, Engine, World, applied
 
 from servingpool.decision import limits
 from servingpool.decision.budget import Budget
+from servingpool.decision.columns import TPOT_COUNT, TTFT_COUNT
 from servingpool.decision.decide import decide
-from servingpool.decision.intake import TPOT_COUNT, TTFT_COUNT
 from servingpool.decision.kv_cache import FULL, KvCache
 from servingpool.decision.memory import Memory
 from servingpool.decision.observation import NOT_EXPOSED, Replica, ReplicaMetrics

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.decision.intake import LONGEST_GAP, QUEUED, TTFT_COUNT, take_in
+from servingpool.decision.columns import QUEUED, TTFT_COUNT
+from servingpool.decision.intake import LONGEST_GAP, take_in
 from servingpool.decision.ledger import Ledger
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Slo

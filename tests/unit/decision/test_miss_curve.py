@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from servingpool.decision.miss_curve import BINS, DOUBT, FLOORS, KNEE_SPREAD, KNEES, STEEPNESS, Curve, MissCurve
+from servingpool.decision.miss_curve import BINS, DOUBT, FLOORS, GUESSED, KNEES, STEEPNESS, Curve, MissCurve
 
 
 def test_misses_at_a_load_pull_the_safe_load_below_it() -> None:
@@ -39,7 +39,7 @@ def test_the_posterior_is_what_bayes_says_cell_by_cell(overloaded: int) -> None:
             for rank, floor in enumerate(FLOORS):
                 miss = floor + (1.0 - floor) / (1.0 + (BINS / knee) ** -steep)
                 prior = -0.5 * (math.log(steep / 8.0) / 0.7) ** 2 - 0.8 * rank
-                prior -= 0.5 * (math.log(knee / 0.6) / KNEE_SPREAD) ** 2 + (12.0 if knee > 0.9 * 1.05 else 0.0)
+                prior -= 0.5 * (math.log(knee / 0.6) / GUESSED.knee_spread) ** 2 + (12.0 if knee > 0.9 * 1.05 else 0.0)
                 met = np.array(evidence.requests) - np.array(evidence.late)
                 told = np.array(evidence.late) * np.log(miss) + met * np.log(np.maximum(1.0 - miss, 1e-12))
                 cells.append((prior + told.sum(), miss, floor))

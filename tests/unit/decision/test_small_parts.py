@@ -30,10 +30,12 @@ def test_a_replica_teaches_its_cold_start_once_and_only_if_it_was_seen_to_load()
 
 
 def test_a_queue_in_an_engine_keeps_no_other_replica_busy() -> None:
-    def kept_busy(*engines: float, gateway: Reading = NOT_EXPOSED) -> float:
-        return backlog(engines, gateway, work=0.5, horizon=100.0)
+    def kept_busy(*engines: float, gateway: Reading = NOT_EXPOSED, load: float = 1.0) -> float:
+        return backlog(engines, gateway, work=0.5, horizon=100.0, load=load)
 
     assert kept_busy(20.0, 40.0) == pytest.approx(0.3)
+    assert kept_busy(20.0, 40.0, load=0.5) == 0.0, "gone before what is ordered now serves"
+    assert kept_busy(180.0, 40.0, load=0.5) == pytest.approx(0.4)
     assert kept_busy(20_000.0, 0.0, 0.0) == 1.0
     assert kept_busy(20_000.0, 40.0, gateway=2_000.0) == pytest.approx(11.2)
 

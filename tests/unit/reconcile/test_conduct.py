@@ -119,6 +119,7 @@ def test_nothing_more_is_ordered_while_no_node_has_room() -> None:
     assert world.condition("Ready") == ("True", "WaitingForNode"), "a cluster autoscaler takes minutes"
     assert world.message("Ready").startswith("no node has room for")
     assert world.writes.reasons("pool") == ["SuccessfulRescale"] * len(world.writes.scales)
+    world.step(minutes=2)
     orders = len(world.writes.scales)
     world.services["vllm"].rate = 60.0
     world.step(minutes=10)

@@ -7,17 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.decision.intake import (
-    FIELDS,
-    TPOT_COUNT,
-    TPOT_LOWER,
-    TPOT_UPPER,
-    TTFT_COUNT,
-    TTFT_LOWER,
-    TTFT_UPPER,
-    Edges,
-    Intake,
-)
+from servingpool.decision.columns import FIELDS, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER, TTFT_COUNT, TTFT_LOWER, TTFT_UPPER
+from servingpool.decision.intake import Intake
 from servingpool.decision.ledger import Ledger
 from servingpool.decision.memory import Memory
 from servingpool.decision.observation import NOT_EXPOSED
@@ -26,14 +17,31 @@ from servingpool.reconcile.estimating import estimated
 TTFT, TPOT = 2.0, 0.12
 
 
-def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: Edges) -> Memory:
+def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[float, float, float, float]) -> Memory:
     """A hundred requests. Of each bound: how many were at most at its bucket's lower end, and at its upper."""
     sums = [0.0] * FIELDS
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 100.0, *ttft
     sums[TPOT_COUNT], sums[TPOT_LOWER], sums[TPOT_UPPER] = 100.0, *tpot
-    intake = Intake(tuple(sums), 15.0, (), 1.0, 0.0, (), NOT_EXPOSED, 0.1, 1.0, {}, edges, 15.0, None)
+    intake = Intake(
+        sums=tuple(sums),
+        covered=15.0,
+        steps=(),
+        full=(),
+        running=1.0,
+        most_running=1.0,
+        waiting=0.0,
+        queues=(),
+        gateway=NOT_EXPOSED,
+        door=None,
+        kv_usage=0.1,
+        coverage=1.0,
+        pages={},
+        edges=(*edges, 0.0, math.inf),
+        interval=15.0,
+        lacking=None,
+    )
     ledger = Ledger.empty().add(now=1000.0, span=15.0, ready=1, intake=intake)
-    return replace(Memory.new(), ledger=ledger, edges=edges)
+    return replace(Memory.new(), ledger=ledger, edges=intake.edges)
 
 
 def test_bounds_that_are_the_engines_own_are_counted_and_nothing_is_said() -> None:

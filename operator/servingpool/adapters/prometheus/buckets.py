@@ -51,8 +51,11 @@ class Layout:
                 buckets[bound] = Bucket(before.pods + int(count), before.texts | {text})
         return cls(found, engines)
 
-    def choose(self, name: str, bounds: Collection[float]) -> dict[float, frozenset[str]]:
-        """The buckets of a histogram to read for these SLO bounds, ascending, with their texts."""
+    def choose(self, name: str, bounds: Collection[float], few: int = FEW) -> dict[float, frozenset[str]]:
+        """The buckets of a histogram to read for these SLO bounds, ascending, with their texts.
+
+        Up to `few` of them, neighbours are among them too.
+        """
         buckets = self.buckets.get(name, {})
         everyone = max((bucket.pods for bucket in buckets.values()), default=0)
         chosen: set[float] = set()
@@ -64,7 +67,7 @@ class Layout:
                 chosen |= _until_shared(side, buckets, everyone)
         for factor in _NEIGHBOURS:
             for bound in bounds:
-                if buckets and len(chosen) < FEW:
+                if buckets and len(chosen) < few:
                     chosen.add(_nearest(bound * factor, buckets))
         return {le: buckets[le].texts for le in sorted(chosen)}
 

@@ -22,7 +22,7 @@ FIGURES = (
     "cached_prompt_tokens",
     "admission_rejections",
 )
-HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token")
+HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
 """With `FIGURES`, the fields of `ReplicaMetrics` in their order."""
 
 SCRAPED_AT = ""

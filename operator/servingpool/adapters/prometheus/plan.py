@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from servingpool.adapters.prometheus.buckets import Layout
+from servingpool.adapters.prometheus.buckets import FEW, Layout
 from servingpool.adapters.prometheus.pages import Columns
 from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.adapters.prometheus.reading import ReadRequest
@@ -34,12 +34,14 @@ class Plan:
     def of(cls, queries: Queries, layout: Layout, request: ReadRequest) -> Plan:
         """The plan for a request, given the buckets that exist."""
         wanted = {"time_to_first_token": request.ttft_bounds, "time_per_output_token": request.tpot_bounds}
+        # Of the time in the queue no percentile is told, so the buckets around the bound do.
+        asked = [(field, bounds, FEW) for field, bounds in wanted.items()] + [("queue_time", request.ttft_bounds, 0)]
         chosen = {
-            name: layout.choose(name, bounds)
-            for field, bounds in wanted.items()
+            name: layout.choose(name, bounds, few=few)
+            for field, bounds, few in asked
             for name in queries.profile.histograms.get(field, ())
         }
-        columns = Columns(queries, chosen, [field for field, bounds in wanted.items() if bounds])
+        columns = Columns(queries, chosen, [field for field, bounds, _ in asked if bounds])
         texts = {name: sorted(set().union(*buckets.values())) for name, buckets in chosen.items()}
         return cls(queries, columns, texts, layout.engines * columns.width)
 

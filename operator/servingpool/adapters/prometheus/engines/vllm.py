@@ -30,6 +30,7 @@ VLLM = EngineProfile(
             "vllm:request_time_per_output_token_seconds",
             "vllm:time_per_output_token_seconds",
         ),
+        "queue_time": ("vllm:request_queue_time_seconds",),
     },
     # Not pid: several API servers each publish the gauges of the same engines.
     page_labels=("engine", "reason", "source"),

@@ -1,0 +1,19 @@
+"""Places of the figures that are counted, in a replica's page and in the sums over replicas."""
+
+from __future__ import annotations
+
+# Cumulative figures of one replica, as kept and as summed. Only raw ones: a reset is told by a counter that falls, and
+# a derived figure falls when nothing was reset (an SLO bound that moved, cached tokens that ran ahead of prompts).
+(TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
+(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, TPOT_SUM) = range(7, 14)
+(QUEUE_TIME_COUNT, QUEUE_TIME_LOWER, QUEUE_TIME_UPPER) = range(14, 17)
+FIGURES = 17
+NOTHING = (0.0,) * FIGURES
+QUEUED = 17
+"""Of the sums alone: what the engines' queues grew by, which may be negative. With what the same pages say was served,
+it is what came."""
+(WAITED, LATE_BY_QUEUE, LATE_IN_ALL) = range(18, 21)
+"""Of the sums alone, by the length of the queues (see `queueing`), of the requests that got their first token: seconds
+that they waited, how many waited for longer than TTFT may last, and how many took longer with the TTFT that the
+histogram shows added."""
+FIELDS = 21

@@ -1,0 +1,101 @@
+"""What the length of the queues says of one interval: how long requests waited, and which replicas were full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from servingpool.decision.columns import GENERATED, ITL_SUM, TTFT_COUNT, TTFT_LOWER, TTFT_SUM
+from servingpool.decision.observation import NOT_EXPOSED
+from servingpool.decision.pool import Slo
+from servingpool.decision.queueing import Queue, queue
+from servingpool.decision.unknown import Reading, Unknown
+
+STANDS = 10.0
+"""Seconds that requests must wait where no TTFT is asked for, to say that a replica is full."""
+
+
+class Full(NamedTuple):
+    """What one replica did in an interval at both ends of which requests had waited for too long."""
+
+    room: bool
+    """Its batch was not as large as others: it may have had nothing to do in between."""
+    seconds: float
+    requests: float
+    """That got their first token."""
+    tokens: float
+    """Generated."""
+    decoding: float
+    """Requests in the batch that decoded, summed over the seconds."""
+    waited: float
+    """Of the requests: all, if all of them were waiting when the interval began; else none."""
+    on_time: float
+    """Of those that waited, by the histogram: nearly none where it holds the time in the queue."""
+
+
+class Served(NamedTuple):
+    """One replica's interval."""
+
+    before: Queue | None
+    now: Queue | None
+    seconds: float
+    came: Sequence[float]
+    """Increase of each figure."""
+
+    @property
+    def room(self) -> bool:
+        """Whether the batch was smaller than others at one end."""
+        return any(queue is None or queue.room for queue in (self.before, self.now))
+
+
+def stands(slo: Slo) -> float:
+    """Seconds that the next request has waited, from which on a queue stands: prefills hold one up for a moment."""
+    return STANDS if slo.time_to_first_token is None else slo.time_to_first_token
+
+
+def door_after(queued: Reading, before: Queue | None, passed: float, at: float | None) -> Queue | None:
+    """The gateway's queue, of which `passed` more have reached an engine; as it was where it is not known."""
+    if isinstance(queued, Unknown) or at is None:
+        return None if queued is NOT_EXPOSED else before
+    if before is not None and at <= before.at:
+        return before
+    left = 0.0 if before is None else before.joined[-1][1] - before.requests
+    return queue(before, at=at, requests=queued, left=left + max(0.0, passed))
+
+
+def wait(own: Queue | None, door: Queue | None) -> float:
+    """Seconds that the request at the head of a replica's queue has waited, at the gateway too."""
+    return (0.0 if own is None else own.wait) + (0.0 if door is None else door.wait)
+
+
+def judged_by_queue(one: Served, begin: float, end: float, bound: float | None) -> tuple[float, float, float]:
+    """WAITED, LATE_BY_QUEUE and LATE_IN_ALL of those that one replica began to serve.
+
+    Half of them waited as long as the next one had at the `begin`, half as at the `end`: where a queue comes and goes
+    between two looks, that is right on average, and a line between the two would count each peak twice.
+    """
+    requests = one.came[TTFT_COUNT]
+    if requests <= 0.0:
+        return 0.0, 0.0, 0.0
+    ttft = one.came[TTFT_SUM] / requests
+    late = [
+        0.0 if bound is None else requests * 0.5 * ((begin + more > bound) + (end + more > bound))
+        for more in (0.0, ttft)
+    ]
+    return requests * 0.5 * (begin + end), late[0], late[1] if begin + end > 0.0 else 0.0
+
+
+def overloaded(one: Served) -> Full:
+    """What a replica did in an interval at both ends of which requests had waited for too long."""
+    came, requests = one.came, one.came[TTFT_COUNT]
+    # A burst that comes and goes between two looks stands at both of them too.
+    waited = one.before is not None and requests <= one.before.requests
+    return Full(
+        room=one.room,
+        seconds=one.seconds,
+        requests=requests,
+        tokens=came[GENERATED],
+        decoding=came[ITL_SUM],
+        waited=requests if waited else 0.0,
+        on_time=came[TTFT_LOWER] if waited else 0.0,
+    )
