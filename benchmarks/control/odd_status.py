@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from servingpool.decision.decision import slo_met
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.unknown import Unknown
@@ -23,11 +24,12 @@ FAR_BELOW = 0.05
 
 @dataclass(slots=True)
 class Watched:
-    """Our own core, with the attainment that each decision stated."""
+    """Our own core, with the attainment that each decision stated, and whether it said that the SLO is met."""
 
     ours: Ours
     stated: list[float | None]
     """None where it was unknown."""
+    met: list[bool]
     name: str = "servingpool"
     every_bucket: bool = False
     every: float = 15.0
@@ -35,7 +37,7 @@ class Watched:
     @classmethod
     def new(cls) -> Watched:
         """One that knows nothing."""
-        return cls(Ours(), [])
+        return cls(Ours(), [], [])
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
         """As ours."""
@@ -43,6 +45,7 @@ class Watched:
         assert answer.decision is not None
         stated = answer.decision.figures.attainment
         self.stated.append(None if isinstance(stated, Unknown) else float(stated))
+        self.met.append(bool(slo_met(answer.decision.figures, pool.slo.attainment)))
         return answer
 
     def learn(self, observation: Observation, pool: Pool, now: float) -> None:
@@ -81,7 +84,7 @@ class Clients:
         return (end - begin).astype(np.float64), self.met[end] - self.met[begin]
 
 
-def compare(result: Result, stated: Sequence[float | None]) -> dict[str, Any]:
+def compare(result: Result, stated: Sequence[float | None], met: Sequence[bool]) -> dict[str, Any]:
     """Figures of one run, a statement for each decision: shares of requests, and seconds."""
     moments, target = result.series.time, result.slo.attainment
     clients = Clients.of(result.outcomes, result.slo)
@@ -89,7 +92,7 @@ def compare(result: Result, stated: Sequence[float | None]) -> dict[str, Any]:
     said = np.array([np.nan if value is None else value for value in stated])
     gaps = said - hour
     known = np.flatnonzero(np.isfinite(gaps))
-    wrong = (said >= target) & (recent < target - FAR_BELOW)
+    wrong = np.array(met) & (recent < target - FAR_BELOW)
     every = moments[1] - moments[0] if len(moments) > 1 else 0.0
     return {
         "stated": stated,

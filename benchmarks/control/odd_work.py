@@ -108,7 +108,7 @@ class OddRun(OddWork):
         step_at = self.odd.step_at
         return {
             **run_report(result, course=True),
-            "status": odd_status.compare(result, watched.stated),
+            "status": odd_status.compare(result, watched.stated, watched.met),
             "first_order": None if step_at is None else odd_status.first_order(result, step_at),
         }
 

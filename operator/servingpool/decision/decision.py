@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from servingpool.decision.unknown import Reading
+from servingpool.decision.unknown import Reading, Unknown
 
 
 class Verdict(StrEnum):
@@ -47,7 +47,19 @@ class Figures:
     time_per_output_token: Reading
     """Seconds at the SLO's percentile over the last 5 minutes."""
     attainment: Reading
-    """Share of requests of the last hour that met every bound of the SLO."""
+    """Share of requests of the last hour that met every bound of the SLO, by the witness that is believed."""
+    attainment_now: Reading
+    """The same of the last 5 minutes."""
+    witness: str
+    """Who tells whether a first token was late: one of `Witness`."""
+    longest_wait: float
+    """Seconds that the request has waited that has waited longest, by the length of the queues."""
+    full_batch: Reading
+    """Requests that one replica decodes at a time while requests wait for it."""
+    full_requests: Reading
+    """Requests/s that one replica served while requests waited for it."""
+    full_tokens: Reading
+    """Output tokens/s that one replica yielded while requests waited for it."""
     load: Reading
     """Offered work over what the ready replicas could do; near 1, or where the KV cache fills, queues grow."""
     safe_load: Reading
@@ -56,6 +68,19 @@ class Figures:
     """Expected work at the horizon, in replicas kept fully busy."""
     horizon: float
     """Seconds: how long a replica ordered now takes to serve."""
+
+
+FAST_BURN = 2.0
+"""Multiple of the allowed misses, over the last 5 minutes, above which the SLO counts as missed now."""
+
+
+def slo_met(figures: Figures, attainment: float) -> bool | None:
+    """Whether the SLO holds: over the last hour, and roughly now; None where no request was judged."""
+    if isinstance(figures.attainment, Unknown):
+        return None
+    now = figures.attainment_now
+    burning = not isinstance(now, Unknown) and 1.0 - now > FAST_BURN * (1.0 - attainment)
+    return figures.attainment >= attainment and not burning
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,11 @@ def _weighed(assessment: Assessment, figures: Figures) -> list[str]:
     ]
     if assessment.backlog >= 0.1:
         parts.append(f"{assessment.backlog:.1f} more are kept busy by {_number(figures.queue)} queued requests")
+    if not isinstance(figures.full_requests, Unknown):
+        parts.append(
+            f"a full replica serves {_number(figures.full_requests)} requests/s, "
+            f"{_number(figures.full_batch)} at a time"
+        )
     return [*parts, _sizing(assessment)]
 
 

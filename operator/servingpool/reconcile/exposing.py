@@ -38,6 +38,13 @@ FIGURES = (
         "time_per_output_token_seconds", "TPOT at the SLO's percentile, 5 minutes.", lambda f: f.time_per_output_token
     ),
     Shown("attainment_ratio", "Share of the last hour's requests that met the SLO.", lambda f: f.attainment),
+    Shown(
+        "recent_attainment_ratio", "Share of the last 5 minutes' requests that met the SLO.", lambda f: f.attainment_now
+    ),
+    Shown("longest_wait_seconds", "Wait of the request that has waited longest.", lambda f: f.longest_wait),
+    Shown("full_replica_batch", "Requests that a full replica decodes at a time.", lambda f: f.full_batch),
+    Shown("full_replica_requests_rate", "Requests per second of a full replica.", lambda f: f.full_requests),
+    Shown("full_replica_tokens_rate", "Output tokens per second of a full replica.", lambda f: f.full_tokens),
     Shown("load_ratio", "Offered work over capacity of the ready replicas.", lambda f: f.load),
     Shown("safe_load_ratio", "Highest load at which the SLO is expected to hold.", lambda f: f.safe_load),
     Shown("forecast_busy_replicas", "Expected work at the horizon, in replicas kept busy.", lambda f: f.forecast),

@@ -13,10 +13,11 @@ from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import LastDecision, Latency, Limit, Status, Throughput
 from servingpool.api.time import from_unix
 from servingpool.decision import limits
-from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
 from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.witnesses import Witness
 from servingpool.reconcile.conduct import Conduct, gpus_of
 from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.estimating import estimated
@@ -294,19 +295,28 @@ def _condition(
 
 
 def _slo_condition(pool: ServingPool, decision: Decision, memory: Memory) -> Condition:
-    attained, slo = decision.figures.attainment, pool.spec.slo
+    figures, slo = decision.figures, pool.spec.slo
+    attained, met = figures.attainment, slo_met(figures, slo.attainment / 100.0)
     if isinstance(attained, Unknown):
         truth, reason, said = Truth.UNKNOWN, Reason.TOO_FEW_REQUESTS, attained.reason
     else:
-        met = 100.0 * attained >= slo.attainment
         truth = Truth.TRUE if met else Truth.FALSE
         reason = Reason.OBJECTIVE_MET if met else Reason.OBJECTIVE_MISSED
         said = f"{100.0 * attained:.1f}% of the last hour's requests met the SLO, {slo.attainment:g}% are asked for"
+        if not met and not isinstance(figures.attainment_now, Unknown):
+            said = f"{100.0 * figures.attainment_now:.1f}% of the last 5 minutes' and {said}"
+        if figures.witness != Witness.HISTOGRAM:
+            said = f"{said}; {_believed(figures)}"
         if guessed := estimated(memory, slo.time_to_first_token, slo.time_per_output_token):
             said = f"{said}; {guessed}"
     if decision.warnings:
         said = f"{said}; {decision.warnings[0]}"
     return _condition(pool, decision, ConditionType.SLO_MET, truth, reason, said)
+
+
+def _believed(figures: Figures) -> str:
+    waits = f": requests wait {figures.longest_wait:.0f} s now" if figures.longest_wait >= 1.0 else ""
+    return f"the TTFT histogram excludes queue time, so the {figures.witness} counts{waits}"
 
 
 def _limited_condition(pool: ServingPool, decision: Decision) -> Condition:
