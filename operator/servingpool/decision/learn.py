@@ -227,6 +227,7 @@ def _learn_from_demand(
     weight = telling.requests / typical if typical > 0.0 else 0.0
     profile = memory.profile
     curve, calibration = profile.curve, profile.calibration
+    judged = telling
     if telling.requests > 0.0 and sure:
         blamed = blame(pool, step, demand, ledger, past)
         judged = _within_a_full_replica(telling, blamed) if profile.saturation.known else telling
@@ -264,7 +265,8 @@ def _learn_from_demand(
     )
     profile = replace(profile, forecast=forecast)
     if pool.in_charge and settled(memory, pool):
-        profile = _answer_for(look, memory, profile, telling, weight)
+        share = judged.requests / telling.requests if telling.requests > 0.0 else 0.0
+        profile = _answer_for(look, memory, profile, judged, weight * share)
     memory = replace(
         memory,
         profile=profile,

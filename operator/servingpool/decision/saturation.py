@@ -23,7 +23,7 @@ MOST_SECONDS = 600.0
 """Most replica-seconds that earlier observations weigh: an hour of full replicas must not outweigh today's."""
 LEAST_BATCH = 0.05
 """Requests that decode: fewer than one where prefills fill the batch."""
-LEFT_OUT, ENOUGH = 0.4, 5.0
+LEFT_OUT, ENOUGH = 0.6, 20.0
 """Share on time by the TTFT histogram, of at least so many requests that waited for too long, from which on it leaves
 the queue out. Where it includes the queue, almost none is on time; where not, slow prefills still make some late."""
 NEARLY = 0.9

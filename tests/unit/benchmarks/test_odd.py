@@ -73,12 +73,12 @@ def test_what_the_pool_states_is_compared_with_what_clients_saw() -> None:
     case, trace = ODD["tiny"].case, tiny(0)
     watched = odd_status.Watched.new()
     result = simulate(trace, case.profile, case.pool(), watched, SimulationOptions(initial_replicas=3))
-    assert len(watched.stated) == len(result.series.time) == 40
-    rosy = odd_status.compare(result, [1.0] * 40)
+    assert len(watched.stated) == len(watched.met) == len(result.series.time) == 40
+    rosy = odd_status.compare(result, [1.0] * 40, [True] * 40)
     assert rosy["gap_most"] >= rosy["gap_end"] == pytest.approx(1.0 - rosy["clients_hour"][-1])
     assert rosy["falsely_met"] >= 120  # requests queue for minutes before more replicas are there
-    assert odd_status.compare(result, [0.9] * 40)["falsely_met"] == 0
-    assert odd_status.compare(result, [None] * 40)["gap_mean"] is None
+    assert odd_status.compare(result, [0.9] * 40, [False] * 40)["falsely_met"] == 0
+    assert odd_status.compare(result, [None] * 40, [False] * 40)["gap_mean"] is None
     worst = rosy["worst"]
     assert worst["at"] > 300
     assert worst["reason"] == result.series.reason[result.series.time.index(worst["at"])]

@@ -1,0 +1,287 @@
+"""Engines that are full long before their steps are long: a plant that shares no model with the core.
+
+A replica serves `cap` requests at a time, each for the same seconds however many there are, first in, first out. Its
+TTFT histogram begins at admission, so it never shows the queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from servingpool.decision import limits
+from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.decision import slo_met
+from servingpool.decision.memory import Memory, Profile
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.queueing import Queue, overdue, queue
+from servingpool.decision.series import missing_series, with_empty_series
+from servingpool.decision.unknown import Unknown
+from servingpool.decision.waits import Full
+from servingpool.decision.witnesses import Witness
+
+START, TICK, COLD_START = 1_700_000_000.0, 15.0, 60.0
+TOKENS, STEP, PREFILL = 200, 0.04, 0.25
+SERVICE = PREFILL + TOKENS * STEP
+"""Seconds that a request takes once it is admitted: 8.25."""
+BOUND = 1.0
+POOL = Pool(Slo(time_to_first_token=BOUND, time_per_output_token=0.1), min_replicas=1, max_replicas=12)
+
+
+@dataclass
+class Capped:
+    """One replica."""
+
+    name: str
+    ready_at: float
+    cap: int = 8
+    waiting: deque[float] = field(default_factory=deque)
+    running: deque[float] = field(default_factory=deque)
+    """When each was admitted."""
+    admitted: int = 0
+    finished: int = 0
+    steps: float = 0.0
+
+    def advance(self, now: float) -> None:
+        """One second, up to `now`."""
+        while self.running and self.running[0] + SERVICE <= now:
+            self.running.popleft()
+            self.finished += 1
+        while self.waiting and len(self.running) < self.cap:
+            self.waiting.popleft()
+            self.running.append(now)
+            self.admitted += 1
+        self.steps += len(self.running) / STEP
+
+    def page(self, now: float) -> ReplicaMetrics:
+        def histogram(bounds: tuple[float, ...], count: float, each: float) -> Histogram | Unknown:
+            return Histogram(bounds, (count,) * len(bounds), count * each, count) if count else NOT_EXPOSED
+
+        return ReplicaMetrics(
+            replica=self.name,
+            scraped_at=now,
+            running=float(len(self.running)),
+            waiting=float(len(self.waiting)),
+            generation_tokens=self.steps or NOT_EXPOSED,
+            prompt_tokens=200.0 * self.admitted if self.admitted else NOT_EXPOSED,
+            time_to_first_token=histogram((0.5, BOUND), float(self.admitted), PREFILL),
+            inter_token_latency=histogram((0.05, 0.1), self.steps, STEP),
+            time_per_output_token=histogram((0.05, 0.1), float(self.finished), STEP),
+        )
+
+
+@dataclass
+class Fleet:
+    """Replicas behind a router that takes the one with the fewest requests."""
+
+    replicas: int = 3
+    pool: Pool = POOL
+    now: float = START
+    memory: Memory = field(default_factory=Memory.new)
+    engines: list[Capped] = field(default_factory=list)
+    ordered: list[float] = field(default_factory=list)
+    owed: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.engines = [Capped(f"pod-{number}", START - 3600.0) for number in range(self.replicas)]
+
+    @property
+    def oldest(self) -> float:
+        """Seconds that the request has waited which has waited longest."""
+        return max((self.now - engine.waiting[0] for engine in self.engines if engine.waiting), default=0.0)
+
+    def tick(self, rate: float) -> Outcome:
+        """Serve for 15 s, look, decide, obey."""
+        for _ in range(int(TICK)):
+            self.now += 1.0
+            self.owed += rate
+            while self.owed >= 1.0:
+                self.owed -= 1.0
+                engine = min(self.engines, key=lambda one: len(one.waiting) + len(one.running))
+                engine.waiting.append(self.now)
+            for engine in self.engines:
+                engine.advance(self.now)
+        due = [at for at in self.ordered if self.now >= at + COLD_START]
+        self.ordered = [at for at in self.ordered if at not in due]
+        self.engines += [Capped(f"pod-{self.now:.0f}-{number}", self.now) for number, _ in enumerate(due)]
+        ready = tuple(Replica(e.name, self.now - e.ready_at + COLD_START, self.now - e.ready_at) for e in self.engines)
+        starting = tuple(Replica(f"new-{number}", self.now - at) for number, at in enumerate(self.ordered))
+        look = Observation(
+            requested=len(ready) + len(starting),
+            ready=ready,
+            starting=starting,
+            metrics=tuple(engine.page(self.now) for engine in self.engines),
+        )
+        outcome = decide(look, self.pool, self.memory, self.now)
+        self.memory = outcome.memory
+        wanted = outcome.decision.replicas
+        while self.ordered and len(self.engines) + len(self.ordered) > wanted:
+            self.ordered.pop()
+        while len(self.engines) > wanted:
+            self.engines.remove(min(self.engines, key=lambda one: len(one.waiting) + len(one.running)))
+        self.ordered += [self.now] * (wanted - len(self.engines) - len(self.ordered))
+        return outcome
+
+
+def test_a_fleet_that_is_full_is_held_though_no_histogram_says_that_anybody_waits() -> None:
+    fleet = Fleet(pool=replace(POOL, max_replicas=20))
+    calm = [fleet.tick(1.5) for _ in range(24)]
+    assert calm[-1].decision.replicas <= 3
+    busy = [fleet.tick(5.0) for _ in range(80)]
+    grown = next(number for number, one in enumerate(busy) if one.decision.figures.queue > 0.0)
+    ordered = next(number for number, one in enumerate(busy) if one.decision.replicas > 3)
+    assert ordered - grown <= 2, "the first order within two ticks of the queue's first growth"
+    assert fleet.oldest <= BOUND
+    # 5 requests/s of 8.25 s each keep 41 slots busy, 5.2 replicas; a step as high as the last one may come again.
+    assert 6 <= len(fleet.engines) + len(fleet.ordered) <= 13
+    assert fleet.memory.profile.saturation.batch == pytest.approx(8.0, rel=0.1)
+
+
+def test_the_queue_is_believed_where_the_histogram_excludes_it_and_the_sentence_says_what_a_full_replica_does() -> None:
+    fleet = Fleet(pool=replace(POOL, max_replicas=3))
+    outcome = [fleet.tick(5.0) for _ in range(40)][-1]
+    figures = outcome.decision.figures
+    assert figures.witness is Witness.QUEUE
+    assert figures.longest_wait == pytest.approx(fleet.oldest, abs=TICK)
+    assert figures.attainment < 0.2
+    assert slo_met(figures, 0.95) is False
+    assert figures.load > 1.0
+    assert "a full replica serves 0.89 requests/s, 8 at a time" in outcome.decision.reason
+
+
+def test_what_the_histogram_said_of_the_last_minutes_is_judged_anew() -> None:
+    fleet = Fleet(pool=replace(POOL, max_replicas=3))
+    said = [fleet.tick(5.0).decision.figures for _ in range(8)]
+    assert said[-1].witness is Witness.QUEUE
+    late = sum(entry[2] for entry in fleet.memory.kept_score)
+    assert late > 0.5 * sum(entry[1] for entry in fleet.memory.kept_score)
+
+
+def test_a_queue_of_the_past_is_worked_off_and_what_it_took_is_given_back() -> None:
+    fleet = Fleet()
+    for _ in range(40):
+        fleet.tick(5.0)
+    most = len(fleet.engines)
+    for _ in range(160):
+        fleet.tick(1.0)
+    assert fleet.oldest == 0.0
+    assert len(fleet.engines) <= 3 < most
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([0.1, 0.5, 1.5, 3.0, 6.0, 12.0]), st.integers(2, 12)), min_size=2, max_size=6)
+)
+def test_nothing_is_removed_while_requests_wait_for_longer_than_the_bound(spells) -> None:
+    fleet = Fleet()
+    for rate, ticks in spells:
+        for _ in range(ticks):
+            outcome = fleet.tick(rate)
+            standing = len(fleet.engines) + len(fleet.ordered)
+            # A wait shorter than one look may not have been seen by any.
+            if outcome.decision.figures.longest_wait > BOUND or fleet.oldest > BOUND + TICK:
+                assert outcome.decision.verdict != "ScaleDown", outcome.decision.reason
+            assert standing <= max(2 * len(fleet.engines) + 4, 3)
+
+
+def test_an_order_is_no_more_than_twice_what_stands_and_four() -> None:
+    fleet = Fleet(pool=replace(POOL, max_replicas=60))
+    first = max(fleet.tick(40.0).decision.replicas for _ in range(3))
+    assert first <= 10
+    limited = fleet.tick(40.0).decision
+    assert {limit.name for limit in limited.limits} & {limits.ONE_COLD_START, limits.PROPORTION}
+
+
+def test_replicas_without_a_request_so_far_show_no_histogram_and_block_no_scale_down() -> None:
+    fleet = Fleet(replicas=6)
+    for engine in fleet.engines[2:]:
+        engine.cap = 0  # the router never picks them
+        engine.waiting = deque()
+    fleet.engines[2:] = [Capped(engine.name, engine.ready_at, cap=8) for engine in fleet.engines[2:]]
+    for _ in range(60):
+        fleet.tick(0.05)
+    assert fleet.memory.coverage == 1.0
+    assert len(fleet.engines) < 6
+
+
+def test_a_histogram_that_is_dropped_while_requests_run_is_lacking_and_not_empty() -> None:
+    page = replace(Capped("pod", START).page(START), running=1.0)
+    assert missing_series(with_empty_series(page), POOL.slo) == "time to first token"
+    served = replace(page, time_to_first_token=Histogram((0.5, 1.0), (9.0, 9.0), 2.0, 9.0))
+    assert missing_series(with_empty_series(served), POOL.slo) == "inter-token latency"
+    first = replace(served, time_to_first_token=Histogram((0.5, 1.0), (1.0, 1.0), 0.2, 1.0))
+    assert missing_series(with_empty_series(first), POOL.slo) is None
+
+
+class TestQueues:
+    """What a length and a count tell of waits."""
+
+    def test_who_is_next_joined_when_as_many_had_come_as_have_left_now(self) -> None:
+        line = queue(None, at=0.0, requests=0.0, left=100.0)
+        line = queue(line, at=10.0, requests=20.0, left=110.0)
+        assert line.wait == pytest.approx(10.0 * 2.0 / 3.0), "30 came in ten seconds, a third of them has left"
+        line = queue(line, at=20.0, requests=10.0, left=120.0)
+        assert line.wait == pytest.approx(10.0 + 10.0 / 3.0)
+        assert queue(line, at=30.0, requests=0.0, left=130.0).wait == 0.0
+
+    def test_how_long_those_found_in_a_queue_have_waited_is_at_least_since_they_were_seen(self) -> None:
+        found = queue(None, at=0.0, requests=50.0, left=1_000.0)
+        assert found.wait == 0.0
+        assert queue(found, at=30.0, requests=40.0, left=1_010.0).wait == 30.0
+
+    def test_one_on_its_way_into_a_batch_with_room_does_not_wait(self) -> None:
+        line = queue(None, at=0.0, requests=0.0, left=10.0)
+        assert queue(line, at=15.0, requests=1.0, left=13.0, room=True).wait == 0.0
+        assert queue(line, at=15.0, requests=1.0, left=13.0).wait == pytest.approx(3.75)
+
+    def test_clients_that_give_up_leave_the_queue(self) -> None:
+        line = queue(None, at=0.0, requests=0.0, left=0.0)
+        line = queue(line, at=10.0, requests=30.0, left=0.0)
+        line = queue(line, at=20.0, requests=5.0, left=5.0)
+        assert line.joined[-1][1] == 10.0
+        assert line.wait > 0.0
+
+    def test_an_engine_that_restarts_begins_to_count_anew(self) -> None:
+        line = queue(None, at=0.0, requests=90.0, left=1_000.0)
+        line = queue(line, at=10.0, requests=4.0, left=6.0, reset=True)
+        assert line.wait == pytest.approx(4.0)
+
+    def test_who_has_waited_for_too_long_is_counted(self) -> None:
+        line = queue(None, at=0.0, requests=0.0, left=0.0)
+        line = queue(line, at=10.0, requests=20.0, left=0.0)
+        assert overdue(line, 5.0) == pytest.approx(10.0)
+        assert overdue(line, 60.0) == 0.0
+        assert overdue(Queue(10.0, 3.0), 5.0) == 0.0
+
+    def test_a_queue_of_hours_is_remembered_in_few_points(self) -> None:
+        line = queue(None, at=0.0, requests=10.0, left=0.0)
+        for tick in range(1, 1_000):
+            line = queue(line, at=15.0 * tick, requests=10.0 + 5.0 * tick, left=float(tick))
+        assert len(line.joined) <= 65
+        assert line.wait > 10_000.0
+
+
+def test_the_full_batch_outlives_a_restart_and_a_merge_patch_that_drops_nulls() -> None:
+    fleet = Fleet()
+    for _ in range(20):
+        fleet.tick(5.0)
+    for profile in (fleet.memory.profile, Memory.new().profile):
+        data = profile.to_dict()
+        data["saturation"] = {key: value for key, value in data["saturation"].items() if value is not None}
+        assert Profile.from_dict(data).saturation.batch == pytest.approx(profile.saturation.batch, rel=1e-6)
+
+
+def test_a_batch_that_was_never_full_is_larger_than_any_that_ran() -> None:
+    saturation = Memory.new().profile.saturation
+    half = Full(room=True, seconds=15.0, requests=10.0, tokens=100.0, decoding=60.0, waited=0.0, on_time=0.0)
+    assert not saturation.learn([half], busiest=4.0, running=4.0, elapsed=15.0).known
+    full = saturation.learn([half._replace(room=False)], busiest=4.0, running=4.0, elapsed=15.0)
+    assert full.batch == 4.0
+    assert full.learn([], busiest=7.0, running=7.0, elapsed=15.0).batch == 7.0, (
+        "seven at a time show that four are not all"
+    )
