@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,15 @@ def build_operator(tag: str, *flags: str) -> None:
     arguments = [*base, *([f"PIP_OPTIONS={options}"] if options else [])]
     dockerfile = ROOT / "deploy" / "Dockerfile"
     _build(dockerfile, tag, ROOT, *(f"--build-arg={argument}" for argument in arguments), *flags)
+
+
+def build_foreign(tag: str, binary: Path) -> None:
+    """An image of a static engine alone."""
+    context = ROOT / "build" / "e2e" / "foreign"
+    context.mkdir(parents=True, exist_ok=True)
+    # Docker would send the whole folder that a binary was built in.
+    shutil.copy2(binary, context / "engine")
+    _build(DOCKERFILES / "foreign.Dockerfile", tag, context)
 
 
 def sizes(image: str) -> tuple[float, float]:

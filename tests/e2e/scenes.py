@@ -10,9 +10,9 @@ from typing import Any
 from servingpool.api import duration
 
 from .cluster import Cluster
-from .engines import Engine, engine_manifests
+from .engines import Engine, Manifest, engine_manifests
 from .load import Course, LoadGenerator
-from .pools import path, serving_pool
+from .pools import BEHAVIOR, path, serving_pool
 from .prometheus import PrometheusRelease
 from .waiting import eventually
 
@@ -31,8 +31,10 @@ class Scene:
     trace: Mapping[str, Any] = field(default_factory=dict)
     """Instead, which part of a shipped trace is replayed: `trace`, `begin`, `seconds`, `share`, `token_scale`."""
     minimum: int = 1
-    """Of the pool, and what it begins with."""
+    """Of the pool, and what it begins with unless `initial` is given."""
     maximum: int = 6
+    initial: int | None = None
+    """Replicas that the pool finds."""
     ttft: float = 2.5
     tpot: float = 0.3
     """Bounds that vLLM's buckets have too: what lies between two is only estimated by whoever reads them."""
@@ -44,6 +46,15 @@ class Scene:
     patience: float = 60.0
     """Seconds after which its clients give a request up."""
     seed: int = 0
+    prompt: int = PROMPT
+    """Tokens of every request."""
+    output: int = OUTPUT
+    """Tokens of every answer."""
+    max_num_seqs: int = 256
+    arguments: tuple[str, ...] = ()
+    """Further options of the engine."""
+    behavior: Mapping[str, str] = field(default_factory=lambda: BEHAVIOR)
+    """Of the pool; empty for the operator's defaults."""
     course: Course | None = field(default=None, init=False)
 
     @property
@@ -53,15 +64,34 @@ class Scene:
             name=self.name,
             namespace=self.name,
             model=self.name,
-            replicas=self.minimum,
+            replicas=self.found,
             load_seconds=self.load_seconds,
+            max_num_seqs=self.max_num_seqs,
+            arguments=self.arguments,
         )
+
+    @property
+    def steps(self) -> list[tuple[float, float]]:
+        """Requests/s and seconds of each part of `rates`."""
+        return [
+            (float(rate), float(seconds))
+            for rate, seconds in (step.split("x") for step in (self.rates or "").split(","))
+        ]
+
+    @property
+    def found(self) -> int:
+        """Replicas of its Deployment before the operator sees it."""
+        return self.minimum if self.initial is None else self.initial
+
+    def manifests(self) -> list[Manifest]:
+        """Deployment and Service."""
+        return engine_manifests(self.engine)
 
     def create(self, cluster: Cluster) -> None:
         """Engines and pool. A pool that an earlier run has left would know the traffic already."""
         fresh_namespace(cluster, self.name)
         cluster.gone(path(self.name, self.name))
-        cluster.apply(engine_manifests(self.engine))
+        cluster.apply(self.manifests())
         cluster.apply(
             serving_pool(
                 self.name,
@@ -72,18 +102,19 @@ class Scene:
                     "attainment": self.attainment,
                 },
                 targets=[{"name": self.name, "min": self.minimum, "max": self.maximum, "gpusPerReplica": 1}],
+                behavior=dict(self.behavior),
             )
         )
 
     def begin(self, cluster: Cluster, load: LoadGenerator) -> None:
         """Starts the traffic, as soon as the first replicas serve."""
-        eventually(lambda: cluster.ready(self.name, self.name) >= self.minimum, 240, f"the engines of {self.name}")
+        eventually(lambda: cluster.ready(self.name, self.name) >= self.found, 240, f"the engines of {self.name}")
         self.course = load.start(
             self.engine.url,
             self.name,
             self.rates,
-            prompt=PROMPT,
-            output=OUTPUT,
+            prompt=self.prompt,
+            output=self.output,
             seed=self.seed,
             timeout=self.patience,
             **self.trace,
@@ -100,7 +131,7 @@ class Scene:
 
     def over(self, load: LoadGenerator) -> dict[str, Any]:
         """The figures, once the last answer is there."""
-        left = self.running().duration + 90
+        left = self.running().duration + self.patience + 30
         return eventually(
             lambda: found if (found := self.figures(load))["finished"] else {},
             left,

@@ -1,0 +1,146 @@
+"""Engines that are not as the model has them: eight requests at a time, and a TTFT histogram without the queue."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from . import foreign
+from .cluster import Cluster
+from .images import build_foreign
+from .load import LoadGenerator
+from .prometheus import PrometheusRelease
+from .results import Results
+from .scenes import Scene, percent, row
+from .timeline import Recorder, Sample, answers, attained, false_claim, over_ordered
+from .waiting import eventually
+
+PUBLIC = foreign.ForeignScene(
+    "foreign",
+    os.environ.get("E2E_FOREIGN_RATES", "0.5x120,1.5x120,3x210,1x150,0.4x120"),
+    maximum=8,
+    initial=3,
+    ttft=1.0,
+    tpot=0.1,
+    attainment=95.0,
+    floor=0.90,
+    load_seconds=foreign.STARTUP,
+    patience=180.0,
+    prompt=200,
+    output=foreign.TOKENS,
+    behavior={},
+)
+"""Four replicas could serve 3 requests/s at 77% of what they can at most; five hold the SLO behind a Service that picks
+replicas at random. The pool is found with three, and has the operator's own defaults."""
+OURS = Scene(
+    "capped",
+    "1x60,5x150,1x90",
+    maximum=8,
+    ttft=1.0,
+    tpot=0.1,
+    attainment=95.0,
+    floor=0.90,
+    load_seconds=10.0,
+    patience=120.0,
+    prompt=200,
+    output=80,
+    max_num_seqs=8,
+    arguments=("--ttft-from-admission", "--page-quirks", "--flat-step=0.05"),
+)
+"""The emulated engine in the same way: an answer takes 4 s whatever the batch, so a full replica serves 2 requests/s. Two
+and a half are busy with 5 requests/s; four hold the SLO behind a Service that picks replicas at random."""
+SETTLED = {PUBLIC.name: 100.0, OURS.name: 75.0}
+"""Seconds from the highest step on: for a cold start of 32 or 13 s, and for the queue of meanwhile."""
+CLAIM_BELOW = 5.0
+CLAIM_SECONDS = {PUBLIC.name: 300.0, OURS.name: 90.0}
+"""SLOMet must not be True for so long while clients are below the SLO by more than `CLAIM_BELOW` points."""
+APART = 3.0
+"""Points between the attainment in the status and that of the clients."""
+GIVEN_BACK = 300.0
+"""Seconds from the last answer until the fleet is at the pool's minimum."""
+RECORDERS: dict[str, Recorder] = {}
+NAMESPACES = (PUBLIC.name, OURS.name)
+
+
+def prepare(cluster: Cluster, load: LoadGenerator) -> None:
+    scenes: list[Scene] = [OURS]
+    if not foreign.missing():
+        build_foreign(foreign.IMAGE, Path(foreign.BINARY))
+        cluster.load([foreign.IMAGE])
+        scenes.append(PUBLIC)
+    for scene in scenes:
+        scene.create(cluster)
+    for scene in scenes:
+        scene.begin(cluster, load)
+        RECORDERS[scene.name] = Recorder(cluster, scene.name)
+
+
+def test_an_engine_with_a_cap_keeps_the_slo_of_its_clients(
+    cluster: Cluster, load: LoadGenerator, prometheus: PrometheusRelease, results: Results
+) -> None:
+    judge(OURS, cluster, load, prometheus, results)
+
+
+@pytest.mark.timeout(sum(seconds for _, seconds in PUBLIC.steps) + PUBLIC.patience + GIVEN_BACK + 120.0)
+@pytest.mark.skipif(bool(foreign.missing()), reason=foreign.missing())
+def test_the_public_simulator_keeps_the_slo_of_its_clients(
+    cluster: Cluster, load: LoadGenerator, prometheus: PrometheusRelease, results: Results
+) -> None:
+    judge(PUBLIC, cluster, load, prometheus, results)
+
+
+def judge(scene: Scene, cluster: Cluster, load: LoadGenerator, prometheus: PrometheusRelease, results: Results) -> None:
+    """All that is asked of either engine. The table and the timeline are written before anything is asserted."""
+    recorder, figures = RECORDERS[scene.name], scene.over(load)
+    settled = scene.figures(load, begin=highest_begin(scene) + SETTLED[scene.name])
+    course = scene.running()
+    known = answers(load.requests(course), course.begun_at, scene.ttft, scene.tpot)
+    ended = max(answer.known_at for answer in known)
+    given_back = _given_back(scene, cluster)
+    samples = recorder.stop()
+    results.write(f"{scene.name}-timeline.jsonl", recorder.lines())
+    results.write(f"{scene.name}-requests.jsonl", "".join(json.dumps(one) + "\n" for one in load.requests(course)))
+    claim = false_claim(samples, known, scene.attainment - CLAIM_BELOW)
+    over = over_ordered(samples, scene.load_seconds)
+    told, clients = attainment_told(samples, ended), attained(known, ended)
+    results.add(
+        scenario=f"{scene.name}: {scene.rates}",
+        outcome=f"{percent(settled['attainment'])}% once settled; fleet {'' if given_back else 'not '}given back",
+        **row(scene, figures),
+        **scene.spent(prometheus),
+        most_ordered=max(sample.replicas for sample in samples),
+        operator_attainment=told,
+        slo_met_wrongly_s=claim,
+    )
+    assert figures["outcomes"] == {"ok": figures["requests"]}
+    assert settled["attainment"] >= scene.floor
+    assert claim < CLAIM_SECONDS[scene.name]
+    assert told is not None
+    assert clients is not None
+    assert abs(told - clients) <= APART
+    assert not over
+    assert given_back
+
+
+def highest_begin(scene: Scene) -> float:
+    """Seconds into the course at which its highest step begins."""
+    highest = max(range(len(scene.steps)), key=lambda number: scene.steps[number][0])
+    return sum(seconds for _, seconds in scene.steps[:highest])
+
+
+def attainment_told(samples: list[Sample], at: float) -> float | None:
+    """The last figure of the status before then."""
+    told = [sample.status["attainment"] for sample in samples if sample.at <= at and "attainment" in sample.status]
+    return told[-1] if told else None
+
+
+def _given_back(scene: Scene, cluster: Cluster) -> bool:
+    try:
+        return eventually(
+            lambda: cluster.replicas(scene.name, scene.name) <= scene.minimum, GIVEN_BACK, "the fleet", every=2.0
+        )
+    except AssertionError:
+        return False
