@@ -112,6 +112,7 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
         work=lesson.demand.work_per_request,
         horizon=horizon(memory, pool),
         load=level / max(1, observation.requested),
+        stuck=memory.stuck,
     )
     ahead = profile.forecast.outlook(level=level, usual=usual(memory.ledger), carried=curve.load_for(allowance))
     ahead = ahead._replace(expected=ahead.expected + waiting, samples=ahead.samples + waiting)

@@ -13,7 +13,7 @@ from servingpool.decision.ledger import AT, KEPT_SECONDS, LOAD, SPAN, Ledger, Mi
 from servingpool.decision.memory import Memory
 from servingpool.decision.past_loads import PastLoads
 from servingpool.decision.pool import Pool
-from servingpool.decision.slo_count import SloCount, late_share_by_mean
+from servingpool.decision.slo_count import late_share_by_mean
 from servingpool.decision.step_time import StepTime
 from servingpool.decision.witnesses import late_first_tokens
 
@@ -47,16 +47,18 @@ def missed(memory: Memory, pool: Pool, window: Window, *, output_tokens: bool = 
     slo = pool.slo
     ttft = late_first_tokens(memory, window, slo.time_to_first_token)
     bound = slo.time_per_output_token if output_tokens else None
-    tpot = _slow(window.finished(), memory.ledger.last(SPEED_WINDOW), memory.edges[2:4], bound)
+    tpot = _slow(window, memory.ledger.last(SPEED_WINDOW), memory.edges[2:4], bound)
     requests = max(ttft.requests, tpot.requests)
     share = 1.0 - (1.0 - ttft.share) * (1.0 - tpot.share)
     return Misses(requests, requests * share)
 
 
-def _slow(count: SloCount, recent: Window, bucket: tuple[float, float], bound: float | None) -> Misses:
-    """Requests whose tokens came too slowly; `recent` tells their mean."""
+def _slow(window: Window, recent: Window, bucket: tuple[float, float], bound: float | None) -> Misses:
+    """Requests of a window whose tokens came too slowly; `recent` tells their mean, if any ended in it."""
+    count = window.finished()
     if bound is None or count.straddling <= 0.0:
         return Misses(count.total, 0.0 if bound is None else count.late)
+    recent = recent if recent.finished().total > 0.0 else window
     shape = recent.finished()
     mean = recent.total(TPOT_SUM) / shape.total
     return Misses(count.total, count.late + count.straddling * late_share_by_mean(shape, mean, bucket, bound))

@@ -96,6 +96,8 @@ class Intake:
     """Of each replica that decoded enough to tell; of all as one where none did alone."""
     full: tuple[Full, ...]
     """Of each replica that had more to do than it could."""
+    stuck: int
+    """Replicas that serve nothing while requests wait for them."""
     running: Reading
     """Requests in running batches, scaled to all ready replicas."""
     most_running: float
@@ -129,7 +131,7 @@ def take_in(
     A replica's first page is where its counting begins. `full_from`: running requests from which on one may be full.
     """
     ready = {replica.name for replica in observation.ready}
-    serving, lacking = _readable(observation, slo, ready)
+    serving, lacking = _readable(observation, slo, ready, previous)
     sums, grown, covered, intervals = list(NOTHING), 0.0, 0.0, []
     steps, whole = [], True
     served: list[Served] = []
@@ -160,7 +162,8 @@ def take_in(
             steps.append(told)
         covered += seconds
         intervals.append(seconds)
-        served.append(Served(before.queue, now.queue, seconds, came))
+        shown = (before.queue, now.queue) if now.queue is not before.queue else (None, None)
+        served.append(Served(*shown, seconds, came))
     if not steps and whole:
         # Many replicas with little to do are alike.
         together = steps_told(sums, covered)
@@ -175,13 +178,22 @@ def take_in(
     door_now = door_after(
         observation.gateway_queue, door, passed, max((page.scraped_at for page in serving), default=None)
     )
-    waits = [(one, wait(one.before, door), wait(one.now, door_now)) for one in served]
-    judged = [judged_by_queue(one, begin, end, slo.time_to_first_token) for one, begin, end in waits]
+    # A queue that was not shown anew says nothing about this interval.
+    doors = (door, door_now) if door_now is not door else (None, None)
+    waits = [(one, wait(one.before, doors[0]), wait(one.now, doors[1])) for one in served]
+    bound = slo.time_to_first_token
+    judged = [judged_by_queue(one, begin, end, bound) for one, begin, end in waits]
+    held_up = bound is not None and min(wait(None, one) for one in doors) > bound
     return Intake(
         sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0, 0.0), *judged, strict=True))),
         covered=covered,
         steps=tuple(steps),
-        full=tuple(overloaded(one) for one, begin, end in waits if min(begin, end) >= stands(slo)),
+        full=tuple(
+            overloaded(one, bound, at_the_gateway=held_up)
+            for one, begin, end in waits
+            if min(begin, end) >= stands(slo)
+        ),
+        stuck=sum(one.stuck for one in served),
         running=_gauge([page.running for page in serving], share),
         most_running=max((page.running for page in serving if not isinstance(page.running, Unknown)), default=0.0),
         waiting=_with_gateway(waiting, observation.gateway_queue),
@@ -198,12 +210,16 @@ def take_in(
     )
 
 
-def _readable(observation: Observation, slo: Slo, ready: Container[str]) -> tuple[list[ReplicaMetrics], str | None]:
+def _readable(
+    observation: Observation, slo: Slo, ready: Container[str], previous: Mapping[str, Page]
+) -> tuple[list[ReplicaMetrics], str | None]:
     """The whole pages of ready replicas, and a series that another one lacks."""
-    found = () if isinstance(observation.metrics, Unknown) else map(with_empty_series, observation.metrics)
+    found = () if isinstance(observation.metrics, Unknown) else observation.metrics
     serving, lacking = [], None
-    for page in found:
-        if page.replica in ready:
+    for shown in found:
+        if shown.replica in ready:
+            before = previous.get(shown.replica)
+            page = with_empty_series(shown, used=before is not None and before.figures[TTFT_COUNT] > 0.0)
             missing = missing_series(page, slo)
             lacking = lacking or missing
             if missing is None:

@@ -164,6 +164,7 @@ def _take_note(look: _Look, intake: Intake, memory: Memory) -> Memory:
         ledger=ledger,
         pages=intake.pages,
         queues=intake.queues,
+        stuck=intake.stuck,
         door=intake.door,
         edges=intake.edges if intake.coverage > 0.0 else memory.edges,
         interval=max(interval, 1.0),
@@ -266,7 +267,7 @@ def _learn_from_demand(
     profile = replace(profile, forecast=forecast)
     if pool.in_charge and settled(memory, pool):
         share = judged.requests / telling.requests if telling.requests > 0.0 else 0.0
-        profile = _answer_for(look, memory, profile, judged, weight * share)
+        profile = _answer_for(look, memory, profile, telling, judged, weight * share)
     memory = replace(
         memory,
         profile=profile,
@@ -327,8 +328,14 @@ def _learn_kv_cache(look: _Look, memory: Memory, step: StepTime, demand: Demand,
     return kv_cache.learn(usage=usage, load=load, elapsed=look.elapsed)
 
 
-def _answer_for(look: _Look, memory: Memory, profile: Profile, telling: Misses, weight: float) -> Profile:
-    """What was missed in charge, held against what may be."""
+def _answer_for(
+    look: _Look, memory: Memory, profile: Profile, telling: Misses, judged: Misses, weight: float
+) -> Profile:
+    """What was missed in charge, held against what may be.
+
+    The hour's plan answers for the loads that a fleet can carry, `judged`: an overload that nobody foresaw is not paid
+    back with an hour of spare replicas. Days answer for all of it.
+    """
     budget, observation, pool = profile.budget, look.observation, look.pool
     may_rise, may_fall = observation.requested > pool.min_replicas, observation.requested < pool.max_replicas
     # More careful planning brings no replica for which there is no node. The hour's misses count while a cluster
@@ -336,7 +343,7 @@ def _answer_for(look: _Look, memory: Memory, profile: Profile, telling: Misses, 
     pending = any(replica.unschedulable for replica in observation.starting)
     if weight > 0.0:
         budget = budget.learn(
-            missed=telling.share,
+            missed=judged.share,
             allowed=look.allowed,
             weight=weight,
             elapsed=look.elapsed,

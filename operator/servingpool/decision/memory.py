@@ -129,6 +129,8 @@ class Memory:
     """Each replica's last page."""
     queues: tuple[float, ...] = ()
     """Requests in each engine's queue at the last look; empty where they are not known."""
+    stuck: int = 0
+    """Replicas that served nothing at the last look while requests waited for them."""
     door: Queue | None = None
     """The gateway's queue; None where there is none."""
     edges: Edges = NO_EDGES
@@ -199,6 +201,7 @@ class Memory:
             ledger=Ledger.empty(),
             pages={},
             queues=(),
+            stuck=0,
             door=None,
             first_token_tail=Tail(),
             output_token_tail=Tail(),
@@ -224,6 +227,7 @@ class Memory:
                 for name, page in self.pages.items()
             },
             "queues": self.queues,
+            "stuck": self.stuck,
             "door": self.door,
             "edges": _finite(self.edges),
             "lacking": self.lacking,
@@ -258,6 +262,7 @@ class Memory:
                     for name, (at, edges, figures, queue) in data["pages"].items()
                 },
                 queues=_floats(data["queues"]),
+                stuck=int(data["stuck"]),
                 door=_queue(data["door"]),
                 edges=_edges(data["edges"]),
                 lacking=data["lacking"],

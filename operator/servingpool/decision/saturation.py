@@ -9,7 +9,7 @@ replica has a load of 1, whatever limits its batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from servingpool.decision.intake import MOST_DECODING
@@ -28,6 +28,8 @@ LEFT_OUT, ENOUGH = 0.6, 20.0
 the queue out. Where it includes the queue, almost none is on time; where not, slow prefills still make some late."""
 NEARLY = 0.9
 """Of the largest batch: from here on a replica may be full."""
+ANOTHER = 2.0
+"""Times smaller a full batch must be than the one known, to be another limit and not a mean of both."""
 CHANGED = 0.1
 """Relative change of the batch that is worth another one: what was learned by the old is put into new units then."""
 
@@ -74,9 +76,14 @@ class Saturation:
         full = [one for one in seen if not one.room]
         keep = math.exp(-elapsed / MEMORY)
         keep *= min(1.0, MOST_SECONDS / (self.seconds * keep)) if self.seconds > 0.0 else 1.0
+        now = _mean(full)
+        if now is not None and self.known and now * ANOTHER < self.batch:
+            keep = 0.0  # another engine, or other requests: what was seen before is of no use
         seconds = self.seconds * keep + math.fsum(one.seconds for one in full)
-        # Who decodes more at a time shows that the batch was not full.
-        decoding = max(self.decoding * keep + math.fsum(one.decoding for one in full), busiest * seconds)
+        # Who decodes more at a time shows that the batch was not full; more than ever ran is a damaged page.
+        most_running = max(running, self.most_running * math.exp(-elapsed / MEMORY))
+        decoding = self.decoding * keep + math.fsum(one.decoding for one in full)
+        decoding = max(decoding, min(busiest, most_running) * seconds)
         batch = self.batch
         if seconds >= LEAST_SECONDS and decoding > 0.0:
             mean = min(MOST_DECODING, max(LEAST_BATCH, decoding / seconds))
@@ -89,10 +96,16 @@ class Saturation:
             waited=self.waited * keep + math.fsum(one.waited for one in seen),
             on_time=self.on_time * keep + math.fsum(one.on_time for one in seen),
             batch=batch,
-            most_running=max(running, self.most_running * math.exp(-elapsed / MEMORY)),
+            most_running=most_running,
         )
 
     @property
     def known(self) -> bool:
         """Whether a replica was seen full."""
         return math.isfinite(self.batch)
+
+
+def _mean(full: Sequence[Full]) -> float | None:
+    """Requests that decoded at a time in these full replicas."""
+    seconds, decoding = math.fsum(one.seconds for one in full), math.fsum(one.decoding for one in full)
+    return decoding / seconds if seconds >= LEAST_SECONDS and decoding > 0.0 else None

@@ -28,14 +28,14 @@ def missing_series(page: ReplicaMetrics, slo: Slo) -> str | None:
     return next((name for name, figure in essential.items() if isinstance(figure, Unknown)), None)
 
 
-def with_empty_series(page: ReplicaMetrics) -> ReplicaMetrics:
-    """The page, with zero for what an engine shows only from its first request on.
+def with_empty_series(page: ReplicaMetrics, *, used: bool = False) -> ReplicaMetrics:
+    """The page, with zero for what an engine shows only from its first request on; `used`: it had one before.
 
     With nothing running, waiting or counted, what is absent has counted nothing. As long as no more requests got their
     first token than are running, none has finished, so what is counted at the end is absent for that reason.
     """
     ttft = page.time_to_first_token
-    if ttft is NOT_EXPOSED and _idle(page):
+    if ttft is NOT_EXPOSED and not used and _idle(page):
         ttft = NO_OBSERVATION
     if isinstance(ttft, Unknown) or isinstance(page.running, Unknown) or ttft.count > page.running:
         return page
@@ -51,5 +51,7 @@ def with_empty_series(page: ReplicaMetrics) -> ReplicaMetrics:
 
 
 def _idle(page: ReplicaMetrics) -> bool:
-    counted = (page.generation_tokens, page.prompt_tokens)
+    histograms = (page.inter_token_latency, page.time_per_output_token, page.queue_time)
+    counted = [page.generation_tokens, page.prompt_tokens]
+    counted += [one.count if isinstance(one, Histogram) else one for one in histograms]
     return page.running == 0.0 and page.waiting == 0.0 and all(one is NOT_EXPOSED or one == 0.0 for one in counted)

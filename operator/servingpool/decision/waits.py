@@ -15,6 +15,8 @@ STANDS = 10.0
 """Seconds that requests must wait where no TTFT is asked for, to say that a replica is full."""
 
 
+STUCK = 60.0
+"""Seconds that the next request has waited, from which on an engine that serves nothing is stuck."""
 BESIDE_A_QUEUE = 2.0
 """TTFT from admission of requests that waited, over the mean of all: a queue forms while prefills are many and long. At
 1 status said 3 to 7 points more than clients saw on prompts of 4,000 and 12,000 tokens, at 2 at most 3."""
@@ -33,7 +35,7 @@ class Full(NamedTuple):
     decoding: float
     """Requests in the batch that decoded, summed over the seconds."""
     waited: float
-    """Of the requests: all, if the batch stayed full or all of them were waiting when the interval began; else none."""
+    """Of the requests: all, if there was no room for them, or they waited at the gateway; else none."""
     on_time: float
     """Of those that waited, by the histogram: nearly none where it holds the time in the queue."""
 
@@ -48,9 +50,19 @@ class Served(NamedTuple):
     """Increase of each figure."""
 
     @property
+    def stuck(self) -> bool:
+        """Whether nothing was served while requests waited, for minutes."""
+        idle = self.came[TTFT_COUNT] == 0.0 and self.came[ITL_SUM] == 0.0
+        return idle and self.now is not None and self.now.wait >= max(self.seconds, STUCK)
+
+    @property
     def room(self) -> bool:
-        """Whether the batch was smaller than others at one end."""
-        return any(queue is None or queue.room for queue in (self.before, self.now))
+        """Whether the batch may have had room in the interval."""
+        if self.now is None or self.before is None:
+            return True
+        # The next request has waited since before the interval began, so there was no room for it all the time.
+        stood = self.now.wait >= self.seconds and self.came[ITL_SUM] > 0.0
+        return not stood and (self.before.room or self.now.room)
 
 
 def stands(slo: Slo) -> float:
@@ -90,11 +102,14 @@ def judged_by_queue(one: Served, begin: float, end: float, bound: float | None) 
     return requests * 0.5 * (begin + end), late[0], late[1] if begin + end > 0.0 else 0.0
 
 
-def overloaded(one: Served) -> Full:
-    """What a replica did in an interval at both ends of which requests had waited for too long."""
+def overloaded(one: Served, bound: float | None, *, at_the_gateway: bool) -> Full:
+    """What a replica did in an interval at both ends of which requests had waited for too long.
+
+    `at_the_gateway`: they had waited for longer than `bound` seconds before they reached an engine.
+    """
     came, requests = one.came, one.came[TTFT_COUNT]
-    # Two bursts, each gone before the next, look like one queue, unless the batch stayed full between them.
-    waited = not one.room or (one.before is not None and requests <= one.before.requests)
+    # Two bursts, each gone before the next, look like one queue, unless the batch had no room between them.
+    waited = bound is not None and (at_the_gateway or not one.room)
     return Full(
         room=one.room,
         seconds=one.seconds,

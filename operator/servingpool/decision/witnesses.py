@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from servingpool.decision.columns import LATE_BY_QUEUE, LATE_IN_ALL
+from servingpool.decision.intake import LONGEST_GAP
 from servingpool.decision.ledger import KEPT_SECONDS, Misses, Window, misses
 from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
@@ -79,19 +80,27 @@ def late_first_tokens(memory: Memory, window: Window, bound: float | None) -> Mi
 
 
 def longest_wait(observation: Observation, memory: Memory) -> float:
-    """Seconds that the request has waited which has waited longest, in a ready replica's queue and at the gateway."""
-    door = 0.0 if memory.door is None else memory.door.wait
-    return door + max((queue.wait for queue in _queues(observation, memory)), default=0.0)
+    """Seconds that the request has waited which has waited longest, at a replica or at the gateway."""
+    queues, door = _queues(observation, memory)
+    return (0.0 if door is None else door.wait) + max((queue.wait for queue in queues), default=0.0)
 
 
 def waiting_too_long(observation: Observation, memory: Memory, bound: float | None) -> float:
     """Requests that wait now and have waited for more than `bound` seconds."""
     if bound is None:
         return 0.0
-    queues = [*_queues(observation, memory), *(() if memory.door is None else (memory.door,))]
-    return sum(overdue(queue, bound) for queue in queues)
+    queues, door = _queues(observation, memory)
+    return sum(overdue(queue, bound) for queue in [*queues, *(() if door is None else (door,))])
 
 
-def _queues(observation: Observation, memory: Memory) -> list[Queue]:
-    pages = (memory.pages.get(replica.name) for replica in observation.ready)
-    return [page.queue for page in pages if page is not None and page.queue is not None]
+def _queues(observation: Observation, memory: Memory) -> tuple[list[Queue], Queue | None]:
+    """The replicas' queues and the gateway's, as shown in the last minutes.
+
+    A replica that fails its probe because it is full still has its queue.
+    """
+    now = memory.at or 0.0
+    pages = (memory.pages.get(replica.name) for replica in (*observation.ready, *observation.starting))
+    queues = [page.queue for page in pages if page is not None and page.queue is not None]
+    recent = [queue for queue in queues if now - queue.at <= LONGEST_GAP]
+    door = memory.door
+    return recent, door if door is not None and now - door.at <= LONGEST_GAP else None

@@ -46,6 +46,8 @@ class Capped:
     admitted: int = 0
     finished: int = 0
     steps: float = 0.0
+    hidden: bool = False
+    """The page has no queue."""
 
     def advance(self, now: float) -> None:
         """One second, up to `now`."""
@@ -66,7 +68,7 @@ class Capped:
             replica=self.name,
             scraped_at=now,
             running=float(len(self.running)),
-            waiting=float(len(self.waiting)),
+            waiting=NOT_EXPOSED if self.hidden else float(len(self.waiting)),
             generation_tokens=self.steps or NOT_EXPOSED,
             prompt_tokens=200.0 * self.admitted if self.admitted else NOT_EXPOSED,
             time_to_first_token=histogram((0.5, BOUND), float(self.admitted), PREFILL),
@@ -285,3 +287,48 @@ def test_a_batch_that_was_never_full_is_larger_than_any_that_ran() -> None:
     assert full.learn([], busiest=7.0, running=7.0, elapsed=15.0).batch == 7.0, (
         "seven at a time show that four are not all"
     )
+
+
+def test_a_smaller_limit_than_before_is_found_though_a_larger_batch_ran_once() -> None:
+    fleet = Fleet()
+    for engine in fleet.engines:
+        engine.cap = 64
+    for _ in range(20):
+        fleet.tick(30.0)
+    for engine in fleet.engines:
+        engine.cap = 8
+    outcomes = [fleet.tick(4.0) for _ in range(60)]
+    assert fleet.memory.profile.saturation.batch < 20.0
+    assert outcomes[-1].decision.figures.queue == 0.0
+
+
+def test_a_queue_that_is_shown_no_more_says_nothing_of_the_minutes_after() -> None:
+    fleet = Fleet(pool=replace(POOL, max_replicas=3))
+    for _ in range(20):
+        fleet.tick(5.0)
+    known = fleet.memory.profile.saturation.batch
+    for engine in fleet.engines:
+        engine.hidden = True
+    for _ in range(40):
+        fleet.tick(0.5)
+    assert fleet.memory.profile.saturation.batch == pytest.approx(known, rel=0.15)
+
+
+def test_engines_that_serve_nothing_while_requests_wait_are_replaced() -> None:
+    fleet = Fleet()
+    for _ in range(20):
+        fleet.tick(1.5)
+    for engine in fleet.engines:
+        engine.cap = 0
+    most = max(fleet.tick(1.5).decision.replicas for _ in range(30))
+    assert most >= 6, "three that hang and three that serve"
+
+
+def test_a_damaged_page_takes_no_capacity_away() -> None:
+    fleet = Fleet()
+    for _ in range(40):
+        fleet.tick(5.0)
+    known = fleet.memory.profile.saturation.batch
+    fleet.engines[0].steps += 1_000_000.0
+    fleet.tick(5.0)
+    assert fleet.memory.profile.saturation.batch == pytest.approx(known, rel=0.1)

@@ -243,8 +243,8 @@ def test_where_there_is_no_node_nothing_adds_up():
     world.unschedulable = True
     world.run(60.0, 6)
     spent = world.memory.profile.budget.overspent
-    # A node may take minutes to come, and what is missed until then counts.
-    assert spent > budget.overspent + 0.1
+    # Beyond the load of full replicas no other plan would have helped, so nothing is paid back for it later.
+    assert spent <= budget.overspent + 0.01
     outcomes = world.run(60.0, 30)
     assert outcomes[-1].decision.figures.attainment < 0.9
     assert world.memory.profile.budget.overspent <= spent

@@ -517,7 +517,8 @@ def test_an_outage_is_not_paid_for_all_day():
     before = mean_fleet(world, random, 120, spread=0.1)
     world.failing = True
     mean_fleet(world, random, 10, spread=0.1)
-    assert world.requested > 1.15 * before, "what cannot be told from too few replicas is met as such"
+    # This fleet was seen full once, so its knee is known better, and ten minutes move it by one replica.
+    assert world.requested > 1.1 * before, "what cannot be told from too few replicas is met as such"
     world.failing = False
     assert mean_fleet(world, random, 120, spread=0.1) < 1.5 * before
 

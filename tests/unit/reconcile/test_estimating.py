@@ -27,6 +27,7 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[f
         covered=15.0,
         steps=(),
         full=(),
+        stuck=0,
         running=1.0,
         most_running=1.0,
         waiting=0.0,
