@@ -21,7 +21,7 @@ WINDOW = 300.0
 SHAPE_WINDOW = 600.0
 """Over which the late share of the bucket that the bound cuts is taken."""
 MORE, FEW = 1.5, 5.0
-"""The queue-time histogram is believed if it counts so many times as many late requests as the TTFT histogram, plus so
+"""The queue-time histogram is believed if it counts so many times as many late requests as the other witness, plus so
 many, over the whole window: it counts a request at its end, so over minutes the two count different requests."""
 
 
@@ -59,18 +59,17 @@ def testimony(memory: Memory, window: Window, bound: float | None) -> Testimony:
         requests=ttft.requests,
         histogram=ttft.late,
         queue=max(window.total(LATE_BY_QUEUE), window.total(LATE_IN_ALL)),
-        # Its requests are those that ended, so their share is taken.
-        queue_time=queue_time.share * ttft.requests,
+        # Those that ended, as a number: beside new replicas a full one ends more late requests than begin there.
+        queue_time=queue_time.late,
     )
 
 
 def believed(memory: Memory, bound: float | None) -> Witness:
     """Whom to believe now."""
-    if not memory.profile.saturation.queue_left_out:
-        said = testimony(memory, memory.ledger.last(KEPT_SECONDS), bound)
-        return Witness.QUEUE_TIME if said.queue_time > MORE * said.histogram + FEW else Witness.HISTOGRAM
-    said = testimony(memory, memory.ledger.last(WINDOW), bound)
-    return Witness.QUEUE if said.queue >= said.queue_time else Witness.QUEUE_TIME
+    left_out = memory.profile.saturation.queue_left_out
+    said = testimony(memory, memory.ledger.last(WINDOW if left_out else KEPT_SECONDS), bound)
+    first, late = (Witness.QUEUE, said.queue) if left_out else (Witness.HISTOGRAM, said.histogram)
+    return Witness.QUEUE_TIME if said.queue_time > MORE * late + FEW else first
 
 
 def late_first_tokens(memory: Memory, window: Window, bound: float | None) -> Misses:
