@@ -120,8 +120,10 @@ def _in_units_of_the_full_batch(memory: Memory, before: float) -> Memory:
     loads so far were sixteen times as high.
     """
     batch = memory.profile.saturation.batch
+    if batch == before:
+        return memory
     old, new = _step(memory, before), _step(memory, batch)
-    if batch == before or old is None or new is None:
+    if old is None or new is None:
         return memory
     return memory.in_other_units(new.stretch / old.stretch)
 

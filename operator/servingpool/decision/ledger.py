@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
@@ -46,6 +46,8 @@ class Ledger:
     """Rows of ticks, oldest first. Never changed in place: adding a tick gives a new ledger."""
 
     rows: Array
+    _windows: dict[float, Window] = field(default_factory=dict, init=False, repr=False)
+    """Those that were asked for, by their seconds: a decision asks for the same few ten times."""
 
     def __eq__(self, other: object) -> bool:
         """As of any value; what is not known equals what is not known."""
@@ -87,10 +89,12 @@ class Ledger:
 
     def last(self, seconds: float) -> Window:
         """The ticks of the last `seconds`, up to the last tick."""
-        if not len(self.rows):
-            return Window(self.rows)
-        at = self.rows[:, AT]
-        return Window(self.rows[at.searchsorted(at[-1] - seconds + 1e-6, "right") :])
+        window = self._windows.get(seconds)
+        if window is None:
+            at = self.rows[:, AT]
+            begin = at.searchsorted(at[-1] - seconds + 1e-6, "right") if len(at) else 0
+            window = self._windows[seconds] = Window(self.rows[begin:])
+        return window
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,21 +153,28 @@ class Window:
         values = values[~np.isnan(values)]
         return float(values[-1] - values[0]) if len(values) > 1 else 0.0
 
+    @cached_property
+    def _splits(self) -> tuple[SloCount, SloCount, SloCount]:
+        """Observations of TTFT, of TPOT and of the time in the queue, split at their bounds."""
+        places = (
+            (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER),
+            (TPOT_COUNT, TPOT_LOWER, TPOT_UPPER),
+            (QUEUE_TIME_COUNT, QUEUE_TIME_LOWER, QUEUE_TIME_UPPER),
+        )
+        first, finished, queued = (_split(*(self.total(place) for place in each)) for each in places)
+        return first, finished, queued
+
     def first_tokens(self) -> SloCount:
         """TTFT observations."""
-        return self._split(TTFT_COUNT, TTFT_LOWER, TTFT_UPPER)
+        return self._splits[0]
 
     def finished(self) -> SloCount:
         """TPOT observations."""
-        return self._split(TPOT_COUNT, TPOT_LOWER, TPOT_UPPER)
+        return self._splits[1]
 
     def queue_times(self) -> SloCount:
         """Times in the engine's queue, at the bound of TTFT."""
-        return self._split(QUEUE_TIME_COUNT, QUEUE_TIME_LOWER, QUEUE_TIME_UPPER)
-
-    def _split(self, count: int, lower: int, upper: int) -> SloCount:
-        total, within, up_to = self.total(count), self.total(lower), self.total(upper)
-        return SloCount(within, max(0.0, up_to - within), max(0.0, total - up_to))
+        return self._splits[2]
 
     def highest_load(self) -> float:
         """Largest work per ready replica, queues left aside; 0 where none is known."""
@@ -178,6 +189,10 @@ class Window:
         values = self.rows[:, column]
         values = values[~np.isnan(values)]
         return float(values.max()) if len(values) else None
+
+
+def _split(total: float, within: float, up_to: float) -> SloCount:
+    return SloCount(within, max(0.0, up_to - within), max(0.0, total - up_to))
 
 
 @dataclass(frozen=True, slots=True)

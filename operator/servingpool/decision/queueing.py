@@ -50,6 +50,8 @@ def queue(
     never too short.
     """
     total = left + requests
+    if before is not None and not reset and requests == 0.0:
+        return Queue(at, 0.0, ((at, total),), 0.0, room)  # as most queues are
     if reset and before is not None:
         known: tuple[tuple[float, float], ...] = ((before.at, 0.0),)
     else:

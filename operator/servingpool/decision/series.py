@@ -35,6 +35,9 @@ def with_empty_series(page: ReplicaMetrics, *, used: bool = False) -> ReplicaMet
     first token than are running, none has finished, so what is counted at the end is absent for that reason.
     """
     ttft = page.time_to_first_token
+    first = (ttft, page.generation_tokens, page.prompt_tokens, page.inter_token_latency, page.time_per_output_token)
+    if all(one is not NOT_EXPOSED for one in first):
+        return page
     if ttft is NOT_EXPOSED and not used and _idle(page):
         ttft = NO_OBSERVATION
     if isinstance(ttft, Unknown) or isinstance(page.running, Unknown) or ttft.count > page.running:
