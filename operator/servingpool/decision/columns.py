@@ -12,8 +12,7 @@ NOTHING = (0.0,) * FIGURES
 QUEUED = 17
 """Of the sums alone: what the engines' queues grew by, which may be negative. With what the same pages say was served,
 it is what came."""
-(WAITED, LATE_BY_QUEUE, LATE_IN_ALL) = range(18, 21)
-"""Of the sums alone, by the length of the queues (see `queueing`), of the requests that got their first token: seconds
-that they waited, how many waited for longer than TTFT may last, and how many took longer with the TTFT that the
-histogram shows added."""
-FIELDS = 21
+(WAITED, LATE_BY_QUEUE) = range(18, 20)
+"""Only in the sums: seconds that the requests with a first token waited by the length of the queues (see `queueing`),
+and how many of them were late with the histogram's TTFT added to that wait."""
+FIELDS = 20

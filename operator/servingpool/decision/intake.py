@@ -185,7 +185,7 @@ def take_in(
     judged = [judged_by_queue(one, begin, end, bound) for one, begin, end in waits]
     held_up = bound is not None and min(wait(None, one) for one in doors) > bound
     return Intake(
-        sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0, 0.0), *judged, strict=True))),
+        sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True))),
         covered=covered,
         steps=tuple(steps),
         full=tuple(

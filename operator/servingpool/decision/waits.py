@@ -85,21 +85,20 @@ def wait(own: Queue | None, door: Queue | None) -> float:
     return (0.0 if own is None else own.wait) + (0.0 if door is None else door.wait)
 
 
-def judged_by_queue(one: Served, begin: float, end: float, bound: float | None) -> tuple[float, float, float]:
-    """WAITED, LATE_BY_QUEUE and LATE_IN_ALL of those that one replica began to serve.
+def judged_by_queue(one: Served, begin: float, end: float, bound: float | None) -> tuple[float, float]:
+    """WAITED and LATE_BY_QUEUE of the requests that one replica began to serve.
 
     Half of them waited as long as the next one had at the `begin`, half as at the `end`: where a queue comes and goes
     between two looks, that is right on average, and a line between the two would count each peak twice.
     """
     requests = one.came[TTFT_COUNT]
     if requests <= 0.0:
-        return 0.0, 0.0, 0.0
+        return 0.0, 0.0
     ttft = BESIDE_A_QUEUE * one.came[TTFT_SUM] / requests
-    late = [
-        0.0 if bound is None else requests * 0.5 * ((begin + more > bound) + (end + more > bound))
-        for more in (0.0, ttft)
-    ]
-    return requests * 0.5 * (begin + end), late[0], late[1] if begin + end > 0.0 else 0.0
+    late = 0.0
+    if bound is not None and begin + end > 0.0:
+        late = requests * 0.5 * ((begin + ttft > bound) + (end + ttft > bound))
+    return requests * 0.5 * (begin + end), late
 
 
 def overloaded(one: Served, bound: float | None, *, at_the_gateway: bool) -> Full:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from servingpool.decision.columns import LATE_BY_QUEUE, LATE_IN_ALL
+from servingpool.decision.columns import LATE_BY_QUEUE
 from servingpool.decision.intake import LONGEST_GAP
 from servingpool.decision.ledger import KEPT_SECONDS, Misses, Window, misses
 from servingpool.decision.memory import Memory
@@ -58,7 +58,7 @@ def testimony(memory: Memory, window: Window, bound: float | None) -> Testimony:
     return Testimony(
         requests=ttft.requests,
         histogram=ttft.late,
-        queue=max(window.total(LATE_BY_QUEUE), window.total(LATE_IN_ALL)),
+        queue=window.total(LATE_BY_QUEUE),
         # Those that ended, as a number: beside new replicas a full one ends more late requests than begin there.
         queue_time=queue_time.late,
     )

@@ -34,7 +34,7 @@ class Plan:
     def of(cls, queries: Queries, layout: Layout, request: ReadRequest) -> Plan:
         """The plan for a request, given the buckets that exist."""
         wanted = {"time_to_first_token": request.ttft_bounds, "time_per_output_token": request.tpot_bounds}
-        # Of the time in the queue no percentile is told, so the buckets around the bound do.
+        # No percentile of the queue time is shown, so the buckets around the bound are enough.
         asked = [(field, bounds, FEW) for field, bounds in wanted.items()] + [("queue_time", request.ttft_bounds, 0)]
         chosen = {
             name: layout.choose(name, bounds, few=few)
