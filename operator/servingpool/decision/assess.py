@@ -9,7 +9,7 @@ import numpy as np
 from servingpool.decision import capacity
 from servingpool.decision.backlog import backlog
 from servingpool.decision.belief import KNEE_SHARE, horizon, posterior, told
-from servingpool.decision.demand import usual
+from servingpool.decision.demand import idle, usual
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.learn import Lesson
 from servingpool.decision.memory import Memory
@@ -22,6 +22,8 @@ from servingpool.decision.unknown import Unknown
 STARTS = 2.0
 """Cold starts for which a fleet stays at what was worth keeping: a replica that goes and comes back within two
 has cost more than it saved."""
+NOBODY = Outlook(np.zeros(1), np.zeros((1, 2)), np.array([[1.0, 0.0]]))
+"""What may come to an idle pool; the fleet that was found is believed in no more."""
 RARE = 0.05
 """Share of what may come that the sentence on a decision leaves out."""
 
@@ -51,6 +53,8 @@ class Assessment:
     """Replicas that are worth keeping, where they are there: no fewer than needed."""
     today: bool
     """The present load needs more than what is to come."""
+    idle: bool
+    """No request came in the last 20 minutes, so nothing is kept for one that may come."""
 
     @property
     def holdable(self) -> bool:
@@ -115,6 +119,9 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
         stuck=memory.stuck,
     )
     ahead = profile.forecast.outlook(level=level, usual=usual(memory.ledger), carried=curve.load_for(allowance))
+    nobody = idle(memory.ledger)
+    if nobody:
+        ahead = NOBODY
     ahead = ahead._replace(expected=ahead.expected + waiting, samples=ahead.samples + waiting)
     # The fleet that was found speaks for what to keep, never for buying more.
     (believed, sticking), (unbelieved, _) = capacity.needs(
@@ -140,4 +147,5 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
         price=worth,
         kept=kept,
         today=today > then,
+        idle=nobody,
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from servingpool.decision.columns import GENERATED, ITL_COUNT, QUEUED, REJECTED, TTFT_COUNT
 from servingpool.decision.intake import LEVEL_SCRAPES
-from servingpool.decision.ledger import GATEWAY, SPAN, WAITING, WORK, Ledger, Window
+from servingpool.decision.ledger import GATEWAY, READY, RUNNING, SPAN, WAITING, WORK, Ledger, Window
 from servingpool.decision.step_time import StepTime
 
 LENGTHS_WINDOW = 600.0
@@ -20,6 +20,12 @@ USUAL_WINDOW = 600.0
 LEVEL_WINDOW = 30.0
 """Half a minute: a whole one sees a step 15 s later (ramp 93.9% instead of 95.3% at the same fleet), a quarter is
 noise that buys 6% more GPUs."""
+IDLE_WINDOW = 1200.0
+"""Seconds without a request after which a pool is idle. Without this rule a pool of min 1 that had missed its SLO in a
+five-minute burst stood at 4 replicas for an hour without a request. At ten minutes on-off traffic, off for four
+on average, attains 93.5 instead of 98.8% in one of three seeds."""
+SURE = 0.9
+"""Part of that time, and of its replica-seconds, that must have been seen."""
 PROMPT_INERTIA = 30.0
 """Requests that the ten-minute mean prompt weighs against those of the level's window."""
 MOST_WORK = 1e6
@@ -94,6 +100,16 @@ def tokens_a_step(ledger: Ledger) -> float:
     window = ledger.last(LENGTHS_WINDOW)
     steps = window.total(ITL_COUNT) + window.first_tokens().total
     return max(1.0, window.total(GENERATED) / steps) if steps > 0.0 else 1.0
+
+
+def idle(ledger: Ledger) -> bool:
+    """Whether it is certain that no request came, waited or ran in that time."""
+    window = ledger.last(IDLE_WINDOW)
+    ready = float((window.rows[:, READY] * window.rows[:, SPAN]).sum())
+    if window.seconds < SURE * IDLE_WINDOW or not 0.0 < SURE * ready <= window.covered:
+        return False
+    counted = sum(window.total(figure) for figure in (TTFT_COUNT, ITL_COUNT, GENERATED, REJECTED))
+    return counted == 0.0 and window.highest(WAITING) == 0.0 and window.highest(RUNNING) == 0.0
 
 
 def usual(ledger: Ledger) -> float:

@@ -6,6 +6,7 @@ import math
 
 from servingpool.decision.assess import Assessment
 from servingpool.decision.decision import Figures
+from servingpool.decision.demand import IDLE_WINDOW
 from servingpool.decision.limits import Limited
 from servingpool.decision.unknown import Reading, Unknown
 
@@ -22,6 +23,8 @@ def reason(requested: int, assessment: Assessment | Unknown, answer: Limited, fi
 
 
 def _weighed(assessment: Assessment, figures: Figures) -> list[str]:
+    if assessment.idle:
+        return [f"no request in the last {IDLE_WINDOW / 60:.0f} minutes, so nothing is kept beyond min"]
     parts = [
         f"{_number(figures.arrivals)} requests/s now",
         f"work for {_number(assessment.expected)} fully busy replicas is expected in {figures.horizon:.0f} s",

@@ -175,6 +175,37 @@ def test_a_queue_of_the_past_is_worked_off_and_what_it_took_is_given_back() -> N
     assert len(fleet.engines) <= 3 < most
 
 
+def after_a_surge_without_a_request(*, hidden: bool = False) -> Fleet:
+    fleet = Fleet()
+    for rate, ticks in ((0.5, 16), (5.0, 20), (0.5, 20)):
+        for _ in range(ticks):
+            fleet.tick(rate)
+    assert len(fleet.engines) > 1
+    for engine in fleet.engines:
+        engine.hidden = hidden
+    return fleet
+
+
+def test_an_idle_pool_keeps_nothing_for_a_surge_that_it_remembers() -> None:
+    fleet = after_a_surge_without_a_request()
+    said = [fleet.tick(0.0).decision for _ in range(120)]
+    assert len(fleet.engines) == 1
+    assert "no request in the last 20 minutes" in said[-1].reason
+
+
+def test_a_pool_that_is_asked_now_and_then_is_not_idle() -> None:
+    fleet = after_a_surge_without_a_request()
+    for tick in range(150):
+        said = fleet.tick(2 / TICK if tick % 60 == 0 else 0.0).decision
+        assert "no request in the last" not in said.reason
+
+
+def test_a_pool_whose_queue_is_not_shown_is_never_called_idle() -> None:
+    fleet = after_a_surge_without_a_request(hidden=True)
+    for _ in range(120):
+        assert "no request in the last" not in fleet.tick(0.0).decision.reason
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([0.1, 0.5, 1.5, 3.0, 6.0, 12.0]), st.integers(2, 12)), min_size=2, max_size=6)
