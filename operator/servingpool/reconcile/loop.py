@@ -90,7 +90,6 @@ class Reconciler:
             for state in self.states.values():
                 state.decision = state.observation = None  # of a time when it led, and shown as if of now
             return Tick(pools=len(self._cache.pools))
-        self._forget()
         readable, turns = [], []
         for key, raw in self._cache.pools.items():
             pool = self._parse(key, raw)
@@ -110,6 +109,7 @@ class Reconciler:
         if not starting:
             await self._warm(readable, now)
         await self._actor.sweep(self._leading)
+        self._forget()
         return Tick(
             pools=len(self._cache.pools),
             decided=sum(turn.order is not None for turn in decided),
