@@ -86,7 +86,7 @@ def owners(pools: Iterable[Raw]) -> dict[Key, Key]:
     """Which pool owns which Deployment: the oldest that names it, unless its mode is Recommend.
 
     `pools` are all that exist, as the API server stores them. An owner with an invalid spec, an unknown backend or mode
-    Paused stays the owner: otherwise a younger pool, with other limits, would scale the Deployment until that is mended.
+    Paused stays the owner: otherwise a younger pool with other limits would scale the Deployment meanwhile.
     The younger one is refused, not both: otherwise anyone who may create a pool could stop one that serves.
     """
     found: dict[Key, Key] = {}
