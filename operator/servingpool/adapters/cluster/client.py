@@ -87,17 +87,17 @@ class Cluster:
 
     async def count(self, kind: Kind, namespace: str | None) -> int:
         """How many objects of a kind there are, in a namespace or in all; 0 if the kind is not installed."""
-        page = await self._page(kind, namespace, limit=1)
-        return len(page["items"]) + (page["metadata"].get("remainingItemCount") or 0)
+        items, rest = await self._page(kind, namespace, limit=1)
+        return len(items) + (rest.get("remainingItemCount") or 0)
 
     async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
         """Uids of all objects of a kind that exist now, in a namespace or in all; none if the kind is not installed."""
         found: set[str] = set()
         token: str | None = ""
         while token is not None:
-            page = await self._page(kind, namespace, limit=PAGE, token=token)
-            found |= {item["metadata"]["uid"] for item in page["items"]}
-            token = page["metadata"].get("continue") or None
+            items, rest = await self._page(kind, namespace, limit=PAGE, token=token)
+            found |= {item["metadata"]["uid"] for item in items}
+            token = rest.get("continue") or None
         return found
 
     async def read_pool(self, pool: Key) -> dict[str, Any]:
@@ -235,17 +235,23 @@ class Cluster:
             )
         return made
 
-    async def _page(self, kind: Kind, namespace: str | None, *, limit: int, token: str = "") -> Any:
-        """A page of a list: of each object its metadata alone. `token` is what the page before said to go on with."""
+    async def _page(
+        self, kind: Kind, namespace: str | None, *, limit: int, token: str = ""
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """A page of a list, of each object its metadata alone; and what it says of the rest.
+
+        `token` is what the page before said to go on with.
+        """
         group, version, plural = kind
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         path += f"/{plural}" if namespace is None else f"/namespaces/{namespace}/{plural}"
         try:
             with translated(f"list {plural}"):
                 query = [("limit", limit), ("continue", token)]
-                return await self._request("GET", path, accept=METADATA_ALONE, query_params=query)
+                page = await self._request("GET", path, accept=METADATA_ALONE, query_params=query)
         except NotFound:
-            return {"items": [], "metadata": {}}
+            return [], {}
+        return page["items"] or [], page["metadata"]  # an empty list of metadata is null
 
     async def _request(
         self, method: str, path: str, content_type: str = JSON, *, accept: str = JSON, **parameters: Any

@@ -188,8 +188,9 @@ async def test_counting_transfers_one_object(
     assert await cluster.count(kind, namespace) == 20_000
     assert fake.asked[0][1] == path
     assert fake.query["limit"] == "1"
-    fake.answers = {"metadata": {}, "items": []}
+    fake.answers = {"metadata": {}, "items": None}  # as API servers say it
     assert await cluster.count(kind, namespace) == 0
+    assert await cluster.uids(kind, namespace) == set()
 
 
 async def test_uids_are_those_of_all_pages(api: tuple[Api, Cluster]) -> None:
