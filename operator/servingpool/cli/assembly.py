@@ -18,9 +18,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.client import Cluster, credentials
-from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.lease import Election, Terms
-from servingpool.adapters.cluster.objects import Kind
 from servingpool.adapters.prometheus import PrometheusBackend
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
@@ -45,7 +43,7 @@ class _Assembly:
     def __init__(self, config: OperatorConfig, kubeconfig: str | None) -> None:
         self._config, self._kubeconfig = config, kubeconfig
         self._cache = ClusterCache()
-        self.watches = Watches(self._cache, time.monotonic, self._count, scoped=bool(config.namespaces))
+        self.watches = Watches(self._cache, time.monotonic, config.namespaces)
         self.stop_flag = asyncio.Event()
         self.lost = False
         self.failure: Exception | None = None
@@ -67,7 +65,7 @@ class _Assembly:
         config = self._config
         self._cluster = await Cluster.connect(self._kubeconfig)
         self._backends = {backend.name: PrometheusBackend(backend) for backend in config.backends}
-        await self.watches.expect()
+        await self.watches.expect(self._cluster)
         election = _election(self._cluster, config.leader_election)
         actor = Actor(self._cluster, self._cache)
         reconciler = Reconciler(
@@ -125,14 +123,6 @@ class _Assembly:
             private_key_path=found.key,
             proxy_url=found.proxy,
         )
-
-    async def _count(self, kind: Kind) -> int:
-        if self._cluster is None:
-            raise ClusterError("not connected yet")
-        try:
-            return sum([await self._cluster.count(kind, name) for name in self._config.namespaces or (None,)])
-        except NotFound:
-            return 0  # no CRD, no objects
 
     def _writes(self) -> dict[str, int]:
         return {} if self._cluster is None else self._cluster.writes

@@ -7,7 +7,9 @@ in quadratic time. Pods and Deployments come the same way, so that one library w
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import kopf
@@ -15,12 +17,12 @@ import kopf
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.objects import Kind
-from servingpool.adapters.cluster.relist import Relist
 from servingpool.api.group import GROUP, PLURAL, VERSION
 
-RECOUNT = 600.0
-"""Seconds between two questions whether a kind of few objects has any left."""
-FEW = 50
+log = logging.getLogger(__name__)
+
+Scope = tuple[Kind, str | None]
+"""What one watch shows: a kind, in one namespace or (None) in all."""
 
 
 class See(Protocol):
@@ -30,77 +32,94 @@ class See(Protocol):
         """Take in an object as it is now, or that it is gone."""
 
 
-class Watches:
-    """Puts what is shown into the cache, and knows what was not shown.
+class Inventory(Protocol):
+    """What the API server is asked besides the watches."""
 
-    `count` asks the API server how many objects of a kind there are. `scoped`: only some namespaces are watched, each
-    by a watch of its own.
+    async def count(self, kind: Kind, namespace: str | None) -> int:
+        """How many objects there are."""
+
+    async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
+        """Uids of the objects that exist now."""
+
+
+class Watches:
+    """Puts what is shown into the cache, and takes out what was deleted without being shown as deleted.
+
+    Only `namespaces` are watched, each by a watch of its own; all by one where there are none.
     """
 
-    def __init__(
-        self,
-        cache: ClusterCache,
-        clock: Callable[[], float],
-        count: Callable[[Kind], Awaitable[int]],
-        *,
-        scoped: bool = False,
-    ) -> None:
-        self._clock, self._count = clock, count
-        self._counted = clock()
-        self._kinds: dict[Kind, tuple[See, Relist]] = {
-            kind: (see, Relist(clock, by_namespace=scoped))
-            for kind, see in (
-                ((GROUP, VERSION, PLURAL), cache.see_pool),
-                (("apps", "v1", "deployments"), cache.see_workload),
-                (("apps", "v1", "replicasets"), cache.see_replica_set),
-                (("", "v1", "pods"), cache.see_pod),
-                (("autoscaling", "v2", "horizontalpodautoscalers"), cache.see_autoscaler),
-                (("keda.sh", "v1alpha1", "scaledobjects"), cache.see_autoscaler),
-            )
+    def __init__(self, cache: ClusterCache, clock: Callable[[], float], namespaces: Collection[str] = ()) -> None:
+        self._clock, self._namespaces = clock, namespaces
+        self._cluster: Inventory
+        """Set by `expect`: handlers are registered before there is a connection."""
+        self._see: dict[Kind, See] = {
+            (GROUP, VERSION, PLURAL): cache.see_pool,
+            ("apps", "v1", "deployments"): cache.see_workload,
+            ("apps", "v1", "replicasets"): cache.see_replica_set,
+            ("", "v1", "pods"): cache.see_pod,
+            ("autoscaling", "v2", "horizontalpodautoscalers"): cache.see_autoscaler,
+            ("keda.sh", "v1alpha1", "scaledobjects"): cache.see_autoscaler,
         }
+        self._shown: defaultdict[Scope, dict[str, tuple[str, str, str]]] = defaultdict(dict)
+        """Kind, namespace and name of each object that was shown and not shown as deleted, by uid."""
+        self._expected: dict[Scope, int] = {}
+        """Objects that there were at the start."""
         self.listed_at = clock()
         """When an object of a list was last shown, by `clock`."""
-        self._expected: dict[Kind, int] = dict.fromkeys(self._kinds, 0)
-        """Objects of each kind that there were at the start."""
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
         """Register a handler for each kind."""
-        for kind, (see, relist) in self._kinds.items():
-            kopf.on.event(*kind, registry=registry)(self._handler(see, relist))
+        for kind, see in self._see.items():
+            kopf.on.event(*kind, registry=registry)(self._handler(kind, see))
 
-    async def expect(self) -> None:
+    async def expect(self, cluster: Inventory) -> None:
         """Ask how many objects there are before they are listed, for kopf does not tell where a list ends."""
-        for kind in self._kinds:
-            self._expected[kind] = await self._count(kind)
+        self._cluster = cluster
+        for kind in self._see:
+            for namespace in self._namespaces or (None,):
+                self._expected[kind, namespace] = await cluster.count(kind, namespace)
 
     def complete(self) -> bool:
-        """Whether as many objects of each kind were shown as there were at the start."""
-        return all(len(relist) >= self._expected[kind] for kind, (_, relist) in self._kinds.items())
+        """Whether as many objects were shown as there were at the start."""
+        return all(len(self._shown[scope]) >= count for scope, count in self._expected.items())
 
-    async def sweep(self) -> None:
-        """Take out of the cache what was deleted while no watch was open."""
-        for see, relist in self._kinds.values():
-            for raw in relist.missed():
-                see(raw, gone=True)
-        if self._clock() >= self._counted + RECOUNT:
-            self._counted = self._clock()
+    async def forget_deleted(self) -> None:
+        """Take out of the cache what no longer exists though no watch said so.
+
+        After a partition of some minutes a watch is too old to go on (410 Gone). kopf then lists the kind anew, and
+        shows nothing of the objects that are not in the list.
+        """
+        for scope in tuple(self._shown):
             with contextlib.suppress(ClusterError):
-                await self._recount()
+                await self._compare(*scope)
 
-    async def _recount(self) -> None:
-        # A list that comes back empty shows nothing, so it never begins: the last HPA would own its target for ever.
-        for kind, (see, relist) in self._kinds.items():
-            asked = self._clock()
-            if 0 < len(relist) <= FEW and await self._count(kind) == 0:
-                for raw in relist.before(asked):
-                    see(raw, gone=True)
+    async def _compare(self, kind: Kind, namespace: str | None) -> None:
+        # A uid is never used again, so one that was shown before the list and is not in it is deleted. Whatever is
+        # shown while the list comes in is not judged by it.
+        shown = self._shown[kind, namespace]
+        before = set(shown)
+        # What was created is shown at once, or is in kopf's next list. So too many are shown where some are deleted,
+        # and only then are all listed: tens of thousands of pods each minute would be dear.
+        if not before or await self._cluster.count(kind, namespace) >= len(before):
+            return
+        deleted = [(uid, shown.pop(uid)) for uid in before - await self._cluster.uids(kind, namespace) if uid in shown]
+        for uid, (type_, where, name) in deleted:
+            self._see[kind]({"kind": type_, "metadata": {"namespace": where, "name": name, "uid": uid}}, gone=True)
+        if deleted:
+            log.info("%d %s no longer exist, which no watch has said: they are forgotten", len(deleted), kind[2])
 
-    def _handler(self, see: See, relist: Relist) -> Any:
+    def _handler(self, kind: Kind, see: See) -> Any:
         async def handler(*, event: Any, **_: Any) -> None:
-            listed, gone = event["type"] is None, event["type"] == "DELETED"
-            if listed:
+            raw, gone = event["object"], event["type"] == "DELETED"
+            if event["type"] is None:
                 self.listed_at = self._clock()
-            relist.saw(event["object"], listed=listed, gone=gone)
-            see(event["object"], gone=gone)
+            meta = raw["metadata"]
+            namespace = meta.get("namespace", "")
+            shown = self._shown[kind, namespace if self._namespaces else None]
+            if gone:
+                shown.pop(meta["uid"], None)
+            else:
+                shown[meta["uid"]] = (raw["kind"], namespace, meta["name"])
+            see(raw, gone=gone)
 
         return handler

@@ -203,7 +203,9 @@ class Actor:
         try:
             await self._writer.write_status(pool.key, patch)
         except NotFound:
-            return False  # deleted meanwhile: the watch will say so
+            # Deleted. Where its watch was broken then, no event says so.
+            self._cache.forget_pool(pool.key, pool.uid)
+            return False
         except ClusterError as error:
             state.unsure = unsure or isinstance(error, Unanswered)
             self.failures["status"] += 1

@@ -5,10 +5,11 @@ Each rule is what users of HPA and KEDA expect, and each has its own reason in t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import Key, Workload
+from servingpool.adapters.cluster.objects import Key, Raw, Workload, key_of
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
@@ -81,13 +82,24 @@ def judge(  # noqa: PLR0911, one a rule
     return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, f"{name} can be scaled")
 
 
-def owners(pools: list[tuple[str, ServingPool]]) -> dict[Key, Key]:
-    """Which pool owns which target: the oldest in mode Auto. `pools` come with their creation time.
+def owners(pools: Iterable[Raw]) -> dict[Key, Key]:
+    """Which pool owns which Deployment: the oldest that names it, unless its mode is Recommend.
 
+    `pools` are all that exist, as the API server stores them. An owner with an invalid spec, an unknown backend or mode
+    Paused stays the owner: otherwise a younger pool with other limits would scale the Deployment meanwhile.
     The younger one is refused, not both: otherwise anyone who may create a pool could stop one that serves.
     """
     found: dict[Key, Key] = {}
-    for _, pool in sorted(pools, key=lambda entry: (entry[0], entry[1].key)):
-        if pool.spec.mode is Mode.AUTO:
-            found.setdefault(target_of(pool), pool.key)
+    for raw in sorted(pools, key=lambda raw: (raw["metadata"]["creationTimestamp"], key_of(raw))):
+        for target in _claims(raw):
+            found.setdefault(target, key_of(raw))
     return found
+
+
+def _claims(raw: Raw) -> Iterator[Key]:
+    """The Deployments that a pool names, even where the rest of its spec cannot be read."""
+    spec = raw.get("spec")
+    targets = spec.get("targets") if isinstance(spec, dict) and spec.get("mode") != Mode.RECOMMEND else None
+    for target in targets if isinstance(targets, list) else ():
+        if isinstance(target, dict) and target.get("kind", "Deployment") == "Deployment":
+            yield key_of(raw)[0], str(target.get("name"))

@@ -90,7 +90,6 @@ class Reconciler:
             for state in self.states.values():
                 state.decision = state.observation = None  # of a time when it led, and shown as if of now
             return Tick(pools=len(self._cache.pools))
-        self._forget()
         readable, turns = [], []
         for key, raw in self._cache.pools.items():
             pool = self._parse(key, raw)
@@ -110,6 +109,7 @@ class Reconciler:
         if not starting:
             await self._warm(readable, now)
         await self._actor.sweep(self._leading)
+        self._forget()
         return Tick(
             pools=len(self._cache.pools),
             decided=sum(turn.order is not None for turn in decided),
@@ -128,12 +128,12 @@ class Reconciler:
     async def _turns(self, pools: list[ServingPool], now: float) -> tuple[list[Turn], int]:
         # Reading takes seconds, in which pools are deleted.
         here = [(self._cache.pools[pool.key], pool) for pool in pools if pool.key in self._cache.pools]
-        owned = owners([(raw["metadata"]["creationTimestamp"], pool) for raw, pool in here])
+        owned = owners(self._cache.pools.values())
         turns, failed = [], 0
         for count, (raw, pool) in enumerate(here):
             if count % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
-            # One that was changed meanwhile goes on owning its target, but is not judged by what it said before.
+            # One that was changed meanwhile is not judged by what it said before.
             if self._readings.rests(pool) or not self._stands(pool.metadata):
                 continue
             if self._waits(pool):

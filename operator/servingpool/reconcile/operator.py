@@ -24,6 +24,8 @@ LONGEST_SILENCE = 300.0
 QUIET = 10.0
 """Seconds without a newly listed object after which the first lists count as whole, whatever was expected."""
 LONGEST_LISTING = 90.0
+FORGET_EVERY = 60.0
+"""Seconds between two comparisons of the cache with the cluster: a small request per kind and watched namespace."""
 FOLLOWER_LOOKS = 1.0
 """Seconds between two looks of one that does not lead at whether it leads by now."""
 LAST_TICK = 5.0
@@ -41,8 +43,8 @@ class Watched(Protocol):
     def complete(self) -> bool:
         """Whether all that there was at the start was shown."""
 
-    async def sweep(self) -> None:
-        """Forget what was deleted while no watch was open."""
+    async def forget_deleted(self) -> None:
+        """Take out of the cache what no longer exists though no watch said so."""
 
 
 @dataclass(slots=True)
@@ -92,7 +94,10 @@ class Operator:
 
     def start(self) -> None:
         """Start the loop and the election."""
-        self._tasks = [asyncio.create_task(self._loop(), name="loop")]
+        self._tasks = [
+            asyncio.create_task(self._loop(), name="loop"),
+            asyncio.create_task(self._forget_deleted(), name="forget-deleted"),
+        ]
         if self._election is not None:
             self._tasks.append(asyncio.create_task(self._elect(self._election), name="election"))
 
@@ -153,12 +158,20 @@ class Operator:
                 await asyncio.wait_for(self._stopping.wait(), max(0.0, due - self._heartbeat.clock()))
 
     async def _tick(self) -> None:
-        await self._watched.sweep()
         done = await self._reconciler.tick(self._now())
         self._metrics.pools.set(done.pools)
         self._metrics.leading.set(self._leading)
         self._metrics.queries.inc(done.queries)
         self._metrics.failures.inc(done.failed)
+
+    async def _forget_deleted(self) -> None:
+        """Beside the loop: an API server that answers slowly must not hold up a tick."""
+        while True:
+            await asyncio.sleep(FORGET_EVERY)
+            try:
+                await self._watched.forget_deleted()
+            except Exception:
+                log.exception("comparing the cache with the cluster failed; it is tried again in %.0f s", FORGET_EVERY)
 
     async def _first_lists(self) -> None:
         """Wait until the watches have shown what there is.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import kopf
@@ -10,104 +11,196 @@ import pytest
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.objects import Kind
-from servingpool.adapters.cluster.relist import QUIET
-from servingpool.handlers.watching import RECOUNT, Watches
+from servingpool.handlers.watching import Watches
 
 POOLS = ("servingpool.dev", "v1alpha1", "servingpools")
+PODS = ("", "v1", "pods")
 HPAS = ("autoscaling", "v2", "horizontalpodautoscalers")
+Raw = dict[str, Any]
 
 
 class World:
-    """An API server that only counts, and the operator's side of its watches."""
+    """An API server that counts and lists, and the operator's side of its watches."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, namespaces: Collection[str] = ()) -> None:
         self.now = 1000.0
-        self.counts: dict[Kind, int] = {}
-        self.down = False
+        self.there: dict[Kind, list[Raw]] = {}
+        self.lists: list[tuple[Kind, str | None]] = []
+        """What was listed in full: kind, namespace."""
+        self.refused: set[Kind] = set()
+        self.meanwhile: list[tuple[Raw, str]] = []
+        """What a watch shows after the server has read a list and before the list arrives: object, type of event."""
         self.cache = ClusterCache()
-        self.watches = Watches(self.cache, lambda: self.now, self.count)
+        self.watches = Watches(self.cache, lambda: self.now, namespaces)
         self.registry = kopf.OperatorRegistry()
         self.watches.register(self.registry)
 
-    async def count(self, kind: Kind) -> int:
-        if self.down:
-            raise ClusterError("the API server did not answer")
-        return self.counts.get(kind, 0)
+    async def start(self, *raws: Raw) -> None:
+        """The operator starts, and kopf lists what there is."""
+        for raw in raws:
+            self.there.setdefault(kind_of(raw), []).append(raw)
+        await self.watches.expect(self)
+        for raw in raws:
+            await self.show(raw, None)
 
-    async def show(self, kind: Kind, raw: dict[str, Any], type_: str | None = "ADDED") -> None:
+    def delete(self, *raws: Raw) -> None:
+        """While the watch is broken: nobody is told."""
+        for raw in raws:
+            self.there[kind_of(raw)].remove(raw)
+
+    async def show(self, raw: Raw, type_: str | None = "ADDED") -> None:
         for handler in self.registry._watching.get_all_handlers():
             selector = handler.selector
             assert selector is not None
-            if (selector.group, selector.version, selector.any_name) == kind:
+            if (selector.group, selector.version, selector.any_name) == kind_of(raw):
                 await handler.fn(event={"type": type_, "object": raw})  # type: ignore[call-arg]
 
+    async def count(self, kind: Kind, namespace: str | None) -> int:
+        return len(self._found(kind, namespace))
 
-def pool(name: str, uid: str = "") -> dict[str, Any]:
-    return {"kind": "ServingPool", "metadata": {"namespace": "chat", "name": name, "uid": uid or f"uid-{name}"}}
+    async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
+        self.lists.append((kind, namespace))
+        found = self._found(kind, namespace)
+        for raw, type_ in self.meanwhile:
+            await self.show(raw, type_)
+        return found
+
+    def _found(self, kind: Kind, namespace: str | None) -> set[str]:
+        if kind in self.refused:
+            raise ClusterError("the API server did not answer")
+        metas = [raw["metadata"] for raw in self.there.get(kind, [])]
+        return {meta["uid"] for meta in metas if namespace in (None, meta["namespace"])}
+
+    @property
+    def pools(self) -> list[str]:
+        return sorted("/".join(key) for key in self.cache.pools)
 
 
-def hpa(name: str) -> dict[str, Any]:
+def kind_of(raw: Raw) -> Kind:
+    return {"ServingPool": POOLS, "Pod": PODS, "HorizontalPodAutoscaler": HPAS}[raw["kind"]]
+
+
+def pool(name: str, namespace: str = "chat", uid: str = "") -> Raw:
+    meta = {"namespace": namespace, "name": name, "uid": uid or f"uid-{namespace}-{name}"}
+    return {"kind": "ServingPool", "metadata": meta}
+
+
+def hpa(name: str) -> Raw:
     meta = {"namespace": "chat", "name": name, "uid": f"uid-{name}"}
     return {"kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": {"scaleTargetRef": {"name": "vllm"}}}
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
+def pod(name: str) -> Raw:
+    owner = [{"kind": "ReplicaSet", "uid": "rs-1", "controller": True}]
+    at = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"kind": "Pod", "metadata": {"namespace": "chat", "name": name, "uid": name, "ownerReferences": owner, **at}}
 
 
-async def test_the_first_lists_are_whole_when_all_that_there_was_is_shown(world: World) -> None:
-    world.counts = {POOLS: 2, HPAS: 1}
-    await world.watches.expect()
-    assert not world.watches.complete()
-    await world.show(POOLS, pool("a"), None)
-    await world.show(HPAS, hpa("h"), None)
-    assert not world.watches.complete()
-    await world.show(POOLS, pool("b"), None)
+async def test_the_first_lists_are_whole_when_all_that_there_was_is_shown() -> None:
+    world = World(namespaces=["chat", "code"])
+    raws = pool("a"), pool("b", "code"), hpa("h")
+    world.there = {POOLS: [*raws[:2]], HPAS: [raws[2]]}
+    await world.watches.expect(world)
+    for raw in raws:
+        assert not world.watches.complete()
+        await world.show(raw, None)
     assert world.watches.complete()
 
 
-async def test_a_pool_deleted_behind_our_back_is_forgotten_after_the_next_list(world: World) -> None:
-    await world.show(POOLS, pool("kept"), None)
-    await world.show(POOLS, pool("deleted"), None)
-    world.now += 3600
-    world.counts = {POOLS: 1}
-    await world.watches.sweep()
-    assert len(world.cache.pools) == 2
-    world.now += 60
-    await world.show(POOLS, pool("kept"), None)
-    await world.watches.sweep()
-    assert len(world.cache.pools) == 2, "the list may still be coming in"
-    world.now += QUIET
-    await world.watches.sweep()
-    assert list(world.cache.pools) == [("chat", "kept")]
+@pytest.mark.parametrize("namespaces", [(), ("chat", "code")], ids=["cluster-wide", "two namespaces"])
+@pytest.mark.parametrize(
+    ("deleted", "left"),
+    [(["chat/1"], 119), (["chat/1", "code/1"], 118), ("code", 60), ("chat", 60), ("", 0)],
+    ids=["one", "one of each namespace", "all of a namespace", "all of the other namespace", "all"],
+)
+async def test_what_is_deleted_while_its_watch_is_broken_is_forgotten(
+    namespaces: tuple[str, ...], deleted: list[str] | str, left: int
+) -> None:
+    """A list that comes back empty shows nothing: a namespace's last pools went on being scaled."""
+    world = World(namespaces=namespaces)
+    pools = {f"{where}/{name}": pool(str(name), where) for where in ("chat", "code") for name in range(60)}
+    await world.start(*pools.values())
+    gone = deleted if isinstance(deleted, list) else [key for key in pools if key.startswith(deleted)]
+    world.delete(*(pools[key] for key in gone))
+    await world.watches.forget_deleted()
+    assert world.pools == sorted(pools.keys() - set(gone))
+    assert len(world.pools) == left
 
 
-async def test_the_last_hpa_of_all_is_forgotten_though_an_empty_list_shows_nothing(world: World) -> None:
-    await world.show(HPAS, hpa("h"))
-    world.counts = {HPAS: 1}
-    world.now += RECOUNT
-    await world.watches.sweep()
+async def test_the_last_hpa_lets_go_of_its_deployment() -> None:
+    world = World()
+    await world.start(hpa("h"))
+    await world.watches.forget_deleted()
     assert world.cache.autoscalers(("chat", "vllm"))
-    world.counts = {}
-    world.now += RECOUNT
-    await world.watches.sweep()
+    world.delete(hpa("h"))
+    await world.watches.forget_deleted()
     assert not world.cache.autoscalers(("chat", "vllm"))
 
 
-async def test_nothing_is_forgotten_while_the_api_server_cannot_count(world: World) -> None:
-    await world.show(HPAS, hpa("h"))
-    world.down = True
-    world.now += RECOUNT
-    await world.watches.sweep()
-    assert world.cache.autoscalers(("chat", "vllm"))
+async def test_pods_that_are_gone_are_no_replicas() -> None:
+    world = World()
+    await world.start(*(pod(f"p-{number}") for number in range(3)))
+    world.delete(pod("p-0"), pod("p-2"))
+    await world.watches.forget_deleted()
+    assert [each.name for held in world.cache._pods.values() for each in held.values()] == ["p-1"]
 
 
-async def test_the_end_of_an_object_told_after_its_successor_leaves_the_successor(world: World) -> None:
+async def test_nothing_is_listed_while_no_more_is_shown_than_there_is() -> None:
+    """Tens of thousands of pods, each minute."""
+    world = World()
+    await world.start(*(pod(f"p-{number}") for number in range(3)))
+    world.there[PODS].append(pod("not shown yet"))
+    await world.watches.forget_deleted()
+    assert world.lists == []
+    await world.show(pod("not shown yet"))
+    world.delete(pod("p-0"))
+    await world.show(pod("p-0"), "DELETED")
+    await world.watches.forget_deleted()
+    assert world.lists == []
+
+
+async def test_only_the_namespace_in_which_something_was_deleted_is_listed() -> None:
+    world = World(namespaces=["chat", "code"])
+    await world.start(pool("a"), pool("b", "code"), hpa("h"))
+    world.delete(pool("b", "code"))
+    await world.watches.forget_deleted()
+    assert world.lists == [(POOLS, "code")]
+    await world.watches.forget_deleted()
+    assert len(world.lists) == 1
+
+
+async def test_what_is_shown_while_a_list_comes_in_is_not_judged_by_it() -> None:
+    world = World()
+    await world.start(pool("deleted"), pool("deleted and shown so"), pool("made anew", uid="old"))
+    world.delete(pool("deleted"), pool("deleted and shown so"), pool("made anew", uid="old"))
+    world.meanwhile = [
+        (pool("deleted and shown so"), "DELETED"),
+        (pool("made anew", uid="new"), "ADDED"),
+        (pool("created"), "ADDED"),
+    ]
+    await world.watches.forget_deleted()
+    assert world.pools == ["chat/created", "chat/made anew"]
+
+
+async def test_nothing_is_forgotten_while_the_api_server_does_not_tell() -> None:
+    world = World()
+    await world.start(pool("a"), hpa("h"))
+    world.delete(pool("a"), hpa("h"))
+    world.refused = {POOLS}
+    await world.watches.forget_deleted()
+    assert world.pools == ["chat/a"]
+    assert not world.cache.autoscalers(("chat", "vllm")), "what is told of the others counts"
+    world.refused = set()
+    await world.watches.forget_deleted()
+    assert world.pools == []
+
+
+async def test_the_end_of_an_object_told_after_its_successor_leaves_the_successor() -> None:
     # kopf handles objects side by side, and these are two of one name.
-    await world.show(POOLS, pool("a", "old"))
-    await world.show(POOLS, pool("a", "new"))
-    await world.show(POOLS, pool("a", "old"), "DELETED")
+    world = World()
+    await world.show(pool("a", uid="old"))
+    await world.show(pool("a", uid="new"))
+    await world.show(pool("a", uid="old"), "DELETED")
     assert world.cache.pools["chat", "a"]["metadata"]["uid"] == "new"
-    await world.show(POOLS, pool("a", "new"), "DELETED")
+    await world.show(pool("a", uid="new"), "DELETED")
     assert not world.cache.pools

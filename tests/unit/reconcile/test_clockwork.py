@@ -27,7 +27,11 @@ class Parts:
     takes: Callable[[int], float] = lambda _: 0.1
     ticks: list[float] = field(default_factory=list)
     saved: int = 0
-    swept: int = 0
+    compared: list[float] = field(default_factory=list)
+    """When the cache was compared with the cluster, each time for `compares` seconds; at first the answer is
+    `unreadable` so many times."""
+    compares: float = 0.0
+    unreadable: int = 0
     shown: bool = True
     listed_at: float = 0.0
     lost: int = 0
@@ -39,8 +43,12 @@ class Parts:
     def complete(self) -> bool:
         return self.shown
 
-    async def sweep(self) -> None:
-        self.swept += 1
+    async def forget_deleted(self) -> None:
+        self.compared.append(now())
+        await asyncio.sleep(self.compares)
+        if self.unreadable:
+            self.unreadable -= 1
+            raise KeyError("items")
 
     async def tick(self, _: float) -> Tick:
         self.ticks.append(now())
@@ -91,7 +99,6 @@ def test_ticks_on_the_grid() -> None:
     parts = Parts(takes=lambda _: 3.0)
     lives(parts, 50.0)
     assert parts.ticks == pytest.approx([0.0, 15.0, 30.0, 45.0])
-    assert parts.swept == 4
     assert parts.registry.get_sample_value("servingpool_prometheus_queries_total") == 8
     assert parts.registry.get_sample_value("servingpool_tick_lateness_seconds_sum") == pytest.approx(0.0)
 
@@ -102,6 +109,20 @@ def test_a_slow_tick_is_not_made_up_for_by_a_burst() -> None:
     assert parts.ticks[1] == pytest.approx(50.0)
     assert min(later - earlier for earlier, later in zip(parts.ticks[1:], parts.ticks[2:], strict=False)) > 5.0
     assert len(parts.ticks) <= 6
+
+
+def test_an_api_server_that_counts_slowly_holds_up_no_tick() -> None:
+    parts = Parts(compares=50.0)
+    lives(parts, 200.0)
+    assert parts.compared == pytest.approx([60.0, 170.0])
+    assert parts.ticks == pytest.approx([15.0 * number for number in range(14)])
+
+
+def test_a_comparison_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    parts = Parts(unreadable=1)
+    lives(parts, 130.0)
+    assert len(parts.compared) == 2
+    assert "comparing the cache with the cluster failed" in caplog.text
 
 
 def test_one_that_follows_looks_every_second_whether_it_leads() -> None:

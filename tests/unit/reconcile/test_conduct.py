@@ -99,6 +99,36 @@ def test_a_pool_that_only_recommends_owns_nothing() -> None:
     assert world.writes.scales != []
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [{"metrics": {"backend": "nowhere"}}, {"slo": {"timeToFirstToken": "20m"}}, {"mode": "auto"}, {"mode": "Paused"}],
+    ids=["unknown backend", "invalid SLO", "invalid mode", "paused"],
+)
+def test_the_older_pool_owns_its_target_even_while_it_cannot_act(spec: dict[str, object]) -> None:
+    """A younger pool with other limits took over the fleet for as long as the older one had a typing error."""
+    world = hungry(**spec)
+    world.pool("younger", created=START + 60.0)
+    world.step(minutes=5)
+    assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")
+    assert world.writes.scales == []
+    world.delete("pool")
+    world.step()
+    assert world.condition("Ready", "younger") == ("True", "SucceededGetScale")
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [None, [], "vllm", [None], [{"name": 1}], [{"name": "vllm", "kind": "StatefulSet"}]],
+    ids=["null", "none", "a text", "a null", "a number as name", "another kind"],
+)
+def test_a_pool_that_names_no_deployment_owns_nothing(targets: object) -> None:
+    world = hungry(targets=targets)
+    world.pool("younger", created=START + 60.0)
+    world.step(minutes=5)
+    assert world.condition("Ready", "pool") == ("False", "InvalidSpec")
+    assert world.condition("Ready", "younger") == ("True", "SucceededGetScale")
+
+
 def test_zero_replicas_by_hand_pause_as_with_an_hpa() -> None:
     world = hungry()
     world.set_replicas("vllm", 0)

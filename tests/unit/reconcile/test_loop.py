@@ -333,6 +333,20 @@ def test_a_deleted_pool_is_forgotten_and_its_workload_kept() -> None:
     assert len(world.services["vllm"].engines) == fleet
 
 
+def test_a_pool_that_the_api_server_no_longer_has_is_forgotten_at_once() -> None:
+    """It was deleted while its watch was broken: nothing else tells of that."""
+    world = settled()
+    world.writes.refuse["status"] = NotFound("cannot write the status of ServingPool chat/pool: 404 Not Found")
+    world.autoscaler("HorizontalPodAutoscaler")  # which is told at once
+    world.step()
+    assert world.cache.pools == {}
+    assert world.loop.states == {}, "its figures are exported no longer"
+    world.autoscaler("HorizontalPodAutoscaler", gone=True)
+    world.services["vllm"].rate = 30.0
+    world.step(minutes=5)
+    assert world.writes.scales == []
+
+
 def test_a_pool_deleted_while_prometheus_is_read_stops_nobody() -> None:
     world = settled()
     world.serve("other", rate=3.0)

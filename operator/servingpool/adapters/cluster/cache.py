@@ -35,10 +35,15 @@ class ClusterCache:
     def see_pool(self, raw: Raw, *, gone: bool) -> None:
         """A ServingPool was added, changed or deleted; likewise for the others."""
         key, uid = objects.key_of(raw), raw["metadata"]["uid"]
-        if not gone:
+        if gone:
+            self.forget_pool(key, uid)
+        else:
             self.pools[key] = objects.pool(raw)
+
+    def forget_pool(self, key: Key, uid: str) -> None:
+        """A ServingPool no longer exists; another one of its name may."""
         # Events of different objects come in any order: the end of one may be told after the next one of its name.
-        elif key in self.pools and self.pools[key]["metadata"]["uid"] == uid:
+        if key in self.pools and self.pools[key]["metadata"]["uid"] == uid:
             del self.pools[key]
 
     def see_workload(self, raw: Raw, *, gone: bool) -> None:

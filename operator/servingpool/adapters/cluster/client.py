@@ -12,7 +12,7 @@ import orjson
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 
-from servingpool.adapters.cluster.errors import ClusterError, translated
+from servingpool.adapters.cluster.errors import ClusterError, NotFound, translated
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind
 from servingpool.api.group import API_VERSION, GROUP, KIND, PLURAL, VERSION
 
@@ -23,6 +23,10 @@ REFUSED = 400
 LONGEST_EVENT = 1024
 """Characters of an event's message that the API server accepts."""
 LEASES = ("coordination.k8s.io", "v1", "leases")
+PAGE = 500
+"""Objects in a page of a list, as kubectl asks for."""
+JSON = "application/json"
+METADATA_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -82,13 +86,19 @@ class Cluster:
         await self._api.close()
 
     async def count(self, kind: Kind, namespace: str | None) -> int:
-        """How many objects of a kind there are, in a namespace or in all. NotFound if the kind does not exist."""
-        group, version, plural = kind
-        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        path += f"/{plural}" if namespace is None else f"/namespaces/{namespace}/{plural}"
-        with translated(f"count {plural}"):
-            listed = await self._request("GET", path, query_params=[("limit", 1)])
-        return len(listed["items"]) + (listed["metadata"].get("remainingItemCount") or 0)
+        """How many objects of a kind there are, in a namespace or in all; 0 if the kind is not installed."""
+        items, rest = await self._page(kind, namespace, limit=1)
+        return len(items) + (rest.get("remainingItemCount") or 0)
+
+    async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
+        """Uids of all objects of a kind that exist now, in a namespace or in all; none if the kind is not installed."""
+        found: set[str] = set()
+        token: str | None = ""
+        while token is not None:
+            items, rest = await self._page(kind, namespace, limit=PAGE, token=token)
+            found |= {item["metadata"]["uid"] for item in items}
+            token = rest.get("continue") or None
+        return found
 
     async def read_pool(self, pool: Key) -> dict[str, Any]:
         """A ServingPool as plain data. NotFound if there is none."""
@@ -225,9 +235,29 @@ class Cluster:
             )
         return made
 
-    async def _request(self, method: str, path: str, content_type: str = "application/json", **parameters: Any) -> Any:
+    async def _page(
+        self, kind: Kind, namespace: str | None, *, limit: int, token: str = ""
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """A page of a list, of each object its metadata alone; and what it says of the rest.
+
+        `token` is what the page before said to go on with.
+        """
+        group, version, plural = kind
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        path += f"/{plural}" if namespace is None else f"/namespaces/{namespace}/{plural}"
+        try:
+            with translated(f"list {plural}"):
+                query = [("limit", limit), ("continue", token)]
+                page = await self._request("GET", path, accept=METADATA_ALONE, query_params=query)
+        except NotFound:
+            return [], {}
+        return page["items"] or [], page["metadata"]  # an empty list of metadata is null
+
+    async def _request(
+        self, method: str, path: str, content_type: str = JSON, *, accept: str = JSON, **parameters: Any
+    ) -> Any:
         """What `CustomObjectsApi` has no path for: the core group, and lists without their items."""
-        headers = {"Accept": "application/json", "Content-Type": content_type}
+        headers = {"Accept": accept, "Content-Type": content_type}
         request = await self._api.param_serialize(
             method, path, header_params=headers, auth_settings=["BearerToken"], **parameters
         )

@@ -27,7 +27,7 @@ class Api:
         self.query: dict[str, str] = {}
         self.status, self.silent, self.over = 200, False, asyncio.Event()
         self.answers: Any = None
-        """Else the request's own body, as an API server that stores it."""
+        """Else the request's own body, as an API server that stores it. A function makes it from the query."""
         self.details: dict[str, str] = {}
         """Of a refusal."""
 
@@ -38,8 +38,10 @@ class Api:
         if self.silent:
             await self.over.wait()
         refusal = {"kind": "Status", "message": "secret detail", "details": self.details}
-        answer = self.asked[-1][3] if self.answers is None else self.answers
-        return web.json_response(answer if self.status == 200 else refusal, status=self.status)
+        status = self.status
+        answer = self.answers(self.query) if callable(self.answers) else self.answers
+        answer = self.asked[-1][3] if answer is None else answer
+        return web.json_response(answer if status == 200 else refusal, status=status)
 
 
 @pytest.fixture
@@ -185,16 +187,42 @@ async def test_counting_transfers_one_object(
     fake.answers = {"metadata": {"remainingItemCount": 19_999}, "items": [{}]}
     assert await cluster.count(kind, namespace) == 20_000
     assert fake.asked[0][1] == path
-    assert fake.asked[0][3] == {"limit": "1"}
-    fake.answers = {"metadata": {}, "items": []}
+    assert fake.query["limit"] == "1"
+    fake.answers = {"metadata": {}, "items": None}  # as API servers say it
     assert await cluster.count(kind, namespace) == 0
+    assert await cluster.uids(kind, namespace) == set()
 
 
-async def test_a_kind_that_is_not_installed_cannot_be_counted(api: tuple[Api, Cluster]) -> None:
+async def test_uids_are_those_of_all_pages(api: tuple[Api, Cluster]) -> None:
+    fake, cluster = api
+    pages = {"": ("p-1", "more+"), "more+": ("p-2", "last"), "last": ("p-3", "")}
+
+    def page(query: dict[str, str]) -> Any:
+        uid, following = pages[query["continue"]]
+        return {"metadata": {"continue": following}, "items": [{"metadata": {"uid": uid}}]}
+
+    fake.answers = page
+    assert await cluster.uids(("", "v1", "pods"), "chat") == {"p-1", "p-2", "p-3"}
+    assert [path for _, path, _, _ in fake.asked] == ["/api/v1/namespaces/chat/pods"] * 3
+
+
+async def test_a_list_that_breaks_off_is_not_taken_for_the_whole(api: tuple[Api, Cluster]) -> None:
+    fake, cluster = api
+
+    def page(query: dict[str, str]) -> Any:
+        fake.status = 410  # from the second page on: it took too long
+        return {"metadata": {"continue": "more"}, "items": [{"metadata": {"uid": "p-1"}}]}
+
+    fake.answers = page
+    with pytest.raises(ClusterError, match="cannot list pods: 410"):
+        await cluster.uids(("", "v1", "pods"), "chat")
+
+
+async def test_of_a_kind_that_is_not_installed_there_are_none(api: tuple[Api, Cluster]) -> None:
     fake, cluster = api
     fake.status = 404
-    with pytest.raises(NotFound, match="cannot count scaledobjects: 404"):
-        await cluster.count(("keda.sh", "v1alpha1", "scaledobjects"), None)
+    assert await cluster.count(("keda.sh", "v1alpha1", "scaledobjects"), None) == 0
+    assert await cluster.uids(("keda.sh", "v1alpha1", "scaledobjects"), None) == set()
 
 
 async def test_kopf_is_given_the_credentials_that_we_use(tmp_path: Path) -> None:
