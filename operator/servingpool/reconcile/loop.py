@@ -22,6 +22,7 @@ from servingpool.reconcile.acting import Actor
 from servingpool.reconcile.conduct import gpus_of, judge, owners, target_of
 from servingpool.reconcile.observing import core_pool, observe
 from servingpool.reconcile.reading import Readings
+from servingpool.reconcile.snapshot import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.telling import blind, metrics_condition, scaled, status, still, with_ready
 from servingpool.reconcile.warming import Fresh, Warming
@@ -80,6 +81,8 @@ class Reconciler:
         self._cache, self._readings, self._actor, self._leading = cache, readings, actor, leading
         self._warming = warming
         self.states: dict[Key, PoolState] = {}
+        self.snapshot: Snapshot = NO_POOLS
+        """The pools as of the end of the last tick, for other threads: replaced as a whole, never changed."""
         self._parsed: dict[Key, tuple[str, ServingPool | str]] = {}
         """By resourceVersion, the pool or what is wrong with it: most do not change between two ticks."""
 
@@ -87,8 +90,7 @@ class Reconciler:
         """One turn over all pools. `now` is Unix time in seconds."""
         if not self._leading():
             # A follower keeps its watches warm and no more: reading and deciding everywhere would double the queries.
-            for state in self.states.values():
-                state.decision = state.observation = None  # of a time when it led, and shown as if of now
+            self.snapshot = NO_POOLS  # what it holds is of a time when this one led
             return Tick(pools=len(self._cache.pools))
         self._forget()
         readable, turns = [], []
@@ -110,6 +112,7 @@ class Reconciler:
         if not starting:
             await self._warm(readable, now)
         await self._actor.sweep(self._leading)
+        self.snapshot = snapshot(self.states)
         return Tick(
             pools=len(self._cache.pools),
             decided=sum(turn.order is not None for turn in decided),
@@ -201,6 +204,8 @@ class Reconciler:
         """Carry out every turn. For each, whether replicas were changed, or what went wrong."""
         gate = asyncio.Semaphore(WRITES_AT_ONCE)
         until = asyncio.get_running_loop().time() + LONGEST_ACTING
+        for turn in turns:
+            turn.state.conditions = turn.status.conditions
         # Who lacks replicas does not wait until the victims of others are marked.
         turns = sorted(turns, key=lambda turn: not _grows(turn.order))
         done = await asyncio.gather(
@@ -240,6 +245,7 @@ class Reconciler:
                 told = scaled(told, order.decision.replicas, now)
             elif failure is not None:
                 told = with_ready(turn.meta, still(told, turn.state.status, ConditionType.READY), failure, now)
+                turn.state.conditions = told.conditions
         before = turn.state.status
         if self._may_tell(turn) and await self._actor.tell(turn.meta, turn.state, told, now) and self._may_tell(turn):
             await self._actor.warn(turn.meta, turn.state, before, now)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
 
 from servingpool.reconcile.exposing import FIGURES, PoolCollector
 
@@ -12,7 +16,7 @@ from .world import World
 def exposed(world: World) -> CollectorRegistry:
     registry = CollectorRegistry()
     writes, failures = {"scale": len(world.writes.scales)}, world.actor.failures
-    registry.register(PoolCollector(lambda: world.loop.states, lambda: writes, lambda: failures))
+    registry.register(PoolCollector(lambda: world.loop.snapshot, lambda: writes, lambda: failures))
     return registry
 
 
@@ -71,3 +75,25 @@ def test_a_pool_that_can_no_longer_be_decided_on_shows_no_old_figures() -> None:
     world.pool(slo={})
     world.step()
     assert figure(exposed(world), "desired_replicas") is None
+
+
+def test_a_tick_in_the_middle_of_a_scrape_changes_nothing_of_that_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The HTTP thread reads while the loop runs: a pool that was refused in between ended the scrape with HTTP 500."""
+    world = World()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step(minutes=8)
+    registry = exposed(world)
+    add, ticks = GaugeMetricFamily.add_metric, []
+
+    def add_after_a_tick(family: GaugeMetricFamily, labels: Sequence[str], value: float) -> None:
+        add(family, labels, value)
+        if not ticks:
+            world.pool(slo={})
+            ticks.append(world.step())
+
+    monkeypatch.setattr(GaugeMetricFamily, "add_metric", add_after_a_tick)
+    names = {sample.name for family in registry.collect() for sample in family.samples}
+    assert ticks, "the loop ran in the middle of it"
+    assert {"servingpool_desired_replicas", "servingpool_gpus", "servingpool_load_ratio"} <= names
+    assert figure(registry, "desired_replicas") is None, "the next scrape shows the tick"
