@@ -46,6 +46,7 @@ FIGURES = (
         "TPOT at the SLO's percentile, 5 minutes.",
         lambda d: d.figures.time_per_output_token,
     ),
+    Shown("objective_ratio", "Share of requests that the SLO asks for.", lambda d: d.objective),
     Shown("attainment_ratio", "Share of the last hour's requests that met the SLO.", lambda d: d.figures.attainment),
     Shown(
         "recent_attainment_ratio",
@@ -80,8 +81,9 @@ class PoolCollector(Collector):
         self._pools, self._writes, self._failures = pools, writes, failures
 
     def collect(self) -> Iterator[Metric]:
-        """Every pool's figures as of the last tick; what is unknown is absent."""
+        """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
         pools = self._pools()  # once: the next tick may end in the middle of a scrape
+        yield _conditions(pools)
         for shown in FIGURES:
             family = GaugeMetricFamily(f"servingpool_{shown.name}", shown.help, labels=LABELS)
             for key, pool in pools.items():
@@ -92,6 +94,19 @@ class PoolCollector(Collector):
             yield family
         yield _by_kind("servingpool_api_writes", "Writes to the API server.", self._writes())
         yield _by_kind("servingpool_api_write_failures", "Writes that the API server did not take.", self._failures())
+
+
+def _conditions(pools: Snapshot) -> Metric:
+    """One series for each condition of each pool: how it is now.
+
+    Zeros for all that it is not, as kube-state-metrics has them, would be a million series for 5,000 pools.
+    """
+    said = "1 for the status and reason that a pool's condition has now."
+    family = GaugeMetricFamily("servingpool_condition", said, labels=(*LABELS, "type", "status", "reason"))
+    for key, pool in pools.items():
+        for one in pool.conditions:
+            family.add_metric((*key, one.type, one.status, one.reason), 1.0)
+    return family
 
 
 def _by_kind(name: str, documentation: str, counts: Mapping[str, int]) -> CounterMetricFamily:
