@@ -40,28 +40,23 @@ def judge(  # noqa: PLR0911, one a rule
     pool: ServingPool,
     workload: Workload,
     cache: ClusterCache,
-    owner: Key | None,
+    owner: Key,
     observation: Observation,
     stuck: int,
     contested: str | None,
 ) -> Conduct:
-    """What may be done with a pool.
+    """What may be done with a pool in Auto mode, see `in_mode` for the others.
 
     `owner` is the pool that owns its target, see `owners`; `stuck` are the replicas for which there has been no node
     for too long; `contested` is what to tell of somebody else who sets their number.
     """
     name = f"Deployment {workload.key[1]}"
-    if pool.spec.mode is Mode.PAUSED:
-        return Conduct(False, Truth.TRUE, Reason.PAUSED, "mode is Paused: observed, not scaled")
-    if pool.spec.mode is Mode.RECOMMEND:
-        message = "mode is Recommend: decides and explains, touches nothing"
-        return Conduct(False, Truth.TRUE, Reason.RECOMMENDING, message)
-    if owner is not None and owner != pool.key:
-        message = f"{name} already belongs to ServingPool {owner[1]}, which is older; delete one of the two"
+    if owner != pool.key:
+        message = f"ServingPool '{owner[1]}' is older and scales Deployment '{workload.key[1]}'; delete one of the two."
         return Conduct(False, Truth.FALSE, Reason.AMBIGUOUS_OWNER, message)
     for other in cache.autoscalers(workload.key):
         reason = Reason.OWNED_BY_KEDA if other.kind == "ScaledObject" else Reason.OWNED_BY_HPA
-        message = f"{name} is scaled by {other.kind} {other.key[1]}; delete it, or set mode to Recommend"
+        message = f"{other.kind} '{other.key[1]}' scales Deployment '{workload.key[1]}'; delete it first."
         return Conduct(False, Truth.FALSE, reason, message)
     if workload.replicas == 0 and pool.spec.targets[0].min > 0:
         message = f"{name} was set to 0 replicas by hand, which pauses scaling; set it to {pool.spec.targets[0].min}"
@@ -81,13 +76,35 @@ def judge(  # noqa: PLR0911, one a rule
     return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, f"{name} can be scaled")
 
 
-def owners(pools: list[tuple[str, ServingPool]]) -> dict[Key, Key]:
-    """Which pool owns which target: the oldest in mode Auto. `pools` come with their creation time.
+NOT_APPLIED = {
+    Mode.RECOMMEND: (Reason.RECOMMENDING, "Recommend mode: computes a replica count and does not apply it."),
+    Mode.PAUSED: (Reason.PAUSED, "Paused mode: observes and does not scale."),
+}
 
-    The younger one is refused, not both: otherwise anyone who may create a pool could stop one that serves.
+
+def in_mode(mode: Mode, auto: Conduct) -> Conduct:
+    """What may be done in this mode, `auto` being what may be done in Auto.
+
+    The other modes apply nothing, and say what would stop Auto: nobody should have to switch to find out.
     """
+    if mode not in NOT_APPLIED:
+        return auto
+    reason, message = NOT_APPLIED[mode]
+    if auto.ready is Truth.FALSE:
+        message += f" Auto would be {'limited' if auto.act else 'blocked'} ({auto.reason}): {auto.message}"
+    return Conduct(False, Truth.TRUE, reason, message)
+
+
+def owners(pools: list[tuple[str, ServingPool]]) -> dict[Key, Key]:
+    """For each pool, the one that owns its target in Auto: the oldest in that mode, itself counted as if in it.
+
+    `pools` come with their creation time. The younger one is refused, not both: otherwise anyone who may create a pool
+    could stop one that serves.
+    """
+    oldest: dict[Key, Key] = {}
     found: dict[Key, Key] = {}
     for _, pool in sorted(pools, key=lambda entry: (entry[0], entry[1].key)):
+        found[pool.key] = oldest.get(target_of(pool), pool.key)
         if pool.spec.mode is Mode.AUTO:
-            found.setdefault(target_of(pool), pool.key)
+            oldest.setdefault(target_of(pool), pool.key)
     return found

@@ -19,7 +19,7 @@ from servingpool.decision.belief import stuck
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.reconcile.acting import Actor
-from servingpool.reconcile.conduct import gpus_of, judge, owners, target_of
+from servingpool.reconcile.conduct import gpus_of, in_mode, judge, owners, target_of
 from servingpool.reconcile.observing import core_pool, observe
 from servingpool.reconcile.reading import Readings
 from servingpool.reconcile.snapshot import NO_POOLS, Snapshot, snapshot
@@ -144,7 +144,7 @@ class Reconciler:
                     turns.append(self._refusal(raw, (Reason.READING_HISTORY, WAITS), now, Truth.UNKNOWN))
                 continue
             try:
-                turn = self._turn(pool, owned.get(target_of(pool)), now)
+                turn = self._turn(pool, owned[pool.key], now)
                 turns.append(turn or self._refusal(raw, (Reason.TARGET_NOT_FOUND, _no_target(pool)), now))
             except Exception as error:
                 failed += 1
@@ -152,7 +152,7 @@ class Reconciler:
                 turns.append(self._refusal(raw, (Reason.INTERNAL_ERROR, _defect(error)), now))
         return turns, failed
 
-    def _turn(self, pool: ServingPool, owner: Key | None, now: float) -> Turn | None:
+    def _turn(self, pool: ServingPool, owner: Key, now: float) -> Turn | None:
         """Observe and decide. None where there is no target to decide on."""
         state = self.states[pool.key]
         workload = self._cache.workload(target_of(pool))
@@ -165,7 +165,8 @@ class Reconciler:
             state.scaled_at, state.unanswered = state.unanswered, None
         core = core_pool(pool, in_charge=False)
         nodeless = stuck(observation, state.memory, core)
-        conduct = judge(pool, workload, self._cache, owner, observation, nodeless, state.contest.problem)
+        auto = judge(pool, workload, self._cache, owner, observation, nodeless, state.contest.problem)
+        conduct = in_mode(pool.spec.mode, auto)
         if not conduct.act:
             state.contest = state.contest.rest()
         outcome = decide(observation, replace(core, in_charge=conduct.act), state.memory, now)
