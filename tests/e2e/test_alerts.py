@@ -11,22 +11,23 @@ from .cluster import Cluster
 from .pools import serving_pool
 from .prometheus import PrometheusRelease
 from .results import Results
-from .test_conditions import STUCK, WRONG
+from .test_conditions import REFUSED, STUCK, WRONG
 from .waiting import eventually
 
 NEEDS = (test_conditions,)
 TOO_SMALL = "too-small"
 """A second opinion on the stuck fleet, that may not want more than one replica."""
 CAUSED = {
-    "ServingPoolBlind": {"namespace": WRONG, "pool": WRONG},
+    "ServingPoolNotReady": {"namespace": REFUSED, "pool": REFUSED, "reason": "FailedUpdateScale"},
+    "ServingPoolBlind": {"namespace": WRONG, "pool": WRONG, "reason": "NoSeriesForModel"},
     "ServingPoolReplicasNotReady": {"namespace": STUCK, "pool": STUCK},
     "ServingPoolSloMissed": {"namespace": STUCK, "pool": STUCK},
     "ServingPoolHeldBelowNeed": {"namespace": STUCK, "pool": TOO_SMALL},
-    "ServingPoolWritesRefused": {"kind": "scale"},
 }
 """And by what labels each is known. test_operator_loss has ServingPoolNoLeader and ServingPoolTwoLeaders."""
-NEVER_CAUSED = {"ServingPoolTurnFailed", "ServingPoolLoopLate"}
-"""A defect of the operator, and a loop that is 10 s late for minutes: no scenario makes either."""
+NEVER_CAUSED = {"ServingPoolTurnFailed", "ServingPoolLoopLate", "ServingPoolWritesRefused"}
+"""A defect of the operator, a loop that is 10 s late for minutes, and an API server that refuses its statuses: no
+scenario makes any of them."""
 
 
 def prepare(cluster: Cluster) -> None:

@@ -57,6 +57,6 @@ def table(found: dict[str, tuple[str, list[float]]]) -> str:
 def test_the_variables_list_the_pools(prometheus: PrometheusRelease, cluster: Cluster) -> None:
     dashboard = json.loads(DASHBOARD.read_text())
     [namespaces] = [each for each in dashboard["templating"]["list"] if each["name"] == "namespace"]
-    assert namespaces["definition"] == "label_values(servingpool_desired_replicas, namespace)"
-    listed = {series["metric"]["namespace"] for series in prometheus.query("servingpool_desired_replicas")}
+    assert namespaces["definition"] == "label_values(servingpool_condition, namespace)"
+    listed = {series["metric"]["namespace"] for series in prometheus.query("servingpool_condition")}
     assert {"first", "steady"} <= listed

@@ -40,15 +40,13 @@ class Truth(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a condition is as it is. HPA's word wherever it has one."""
+    """Why a condition is as it is, or an event was posted. HPA's word wherever it has one."""
 
     # Ready
     SUCCEEDED_GET_SCALE = "SucceededGetScale"
-    SUCCEEDED_RESCALE = "SucceededRescale"
     READING_HISTORY = "ReadingHistory"
     INVALID_SPEC = "InvalidSpec"
     TARGET_NOT_FOUND = "TargetNotFound"
-    FAILED_GET_SCALE = "FailedGetScale"
     FAILED_UPDATE_SCALE = "FailedUpdateScale"
     AMBIGUOUS_OWNER = "AmbiguousOwner"
     OWNED_BY_HPA = "OwnedByHPA"
@@ -86,6 +84,7 @@ class Reason(StrEnum):
     GRACE_PERIOD_TOO_SHORT = "GracePeriodTooShort"
     DRAIN_NOT_VISIBLE = "DrainNotVisible"
     # Events only
+    SUCCESSFUL_RESCALE = "SuccessfulRescale"
     VICTIMS_NOT_CHOSEN = "VictimsNotChosen"
 
 

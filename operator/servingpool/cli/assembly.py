@@ -78,7 +78,7 @@ class _Assembly:
         registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
-        registry.register(PoolCollector(lambda: reconciler.states, self._writes, lambda: actor.failures))
+        registry.register(PoolCollector(lambda: reconciler.snapshot, self._writes, lambda: actor.failures))
         if config.metrics_port:
             start_http_server(config.metrics_port, registry=registry)
         self._operator = Operator(

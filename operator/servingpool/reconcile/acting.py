@@ -122,7 +122,7 @@ class Actor:
         """Post what people are to know of a scaling from so many replicas."""
         message = f"New size: {decision.replicas}; reason: {decision.reason}"
         if not state.contest.answered:
-            await self.event(pool.metadata, "Normal", "SuccessfulRescale", message)
+            await self.event(pool.metadata, "Normal", Reason.SUCCESSFUL_RESCALE, message)
         unmarked = decision.replicas < before and pool.metadata.namespace in self._marker.forbidden
         if unmarked and Reason.VICTIMS_NOT_CHOSEN not in state.warned:
             state.warned[Reason.VICTIMS_NOT_CHOSEN] = 0.0
@@ -169,7 +169,7 @@ class Actor:
                 continue
             if now - state.warned.get(found.reason, -WARNED_AGAIN_AFTER) >= WARNED_AGAIN_AFTER:
                 state.warned[found.reason] = now
-                await self.event(pool, "Warning", found.reason, found.message)
+                await self.event(pool, "Warning", Reason(found.reason), found.message)
 
     async def save(self, pool: Metadata, state: PoolState) -> None:
         """Write the learned profile whatever its age: the operator stops."""
@@ -179,7 +179,7 @@ class Actor:
             before = {} if state.unsure else state.status.profile or {}
             await self._send(pool, state, {"profile": changes(before, state.kept())})
 
-    async def event(self, pool: Metadata, type_: str, reason: str, message: str) -> None:
+    async def event(self, pool: Metadata, type_: str, reason: Reason, message: str) -> None:
         """Post an event; one that is lost is only logged."""
         try:
             await self._writer.post_event(pool.key, pool.uid, type_=type_, reason=reason, message=message)

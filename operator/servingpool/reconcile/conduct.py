@@ -41,28 +41,23 @@ def judge(  # noqa: PLR0911, one a rule
     pool: ServingPool,
     workload: Workload,
     cache: ClusterCache,
-    owner: Key | None,
+    owner: Key,
     observation: Observation,
     stuck: int,
     contested: str | None,
 ) -> Conduct:
-    """What may be done with a pool.
+    """What may be done with a pool in Auto mode, see `in_mode` for the others.
 
     `owner` is the pool that owns its target, see `owners`; `stuck` are the replicas for which there has been no node
     for too long; `contested` is what to tell of somebody else who sets their number.
     """
     name = f"Deployment {workload.key[1]}"
-    if pool.spec.mode is Mode.PAUSED:
-        return Conduct(False, Truth.TRUE, Reason.PAUSED, "mode is Paused: observed, not scaled")
-    if pool.spec.mode is Mode.RECOMMEND:
-        message = "mode is Recommend: decides and explains, touches nothing"
-        return Conduct(False, Truth.TRUE, Reason.RECOMMENDING, message)
-    if owner is not None and owner != pool.key:
-        message = f"{name} already belongs to ServingPool {owner[1]}, which is older; delete one of the two"
+    if owner != pool.key:
+        message = f"ServingPool '{owner[1]}' is older and scales Deployment '{workload.key[1]}'; delete one of the two."
         return Conduct(False, Truth.FALSE, Reason.AMBIGUOUS_OWNER, message)
     for other in cache.autoscalers(workload.key):
         reason = Reason.OWNED_BY_KEDA if other.kind == "ScaledObject" else Reason.OWNED_BY_HPA
-        message = f"{name} is scaled by {other.kind} {other.key[1]}; delete it, or set mode to Recommend"
+        message = f"{other.kind} '{other.key[1]}' scales Deployment '{workload.key[1]}'; delete it first."
         return Conduct(False, Truth.FALSE, reason, message)
     if workload.replicas == 0 and pool.spec.targets[0].min > 0:
         message = f"{name} was set to 0 replicas by hand, which pauses scaling; set it to {pool.spec.targets[0].min}"
@@ -82,24 +77,48 @@ def judge(  # noqa: PLR0911, one a rule
     return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, f"{name} can be scaled")
 
 
+NOT_APPLIED = {
+    Mode.RECOMMEND: (Reason.RECOMMENDING, "Recommend mode: computes a replica count and does not apply it."),
+    Mode.PAUSED: (Reason.PAUSED, "Paused mode: observes and does not scale."),
+}
+
+
+def in_mode(mode: Mode, auto: Conduct) -> Conduct:
+    """What may be done in this mode, `auto` being what may be done in Auto.
+
+    The other modes apply nothing, and say what would stop Auto: nobody should have to switch to find out.
+    """
+    if mode not in NOT_APPLIED:
+        return auto
+    reason, message = NOT_APPLIED[mode]
+    if auto.ready is Truth.FALSE:
+        message += f" Auto would be {'limited' if auto.act else 'blocked'} ({auto.reason}): {auto.message}"
+    return Conduct(False, Truth.TRUE, reason, message)
+
+
 def owners(pools: Iterable[Raw]) -> dict[Key, Key]:
-    """Which pool owns which Deployment: the oldest that names it, unless its mode is Recommend.
+    """For each pool, the one that owns its target: the oldest that names it, unless its mode is Recommend.
 
     `pools` are all that exist, as the API server stores them. An owner with an invalid spec, an unknown backend or mode
     Paused stays the owner: otherwise a younger pool with other limits would scale the Deployment meanwhile.
     The younger one is refused, not both: otherwise anyone who may create a pool could stop one that serves.
+    A pool in mode Recommend owns nothing, and is told who would own its target if it were in Auto.
     """
+    oldest: dict[Key, Key] = {}
     found: dict[Key, Key] = {}
     for raw in sorted(pools, key=lambda raw: (raw["metadata"]["creationTimestamp"], key_of(raw))):
-        for target in _claims(raw):
-            found.setdefault(target, key_of(raw))
+        key = key_of(raw)
+        for target in _named(raw):
+            found.setdefault(key, oldest.get(target, key))
+            if raw["spec"].get("mode") != Mode.RECOMMEND:
+                oldest.setdefault(target, key)
     return found
 
 
-def _claims(raw: Raw) -> Iterator[Key]:
+def _named(pool: Raw) -> Iterator[Key]:
     """The Deployments that a pool names, even where the rest of its spec cannot be read."""
-    spec = raw.get("spec")
-    targets = spec.get("targets") if isinstance(spec, dict) and spec.get("mode") != Mode.RECOMMEND else None
+    spec = pool.get("spec")
+    targets = spec.get("targets") if isinstance(spec, dict) else None
     for target in targets if isinstance(targets, list) else ():
         if isinstance(target, dict) and target.get("kind", "Deployment") == "Deployment":
-            yield key_of(raw)[0], str(target.get("name"))
+            yield key_of(pool)[0], str(target.get("name"))

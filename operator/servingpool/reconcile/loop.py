@@ -19,9 +19,10 @@ from servingpool.decision.belief import stuck
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.reconcile.acting import Actor
-from servingpool.reconcile.conduct import gpus_of, judge, owners, target_of
+from servingpool.reconcile.conduct import gpus_of, in_mode, judge, owners, target_of
 from servingpool.reconcile.observing import core_pool, observe
 from servingpool.reconcile.reading import Readings
+from servingpool.reconcile.snapshot import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.telling import blind, metrics_condition, scaled, status, still, with_ready
 from servingpool.reconcile.warming import Fresh, Warming
@@ -80,6 +81,8 @@ class Reconciler:
         self._cache, self._readings, self._actor, self._leading = cache, readings, actor, leading
         self._warming = warming
         self.states: dict[Key, PoolState] = {}
+        self.snapshot: Snapshot = NO_POOLS
+        """The pools as of the end of the last tick, for other threads: replaced as a whole, never changed."""
         self._parsed: dict[Key, tuple[str, ServingPool | str]] = {}
         """By resourceVersion, the pool or what is wrong with it: most do not change between two ticks."""
 
@@ -87,8 +90,7 @@ class Reconciler:
         """One turn over all pools. `now` is Unix time in seconds."""
         if not self._leading():
             # A follower keeps its watches warm and no more: reading and deciding everywhere would double the queries.
-            for state in self.states.values():
-                state.decision = state.observation = None  # of a time when it led, and shown as if of now
+            self.snapshot = NO_POOLS  # what it holds is of a time when this one led
             return Tick(pools=len(self._cache.pools))
         readable, turns = [], []
         for key, raw in self._cache.pools.items():
@@ -110,6 +112,7 @@ class Reconciler:
             await self._warm(readable, now)
         await self._actor.sweep(self._leading)
         self._forget()
+        self.snapshot = snapshot(self.states)
         return Tick(
             pools=len(self._cache.pools),
             decided=sum(turn.order is not None for turn in decided),
@@ -141,7 +144,7 @@ class Reconciler:
                     turns.append(self._refusal(raw, (Reason.READING_HISTORY, WAITS), now, Truth.UNKNOWN))
                 continue
             try:
-                turn = self._turn(pool, owned.get(target_of(pool)), now)
+                turn = self._turn(pool, owned.get(pool.key, pool.key), now)
                 turns.append(turn or self._refusal(raw, (Reason.TARGET_NOT_FOUND, _no_target(pool)), now))
             except Exception as error:
                 failed += 1
@@ -149,7 +152,7 @@ class Reconciler:
                 turns.append(self._refusal(raw, (Reason.INTERNAL_ERROR, _defect(error)), now))
         return turns, failed
 
-    def _turn(self, pool: ServingPool, owner: Key | None, now: float) -> Turn | None:
+    def _turn(self, pool: ServingPool, owner: Key, now: float) -> Turn | None:
         """Observe and decide. None where there is no target to decide on."""
         state = self.states[pool.key]
         workload = self._cache.workload(target_of(pool))
@@ -162,7 +165,8 @@ class Reconciler:
             state.scaled_at, state.unanswered = state.unanswered, None
         core = core_pool(pool, in_charge=False)
         nodeless = stuck(observation, state.memory, core)
-        conduct = judge(pool, workload, self._cache, owner, observation, nodeless, state.contest.problem)
+        auto = judge(pool, workload, self._cache, owner, observation, nodeless, state.contest.problem)
+        conduct = in_mode(pool.spec.mode, auto)
         if not conduct.act:
             state.contest = state.contest.rest()
         outcome = decide(observation, replace(core, in_charge=conduct.act), state.memory, now)
@@ -201,6 +205,8 @@ class Reconciler:
         """Carry out every turn. For each, whether replicas were changed, or what went wrong."""
         gate = asyncio.Semaphore(WRITES_AT_ONCE)
         until = asyncio.get_running_loop().time() + LONGEST_ACTING
+        for turn in turns:
+            turn.state.conditions = turn.status.conditions
         # Who lacks replicas does not wait until the victims of others are marked.
         turns = sorted(turns, key=lambda turn: not _grows(turn.order))
         done = await asyncio.gather(
@@ -240,6 +246,7 @@ class Reconciler:
                 told = scaled(told, order.decision.replicas, now)
             elif failure is not None:
                 told = with_ready(turn.meta, still(told, turn.state.status, ConditionType.READY), failure, now)
+                turn.state.conditions = told.conditions
         before = turn.state.status
         if self._may_tell(turn) and await self._actor.tell(turn.meta, turn.state, told, now) and self._may_tell(turn):
             await self._actor.warn(turn.meta, turn.state, before, now)

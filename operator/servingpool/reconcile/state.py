@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from servingpool.api.conditions import Condition
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import Status
 from servingpool.decision.decision import Decision
@@ -27,6 +28,8 @@ class PoolState:
     """What was learned is about this model; another one starts afresh."""
     status: Status
     """As last written, or as found."""
+    conditions: tuple[Condition, ...] = ()
+    """As judged last, or as found: whether they could be written or not."""
     memory: Memory = field(default_factory=Memory.new)
     warm: bool = False
     """History was learned, or given up on."""
@@ -60,8 +63,9 @@ class PoolState:
     @classmethod
     def found(cls, pool: ServingPool) -> tuple[PoolState, str | None]:
         """The state of a pool seen for the first time, resumed from its status; and why it could not be, if so."""
-        state = cls(uid=pool.metadata.uid, model=pool.spec.model, status=pool.status)
-        kept = pool.status.profile
+        found = pool.status
+        state = cls(uid=pool.metadata.uid, model=pool.spec.model, status=found, conditions=found.conditions)
+        kept = found.profile
         if kept is None:
             return state, None
         if kept.get(MODEL) != pool.spec.model:

@@ -33,7 +33,7 @@ def test_conditions_not_judged_this_time_stay_in_place() -> None:
 
 
 def test_a_long_message_is_cut_not_refused() -> None:
-    message = ready(Truth.FALSE, Reason.FAILED_GET_SCALE, NOON, message="x" * 5000).message
+    message = ready(Truth.FALSE, Reason.FAILED_UPDATE_SCALE, NOON, message="x" * 5000).message
     assert (len(message), message[-1]) == (1024, "…")
 
 

@@ -116,7 +116,7 @@ def test_figures_that_are_watched_exist(name: str) -> None:
 def test_every_alert_says_what_to_do() -> None:
     text = (CHART / "templates/prometheusrule.yaml").read_text()
     alerts = text.split("- alert: ")[1:]
-    assert len(alerts) == 9
+    assert len(alerts) == 10
     needed = ("summary", "description", "runbook")
     assert not [alert.split()[0] for alert in alerts if not all(f"  {key}: " in alert for key in needed)]
 

@@ -53,7 +53,7 @@ def test_what_another_autoscaler_owns_is_left_to_it(kind: str, reason: str) -> N
     world.step(minutes=5)
     assert world.writes.scales == []
     assert world.condition("Ready") == ("False", reason)
-    assert f"is scaled by {kind} x" in world.message("Ready")
+    assert f"{kind} 'x' scales" in world.message("Ready")
     assert world.writes.reasons("pool") == [reason]
     assert world.status()["desiredReplicas"] > 2, "what would be right is told all the same"
     world.autoscaler(kind, gone=True)
@@ -75,7 +75,7 @@ def test_of_two_pools_with_one_target_the_older_acts() -> None:
     world.step(minutes=5)
     assert world.condition("Ready", "pool") == ("True", "SucceededGetScale")
     assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")
-    assert "already belongs to ServingPool pool" in world.message("Ready", "younger")
+    assert world.message("Ready", "younger").startswith("ServingPool 'pool' is older and scales")
     assert world.writes.reasons("younger") == ["AmbiguousOwner"]
     assert len({after for _, _, after in world.writes.scales}) == len(world.writes.scales), "no tug of war"
     world.delete("pool")
@@ -434,3 +434,82 @@ class TestContest:
 def deployment(replicas: int, by: str | None, at: int) -> Workload:
     set_by = None if by is None else Setter(by, f"{at:09}")
     return Workload(("chat", "vllm"), "d-vllm", 2 * at, replicas, set_by, gpus=1, drain=read_drain({}))
+
+
+ADVICE = "Recommend mode: computes a replica count and does not apply it."
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("HorizontalPodAutoscaler", "OwnedByHPA"), ("ScaledObject", "OwnedByKEDA")]
+)
+def test_recommend_beside_an_autoscaler_says_that_auto_would_be_blocked(kind: str, reason: str) -> None:
+    world = hungry(mode="Recommend")
+    world.step(minutes=5)
+    assert world.message("Ready") == ADVICE
+    world.autoscaler(kind)
+    world.step(minutes=1.25)
+    assert world.condition("Ready") == ("True", "Recommending")
+    assert world.message("Ready") == (
+        f"{ADVICE} Auto would be blocked ({reason}): {kind} 'x' scales Deployment 'vllm'; delete it first."
+    )
+    assert world.writes.reasons("pool") == [], "it does what it is asked for"
+    world.pool(mode="Auto")
+    world.step()
+    assert world.condition("Ready") == ("False", reason)
+    assert world.message("Ready") == f"{kind} 'x' scales Deployment 'vllm'; delete it first."
+
+
+def test_recommend_beside_a_pool_that_scales_the_same_deployment_says_so() -> None:
+    world = hungry()
+    world.pool("younger", created=START + 60.0, mode="Recommend")
+    world.step()
+    assert world.condition("Ready", "younger") == ("True", "Recommending")
+    assert world.message("Ready", "younger") == (
+        f"{ADVICE} Auto would be blocked (AmbiguousOwner): "
+        "ServingPool 'pool' is older and scales Deployment 'vllm'; delete one of the two."
+    )
+
+
+def test_an_older_pool_in_recommend_would_own_the_deployment_in_auto() -> None:
+    world = hungry(mode="Recommend")
+    world.pool("younger", created=START + 60.0)
+    world.step()
+    assert world.message("Ready") == ADVICE
+    world.pool(mode="Auto")
+    world.step()
+    assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")
+
+
+def test_recommend_for_a_deployment_at_zero_says_that_auto_would_be_blocked() -> None:
+    world = hungry(mode="Recommend")
+    world.set_replicas("vllm", 0)
+    world.step()
+    assert world.message("Ready").startswith(f"{ADVICE} Auto would be blocked (ScalingDisabled): ")
+
+
+def test_recommend_says_what_hinders_auto_without_blocking_it() -> None:
+    world = hungry(mode="Recommend")
+    world.services["vllm"].unschedulable = True
+    world.set_replicas("vllm", 3)
+    world.step(minutes=8)
+    assert world.condition("Ready") == ("True", "Recommending")
+    assert world.message("Ready").startswith(f"{ADVICE} Auto would be limited (Unschedulable): ")
+
+
+def test_recommend_after_a_contest_still_names_who_contests() -> None:
+    world = contested()
+    world.pool(mode="Recommend")
+    world.step()
+    assert world.condition("Ready") == ("True", "Recommending")
+    assert world.message("Ready").startswith(f"{ADVICE} Auto would be limited (ReplicasContested): ")
+
+
+def test_a_paused_pool_says_as_well_what_would_stop_it() -> None:
+    world = hungry(mode="Paused")
+    world.autoscaler("HorizontalPodAutoscaler")
+    world.step()
+    assert world.condition("Ready") == ("True", "Paused")
+    assert world.message("Ready") == (
+        "Paused mode: observes and does not scale. "
+        "Auto would be blocked (OwnedByHPA): HorizontalPodAutoscaler 'x' scales Deployment 'vllm'; delete it first."
+    )

@@ -200,7 +200,7 @@ def test_figures_of_a_leader_that_no_longer_leads_are_none_of_now() -> None:
     world.step(minutes=5)
     world.leading = False
     world.step(minutes=60)
-    shown = PoolCollector(lambda: world.loop.states, dict, dict)
+    shown = PoolCollector(lambda: world.loop.snapshot, dict, dict)
     assert [s for family in shown.collect() for s in family.samples if s.name == "servingpool_load_ratio"] == []
 
 

@@ -81,11 +81,11 @@ def test_which_autoscaler_is_in_the_way_is_told_when_another_is() -> None:
     hpa("a", False)
     world.step(minutes=5)
     said = world.message("Ready")
-    assert "HorizontalPodAutoscaler a" in said
+    assert "HorizontalPodAutoscaler 'a'" in said
     hpa("b", False)
     hpa("a", True)
     world.step(minutes=2)
-    assert "HorizontalPodAutoscaler b" in world.message("Ready"), world.message("Ready")
+    assert "HorizontalPodAutoscaler 'b'" in world.message("Ready"), world.message("Ready")
 
 
 @pytest.mark.parametrize(("first", "second"), [("first", "second"), ("chat-1", "chat-2")])
@@ -97,10 +97,10 @@ def test_which_pool_owns_the_target_is_told_when_another_does(first: str, second
     world.pool(second, created=world.now - 20)
     world.pool("third", created=world.now - 10)
     world.step(minutes=5)
-    assert f"ServingPool {first}" in world.message("Ready", "third")
+    assert f"ServingPool '{first}'" in world.message("Ready", "third")
     world.delete(first)
     world.step(minutes=2)
-    assert f"ServingPool {second}" in world.message("Ready", "third")
+    assert f"ServingPool '{second}'" in world.message("Ready", "third")
 
 
 def test_why_an_order_is_refused_is_told_when_it_changes() -> None:

@@ -1,0 +1,150 @@
+"""The chart's alerts on pools: a real Prometheus scrapes the exporter after a story, and fires what is expected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client import CollectorRegistry, start_http_server
+
+from servingpool.adapters.cluster.errors import Forbidden
+from servingpool.lab.binaries import ensure_binaries
+from servingpool.lab.control_plane import free_ports
+from servingpool.lab.processes import SupervisedProcess, http_ready, open_local, wait_until
+from servingpool.reconcile.exposing import PoolCollector
+
+from ..unit.reconcile.world import World  # noqa: TID252, tests are no package of an installed name
+from .conftest import Render
+
+Alerts = dict[tuple[str, str, str], dict[str, str]]
+"""Annotations by alert, pool and reason."""
+
+
+@contextmanager
+def prometheus(directory: Path, page: int, groups: list[dict[str, Any]]) -> Iterator[str]:
+    """The URL of one that scrapes this port every second. Alerts fire at once: that they wait is written beside them."""
+    hasty = [{**group, "rules": [{**rule, "for": "0s"} for rule in group["rules"]]} for group in groups]
+    (directory / "rules.yaml").write_text(yaml.safe_dump({"groups": hasty}))
+    operator = {"job_name": "operator", "honor_labels": True, "static_configs": [{"targets": [f"127.0.0.1:{page}"]}]}
+    every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+    config = {"global": every, "rule_files": ["rules.yaml"], "scrape_configs": [operator]}
+    (directory / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    process = SupervisedProcess(
+        "prometheus",
+        [
+            ensure_binaries("prometheus")["prometheus"],
+            f"--config.file={directory / 'prometheus.yaml'}",
+            f"--storage.tsdb.path={directory / 'data'}",
+            f"--web.listen-address={url.removeprefix('http://')}",
+        ],
+        directory / "prometheus.log",
+        ready=http_ready(f"{url}/-/ready"),
+    )
+    process.start()
+    try:
+        process.wait_ready()
+        yield url
+    finally:
+        process.stop()
+
+
+def firing(url: str) -> Alerts:
+    with open_local(f"{url}/api/v1/alerts", 5.0) as response:
+        alerts = json.loads(response.read())["data"]["alerts"]
+    return {
+        (one["labels"]["alertname"], one["labels"].get("pool", ""), one["labels"].get("reason", "")): one["annotations"]
+        for one in alerts
+        if one["state"] == "firing"
+    }
+
+
+def fired(world: World, expected: set[tuple[str, str, str]], render: Render, directory: Path) -> Alerts:
+    """What fires, once it is what is expected; fails with what fires instead."""
+    [rule] = [each for each in render("monitoring") if each["kind"] == "PrometheusRule"]
+    groups = [group for group in rule["spec"]["groups"] if group["name"] == "servingpool-pools"]
+    registry = CollectorRegistry()
+    registry.register(PoolCollector(lambda: world.loop.snapshot, dict, dict))
+    server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
+    try:
+        with prometheus(directory, server.server_port, groups) as url:
+            try:
+                wait_until(lambda: firing(url).keys() == expected, 30, "the alerts", 0.5)
+            except TimeoutError:
+                assert firing(url).keys() == expected
+            return firing(url)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_pool_that_is_not_ready_alerts_by_reason(render: Render, tmp_path: Path) -> None:
+    world = World()
+    world.serve(rate=6.0)
+    world.pool("well", targets=[{"name": "vllm", "min": 2, "max": 2}])
+    world.pool("typo", slo={})
+    world.pool("astray", target="vlm")
+    world.pool("thanos", metrics={"backend": "thanos"})
+    world.serve("frozen", rate=6.0)
+    world.pool("frozen", targets=[{"name": "frozen", "min": 3, "max": 10}])
+    world.writes.refuse["scale"] = Forbidden("cannot scale Deployment chat/frozen: 403 Forbidden")
+    world.step(minutes=6)
+    expected = {
+        ("ServingPoolNotReady", "typo", "InvalidSpec"),
+        ("ServingPoolNotReady", "astray", "TargetNotFound"),
+        ("ServingPoolNotReady", "thanos", "UnknownBackend"),
+        ("ServingPoolNotReady", "frozen", "FailedUpdateScale"),
+    }
+    found = fired(world, expected, render, tmp_path)
+    words = found["ServingPoolNotReady", "typo", "InvalidSpec"]
+    assert words["summary"] == "Pool chat/typo is not Ready: InvalidSpec."
+    assert "kubectl describe sp typo -n chat" in words["runbook"]
+
+
+def test_the_slo_is_missed_by_the_pools_own_objective(render: Render, tmp_path: Path) -> None:
+    """90% was asked of every pool: one that asks for 99% missed it unheard, one that asks for 60% met it and alerted."""
+    world = World()
+    for name, objective in (("strict", 99), ("modest", 60)):
+        world.serve(name, rate=6.0)
+        world.pool(name, target=name, mode="Recommend", slo={"timeToFirstToken": "2s", "attainment": objective})
+    world.step(minutes=20)
+    world.services["strict"].rate = world.services["modest"].rate = 40.0
+    world.step(minutes=0.25)
+    world.services["strict"].rate = 6.0
+    world.step(minutes=0.75)
+    world.services["modest"].rate = 6.0
+    world.step(minutes=20)
+    assert 90.0 < world.status("strict")["attainment"] < 99.0
+    assert 60.0 < world.status("modest")["attainment"] < 90.0
+    found = fired(world, {("ServingPoolSloMissed", "strict", "")}, render, tmp_path)
+    assert found["ServingPoolSloMissed", "strict", ""]["description"].startswith("Only 9")
+
+
+def test_a_pool_without_metrics_alerts_with_the_reason_and_an_idle_one_does_not(render: Render, tmp_path: Path) -> None:
+    """The need of a pool without a request so far is unknown too: it was said to have no metrics."""
+    world = World()
+    world.serve(rate=6.0)
+    world.serve("idle", rate=0.0)
+    world.pool("misnamed", model="lama")
+    world.pool("idle", target="idle")
+    world.step(minutes=5)
+    fired(world, {("ServingPoolBlind", "misnamed", "NoSeriesForModel")}, render, tmp_path)
+
+
+def test_replicas_without_a_node_alert_once(render: Render, tmp_path: Path) -> None:
+    """As a pool that is not Ready; not once more as replicas that are late and as a fleet below its need."""
+    world = World()
+    world.serve(rate=30.0)
+    world.pool()
+    world.services["vllm"].unschedulable = True
+    world.step(minutes=6)
+    world.services["vllm"].rate = 60.0
+    world.step(minutes=10)
+    slow = ("ServingPoolSloMissed", "pool", "")
+    found = fired(world, {("ServingPoolNotReady", "pool", "Unschedulable"), slow}, render, tmp_path)
+    assert found[slow]["summary"] == "Pool chat/pool misses its SLO."
