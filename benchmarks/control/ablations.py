@@ -12,12 +12,11 @@ from unittest import mock
 
 from cases import Kind
 
-from servingpool.decision import assess, blame, budget, calibration, demand, forecast, kv_cache, learn, miss_curve
+from servingpool.decision import assess, budget, calibration, demand, forecast, learn, miss_curve
 from servingpool.decision import price as pricing
 from servingpool.decision.intake import Intake, Page, steps_told, take_in
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool, Slo
-from servingpool.decision.slo_count import SloCount, late_share_of_straddling
 from servingpool.simulation.policies import Answer, Ours, Policy
 
 KINDS = (Kind.BURST, Kind.FAMILY)
@@ -72,19 +71,10 @@ def _fixed_price(*_: object, **__: object) -> float:
     return 20.0
 
 
-def _from_counts_alone(count: SloCount, _: float, bucket: tuple[float, float], bound: float) -> float:
-    return late_share_of_straddling(count, bucket, bound)
-
-
 def _of_the_fleet(observation: Observation, slo: Slo, previous: Mapping[str, Page]) -> Intake:
     intake = take_in(observation, slo, previous)
     together = steps_told(intake.sums, intake.covered) if intake.steps else None
     return replace(intake, steps=() if together is None else (together,))
-
-
-def _all_alike(*what: Any) -> blame.Blame:
-    load = blame.blame(*what).late
-    return blame.Blame(load, load)
 
 
 ABLATIONS: tuple[Ablation, ...] = (
@@ -102,18 +92,12 @@ ABLATIONS: tuple[Ablation, ...] = (
     Ablation("trust", "the fleet that was found says nothing", _without({(forecast, "TRUST"): 0.0})),
     Ablation("reversion", "what is stays", _without({(forecast, "RIDGE"): (1e9, 1e9)})),
     Ablation("likeness", "errors at every level count alike", _without({(forecast, "LIKENESS"): 1e3})),
-    Ablation("beyond", "what may come has no bound", _without({(forecast, "BEYOND"): 1e3})),
     Ablation("own step", "a step is taken to meet the fleet's mean", _without({(learn, "take_in"): _of_the_fleet})),
-    Ablation("on time", "those on time amid a queue met its load", _without({(learn, "blame"): _all_alike})),
     Ablation("hold", "scales down two minutes after the need fell", _without({(assess, "STARTS"): 0.0})),
     Ablation(
         "half minute",
         "the level is that of a whole minute",
         _without({(demand, "LEVEL_WINDOW"): 60.0, (demand, "LEVEL_SCRAPES"): 4.0}),
     ),
-    Ablation(
-        "token mean", "TPOT from bucket counts alone", _without({(blame, "late_share_by_mean"): _from_counts_alone})
-    ),
-    Ablation("KV cache", "its limit is not known", _without({(kv_cache, "FULL"): 1e9})),
 )
 """In the order of the table."""

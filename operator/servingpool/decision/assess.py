@@ -103,9 +103,7 @@ def assess(observation: Observation, pool: Pool, lesson: Lesson) -> Assessment |
     profile = memory.profile
     curve = posterior(memory, pool, lesson.step)
     allowed = 1.0 - pool.slo.attainment
-    allowance = profile.budget.allowance(
-        allowed=allowed, floor=curve.floor, ratio=profile.calibration.ratio, trim=profile.trim.factor
-    )
+    allowance = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=profile.calibration.ratio)
     worth = memory.price
     if worth is None:
         dearest = DEAREST / allowed

@@ -27,7 +27,7 @@ def posterior(memory: Memory, pool: Pool, step: StepTime) -> Curve:
     # Where even an idle engine breaks TPOT, TPOT says nothing on the size of the fleet.
     highest = NO_TPOT_KNEE if bound is None or hopeless(pool, step) else 1.0 - step.between_tokens / bound
     # Both are loads by step time alone.
-    highest = step.stretch * min(NO_TPOT_KNEE, memory.profile.kv_cache.full_at, max(LOWEST_KNEE, highest))
+    highest = step.stretch * min(NO_TPOT_KNEE, max(LOWEST_KNEE, highest))
     seen_full = math.isfinite(step.batch) and highest >= NO_TPOT_KNEE
     highest = min(NO_TPOT_KNEE, highest)
     return memory.profile.curve.posterior(

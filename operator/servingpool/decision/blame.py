@@ -7,61 +7,38 @@ from typing import NamedTuple
 
 import numpy as np
 
-from servingpool.decision.columns import TPOT_SUM, TTFT_SUM, WAITED
+from servingpool.decision.columns import TTFT_SUM, WAITED
 from servingpool.decision.demand import Demand
-from servingpool.decision.ledger import AT, KEPT_SECONDS, LOAD, SPAN, Ledger, Misses, Window
+from servingpool.decision.ledger import AT, KEPT_SECONDS, LOAD, SPAN, Ledger, Misses, Window, misses
 from servingpool.decision.memory import Memory
 from servingpool.decision.past_loads import PastLoads
 from servingpool.decision.pool import Pool
-from servingpool.decision.slo_count import late_share_by_mean
 from servingpool.decision.step_time import StepTime
-from servingpool.decision.witnesses import late_first_tokens
+from servingpool.decision.witnesses import SHAPE_WINDOW, late_first_tokens
 
-SPEED_WINDOW = 60.0
-"""Over which the mean time per output token is taken."""
 LIFETIME_WINDOW = 60.0
 OVERLOAD = 1.0
 """Beyond it queues grow without end. What is late then is blamed on the load without the queue: blamed on the load
 with it, those on time before and after took the safe load from 0.66 to 0.37 behind one step of the ramp."""
-
 RELIEVED = 0.5
-"""Of the overload: at less than that most of those who are on time never met it. With those on time always counted
-at the load of now, a fleet at its max whose queue never ends was taught that all of a load is safe at which half of it
-was late."""
-
-
-class Blame(NamedTuple):
-    """The loads that the requests of one tick are held to have met."""
-
-    late: float
-    on_time: float
+"""Of an overload: at less than that most of those who are on time never met it. With those on time always counted at
+the load of now, a fleet at its max whose queue never ends was taught that all of a load is safe at which half of it was
+late. Of full replicas it is known that they are relieved below a load of 1."""
 
 
 def missed(memory: Memory, pool: Pool, window: Window, *, output_tokens: bool = True) -> Misses:
     """Requests of a window and how many broke either bound, or that of the first token only.
 
     Only the two marginals are exposed. They are joined as if independent: it errs towards too many misses,
-    by less than their product, where the same requests break both. Of the first token the most pessimistic of three
-    witnesses is believed.
+    by less than their product, where the same requests break both. A request counts when it gets its first token: that
+    many end, if not in the same seconds. Of the first token the most pessimistic of three witnesses is believed.
     """
     slo = pool.slo
     ttft = late_first_tokens(memory, window, slo.time_to_first_token)
     bound = slo.time_per_output_token if output_tokens else None
-    tpot = _slow(window, memory.ledger.last(SPEED_WINDOW), memory.edges[2:4], bound)
-    requests = max(ttft.requests, tpot.requests)
-    share = 1.0 - (1.0 - ttft.share) * (1.0 - tpot.share)
-    return Misses(requests, requests * share)
-
-
-def _slow(window: Window, recent: Window, bucket: tuple[float, float], bound: float | None) -> Misses:
-    """Requests of a window whose tokens came too slowly; `recent` tells their mean, if any ended in it."""
-    count = window.finished()
-    if bound is None or count.straddling <= 0.0:
-        return Misses(count.total, 0.0 if bound is None else count.late)
-    recent = recent if recent.finished().total > 0.0 else window
-    shape = recent.finished()
-    mean = recent.total(TPOT_SUM) / shape.total
-    return Misses(count.total, count.late + count.straddling * late_share_by_mean(shape, mean, bucket, bound))
+    tpot = misses(window.finished(), memory.ledger.last(SHAPE_WINDOW).finished(), memory.edges[2:4], bound)
+    late = ttft.late + tpot.late * (1.0 - ttft.share)
+    return Misses(max(ttft.requests, late), late)
 
 
 def offered_load(pool: Pool, demand: Demand, ledger: Ledger) -> float:
@@ -74,30 +51,31 @@ def offered_load(pool: Pool, demand: Demand, ledger: Ledger) -> float:
     return ledger.load_of(demand.level + queue)
 
 
+class Blame(NamedTuple):
+    """The loads that the requests of one tick are held to have met."""
+
+    late: float
+    on_time: float
+
+
 def blame(pool: Pool, step: StepTime, demand: Demand, ledger: Ledger, past: PastLoads) -> Blame:
-    """The loads that those who are judged now are held to have met.
+    """The loads that those who are judged now are held to have met: the highest since the first of them came.
 
     A miss is reported up to a request's lifetime after the load that caused it. Without this the backlog of one
-    overload teaches that light load misses too, and at light load nothing ever contradicts it. Where the load has
-    fallen to less than half, who is late waited for the highest since the queue began, and those on time are mostly
-    the new replicas', who never met it: counted at the load that was too much, they took the curve's steepness, and
-    with it the safe load from 0.56 to 0.26.
+    overload teaches that light load misses too, and at light load nothing ever contradicts it. Who is on time after an
+    overload that new replicas have relieved has hardly met it: most of them are the new replicas'.
     """
-    now, decoding = ledger.load_of(demand.level), _decoding(pool, step, demand)
+    decoding = _decoding(pool, step, demand)
     # Who ends now may have had the first token a whole answer ago, and have waited for it until then.
     reach = _back_to_the_queue(ledger, _waited(pool, ledger.last(LIFETIME_WINDOW + decoding)) + decoding)
     met = ledger.last(reach)
-    overload = met.highest_load()
-    if reach > KEPT_SECONDS:
-        overload = max(overload, past.highest(float(ledger.rows[-1, AT]) - reach))
+    highest = met.highest_offered()
+    if highest <= OVERLOAD:
+        return Blame(highest, highest)
+    earlier = past.highest(float(ledger.rows[-1, AT]) - reach) if reach > KEPT_SECONDS else 0.0
+    overload, now = max(met.highest_load(), earlier), ledger.load_of(demand.level)
     relieved = OVERLOAD if math.isfinite(step.batch) and overload > OVERLOAD else RELIEVED * overload
-    if met.highest_offered() > OVERLOAD and now < relieved:
-        return Blame(overload, now)
-    life = ledger.last(_waited(pool, ledger.last(LIFETIME_WINDOW)) + decoding)
-    highest = life.highest_offered()
-    if highest > OVERLOAD:
-        highest = life.highest_load()
-    return Blame(highest, highest)
+    return Blame(overload, now if now < relieved else overload)
 
 
 def _back_to_the_queue(ledger: Ledger, reach: float) -> float:

@@ -1,20 +1,22 @@
-"""How many misses may be expected now, given what was missed in the last hour."""
+"""The error budget: the misses that may be planned with now, given what was missed in the last hour and day."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-HOUR = 3600.0
-LEAST, MOST = 0.5, 1.0
-"""Bounds of the steering. Less than half, and one burst is repaid with GPUs for hours; more than all is no thrift: the
-price of a miss already spends what is allowed, and what was saved in the quiet is missing at the next step. What days
-have saved is another matter, see `trim`."""
+HOUR, DAY = 3600.0, 86400.0
+"""Seconds after which what was spent counts 1/e, for the fast and the slow burn rate."""
+FAST_GAIN, FAST_LEAST = 2.0, 0.5
+"""Part of the plan lost for each hour of allowed misses that was overspent lately, and what is left of it at least.
+With less than half one burst is repaid with GPUs for hours. What was saved in a quiet hour is missing at the next
+step, so it adds nothing."""
+SLOW_TIME, SLOW_LEAST = 6.0, 0.7
+"""Hours of allowed misses, saved or overspent over days, that turn the plan by e; and the least that is left of it: an
+outage of a quarter of an hour must not call for twice the fleet for the rest of the day."""
 PLANNED = 0.7
-"""Part that is planned with of the allowed misses above the floor. The price is found on the very past that it is tried
-on, and what comes is never quite that."""
-GAIN = 2.0
-"""Steering lost for each hour of allowed misses that was overspent."""
+"""Part that is planned with of the allowed misses above the floor, until days have shown more. The price is found on
+the very past that it is tried on, and what comes is never quite that."""
 MOST_WEIGHT = 4.0
 """A tick counts for no more than so many usual ones."""
 ABOVE_FLOOR = 0.1
@@ -31,44 +33,42 @@ load was called safe."""
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """What was overspent of the allowed misses in about the last hour, while in charge."""
+class ErrorBudget:
+    """What was overspent of the allowed misses while in charge, in hours of them; negative where less was missed."""
 
-    overspent: float = 0.0
-    """In hours of allowed misses; negative where less was missed than allowed."""
+    fast: float = 0.0
+    """In about the last hour, -1 to 1."""
+    slow: float = 0.0
+    """In about the last day."""
 
     def learn(
-        self,
-        *,
-        missed: float,
-        allowed: float,
-        weight: float,
-        elapsed: float,
-        may_rise: bool = True,
-        may_fall: bool = True,
-    ) -> Budget:
+        self, *, missed: float, allowed: float, weight: float, elapsed: float, may_rise: bool, may_fall: bool
+    ) -> ErrorBudget:
         """Add one tick's share of misses. Ticks count by their requests, as the SLO does: `weight` is over the usual.
 
         At a bound the fleet does not follow, so what would only push further into it (`may_rise` or `may_fall` False)
         does not add up.
         """
-        kept = self.overspent * math.exp(-elapsed / HOUR)
-        surplus = (missed / allowed - 1.0) * min(MOST_WEIGHT, weight)
-        if (surplus > 0.0 and not may_fall) or (surplus < 0.0 and not may_rise):
-            return Budget(kept)
-        return Budget(min(1.0, max(-1.0, kept + surplus * elapsed / HOUR)))
+        overspent = (missed / allowed - 1.0) * min(MOST_WEIGHT, weight) * elapsed / HOUR
+        if (overspent > 0.0 and not may_fall) or (overspent < 0.0 and not may_rise):
+            overspent = 0.0
+        fast = self.fast * math.exp(-elapsed / HOUR) + overspent
+        slow = self.slow * math.exp(-elapsed / DAY) + overspent
+        least, most = (-SLOW_TIME * math.log(factor) for factor in (1.0 / PLANNED, SLOW_LEAST))
+        return ErrorBudget(min(1.0, max(-1.0, fast)), min(most, max(least, slow)))
 
     @property
-    def steering(self) -> float:
-        """Factor of what is planned with."""
-        return min(MOST, max(LEAST, 1.0 - GAIN * self.overspent))
+    def factor(self) -> float:
+        """Times the usual plan: no more than all that is allowed, for what a decision calls a safe load must be one."""
+        slow = min(1.0 / PLANNED, max(SLOW_LEAST, math.exp(-self.slow / SLOW_TIME)))
+        return slow * min(1.0, max(FAST_LEAST, 1.0 - FAST_GAIN * self.fast))
 
-    def allowance(self, *, allowed: float, floor: float, ratio: float, trim: float) -> float:
+    def allowance(self, *, allowed: float, floor: float, ratio: float) -> float:
         """The share of misses a fleet may be sized for: those of the floor, and a part of what is allowed above it.
 
-        `ratio` of those that come to those that are foretold; `trim` times as much is planned with as usual.
+        `ratio` of those that come to those that are foretold.
         """
-        planned = max(PLANNED * trim * self.steering * (allowed - floor) / ratio, ABOVE_FLOOR * allowed)
+        planned = max(PLANNED * self.factor * (allowed - floor) / ratio, ABOVE_FLOOR * allowed)
         excess = max(0.0, floor - allowed)
         above = planned + min(RELIEF * allowed, excess) + HOPELESS * excess
         return floor + min(above, MOST_ABOVE * (1.0 - floor))

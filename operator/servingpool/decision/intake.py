@@ -110,8 +110,6 @@ class Intake:
     """Those at the gateway."""
     door: Queue | None
     """The gateway's queue; None where there is none."""
-    kv_usage: Reading
-    """Mean share of KV cache in use."""
     coverage: float
     """Share of the ready replicas whose page was read whole, 0 to 1; 0 where none is ready."""
     pages: Mapping[str, Page]
@@ -200,7 +198,6 @@ def take_in(
         queues=() if isinstance(queues, Unknown) else queues,
         gateway=observation.gateway_queue,
         door=door_now,
-        kv_usage=_mean([page.kv_cache_usage for page in serving]),
         coverage=share,
         pages=pages,
         # Of the replica that has served most: one without a request shows no bucket.
@@ -266,7 +263,6 @@ def _page(metrics: ReplicaMetrics, slo: Slo, before: Page | None, full_from: flo
         _or_nan(metrics.prompt_tokens),
         _or_nan(metrics.cached_prompt_tokens),
         _or_nan(metrics.admission_rejections),
-        tpot.total if isinstance(tpot, Histogram) else math.nan,
         *queue_figures,
     )
     return Page(
@@ -335,11 +331,6 @@ def _gauge(readings: list[Reading], share: float) -> Reading:
     if not figures:
         return readings[0] if readings and isinstance(readings[0], Unknown) else Unknown("no replica was read")
     return sum(figures) * len(readings) / len(figures) / share
-
-
-def _mean(readings: list[Reading]) -> Reading:
-    figures = [reading for reading in readings if not isinstance(reading, Unknown)]
-    return sum(figures) / len(figures) if figures else Unknown("no replica exposes KV cache usage")
 
 
 def _queues(

@@ -14,11 +14,10 @@ import numpy as np
 from servingpool.decision import demand as demand_model
 from servingpool.decision.belief import hopeless, horizon, posterior, settled, stuck
 from servingpool.decision.blame import OVERLOAD, Blame, blame, missed, offered_load
-from servingpool.decision.budget import Budget
+from servingpool.decision.budget import ErrorBudget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import LONGEST_GAP, Intake, take_in
-from servingpool.decision.kv_cache import KvCache
 from servingpool.decision.ledger import AT, Misses, Window
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
@@ -26,8 +25,7 @@ from servingpool.decision.observation import Histogram, Observation
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
 from servingpool.decision.step_time import StepTime
-from servingpool.decision.trim import Trim
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.unknown import Unknown
 from servingpool.decision.witnesses import SHAPE_WINDOW
 
 LEAST_SPAN = 1.0
@@ -94,7 +92,7 @@ def study(observation: Observation, pool: Pool, memory: Memory, now: float) -> L
     step, demand = _told(memory)
     if step is None or demand is None or intake.covered <= 0.0:
         return Lesson(memory, step, demand)
-    return _learn_from_demand(look, memory, step, demand, intake.kv_usage, before=before)
+    return _learn_from_demand(look, memory, step, demand, before=before)
 
 
 def _told(memory: Memory) -> tuple[StepTime | None, Demand | None]:
@@ -203,14 +201,12 @@ def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
     if known is None:
         return replace(memory, profile=profile)
     if known[:2] == slo[:2]:  # which requests are late did not change, only how many may be
-        return replace(memory, profile=replace(profile, budget=Budget(), trim=Trim()), price=None)
-    profile = replace(profile, curve=MissCurve(), budget=Budget(), calibration=Calibration(), trim=Trim())
+        return replace(memory, profile=replace(profile, budget=ErrorBudget()), price=None)
+    profile = replace(profile, curve=MissCurve(), budget=ErrorBudget(), calibration=Calibration())
     return replace(memory.interrupted(), profile=profile)
 
 
-def _learn_from_demand(
-    look: _Look, memory: Memory, step: StepTime, demand: Demand, kv_usage: Reading, *, before: Memory
-) -> Lesson:
+def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Demand, *, before: Memory) -> Lesson:
     """Where it is known what came and what that costs. `before`: the memory that the look was not in."""
     pool, now = look.pool, look.now
     ledger = memory.ledger.judged(load=offered_load(pool, demand, memory.ledger), work=demand.level)
@@ -250,12 +246,7 @@ def _learn_from_demand(
             late=judged.late,
             elapsed=look.elapsed,
         )
-    profile = replace(
-        profile,
-        curve=curve,
-        calibration=calibration,
-        kv_cache=_learn_kv_cache(look, memory, step, demand, kv_usage),
-    )
+    profile = replace(profile, curve=curve, calibration=calibration)
     forecast = profile.forecast.learn(
         now=now,
         level=demand.level,
@@ -269,7 +260,7 @@ def _learn_from_demand(
     profile = replace(profile, forecast=forecast)
     if pool.in_charge and settled(memory, pool):
         share = judged.requests / telling.requests if telling.requests > 0.0 else 0.0
-        profile = _answer_for(look, memory, profile, telling, judged, weight * share)
+        profile = _answer_for(look, memory, profile, judged, weight * share)
     memory = replace(
         memory,
         profile=profile,
@@ -298,8 +289,7 @@ def _judged_anew(memory: Memory, pool: Pool) -> Memory:
 def _within_a_full_replica(telling: Misses, blamed: Blame) -> Misses:
     """Those that met a load which a fleet can carry.
 
-    Beyond the load of a full replica a queue grows without end. Requests on time there came before the queue; late ones
-    would be late at any such load. Neither says anything about lower loads.
+    Beyond the load of a full replica a queue grows without end: what came of it says nothing of lower loads.
     """
     late = telling.late if blamed.late <= OVERLOAD else 0.0
     on_time = telling.requests - telling.late if blamed.on_time <= OVERLOAD else 0.0
@@ -320,29 +310,14 @@ def _foretold(look: _Look, before: Memory, load: float) -> float | None:
     return min(1.0, float(curve.cost(np.array([load]))[0]))
 
 
-def _learn_kv_cache(look: _Look, memory: Memory, step: StepTime, demand: Demand, usage: Reading) -> KvCache:
-    kv_cache = memory.profile.kv_cache
-    # A queue that is unknown may be one.
-    queued = memory.no_queue is not None or demand.queued >= 1.0
-    if isinstance(usage, Unknown) or queued or not Window(memory.ledger.rows[-4:]).steady:
-        return kv_cache
-    load = memory.ledger.load_of(demand.level) / step.stretch
-    return kv_cache.learn(usage=usage, load=load, elapsed=look.elapsed)
-
-
-def _answer_for(
-    look: _Look, memory: Memory, profile: Profile, telling: Misses, judged: Misses, weight: float
-) -> Profile:
+def _answer_for(look: _Look, memory: Memory, profile: Profile, judged: Misses, weight: float) -> Profile:
     """What was missed in charge, held against what may be.
 
-    The hour's plan answers for the loads that a fleet can carry, `judged`: an overload that nobody foresaw is not paid
-    back with an hour of spare replicas. Days answer for all of it.
+    The plan answers for the loads that a fleet can carry, `judged`: an overload that nobody foresaw is not paid
+    back with an hour of spare replicas.
     """
     budget, observation, pool = profile.budget, look.observation, look.pool
     may_rise, may_fall = observation.requested > pool.min_replicas, observation.requested < pool.max_replicas
-    # More careful planning brings no replica for which there is no node. The hour's misses count while a cluster
-    # autoscaler may still bring one; days' do not, for nothing forgets them soon.
-    pending = any(replica.unschedulable for replica in observation.starting)
     if weight > 0.0:
         budget = budget.learn(
             missed=judged.share,
@@ -352,15 +327,7 @@ def _answer_for(
             may_rise=may_rise,
             may_fall=may_fall and not stuck(observation, memory, pool),
         )
-    trim = profile.trim.learn(
-        requests=telling.requests,
-        missed=telling.late,
-        allowed=look.allowed,
-        elapsed=look.elapsed,
-        may_rise=may_rise,
-        may_fall=may_fall and not pending,
-    )
-    return replace(profile, budget=budget, trim=trim)
+    return replace(profile, budget=budget)
 
 
 def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:

@@ -11,14 +11,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.budget import Budget
+from servingpool.decision.budget import ErrorBudget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.columns import FIGURES
 from servingpool.decision.demand import MOST_WORK
 from servingpool.decision.forecast import KEPT, Forecast
 from servingpool.decision.intake import FASTEST_STEP, MOST_DECODING, NO_EDGES, Edges, Page
-from servingpool.decision.kv_cache import KvCache
 from servingpool.decision.ledger import AT, WIDTH, Ledger
 from servingpool.decision.miss_curve import BINS, Curve, MissCurve
 from servingpool.decision.past_loads import PastLoads
@@ -26,7 +25,6 @@ from servingpool.decision.percentile import Tail
 from servingpool.decision.queueing import Queue
 from servingpool.decision.saturation import LEAST_BATCH, SUMS, Saturation
 from servingpool.decision.step_time import StepTimeFit
-from servingpool.decision.trim import Trim
 
 VERSION = 2
 MOST_REQUESTS = 1e6
@@ -46,11 +44,9 @@ class Profile:
     saturation: Saturation = field(default_factory=Saturation)
     curve: MissCurve = field(default_factory=MissCurve)
     forecast: Forecast = field(default_factory=Forecast)
-    kv_cache: KvCache = field(default_factory=KvCache)
     cold_start: ColdStart = field(default_factory=ColdStart)
-    budget: Budget = field(default_factory=Budget)
+    budget: ErrorBudget = field(default_factory=ErrorBudget)
     calibration: Calibration = field(default_factory=Calibration)
-    trim: Trim = field(default_factory=Trim)
     learned: float = 0.0
     """Seconds of observation that it rests on."""
     slo: tuple[float | None, float | None, float] | None = None
@@ -98,15 +94,13 @@ class Profile:
                     found=int(_figure(forecast["found"], least=0.0, most=MOST_WORK)),
                     pending=tuple((float(a), float(b), float(c)) for a, b, c in forecast["pending"]),
                 ),
-                kv_cache=KvCache(_figure(data["kv_cache"]["product"]), _figure(data["kv_cache"]["square"])),
                 cold_start=ColdStart(
                     _floats(data["cold_start"]["seconds"]), tuple(str(name) for name in data["cold_start"]["loading"])
                 ),
-                budget=Budget(_figure(data["budget"]["overspent"])),
+                budget=ErrorBudget(*(_figure(data["budget"].get(name, 0.0)) for name in ("fast", "slow"))),
                 calibration=Calibration(
                     _figure(data["calibration"]["foretold"], least=0.0), _figure(data["calibration"]["came"], least=0.0)
                 ),
-                trim=_trim(data.get("trim")),
                 learned=_figure(data["learned"], least=0.0),
                 slo=_slo(data["slo"]),
             )
@@ -293,13 +287,6 @@ def _curve(data: Mapping[str, Any]) -> MissCurve:
     if not all(0.0 <= late <= seen <= MOST_REQUESTS for seen, late in zip(curve.requests, curve.late, strict=True)):
         raise ValueError(f"requests at a load, and those late of them, are not within 0 and {MOST_REQUESTS:g}")
     return curve
-
-
-def _trim(data: Mapping[str, Any] | None) -> Trim:
-    """Profiles of before the trim have none."""
-    if data is None:
-        return Trim()
-    return Trim(_figure(data["requests"], least=0.0), _figure(data["seconds"], least=0.0), _figure(data["turned"]))
 
 
 def _finite(figures: tuple[float, ...]) -> list[float | None]:

@@ -39,7 +39,7 @@ def told(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: flo
     sums = [0.0] * FIELDS
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
     sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * waited
-    intake = Intake(tuple(sums), TICK, (), (), 0, 1.0, 1.0, 0.0, (), NOT_EXPOSED, None, 0.1, 1.0, {}, EDGES, TICK, None)
+    intake = Intake(tuple(sums), TICK, (), (), 0, 1.0, 1.0, 0.0, (), NOT_EXPOSED, None, 1.0, {}, EDGES, TICK, None)
     ledger, past = Ledger.empty(), PastLoads()
     for number, tick in enumerate(ticks):
         ready, work, queue = tick or (1, 0.0, 0.0)

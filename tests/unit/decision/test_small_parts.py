@@ -8,7 +8,6 @@ import pytest
 
 from servingpool.decision.backlog import backlog
 from servingpool.decision.cold_start import ColdStart
-from servingpool.decision.kv_cache import FULL, KvCache
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Replica
 from servingpool.decision.past_loads import PastLoads
 from servingpool.decision.percentile import Tail
@@ -48,14 +47,6 @@ def test_loads_are_kept_by_five_minutes_for_two_hours() -> None:
     assert past.highest(7_340.0) == 4.0
     assert past.highest(7_900.0) == 0.5
     assert past.highest(1e9) == 0.0
-
-
-def test_the_cache_is_foreseen_full_long_before_it_is() -> None:
-    cache = KvCache()
-    for load in (0.2, 0.3, 0.4):
-        cache = cache.learn(usage=0.3 * load / (1 - load), load=load, elapsed=15.0)
-    assert cache.full_at == pytest.approx(FULL / (FULL + 0.3))
-    assert KvCache().full_at == 1.0
 
 
 def test_percentiles_interpolate_and_never_go_past_the_last_bucket() -> None:
