@@ -223,12 +223,31 @@ def test_a_field_that_does_not_exist_is_noticed(render: Render, kind: str, part:
         KINDS[kind].model_validate(manifest)
 
 
-def test_the_test_is_not_taken_for_an_operator(render: Render) -> None:
-    """Its network policy and Service select the operator's pods by these labels."""
+def test_the_tests_are_not_taken_for_an_operator_but_have_its_network(render: Render) -> None:
+    """A Service selects the operator's pods by these labels."""
     objects = render("monitoring")
-    selector = one(objects, "Deployment")["spec"]["selector"]["matchLabels"].items()
-    assert selector <= pod(objects)["metadata"]["labels"].items()
-    assert not selector <= one(objects, "Pod", f"{OPERATOR}-test")["metadata"]["labels"].items()
+    selector = one(objects, "Deployment")["spec"]["selector"]["matchLabels"]
+    policy = one(objects, "NetworkPolicy")["spec"]["podSelector"]
+    [names] = policy["matchExpressions"]
+    assert selector.items() <= pod(objects)["metadata"]["labels"].items()
+    for test in (f"{OPERATOR}-test", f"{OPERATOR}-test-prometheus"):
+        labels = one(objects, "Pod", test)["metadata"]["labels"]
+        assert not selector.items() <= labels.items()
+        assert policy["matchLabels"].items() <= labels.items()
+        assert {labels[names["key"]], selector[names["key"]]} <= set(names["values"])
+
+
+@pytest.mark.parametrize("case", ["credentials", "scheduling"])
+def test_helm_test_asks_prometheus_as_the_operator_does(render: Render, case: str) -> None:
+    """With its configuration, secrets, certificates and account."""
+    objects = render(case)
+    operator, test = pod(objects)["spec"], one(objects, "Pod", f"{OPERATOR}-test-prometheus")["spec"]
+    for key in ("serviceAccountName", "volumes", "securityContext", "nodeSelector", "tolerations"):
+        assert operator.get(key) == test.get(key), key
+    [runs], [asks] = operator["containers"], test["containers"]
+    assert runs["volumeMounts"] == asks["volumeMounts"]
+    own = {"POD_ID", "POD_NAMESPACE"}
+    assert [each for each in runs["env"] if each["name"] not in own] == asks.get("env", [])
 
 
 def test_a_long_release_name_makes_valid_names(helm: Helm) -> None:
