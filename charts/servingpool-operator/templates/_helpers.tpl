@@ -109,6 +109,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{- /* Not empty where the operator's pod patches are limited: the API came with Kubernetes 1.30. */}}
+{{- define "servingpool.admissionPolicy" -}}
+{{- if and .Values.rbac.create .Values.podDeletionCost.enabled .Values.podDeletionCost.admissionPolicy (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+true
+{{- end }}
+{{- end }}
+
 {{- /* The configuration and all that it names, as the operator and its test read them. */}}
 {{- define "servingpool.volumeMounts" -}}
 - name: config
