@@ -138,7 +138,7 @@ class _MeteredWarming(Warming):
 
 class _MeteredActor(Actor):
     def __init__(self, meter: Meter, world: World, cache: ClusterCache) -> None:
-        super().__init__(world, cache)
+        super().__init__(world, cache, deletion_costs=True)
         self._meter = meter
 
     async def scale(

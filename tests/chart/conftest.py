@@ -14,6 +14,8 @@ from servingpool.lab.binaries import ensure_binaries
 
 CHART = Path(__file__).parents[2] / "charts" / "servingpool-operator"
 VALUES = Path(__file__).with_name("values")
+OPERATOR = "servingpool-operator"
+"""The release, and so the full name."""
 
 Helm = Callable[..., "subprocess.CompletedProcess[str]"]
 Render = Callable[..., list[dict[str, Any]]]
@@ -41,3 +43,8 @@ def render(helm: Helm) -> Render:
         return [manifest for manifest in yaml.safe_load_all(done.stdout) if manifest]
 
     return run
+
+
+def one(objects: list[dict[str, Any]], kind: str, name: str = OPERATOR) -> dict[str, Any]:
+    [found] = [each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found

@@ -13,40 +13,11 @@ from chart import manifests
 from servingpool.lab.binaries import ensure_binaries
 from servingpool.reconcile.config import load
 
-from .conftest import CHART, VALUES, Helm, Render
+from .conftest import CHART, OPERATOR, VALUES, Helm, Render, one
 from .monitoring_kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted(path.stem for path in VALUES.glob("*.yaml"))
-OPERATOR = "servingpool-operator"
-
-RULES = {
-    ("servingpool.dev", "servingpools"): {"list", "watch"},
-    ("servingpool.dev", "servingpools/status"): {"patch"},
-    ("apps", "deployments"): {"list", "watch"},
-    ("apps", "replicasets"): {"list", "watch"},
-    ("apps", "deployments/scale"): {"patch"},
-    ("", "pods"): {"list", "watch", "patch"},
-    ("", "events"): {"create"},
-    ("autoscaling", "horizontalpodautoscalers"): {"list", "watch"},
-    ("keda.sh", "scaledobjects"): {"list", "watch"},
-}
-"""All that the operator may do where it watches."""
-CLUSTER_RULES = {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
-
-
-def one(objects: list[dict[str, Any]], kind: str, name: str = OPERATOR) -> dict[str, Any]:
-    [found] = [each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
-    return found
-
-
-def rights(role: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
-    return {
-        (group, resource): set(rule["verbs"])
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }
 
 
 def pod(objects: list[dict[str, Any]], name: str = OPERATOR) -> dict[str, Any]:
@@ -67,6 +38,7 @@ def test_the_operator_accepts_the_configuration(render: Render, tmp_path: Path, 
     (tmp_path / "config.yaml").write_text(text)
     config = load(tmp_path / "config.yaml")
     given = yaml.safe_load((VALUES / f"{case}.yaml").read_text())
+    assert config.pod_deletion_cost.enabled == (case != "bare")
     assert list(config.namespaces) == given.get("watchNamespaces", [])
     assert [backend.url for backend in config.backends] == [
         backend["url"] for backend in given.get("backends", [{"url": "http://prometheus-operated.monitoring:9090"}])
@@ -75,44 +47,12 @@ def test_the_operator_accepts_the_configuration(render: Render, tmp_path: Path, 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_object_can_be_traced_to_its_release(render: Render, case: str) -> None:
-    cluster_wide = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
     for each in render(case):
         labels = each["metadata"]["labels"]
         assert labels["app.kubernetes.io/instance"] == OPERATOR
         assert labels["helm.sh/chart"].startswith("servingpool-operator-")
-        assert ("namespace" in each["metadata"]) == (each["kind"] not in cluster_wide)
-
-
-def test_rights_in_the_whole_cluster_are_the_written_ones(render: Render) -> None:
-    objects = render("defaults")
-    assert rights(one(objects, "ClusterRole")) == RULES | CLUSTER_RULES
-    lease = one(objects, "Role", f"{OPERATOR}-lease")
-    assert lease["rules"] == [
-        {
-            "apiGroups": ["coordination.k8s.io"],
-            "resources": ["leases"],
-            "resourceNames": [OPERATOR],
-            "verbs": ["get", "update"],
-        },
-        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
-    ]
-
-
-def test_rights_in_a_few_namespaces_need_no_cluster_role(render: Render) -> None:
-    objects = render("namespaced")
-    assert not [each for each in objects if each["kind"].startswith("Cluster")]
-    roles = [each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Role", OPERATOR)]
-    assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
-    assert all(rights(role) == RULES for role in roles)
-
-
-def test_plain_manifests_grant_the_same(render: Render) -> None:
-    plain = yaml.safe_load_all((ROOT / "deploy/rbac.yaml").read_text())
-    # The roles of `helm test` are hooks, made for the test and removed after it.
-    chart = [each for each in render("defaults") if "annotations" not in each["metadata"]]
-    assert {each["metadata"]["name"]: each["rules"] for each in plain if "rules" in each} == {
-        each["metadata"]["name"]: each["rules"] for each in chart if "rules" in each
-    }
+        cluster_wide = each["kind"].startswith(("Cluster", "CustomResource", "ValidatingAdmission"))
+        assert ("namespace" in each["metadata"]) != cluster_wide
 
 
 def test_the_other_plain_manifests_are_the_charts_too() -> None:
@@ -223,12 +163,31 @@ def test_a_field_that_does_not_exist_is_noticed(render: Render, kind: str, part:
         KINDS[kind].model_validate(manifest)
 
 
-def test_the_test_is_not_taken_for_an_operator(render: Render) -> None:
-    """Its network policy and Service select the operator's pods by these labels."""
+def test_the_tests_are_not_taken_for_an_operator_but_have_its_network(render: Render) -> None:
+    """A Service selects the operator's pods by these labels."""
     objects = render("monitoring")
-    selector = one(objects, "Deployment")["spec"]["selector"]["matchLabels"].items()
-    assert selector <= pod(objects)["metadata"]["labels"].items()
-    assert not selector <= one(objects, "Pod", f"{OPERATOR}-test")["metadata"]["labels"].items()
+    selector = one(objects, "Deployment")["spec"]["selector"]["matchLabels"]
+    policy = one(objects, "NetworkPolicy")["spec"]["podSelector"]
+    [names] = policy["matchExpressions"]
+    assert selector.items() <= pod(objects)["metadata"]["labels"].items()
+    for test in (f"{OPERATOR}-test", f"{OPERATOR}-test-prometheus"):
+        labels = one(objects, "Pod", test)["metadata"]["labels"]
+        assert not selector.items() <= labels.items()
+        assert policy["matchLabels"].items() <= labels.items()
+        assert {labels[names["key"]], selector[names["key"]]} <= set(names["values"])
+
+
+@pytest.mark.parametrize("case", ["credentials", "scheduling"])
+def test_helm_test_asks_prometheus_as_the_operator_does(render: Render, case: str) -> None:
+    """With its configuration, secrets, certificates and account."""
+    objects = render(case)
+    operator, test = pod(objects)["spec"], one(objects, "Pod", f"{OPERATOR}-test-prometheus")["spec"]
+    for key in ("serviceAccountName", "volumes", "securityContext", "nodeSelector", "tolerations"):
+        assert operator.get(key) == test.get(key), key
+    [runs], [asks] = operator["containers"], test["containers"]
+    assert runs["volumeMounts"] == asks["volumeMounts"]
+    own = {"POD_ID", "POD_NAMESPACE"}
+    assert [each for each in runs["env"] if each["name"] not in own] == asks.get("env", [])
 
 
 def test_a_long_release_name_makes_valid_names(helm: Helm) -> None:

@@ -11,8 +11,9 @@ from .conftest import FIRST
 from .helm import Helm
 from .images import Images, sizes
 from .pools import condition, serving_pool, status
-from .release import NAMESPACE, RELEASE, OperatorRelease
+from .release import CHART, NAMESPACE, RELEASE, OperatorRelease
 from .results import Results
+from .shell import CommandError
 
 OURS_MB = 260
 """On top of the base; measured are 238, half of them the Kubernetes client."""
@@ -49,6 +50,34 @@ def test_helm_test_passes(helm: Helm, operator: OperatorRelease, results: Result
     said = helm("test", RELEASE, f"--namespace={NAMESPACE}", "--timeout=120s")
     assert "Succeeded" in said
     results.add(scenario="helm test", outcome="passes")
+
+
+@pytest.mark.usefixtures("operator")
+def test_helm_test_fails_with_a_wrong_prometheus_url(
+    cluster: Cluster, helm: Helm, images: Images, results: Results
+) -> None:
+    """A release without operators is enough: Prometheus is asked first, and no pool is created."""
+    name, url = "wrong-url", "http://prometheus.nowhere:9090"
+    namespace = cluster.namespace(name)
+    repository, _, tag = images.operator.rpartition(":")
+    values = {
+        "image": {"repository": repository, "tag": tag},
+        "replicas": 0,
+        "watchNamespaces": [namespace],
+        "crds": {"enabled": False},
+        "rbac": {"aggregate": False},
+        "backends": [{"name": "default", "url": url}],
+    }
+    helm.install(name, CHART, namespace, values)
+    pod = f"{name}-servingpool-operator-test-prometheus"
+    try:
+        with pytest.raises(CommandError, match=f"pod {pod} failed"):
+            helm("test", name, f"--namespace={namespace}", "--timeout=120s")
+        said = f"Prometheus backend 'default' cannot be reached. URL: {url}. "
+        assert said in cluster.logs(namespace, pod)
+    finally:
+        helm("uninstall", name, f"--namespace={namespace}", "--wait")
+    results.add(scenario="helm test with a wrong Prometheus URL", outcome="fails, and names it")
 
 
 def test_a_bad_manifest_is_rejected_with_the_range_and_the_value(cluster: Cluster) -> None:

@@ -259,7 +259,7 @@ def test_the_rights_suffice_to_judge_the_pool_of_helm_test(
     kubeconfig = plane.service_account_kubeconfig(NAMESPACE, FULL_NAME)
     operator = OperatorProcess(plane, tmp_path, settings, kubeconfig=kubeconfig)
     hooks = [each for each in objects if "helm.sh/hook" in each["metadata"].get("annotations", {})]
-    [pod] = [each for each in hooks if each["kind"] == "Pod"]
+    [pod] = [each for each in hooks if (each["kind"], each["metadata"]["name"]) == ("Pod", TEST)]
     plane.apply([each for each in hooks if each["kind"] != "Pod"])
     [container] = pod["spec"]["containers"]
     environment = {each["name"]: each["value"] for each in container["env"]}

@@ -56,7 +56,7 @@ def fleet(control_plane: ControlPlane, namespace: str) -> Fleet:
 @pytest.fixture
 async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
     """With the operator's own rights: an apply would make a pod that is gone, for who may create pods."""
-    for manifest in ("namespace.yaml", "rbac.yaml"):
+    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
         control_plane.apply(ROOT / "deploy" / manifest)
     connection = await Cluster.connect(str(control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)))
     yield connection

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(120, func_only=True)
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
     control_plane.apply(ROOT / "crds")
-    for manifest in ("namespace.yaml", "rbac.yaml"):
+    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
         control_plane.apply(ROOT / "deploy" / manifest)
     control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "leading"}})
     with Traffic(control_plane, pod_metrics) as traffic:

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(120, func_only=True)
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
     control_plane.apply(ROOT / "crds")
-    for manifest in ("namespace.yaml", "rbac.yaml"):
+    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
         control_plane.apply(ROOT / "deploy" / manifest)
     control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "stories"}})
     with Traffic(control_plane, pod_metrics) as traffic:
@@ -310,7 +310,7 @@ def test_without_the_right_to_patch_pods_it_shrinks_all_the_same_and_says_so(
         cluster.wait_event("shrinking", "VictimsNotChosen")
     finally:
         cluster.plane.client.patch(RIGHTS, {"rules": rules})
-    assert operator.log().count("pods need the verb patch") == 1
+    assert operator.log().count("No permission to patch pods") == 1
     [keeper] = [name for name, pod in cluster.pods("shrinking").items() if COST in pod["metadata"]["annotations"]]
     idle, busy = sorted(cluster.pods("shrinking").keys() - {keeper})
     work(cluster, [keeper, idle, busy])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 NAMESPACE = "servingpool-system"
 RELEASE = "servingpool-operator"
-FILES = ("rbac", "config", "deployment", "networkpolicy", "poddisruptionbudget")
+FILES = ("rbac", "admissionpolicy", "config", "deployment", "networkpolicy", "poddisruptionbudget")
 """Templates of the chart that have a file of the same name in deploy/; the namespace is not the chart's."""
 
 _HEADER = "# Generated from charts/servingpool-operator by `make generate`.\n"

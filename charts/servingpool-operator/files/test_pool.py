@@ -1,4 +1,4 @@
-"""What `helm test` runs: a pool in Recommend mode is accepted, judged by the operator, and deleted."""
+"""What `helm test` runs second: a pool in Recommend mode is accepted, judged by the operator, and deleted."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ def manifest(name: str, backend: str) -> dict[str, Any]:
         "spec": {
             "model": "helm-test",
             "mode": "Recommend",
-            "slo": {"timeToFirstToken": "2s"},
+            "slo": {"timeToFirstToken": "2500ms"},
             "metrics": {"backend": backend},
             "targets": [{"name": name, "max": 1}],
         },

@@ -109,6 +109,54 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{- /* Not empty where the operator's pod patches are limited: the API came with Kubernetes 1.30. */}}
+{{- define "servingpool.admissionPolicy" -}}
+{{- if and .Values.rbac.create .Values.podDeletionCost.enabled .Values.podDeletionCost.admissionPolicy (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+true
+{{- end }}
+{{- end }}
+
+{{- /* The configuration and all that it names, as the operator and its test read them. */}}
+{{- define "servingpool.volumeMounts" -}}
+- name: config
+  mountPath: /etc/servingpool
+  readOnly: true
+- name: tmp
+  mountPath: /tmp
+{{- range $index, $backend := .Values.backends }}
+{{- if include "servingpool.secretSources" $backend }}
+- name: backend-{{ $index }}
+  mountPath: {{ include "servingpool.secretDirectory" $backend }}
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "servingpool.volumes" -}}
+- name: config
+  configMap:
+    name: {{ include "servingpool.fullname" . }}
+- name: tmp
+  emptyDir:
+    sizeLimit: 16Mi
+{{- range $index, $backend := .Values.backends }}
+{{- with include "servingpool.secretSources" $backend }}
+- name: backend-{{ $index }}
+  projected:
+    # Readable by the pod's group, which fsGroup makes the owner.
+    defaultMode: 0440
+    sources:
+      {{- . | trim | nindent 6 }}
+{{- end }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{- /* Ports of the backends' URLs that the network policy does not open anyway, as a comma-separated list. */}}
 {{- define "servingpool.prometheusPorts" -}}
 {{- $ports := list }}

@@ -58,9 +58,11 @@ class Slo(Part):
     """The latency objective. A request counts as good if it meets every bound that is set."""
 
     time_to_first_token: Annotated[float, DurationBetween("1ms", "10m")] | None = None
-    """Longest time from a request's arrival at the engine to its first token, queueing included: `2s`. 1ms to 10m."""
+    """Longest time from a request's arrival at the engine to its first token, queueing included: `2500ms`. 1ms to 10m.
+    Misses are exact at an edge of vLLM's buckets (100ms, 250ms, 500ms, 750ms, 1s, 2500ms, 5s), else estimated."""
     time_per_output_token: Annotated[float, DurationBetween("1ms", "10s")] | None = None
-    """Longest mean time between a request's output tokens: `100ms`. 1ms to 10s."""
+    """Longest mean time between a request's output tokens: `100ms`. 1ms to 10s.
+    Misses are exact at an edge of vLLM's buckets (25ms, 50ms, 75ms, 100ms, 150ms, 200ms), else estimated."""
     attainment: Annotated[float, Between(50, 99.9)] = 95.0
     """Percent of requests that must be good, 50 to 99.9."""
 

@@ -67,7 +67,7 @@ class _Assembly:
         self._backends = {backend.name: PrometheusBackend(backend) for backend in config.backends}
         await self.watches.expect(self._cluster)
         election = _election(self._cluster, config.leader_election)
-        actor = Actor(self._cluster, self._cache)
+        actor = Actor(self._cluster, self._cache, deletion_costs=config.pod_deletion_cost.enabled)
         reconciler = Reconciler(
             self._cache,
             Readings(self._backends),

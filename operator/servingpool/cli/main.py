@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from servingpool.cli.check import check
 from servingpool.cli.crd import crd
 from servingpool.cli.demo import demo
 from servingpool.cli.explain import explain
@@ -18,7 +19,7 @@ app = typer.Typer(
     help="Holds a latency SLO of LLM serving at minimum fleet size.",
     pretty_exceptions_enable=False,
 )
-for command in (run, explain, demo, simulate, lab, crd):
+for command in (run, explain, check, demo, simulate, lab, crd):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def operator_manifests() -> list[Manifest]:
     directory = deploy_directory()
     return [
         manifest
-        for name in ("namespace.yaml", "rbac.yaml")
+        for name in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml")
         for manifest in yaml.safe_load_all((directory / name).read_text())
         if manifest
     ]

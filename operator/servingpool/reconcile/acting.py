@@ -15,7 +15,7 @@ from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import LastDecision, Latency, Status, Throughput
 from servingpool.decision.decision import Decision
 from servingpool.reconcile.conduct import target_of
-from servingpool.reconcile.marking import FORBIDDEN, Marker, PodWriter
+from servingpool.reconcile.marking import FORBIDDEN, SWITCHED_OFF, Marker, PodWriter
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.telling import changes, worth_writing
 from servingpool.reconcile.victims import choose, in_flight
@@ -69,11 +69,11 @@ class Writer(PodWriter, Protocol):
 class Actor:
     """Acts for all pools."""
 
-    def __init__(self, writer: Writer, cache: ClusterCache) -> None:
+    def __init__(self, writer: Writer, cache: ClusterCache, *, deletion_costs: bool) -> None:
         self._writer, self._cache = writer, cache
         self.failures: dict[str, int] = {"scale": 0, "cost": 0, "status": 0, "event": 0}
         """Writes that failed, by kind, since the start."""
-        self._marker = Marker(writer, cache, self._count_cost)
+        self._marker = Marker(writer, cache, self._count_cost) if deletion_costs else None
 
     async def scale(
         self, pool: ServingPool, state: PoolState, decision: Decision, known: Workload, now: float
@@ -123,15 +123,21 @@ class Actor:
         message = f"New size: {decision.replicas}; reason: {decision.reason}"
         if not state.contest.answered:
             await self.event(pool.metadata, "Normal", Reason.SUCCESSFUL_RESCALE, message)
-        unmarked = decision.replicas < before and pool.metadata.namespace in self._marker.forbidden
-        if unmarked and Reason.VICTIMS_NOT_CHOSEN not in state.warned:
-            state.warned[Reason.VICTIMS_NOT_CHOSEN] = 0.0
-            await self.event(pool.metadata, "Warning", Reason.VICTIMS_NOT_CHOSEN, FORBIDDEN)
+        if decision.replicas >= before or Reason.VICTIMS_NOT_CHOSEN in state.warned:
+            return
+        if self._marker is None:
+            type_, message = "Normal", SWITCHED_OFF
+        elif pool.metadata.namespace in self._marker.forbidden:
+            type_, message = "Warning", FORBIDDEN
+        else:
+            return
+        state.warned[Reason.VICTIMS_NOT_CHOSEN] = 0.0
+        await self.event(pool.metadata, type_, Reason.VICTIMS_NOT_CHOSEN, message)
 
     async def mark(self, pool: ServingPool, state: PoolState, replicas: int) -> None:
         """Ahead of a scale-down to `replicas`, tell Kubernetes which pods to take. For a scale-up it costs nothing."""
         workload, namespace = self._cache.workload(target_of(pool)), pool.metadata.namespace
-        if workload is None or replicas >= workload.replicas:
+        if self._marker is None or workload is None or replicas >= workload.replicas:
             return
         busy = {} if state.observation is None else in_flight(state.observation)
         victims = choose(self._cache.pods(workload), busy, replicas)
@@ -142,7 +148,8 @@ class Actor:
 
     async def sweep(self, leading: Callable[[], bool]) -> None:
         """Take back what was told of pods that have survived."""
-        await self._marker.sweep(leading)
+        if self._marker is not None:
+            await self._marker.sweep(leading)
 
     async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> bool:
         """Write the status if a person would care. Whether that was done."""

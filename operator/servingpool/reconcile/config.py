@@ -49,6 +49,13 @@ class LeaderElection(_Section):
         return self
 
 
+class PodDeletionCost(_Section):
+    """Which pods a scale-down removes: those with the least requests in flight, told to Kubernetes by annotation."""
+
+    enabled: bool = True
+    """Off: no pod is patched, and Kubernetes chooses."""
+
+
 class OperatorConfig(_Section):
     """Everything that can be set, with defaults that fit."""
 
@@ -59,6 +66,7 @@ class OperatorConfig(_Section):
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch. Default: all."""
     leader_election: LeaderElection = LeaderElection()
+    pod_deletion_cost: PodDeletionCost = PodDeletionCost()
     health_port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """For /healthz; 0 for none."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 9090

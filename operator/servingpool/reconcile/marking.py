@@ -27,9 +27,10 @@ MARKS_AT_ONCE = 4
 """Of one scale-down. Sixteen pools are written at a time."""
 CLEARED_AT_ONCE = 16
 FORBIDDEN = (
-    "the operator may not patch pods, so a scale-down takes whichever replicas Kubernetes chooses, however busy; "
-    "apply the rights of this release: pods need the verb patch"
+    "No permission to patch pods, so Kubernetes may delete busy ones. "
+    "Grant patch on pods, or set podDeletionCost.enabled to false."
 )
+SWITCHED_OFF = "podDeletionCost.enabled is false, so Kubernetes chooses which pods to delete, busy ones too."
 
 
 class PodWriter(Protocol):

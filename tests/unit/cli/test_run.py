@@ -7,29 +7,17 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from servingpool.cli import assembly
-from servingpool.cli.logs import QUIET, configure
+from servingpool.cli.logs import configure
 from servingpool.cli.main import app
 from servingpool.reconcile.config import OperatorConfig
 
 CONFIG = "backends: [{name: default, url: 'http://prometheus:9090'}]\nnamespaces: [from-file]\n"
-
-
-@pytest.fixture(autouse=True)
-def _logging() -> Iterator[None]:
-    """As it was: pytest's own handlers too."""
-    root, levels = logging.getLogger(), {name: logging.getLogger(name).level for name in (*QUIET, "root")}
-    handlers = root.handlers[:]
-    yield
-    root.handlers[:] = handlers
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture
@@ -117,7 +105,7 @@ def test_help_waits_for_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("command", ["run", "explain", "crd", "demo", "simulate", "lab"])
+@pytest.mark.parametrize("command", ["run", "explain", "check", "crd", "demo", "simulate", "lab"])
 def test_every_command_shows_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0

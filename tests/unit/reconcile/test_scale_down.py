@@ -17,9 +17,9 @@ from .world import World
 DENIED = Forbidden("cannot set the deletion cost of Pod chat/vllm-7c9f-bbbbc: 403 Forbidden")
 
 
-def oversized(replicas: int = 6) -> World:
+def oversized(replicas: int = 6, *, deletion_costs: bool = True) -> World:
     """Calibrated, and larger than its traffic asks for. The oldest replica is idle, the youngest the busiest."""
-    world = World()
+    world = World(deletion_costs=deletion_costs)
     world.serve(rate=6.0)
     world.pool(targets=[{"name": "vllm", "min": replicas, "max": 10}])
     world.step(minutes=25)
@@ -209,8 +209,27 @@ def test_without_the_right_to_patch_pods_it_scales_all_the_same_and_says_so_once
     shrink(world)
     assert len(world.writes.scales) >= 2
     assert world.writes.reasons("pool").count("VictimsNotChosen") == 1
-    assert caplog.text.count("pods need the verb patch") == 1
+    assert caplog.text.count("No permission to patch pods, so Kubernetes may delete busy ones.") == 1
     assert world.condition("Ready")[0] == "True"
+
+
+def test_with_deletion_costs_off_no_pod_is_written_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = oversized(deletion_costs=False)
+    world.services["vllm"].costs = {"vllm-7c9f-bbbbb": ("-1", True)}  # from before it was switched off
+    caplog.set_level(logging.WARNING, "servingpool")
+    shrink(world)
+    assert world.writes.scales[0][2] < world.writes.scales[0][1]
+    world.set_replicas("vllm", 6)
+    world.writes.order.clear()
+    shrink(world)
+    assert world.writes.costs == []
+    [told] = [(type_, said) for _, type_, reason, said in world.writes.events if reason == "VictimsNotChosen"]
+    assert told == (
+        "Normal",
+        "podDeletionCost.enabled is false, so Kubernetes chooses which pods to delete, busy ones too.",
+    )
+    assert caplog.text == ""
+    assert world.actor.failures["cost"] == 0
 
 
 def test_an_api_server_that_is_slow_with_pods_does_not_hold_the_scale_down_up(

@@ -174,7 +174,14 @@ class Service:
 class World:
     """`step` serves for 15 s, lets pods come up, and gives the loop its turn."""
 
-    def __init__(self, *, namespaces: Collection[str] = ("*",), history: float = 0.0, gateway: Any = None) -> None:
+    def __init__(
+        self,
+        *,
+        namespaces: Collection[str] = ("*",),
+        history: float = 0.0,
+        gateway: Any = None,
+        deletion_costs: bool = True,
+    ) -> None:
         self.now = START
         self.leading = True
         self.cache = ClusterCache()
@@ -184,13 +191,13 @@ class World:
         """Pods that are not scraped."""
         config = BackendConfig(url="http://prometheus:9090", namespaces=tuple(namespaces), gateway=gateway)
         self.prometheus = Prometheus(config, self)
-        self._history = history
+        self._history, self._deletion_costs = history, deletion_costs
         self._version = 0
         self.restart()
 
     def restart(self) -> None:
         """A new process: all that it knew is gone, and the watches bring the cluster again."""
-        self.actor = Actor(self, self.cache)
+        self.actor = Actor(self, self.cache, deletion_costs=self._deletion_costs)
         backends = {"default": self.prometheus}
         warming = Warming(backends, history=self._history)
         self.loop = Reconciler(self.cache, Readings(backends), warming, self.actor, leading=lambda: self.leading)

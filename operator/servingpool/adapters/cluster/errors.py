@@ -31,7 +31,7 @@ class Unanswered(ClusterError):
 
 
 class Forbidden(ClusterError):
-    """RBAC does not allow it."""
+    """RBAC or an admission policy does not allow it."""
 
 
 @contextmanager

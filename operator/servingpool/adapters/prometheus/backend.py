@@ -13,6 +13,7 @@ from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.evaluate import (
     Evaluation,
     Pages,
+    ask_one,
     partial,
     read_gateway,
     read_layout,
@@ -143,6 +144,14 @@ class PrometheusBackend:
             return await self._workers.run(self._workers.deadline(), read_gateway, self.config.gateway)
         except MetricsUnavailable as error:
             return Unknown(str(error))
+
+    async def check(self) -> Unknown | None:
+        """Why this Prometheus does not answer a trivial query; None where it answers."""
+        try:
+            await self._workers.run(self._workers.deadline(), ask_one)
+        except MetricsUnavailable as error:
+            return Unknown(str(error))
+        return None
 
     async def close(self) -> None:
         """Let go of connections and threads."""

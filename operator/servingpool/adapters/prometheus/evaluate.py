@@ -73,6 +73,13 @@ def read_gateway(client: PrometheusClient, timeout: float, gateway: GatewayQueue
     return _shaped(client, lambda: GatewayReading.of(gateway, answer.rows()))
 
 
+def ask_one(client: PrometheusClient, timeout: float) -> None:
+    """Ask for the number 1. Raises MetricsUnavailable where another answer comes."""
+    answer = client.custom_query("vector(1)", timeout=timeout)
+    if _shaped(client, lambda: [float(row["value"][1]) for row in answer.rows()]) != [1.0]:
+        raise MetricsUnavailable(client.config.name, "did not answer the query vector(1) with 1")
+
+
 def partial(warnings: int) -> str:
     """What a backend did that warned. Its own words are kept out: Thanos names its stores' addresses."""
     return f"warned ({warnings}x) that its answer may lack series"

@@ -234,3 +234,18 @@ async def test_a_partial_answer_is_marked_and_the_store_not_named(prometheus, ba
     selection = reading.select("chat", ["llama-0", "llama-1"], "llama")
     assert [page.replica for page in selection.pages] == ["llama-0"]
     assert "may lack series" in selection.missing["llama-1"].reason
+
+
+async def test_a_check_asks_for_one_and_takes_no_other_answer(prometheus, backend):
+    prometheus.rows = [{"metric": {}, "value": [NOW, "1"]}]
+    assert await backend.check() is None
+    assert prometheus.queries() == ["vector(1)"]
+    for rows in ([], [{"metric": {}, "value": [NOW, "2"]}]):
+        prometheus.rows = rows
+        said = "Prometheus backend 'default' did not answer the query vector(1) with 1"
+        assert await backend.check() == Unknown(said)
+
+
+async def test_a_check_says_what_a_read_would_say(prometheus, backend, raw):
+    prometheus.raw = raw(401, b"<html>Sign in</html>")
+    assert await backend.check() == Unknown("Prometheus backend 'default' answered HTTP 401")

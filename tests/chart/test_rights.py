@@ -1,0 +1,114 @@
+"""What the chart lets the operator do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .conftest import CHART, OPERATOR, Helm, Render, one
+
+ROOT = Path(__file__).parents[2]
+
+RULES = {
+    ("servingpool.dev", "servingpools"): {"list", "watch"},
+    ("servingpool.dev", "servingpools/status"): {"patch"},
+    ("apps", "deployments"): {"list", "watch"},
+    ("apps", "replicasets"): {"list", "watch"},
+    ("apps", "deployments/scale"): {"patch"},
+    ("", "pods"): {"list", "watch", "patch"},
+    ("", "events"): {"create"},
+    ("autoscaling", "horizontalpodautoscalers"): {"list", "watch"},
+    ("keda.sh", "scaledobjects"): {"list", "watch"},
+}
+"""All that the operator may do where it watches."""
+POD_PATCHES = "ValidatingAdmissionPolicy"
+CLUSTER_RULES = {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
+
+
+def rights(role: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_rights_in_the_whole_cluster_are_the_written_ones(render: Render) -> None:
+    objects = render("defaults")
+    assert rights(one(objects, "ClusterRole")) == RULES | CLUSTER_RULES
+    lease = one(objects, "Role", f"{OPERATOR}-lease")
+    assert lease["rules"] == [
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": [OPERATOR],
+            "verbs": ["get", "update"],
+        },
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+    ]
+
+
+def test_rights_in_a_few_namespaces_need_no_cluster_role(render: Render) -> None:
+    objects = render("namespaced")
+    assert not [each for each in objects if each["kind"].startswith(("Cluster", POD_PATCHES))]
+    roles = [each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Role", OPERATOR)]
+    assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
+    assert all(rights(role) == RULES for role in roles)
+
+
+@pytest.mark.parametrize("case", ["defaults", "namespaced"])
+def test_the_right_to_patch_pods_comes_with_its_policy_and_goes_with_deletion_costs(render: Render, case: str) -> None:
+    """tests/integration/test_pod_patches.py has what the policy refuses."""
+    on, off = (
+        render(case, "--set=podDeletionCost.admissionPolicy=true"),
+        render(case, "--set=podDeletionCost.enabled=false"),
+    )
+    [policy] = [each for each in on if each["kind"] == POD_PATCHES]
+    [binding] = [each for each in on if each["kind"] == f"{POD_PATCHES}Binding"]
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    [condition] = policy["spec"]["matchConditions"]
+    assert f'"system:serviceaccount:servingpool-system:{OPERATOR}"' in condition["expression"]
+    for objects, verbs in ((on, {"list", "watch", "patch"}), (off, {"list", "watch"})):
+        roles = [each for each in objects if each["kind"].endswith("Role") and each["metadata"]["name"] == OPERATOR]
+        assert roles
+        assert all(rights(role)["", "pods"] == verbs for role in roles)
+    assert not [each for each in off if each["kind"].startswith(POD_PATCHES)]
+
+
+def test_two_releases_of_one_name_have_policies_of_their_own(helm: Helm) -> None:
+    def name(namespace: str) -> str:
+        done = helm("template", OPERATOR, CHART, f"--namespace={namespace}")
+        [policy] = [each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == POD_PATCHES]
+        return str(policy["metadata"]["name"])
+
+    assert name("team-a") != name("team-b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--kube-version=1.30.0"], True),
+        (["--kube-version=v1.31.4-eks-2d5f260"], True),
+        (["--kube-version=v1.29.9-gke.1"], False),
+        (["--set=podDeletionCost.admissionPolicy=false"], False),
+        (["--set=rbac.create=false"], False),
+    ],
+)
+def test_the_policy_is_left_out_where_it_cannot_be_or_is_not_wanted(
+    render: Render, arguments: list[str], expected: bool
+) -> None:
+    assert any(each["kind"] == POD_PATCHES for each in render("defaults", *arguments)) is expected
+
+
+def test_plain_manifests_grant_the_same(render: Render) -> None:
+    plain = yaml.safe_load_all((ROOT / "deploy/rbac.yaml").read_text())
+    # The roles of `helm test` are hooks, made for the test and removed after it.
+    chart = [each for each in render("defaults") if "annotations" not in each["metadata"]]
+    assert {each["metadata"]["name"]: each["rules"] for each in plain if "rules" in each} == {
+        each["metadata"]["name"]: each["rules"] for each in chart if "rules" in each
+    }
