@@ -168,7 +168,7 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
 
 
 def _what(error: Exception, timeout: float, *, late: bool) -> str:
-    """What an exception says of a backend. `late`: behind the deadline, when its connection may have been cut."""
+    """What an exception says of a backend. `late`: after the deadline, when its connection may have been cut."""
     if late or isinstance(error, (requests.exceptions.Timeout, TimeoutError)):
         return f"did not answer within {timeout:g} s"
     if isinstance(error, requests.exceptions.SSLError):

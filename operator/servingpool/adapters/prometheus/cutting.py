@@ -1,7 +1,7 @@
 """HTTP connections that another thread can cut.
 
 A time-out of the socket is one per read: a server that sends a byte of its headers every second holds the thread that
-reads them for ever. Only the end of the connection frees it.
+reads them without end. Only the end of the connection frees it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class CuttableAdapter(HTTPAdapter):
 
     def __init__(self, **settings: Any) -> None:
         self.deadline = math.inf
-        """Monotonic time behind which a connection is of no use any more."""
+        """Monotonic time after which a new connection is refused."""
         self._socket: socket.socket | None = None
         super().__init__(**settings)
 
@@ -35,7 +35,7 @@ class CuttableAdapter(HTTPAdapter):
         }
 
     def cut(self) -> None:
-        """End the connection: whoever waits for its next byte goes on at once, with an error."""
+        """End the connection. A thread that waits for its next byte continues at once, with an error."""
         if self._socket is not None:
             with contextlib.suppress(OSError):  # it is closed already
                 # Not a TLS socket's own method, which takes the session from under the thread that reads.
@@ -45,7 +45,7 @@ class CuttableAdapter(HTTPAdapter):
         def connect(connection: HTTPConnection) -> None:
             kind.connect(connection)
             self._socket = connection.sock
-            if time.monotonic() > self.deadline:  # it was cut while there was nothing to cut yet
+            if time.monotonic() > self.deadline:  # `cut` may have come before there was a connection
                 raise TimeoutError("connected too late")
 
         return type(kind.__name__, (kind,), {"connect": connect})
