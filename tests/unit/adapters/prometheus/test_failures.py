@@ -148,6 +148,26 @@ async def test_a_server_that_hangs_is_left_at_the_deadline_and_read_again_as_soo
     assert ("chat", "llama-0") in reading.pages
 
 
+async def test_a_server_that_drips_over_tls_is_cut_off_as_well(
+    secure_prometheus, open_backend, request_2s_100ms, raw, certificates, monkeypatch: pytest.MonkeyPatch
+):
+    stop = threading.Event()
+
+    def drip(connection) -> None:
+        with contextlib.suppress(OSError):
+            while not stop.wait(0.01):
+                connection.sendall(b"x")
+
+    monkeypatch.setattr(workers, "GRACE", 0.05)
+    secure_prometheus.raw = raw(send=drip)
+    tls = {"ca_file": certificates["ca"], "cert_file": certificates["cert"], "key_file": certificates["key"]}
+    backend = open_backend(url=secure_prometheus.url, tls=tls, patience=0.5, concurrency=1)
+    assert "did not answer within 0.5 s" in await reason(backend, request_2s_100ms)
+    secure_prometheus.raw = None
+    assert not isinstance(await backend.read(request_2s_100ms, NOW + 15.0), Unknown)
+    stop.set()
+
+
 @pytest.mark.usefixtures("hanging")
 async def test_a_server_that_hangs_leaves_no_thread_behind(open_backend, request_2s_100ms):
     before, backend = set(threading.enumerate()), open_backend(patience=0.15, concurrency=2)
