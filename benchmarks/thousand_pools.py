@@ -68,6 +68,7 @@ class Bench:
             _MeteredWarming(self._meter, backend),
             _MeteredActor(self._meter, world, cache),
             leading=lambda: True,
+            interval=INTERVAL,
         )
 
     async def tick(self, share: float = 1.0) -> Sample:
@@ -121,9 +122,9 @@ class _MeteredReadings(Readings):
         super().__init__({backend.config.name: backend})
         self._meter = meter
 
-    async def read(self, pools: Sequence[ServingPool], now: float) -> None:
+    async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> int:
         with self._meter.part("read"):
-            await super().read(pools, now)
+            return await super().read(backend, pools, now)
 
 
 class _MeteredWarming(Warming):
@@ -131,9 +132,9 @@ class _MeteredWarming(Warming):
         super().__init__({backend.config.name: backend}, history=HISTORY)
         self._meter = meter
 
-    async def warm(self, fresh: Sequence[Fresh], now: float) -> None:
+    async def warm(self, backend: str, fresh: Sequence[Fresh], now: float) -> None:
         with self._meter.part("history"):
-            await super().warm(fresh, now)
+            await super().warm(backend, fresh, now)
 
 
 class _MeteredActor(Actor):

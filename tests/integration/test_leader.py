@@ -48,7 +48,7 @@ def pair(
     settings = {
         "interval": "1s",
         "namespaces": [cluster.namespace],
-        "backends": [{"name": "default", "url": prometheus.url, "timeout": "2s", "staleness": "10s"}],
+        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
         "leaderElection": {"duration": f"{DURATION:.0f}s", "deadline": "4s", "retry": "500ms"},
     }
     directory = tmp_path_factory.mktemp("pair")

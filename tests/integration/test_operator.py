@@ -46,7 +46,7 @@ def operator(
     settings = {
         "interval": "1s",
         "backends": [
-            {"name": "default", "url": prometheus.url, "timeout": "2s", "staleness": "10s"},
+            {"name": "default", "url": prometheus.url, "staleness": "10s"},
             {"name": "elsewhere", "url": prometheus.url, "namespaces": ["other-*"]},
         ],
         "leaderElection": {"duration": "6s", "deadline": "4s", "retry": "500ms"},

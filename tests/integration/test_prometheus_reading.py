@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.adapters.cluster.names import pods_of_any
 from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus.plan import MOST_SLICES
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
 from servingpool.lab.binaries import ensure_binaries
@@ -221,7 +222,7 @@ async def test_slices_together_are_the_whole(url: str, monkeypatch: pytest.Monke
     await backend.close()
     assert not isinstance(whole, Unknown)
     assert not isinstance(sliced, Unknown)
-    assert sliced.queries == 8
+    assert sliced.queries == MOST_SLICES
     # Their figures stand still; when each was scraped does not.
     pages = [
         {

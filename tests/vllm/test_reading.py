@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from servingpool.adapters.prometheus import with_own_buckets
 from servingpool.decision import intake
 from servingpool.decision.ledger import misses
 from servingpool.decision.observation import Histogram
@@ -201,7 +202,9 @@ def test_history_is_what_was_read_live(run: Run) -> None:
     }
     both = [look.page for look in run.looks[0] if look.page.scraped_at in remembered]
     assert len(both) > len(run.looks[0]) / 2
-    assert all(page == remembered[page.scraped_at] for page in both)
+    slo = run.operator.core(0).slo
+    bounds = slo.time_to_first_token, slo.time_per_output_token
+    assert all(page == with_own_buckets(remembered[page.scraped_at], *bounds) for page in both)
 
 
 def test_the_recorded_page_has_this_engines_series(run: Run, engine: Vllm) -> None:

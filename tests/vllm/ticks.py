@@ -88,7 +88,7 @@ class Operator:
     async def look(self) -> list[Look]:
         """Read, observe and decide for every pool."""
         now = time.time()
-        await self._readings.read(self.pools, now)
+        await self._readings.read("default", self.pools, now)
         workload = self._cache.workload((NAMESPACE, DEPLOYMENT))
         assert workload is not None
         looks = []

@@ -74,6 +74,7 @@ class _Assembly:
             Warming(self._backends, history=config.history),
             actor,
             leading=lambda: election is None or election.leading,
+            interval=config.interval,
         )
         registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):

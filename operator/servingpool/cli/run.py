@@ -20,11 +20,12 @@ class LogFormat(StrEnum):
     TEXT = "text"
 
 
-def _seconds(text: str) -> float:
+def _duration(text: str) -> str:
     try:
-        return DurationBetween("1s", "1m").read(text)
+        DurationBetween("1s", "1m").read(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    return text
 
 
 def run(
@@ -37,7 +38,7 @@ def run(
         list[str] | None, typer.Option(help="Watch only this namespace; repeat for more. Default: all.")
     ] = None,
     interval: Annotated[
-        float | None, typer.Option(parser=_seconds, metavar="DURATION", help="Overrides the configuration's interval.")
+        str | None, typer.Option(parser=_duration, metavar="DURATION", help="Overrides the configuration's interval.")
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="json for machines, text for people.")] = LogFormat.JSON,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Debug messages too.")] = False,
@@ -53,16 +54,12 @@ def run(
     from servingpool.reconcile.config import ConfigError, load
 
     configure(json=log_format is LogFormat.JSON, debug=verbose)
+    changes = {**({"interval": interval} if interval else {}), **({"namespaces": namespace} if namespace else {})}
     try:
-        settings = load(config)
+        settings = load(config, changes)
     except ConfigError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
-    changes = {
-        **({"interval": interval} if interval is not None else {}),
-        **({"namespaces": tuple(namespace)} if namespace else {}),
-    }
-    settings = settings.model_copy(update=changes)
     # kopf asks for the user's name to tell operators apart, which a numeric user in a container has not.
     os.environ.setdefault("POD_ID", f"{os.uname().nodename}-{os.getpid()}")
     sys.exit(operate(settings, str(kubeconfig) if kubeconfig is not None else None))

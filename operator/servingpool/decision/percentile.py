@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from servingpool.decision.observation import Histogram
 from servingpool.decision.unknown import Reading, Unknown
@@ -28,17 +30,18 @@ class Tail:
     def learn(self, pages: Mapping[str, Histogram], *, elapsed: float) -> Tail:
         """Add what each replica observed since its last page. One that was not read begins anew."""
         latest = {name: (*page.bounds, math.inf) for name, page in pages.items()}
-        bounds = next(iter(latest.values()), self.bounds)
+        bounds = _common(set(latest.values())) or self.bounds
         keep = math.exp(-elapsed / WINDOW)
-        sums = [count * keep for count in self.counts] if bounds == self.bounds else [0.0] * len(bounds)
+        sums = [count * keep for count in _at_bounds(bounds, (self.bounds, self.counts))]
         previous: dict[str, Buckets] = {}
         for name, page in pages.items():
             now = (*page.counts, page.count)
             previous[name] = (latest[name], now)
             before = self.previous.get(name)
-            if before is None or before[0] != latest[name] or latest[name] != bounds or before[1][-1] > now[-1]:
+            if before is None or before[0] != latest[name] or before[1][-1] > now[-1]:
                 continue
-            sums = [total + new - old for total, new, old in zip(sums, now, before[1], strict=True)]
+            came = tuple(new - old for new, old in zip(now, before[1], strict=True))
+            sums = [total + more for total, more in zip(sums, _at_bounds(bounds, (latest[name], came)), strict=True)]
         return Tail(bounds, tuple(sums), previous)
 
     def at(self, share: float) -> Reading:
@@ -57,3 +60,32 @@ class Tail:
                 return lower + (bound - lower) * (wanted - below) / max(count - below, 1e-9)
             below, lower = count, bound
         return lower
+
+
+def _common(layouts: Collection[tuple[float, ...]]) -> tuple[float, ...]:
+    """Bounds for replicas with these: all that there are, up to the last finite one that each replica reaches."""
+    if len(layouts) <= 1:
+        return next(iter(layouts), ())
+    end = min(_last(bounds) for bounds in layouts)
+    return (*sorted({bound for bounds in layouts for bound in bounds if bound <= end}), math.inf)
+
+
+def _at_bounds(wanted: tuple[float, ...], known: Buckets) -> tuple[float, ...]:
+    """The counts at other bounds, interpolated inside a bucket as `at` does.
+
+    None at all where requests lie beyond the last known bound and `wanted` goes on: nobody knows where they belong.
+    """
+    bounds, counts = known
+    if wanted == bounds:
+        return counts
+    finite = bounds[:-1]
+    beyond = counts[-1] - (counts[-2] if finite else 0.0) if counts else 0.0
+    if not counts or (_last(wanted) > _last(bounds) and beyond >= 1.0):
+        return (0.0,) * len(wanted)
+    ends, shown = (0.0, *finite), (0.0, *counts[:-1])
+    return (*(float(np.interp(bound, ends, shown)) for bound in wanted[:-1]), counts[-1])
+
+
+def _last(bounds: tuple[float, ...]) -> float:
+    """The last finite bound; 0 where there is none."""
+    return bounds[-2] if len(bounds) > 1 else 0.0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
@@ -74,6 +75,14 @@ class OperatorConfig(_Section):
     history: Annotated[float, DurationBetween("0s", "6h")] = 7200.0
     """How far back Prometheus is asked about a pool seen for the first time, and after a restart."""
 
+    @field_validator("backends")
+    @classmethod
+    def _answer_within_the_interval(
+        cls, backends: tuple[BackendConfig, ...], info: ValidationInfo
+    ) -> tuple[BackendConfig, ...]:
+        interval: float | None = info.data.get("interval")  # None where it is wrong itself
+        return backends if interval is None else tuple(_within(backend, interval) for backend in backends)
+
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
         names = [backend.name for backend in self.backends]
@@ -83,8 +92,20 @@ class OperatorConfig(_Section):
         return self
 
 
-def load(path: Path) -> OperatorConfig:
-    """Read and validate; ConfigError says what is wrong in words."""
+def _within(backend: BackendConfig, interval: float) -> BackendConfig:
+    """A backend that answers later than the next tick is due is read less often than configured."""
+    if backend.timeout <= interval:
+        return backend
+    if "timeout" in backend.model_fields_set:
+        raise ValueError(
+            f"timeout of backend '{backend.name}' must be 1s to {interval:g}s, which is the interval, "
+            f"got {backend.timeout:g}s"
+        )
+    return backend.model_copy(update={"timeout": interval})
+
+
+def load(path: Path, changes: Mapping[str, object] | None = None) -> OperatorConfig:
+    """Read the file and validate it with these `changes` made; ConfigError says what is wrong in words."""
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -94,7 +115,7 @@ def load(path: Path) -> OperatorConfig:
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is no YAML: {error}") from error
     try:
-        return OperatorConfig.model_validate(raw)
+        return OperatorConfig.model_validate({**raw, **(changes or {})} if isinstance(raw, dict) else raw)
     except ValidationError as error:
         raise ConfigError(f"{path} is not valid:\n" + "\n".join(map(_line, error.errors()))) from error
 

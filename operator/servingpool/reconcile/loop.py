@@ -1,12 +1,17 @@
-"""The loop: every pool, one after the other, every few seconds."""
+"""The loop: every pool, every few seconds, backend by backend.
+
+Each Prometheus is read by itself, and its pools are decided as soon as it has answered. A tick does not wait for those
+that take longer than it may last: they go on at their own pace.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass, replace
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -22,6 +27,7 @@ from servingpool.reconcile.acting import Actor
 from servingpool.reconcile.conduct import gpus_of, in_mode, judge, owners, target_of
 from servingpool.reconcile.observing import core_pool, observe
 from servingpool.reconcile.reading import Readings
+from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.snapshot import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.telling import blind, metrics_condition, scaled, status, still, with_ready
@@ -29,6 +35,8 @@ from servingpool.reconcile.warming import Fresh, Warming
 
 log = logging.getLogger(__name__)
 
+REFUSALS = "(none)"
+"""Stands for a backend, whose names have no brackets, where a pool has none that can be asked."""
 WRITES_AT_ONCE = 16
 LONGEST_ACTING = 30.0
 """Seconds for all writes of a tick. Where each one takes the API server's whole time-out, the next tick is due."""
@@ -48,6 +56,10 @@ class Tick:
     failed: int = 0
     """Pools whose turn ended in an exception: a defect of ours, logged with its traceback."""
     queries: int = 0
+
+    def __add__(self, other: Tick) -> Tick:
+        """Both together."""
+        return Tick(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +88,22 @@ class Reconciler:
     """Looks at all pools, decides and acts. Nothing here knows a vendor or reads a clock."""
 
     def __init__(
-        self, cache: ClusterCache, readings: Readings, warming: Warming, actor: Actor, *, leading: Callable[[], bool]
+        self,
+        cache: ClusterCache,
+        readings: Readings,
+        warming: Warming,
+        actor: Actor,
+        *,
+        leading: Callable[[], bool],
+        interval: float,
     ) -> None:
         self._cache, self._readings, self._actor, self._leading = cache, readings, actor, leading
-        self._warming = warming
+        self._warming, self._interval = warming, interval
+        self._rounds: Rounds[Tick] = Rounds()
+        """By backend; of `REFUSALS` for pools that no backend can be asked for."""
+        self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._acting = 0
+        """Rounds that write."""
         self.states: dict[Key, PoolState] = {}
         self.snapshot: Snapshot = NO_POOLS
         """The pools as of the end of the last tick, for other threads: replaced as a whole, never changed."""
@@ -92,7 +116,8 @@ class Reconciler:
             # A follower keeps its watches warm and no more: reading and deciding everywhere would double the queries.
             self.snapshot = NO_POOLS  # what it holds is of a time when this one led
             return Tick(pools=len(self._cache.pools))
-        readable, turns = [], []
+        readable: list[ServingPool] = []
+        refused: list[tuple[Raw, tuple[Reason, str]]] = []
         for key, raw in self._cache.pools.items():
             pool = self._parse(key, raw)
             problem = (Reason.INVALID_SPEC, pool) if isinstance(pool, str) else self._readings.problem(pool)
@@ -100,45 +125,74 @@ class Reconciler:
                 self._keep(pool, raw)
                 readable.append(pool)
             elif problem is not None:
-                turns.append(self._refusal(raw, problem, now))
-        await self._readings.read(readable, now)
-        # At the start nobody waits for a decision meanwhile; later, whoever is warm goes first.
-        starting = not any(state.warm for state in self.states.values())
-        if starting:
-            await self._warm(readable, now)
-        decided, failed = await self._turns(readable, now)
-        done = await self._act([*turns, *decided], now)
-        if not starting:
-            await self._warm(readable, now)
-        await self._actor.sweep(self._leading)
+                refused.append((raw, problem))
+        done = self._done()  # of rounds that took longer than the last tick
+        self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._rounds.begin(REFUSALS, partial(self._refuse, refused, now))
+        for backend in self._readings.backends:
+            own = [pool for pool in readable if pool.spec.metrics.backend == backend]
+            self._rounds.begin(backend, partial(self._round, backend, own, now))
+        await self._rounds.wait(self._interval)
+        if not self._acting:  # else marks would be taken back before the scale-down that they are for
+            await self._actor.sweep(self._leading)
         self._forget()
         self.snapshot = snapshot(self.states)
+        return Tick(pools=len(self._cache.pools)) + done + self._done()
+
+    def _done(self) -> Tick:
+        """What the rounds did that have ended. A defect in one does not affect the others."""
+        done = Tick()
+        for name, outcome in self._rounds.ended().items():
+            if isinstance(outcome, Tick):
+                done += outcome
+            else:
+                log.error("a round over the pools of backend '%s' failed, the others go on", name, exc_info=outcome)
+                done += Tick(failed=1)
+        return done
+
+    async def _refuse(self, refused: list[tuple[Raw, tuple[Reason, str]]], now: float) -> Tick:
+        done = await self._act([self._refusal(raw, problem, now) for raw, problem in refused], now)
+        return Tick(failed=_failures(done))
+
+    async def _round(self, backend: str, own: list[ServingPool], now: float) -> Tick:
+        """Read one backend, decide and act for its pools."""
+        queries = await self._readings.read(backend, own, now)
+        if not self._leading():
+            return Tick(queries=queries)
+        # At the start nobody waits for a decision meanwhile; later, whoever is warm goes first.
+        starting = not any(self.states[pool.key].warm for pool in own if self._stands(pool.metadata))
+        if starting:
+            await self._warm(backend, own, now)
+        decided, failed = await self._turns(own, now)
+        done = await self._act(decided, now)
+        if not starting:
+            await self._warm(backend, own, now)
         return Tick(
-            pools=len(self._cache.pools),
             decided=sum(turn.order is not None for turn in decided),
             scaled=sum(outcome is True for outcome in done),
-            failed=failed + sum(isinstance(outcome, Exception) for outcome in done),
-            queries=self._readings.queries,
+            failed=failed + _failures(done),
+            queries=queries,
         )
 
     async def stop(self) -> None:
-        """Write what was learned since the last write, for who comes next."""
+        """End what is under way, and write what was learned since the last write, for who comes next."""
+        await self._rounds.cancel()
         if self._leading():
             gate = asyncio.Semaphore(WRITES_AT_ONCE)
             states = [state for state in self.states.values() if state.pool is not None]
             await asyncio.gather(*(self._save(state, gate) for state in states), return_exceptions=True)
 
-    async def _turns(self, pools: list[ServingPool], now: float) -> tuple[list[Turn], int]:
+    async def _turns(self, own: list[ServingPool], now: float) -> tuple[list[Turn], int]:
         # Reading takes seconds, in which pools are deleted.
-        here = [(self._cache.pools[pool.key], pool) for pool in pools if pool.key in self._cache.pools]
         owned = owners(self._cache.pools.values())
         turns, failed = [], 0
-        for count, (raw, pool) in enumerate(here):
+        for count, pool in enumerate(own):
             if count % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
             # One that was changed meanwhile is not judged by what it said before.
             if self._readings.rests(pool) or not self._stands(pool.metadata):
                 continue
+            raw = self._cache.pools[pool.key]
             if self._waits(pool):
                 if not self.states[pool.key].status.conditions:
                     turns.append(self._refusal(raw, (Reason.READING_HISTORY, WAITS), now, Truth.UNKNOWN))
@@ -203,15 +257,19 @@ class Reconciler:
 
     async def _act(self, turns: list[Turn], now: float) -> list[bool | BaseException]:
         """Carry out every turn. For each, whether replicas were changed, or what went wrong."""
-        gate = asyncio.Semaphore(WRITES_AT_ONCE)
+        gate = self._gate
         until = asyncio.get_running_loop().time() + LONGEST_ACTING
         for turn in turns:
             turn.state.conditions = turn.status.conditions
         # Who lacks replicas does not wait until the victims of others are marked.
         turns = sorted(turns, key=lambda turn: not _grows(turn.order))
-        done = await asyncio.gather(
-            *(self._carry_out(turn, gate, until, now) for turn in turns), return_exceptions=True
-        )
+        self._acting += 1
+        try:
+            done = await asyncio.gather(
+                *(self._carry_out(turn, gate, until, now) for turn in turns), return_exceptions=True
+            )
+        finally:
+            self._acting -= 1
         for turn, outcome in zip(turns, done, strict=True):
             if isinstance(outcome, BaseException):
                 log.error("acting for a pool failed, the others go on", exc_info=outcome, extra=_pool(turn.meta))
@@ -263,7 +321,8 @@ class Reconciler:
     def _stands(self, meta: Metadata) -> bool:
         """The pool is still there, and says what was decided on: a person may have paused it since."""
         return (
-            self._is_there(meta.key, meta.uid)
+            meta.key in self.states
+            and self._is_there(meta.key, meta.uid)
             and self._cache.pools[meta.key]["metadata"].get("generation") == meta.generation
         )
 
@@ -276,10 +335,11 @@ class Reconciler:
         """Whether a pool is to be taught from history before anything is decided for it."""
         return not self.states[pool.key].warm and self._readings.answered(pool)
 
-    async def _warm(self, pools: list[ServingPool], now: float) -> None:
-        fresh = [Fresh(pool, self.states[pool.key], self._pods(pool)) for pool in pools if self._waits(pool)]
+    async def _warm(self, backend: str, pools: list[ServingPool], now: float) -> None:
+        waiting = (pool for pool in pools if self._stands(pool.metadata) and self._waits(pool))
+        fresh = [Fresh(pool, self.states[pool.key], self._pods(pool)) for pool in waiting]
         if fresh:
-            await self._warming.warm(fresh, now)
+            await self._warming.warm(backend, fresh, now)
 
     def _pods(self, pool: ServingPool) -> int:
         workload = self._cache.workload(target_of(pool))
@@ -318,6 +378,10 @@ class Reconciler:
 def _unreadable(found: Status, raw: Raw) -> bool:
     """Something stands in the status that this version cannot read: all of it is to be written anew."""
     return found == Status() and bool(raw.get("status"))
+
+
+def _failures(outcomes: Iterable[object]) -> int:
+    return sum(isinstance(outcome, Exception) for outcome in outcomes)
 
 
 def _grows(order: Order | None) -> bool:

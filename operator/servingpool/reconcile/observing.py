@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.names import pods_of
 from servingpool.adapters.cluster.objects import Pod, Workload
-from servingpool.adapters.prometheus import FleetReading, PodKey, PodPages, ReadRequest, Selection
+from servingpool.adapters.prometheus import (
+    FleetReading,
+    PodKey,
+    PodPages,
+    ReadRequest,
+    Selection,
+    with_own_buckets,
+)
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Behavior, Pool, Slo
@@ -83,7 +90,7 @@ def observe(
         metrics = Unknown(f"of {workload.replicas} replicas no pod is to be seen")
     else:
         selection = reading.select(pool.metadata.namespace, [replica.name for replica in ready], pool.spec.model)
-        metrics = selection.pages
+        metrics = _own(pool, selection.pages)
     observation = Observation(
         requested=workload.replicas,
         ready=tuple(ready),
@@ -123,7 +130,13 @@ def past(pool: ServingPool, history: Sequence[tuple[float, PodPages]]) -> Iterat
         )
         if found:
             ready = tuple(Replica(page.replica, age=LONG_READY, ready_for=LONG_READY) for page in found)
-            yield at, Observation(requested=len(ready), ready=ready, metrics=found)
+            yield at, Observation(requested=len(ready), ready=ready, metrics=_own(pool, found))
+
+
+def _own(pool: ServingPool, pages: Iterable[ReplicaMetrics]) -> tuple[ReplicaMetrics, ...]:
+    """The pages with this pool's buckets only: they were read for all pools together."""
+    slo = pool.spec.slo
+    return tuple(with_own_buckets(page, slo.time_to_first_token, slo.time_per_output_token) for page in pages)
 
 
 def _replica(pod: Pod, now: float) -> Replica:

@@ -1,7 +1,8 @@
 """Teaches pools what Prometheus remembers of them, before their first decision.
 
-The loop waits for it, so it is bounded in every direction: what is asked for at once, how long an answer and a tick's
-teaching may take, and how often a backend may fail before its pools go on without a past.
+The pools of a backend wait for it, so it is bounded in every direction: what is asked for at once, how long a tick's
+teaching may take, and how often a backend may fail before its pools go on without a past. How long an answer may take
+is the backend's own deadline.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from servingpool.adapters.cluster.names import pods_of_any
 from servingpool.adapters.cluster.objects import Key
@@ -27,7 +28,6 @@ from servingpool.reconcile.reading import Backend, sound
 from servingpool.reconcile.state import PoolState
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 STEP = 15.0
 """Seconds between two looks at the past, as live. At 60 s a burst of half a minute is blurred into a light load that
@@ -44,9 +44,10 @@ LOOKS_AT_ONCE = 5_000
 BACKLOG = 64_000
 """Looks that the pools waiting share: a thousand new ones look back a quarter of an hour to two hours and have all
 decided within 6 minutes."""
-LONGEST_ANSWER = 10.0
+BACKENDS_AT_ONCE = 4
+"""Whose past is asked for and taught: each may hold an answer of `PAGES_AT_ONCE`, and all share one processor."""
 LONGEST_TICK = 5.0
-"""Seconds after which no further pools are taught in a tick."""
+"""Seconds after which no further pools of a backend are taught in a tick."""
 PATIENCE = 3
 """Failures in a row of a backend, or with a pool, after which it goes on without a past."""
 YIELD_EVERY = 20
@@ -69,31 +70,25 @@ class Warming:
         self._most = history // STEP
         self._failed: Counter[str] = Counter()
         """Answers in a row that a backend failed to give."""
-        self._turn = 0
-        """Which backend begins: one that is slow must not keep another's pools waiting."""
+        self._gate = asyncio.Semaphore(BACKENDS_AT_ONCE)
 
-    async def warm(self, fresh: Sequence[Fresh], now: float) -> None:
-        """Teach as many as a tick bears; those with a profile first, for they were in the operator's hands."""
-        until = asyncio.get_running_loop().time() + LONGEST_TICK
+    async def warm(self, backend: str, fresh: Sequence[Fresh], now: float) -> None:
+        """Teach as many of a backend's pools as a tick bears; those with a profile first: the operator managed them."""
         if self._most < 1:
             for one in fresh:
                 one.state.warm = True
             return
         looks = {one.pool.key: self._looks(one, len(fresh), now) for one in fresh}
         fresh = sorted(fresh, key=lambda one: (one.state.unheard, looks[one.pool.key]))
-        self._turn += 1
-        names = [*self._backends]
-        for place in range(len(names)):
-            name = names[(self._turn + place) % len(names)]
-            own = [one for one in fresh if one.pool.spec.metrics.backend == name]
-            for chunk in _chunks(own, looks):
-                heard = await self._warm_chunk(name, chunk, looks, now)
-                if self._failed[name] >= PATIENCE:
-                    self._give_up(name, own)
-                if asyncio.get_running_loop().time() > until:
+        async with self._gate:
+            until = asyncio.get_running_loop().time() + LONGEST_TICK
+            for chunk in _chunks(fresh, looks):
+                heard = await self._warm_chunk(backend, chunk, looks, now)
+                if self._failed[backend] >= PATIENCE:
+                    self._give_up(backend, fresh)
+                # Where it has failed, each further one would wait as long.
+                if not heard or asyncio.get_running_loop().time() > until:
                     return
-                if not heard:
-                    break  # each further one would wait as long
 
     def _looks(self, one: Fresh, waiting: int, now: float) -> int:
         """How many looks back: all of the history, or what a kept profile has not seen and what fills its windows.
@@ -125,7 +120,7 @@ class Warming:
             most_pages=2 * PAGES_AT_ONCE,
             namespaces=sorted({one.pool.metadata.namespace for one in chunk}),
         )
-        history = await _in_time(name, asked)
+        history = await sound(name, asked)
         if isinstance(history, Unknown):
             log.warning("no history for %d pools from backend %s: %s", len(chunk), name, history.reason)
             for one in chunk:
@@ -181,15 +176,6 @@ def _fits(chunk: Sequence[Fresh], looks: Mapping[Key, int]) -> bool:
     names = {name for one in chunk for name in (*target_of(one.pool), one.pool.spec.model)}
     fits = pages <= PAGES_AT_ONCE and learned <= LOOKS_AT_ONCE and sum(map(len, names)) <= NAMES_AT_ONCE
     return fits and not any(one.state.unheard for one in chunk)
-
-
-async def _in_time(backend: str, asked: Coroutine[Any, Any, T | Unknown]) -> T | Unknown:
-    """The answer; unknown where it takes too long."""
-    try:
-        async with asyncio.timeout(LONGEST_ANSWER):
-            return await sound(backend, asked)
-    except TimeoutError:
-        return Unknown(f"Prometheus backend '{backend}' took more than {LONGEST_ANSWER:.0f} s")
 
 
 async def _teach(one: Fresh, history: Sequence[tuple[float, PodPages]]) -> int:

@@ -45,6 +45,17 @@ def test_a_flag_counts_more_than_the_file(tmp_path: Path, operated: list[tuple[O
     assert (config.interval, config.namespaces, kubeconfig) == (5.0, ("a", "b"), "k")
 
 
+def test_an_interval_that_is_given_as_a_flag_is_checked_against_the_file(
+    tmp_path: Path, operated: list[tuple[OperatorConfig, str | None]]
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("backends: [{name: slow, url: 'http://prometheus:9090', timeout: 8s}]")
+    result = CliRunner().invoke(app, ["run", "--config", str(path), "--interval", "5s"])
+    assert result.exit_code == 2
+    assert "timeout of backend 'slow' must be 1s to 5s, which is the interval, got 8s" in result.stderr
+    assert operated == []
+
+
 def test_without_flags_the_file_counts(tmp_path: Path, operated: list[tuple[OperatorConfig, str | None]]) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG)

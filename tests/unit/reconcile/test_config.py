@@ -51,6 +51,14 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
             "backends: [{name: a, url: 'http://x'}, {name: a, url: 'http://y'}]",
             "backends must have different names, got a twice",
         ),
+        (
+            "backends: [{name: slow, url: 'http://x', timeout: 1m}]",
+            "backends: Value error, timeout of backend 'slow' must be 1s to 15s, which is the interval, got 60s",
+        ),
+        (
+            "interval: 5s\nbackends: [{name: slow, url: 'http://x', timeout: 5500ms}]",
+            "timeout of backend 'slow' must be 1s to 5s, which is the interval, got 5.5s",
+        ),
         ("backends: [{name: a, url: 'ftp://x'}]", "must be http:// or https:// and a host, got 'ftp://x'"),
     ],
 )
@@ -59,6 +67,15 @@ def test_what_is_wrong_is_said_with_file_field_and_value(tmp_path: Path, text: s
         read(tmp_path, text)
     assert said in str(caught.value)
     assert str(tmp_path / "config.yaml") in str(caught.value)
+
+
+def test_a_backend_has_ten_seconds_and_no_more_than_the_interval(tmp_path: Path) -> None:
+    assert [read(tmp_path, f"interval: {interval}\n{BACKEND}").backends[0].timeout for interval in ("1m", "5s")] == [
+        10,
+        5,
+    ]
+    longest = "interval: 20s\nbackends: [{name: default, url: 'http://prometheus:9090', timeout: 20s}]"
+    assert read(tmp_path, longest).backends[0].timeout == 20.0
 
 
 def test_a_file_that_is_not_there_is_said() -> None:

@@ -69,7 +69,7 @@ class Scene:
         self.backend.left = self.backend.most
         self.backend.asked.clear()
         self.backend.answered.clear()
-        asyncio.run(self.readings.read(self.pools, self.now))
+        asyncio.run(self.readings.read("default", self.pools, self.now))
 
     def seen(self) -> list[str]:
         """Whose pages are there to decide on."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from servingpool.adapters.prometheus import SeriesLabels
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.promql import Queries, Scope
-from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.memory import Profile
 from servingpool.reconcile import warming
-from servingpool.reconcile.state import PoolState
 
 from .world import World
 
@@ -216,15 +212,6 @@ def test_after_a_restart_only_what_was_not_seen_is_asked_for_and_those_it_manage
     assert new[1] - new[0] == 3600.0
 
 
-def test_a_slow_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(warming, "LONGEST_ANSWER", 0.01)
-    world = pools(1)
-    world.prometheus.slow = 60.0
-    world.step()
-    assert "took more than 0 s" in caplog.text
-    assert warm(world) == [False]
-
-
 def test_a_backend_without_a_past_is_asked_once_a_tick_and_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -256,25 +243,6 @@ def test_no_more_is_learned_at_once_than_a_tick_bears(monkeypatch: pytest.Monkey
     world.step()
     assert world.prometheus.asked.count("history") == 3
     assert all(warm(world))
-
-
-def test_backends_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "LONGEST_TICK", 0.0)
-    world = World()
-    fresh = []
-    for name in ("slow", "sound"):
-        world.pool(name, model=name, metrics={"backend": name})
-        pool = ServingPool.read(world.cache.pools["chat", name])
-        fresh.append(warming.Fresh(pool, PoolState.found(pool)[0], pods=2))
-    teacher = warming.Warming({"slow": world.prometheus, "sound": world.prometheus}, history=3600.0)
-
-    def taught() -> set[str]:
-        asyncio.run(teacher.warm([one for one in fresh if not one.state.warm], world.now))
-        return {one.pool.metadata.name for one in fresh if one.state.warm}
-
-    first, second = taught(), taught()
-    assert len(first) == 1
-    assert second == {"slow", "sound"}
 
 
 def test_who_is_warm_acts_before_others_are_taught() -> None:

@@ -90,6 +90,8 @@ class Prometheus:
     """For the past."""
     scaled_before: list[int] = field(default_factory=list)
     """How many scale writes there were when the past was asked for."""
+    takes: float = 0.0
+    """Seconds until it answers about the present."""
     slow: float = 0.0
     """Seconds that an answer about the past takes."""
     poison: set[str] = field(default_factory=set)
@@ -100,7 +102,7 @@ class Prometheus:
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         self.asked.append("read")
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.takes)
         if self.broken is not None:
             raise self.broken
         if self.busy:
@@ -191,6 +193,7 @@ class World:
         """Pods that are not scraped."""
         config = BackendConfig(url="http://prometheus:9090", namespaces=tuple(namespaces), gateway=gateway)
         self.prometheus = Prometheus(config, self)
+        self.backends = {"default": self.prometheus}
         self._history, self._deletion_costs = history, deletion_costs
         self._version = 0
         self.restart()
@@ -198,9 +201,16 @@ class World:
     def restart(self) -> None:
         """A new process: all that it knew is gone, and the watches bring the cluster again."""
         self.actor = Actor(self, self.cache, deletion_costs=self._deletion_costs)
-        backends = {"default": self.prometheus}
-        warming = Warming(backends, history=self._history)
-        self.loop = Reconciler(self.cache, Readings(backends), warming, self.actor, leading=lambda: self.leading)
+        warming = Warming(self.backends, history=self._history)
+        self.loop = Reconciler(
+            self.cache, Readings(self.backends), warming, self.actor, leading=lambda: self.leading, interval=TICK
+        )
+
+    def backend(self, name: str) -> Prometheus:
+        """Another Prometheus, known from the next start on."""
+        config = self.prometheus.config.model_copy(update={"name": name})
+        self.backends[name] = Prometheus(config, self)
+        return self.backends[name]
 
     def serve(self, name: str = "vllm", *, replicas: int = 2, rate: float = 2.0, model: str = "llama") -> Service:
         engines = [Engine(pod(name, number), self.now - 3600.0) for number in range(replicas)]
@@ -314,18 +324,22 @@ class World:
     def step(self, minutes: float = 0.25) -> Tick:
         done = Tick()
         for _ in range(round(minutes * 60 / TICK)):
-            for service in self.services.values():
-                for engine in service.engines:
-                    engine.serve(service.rate / len(service.engines), TICK, 1000.0, 200.0)
-            self.now += TICK
-            for service in self.services.values():
-                while not service.unschedulable and service.orders and self.now >= service.orders[0] + 100.0:
-                    service.orders.pop(0)
-                    service.engines.append(Engine(pod(service.name, service.next), self.now))
-                    service.next += 1
-                self.show(service.name)
+            self.serve_on()
             done = asyncio.run(self.loop.tick(self.now))
         return done
+
+    def serve_on(self) -> None:
+        """Up to the next tick."""
+        for service in self.services.values():
+            for engine in service.engines:
+                engine.serve(service.rate / len(service.engines), TICK, 1000.0, 200.0)
+        self.now += TICK
+        for service in self.services.values():
+            while not service.unschedulable and service.orders and self.now >= service.orders[0] + 100.0:
+                service.orders.pop(0)
+                service.engines.append(Engine(pod(service.name, service.next), self.now))
+                service.next += 1
+            self.show(service.name)
 
     def remember(self, minutes: int) -> None:
         """Prometheus has seen the services at their rates for so long already."""

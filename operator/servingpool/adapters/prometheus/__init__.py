@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.buckets import with_own_buckets
 from servingpool.adapters.prometheus.config import BackendConfig, BasicAuth, GatewayQueue, SeriesLabels, Tls
 from servingpool.adapters.prometheus.errors import MetricsUnavailable
 from servingpool.adapters.prometheus.gateway import GatewayReading
@@ -36,4 +37,5 @@ __all__ = [
     "SeriesLabels",
     "Tls",
     "TooLarge",
+    "with_own_buckets",
 ]

@@ -107,7 +107,7 @@ class PrometheusBackend:
 
         Times without any page have an empty mapping, all of them if no namespace is named. Unknown if any part
         could not be read, for what is learned from part of a fleet is wrong; TooLarge where there are more than
-        `most_pages` (of one pod at one time each), for memory. Each reply takes at most the configured timeout.
+        `most_pages` (of one pod at one time each), for memory. All its queries together take at most the timeout.
         """
         queries = Queries(profile_of(request.engine), self.config.labels)
         scope = Scope(
@@ -120,14 +120,14 @@ class PrometheusBackend:
         found: dict[int, Pages] = {index: {} for index in range(steps)}
         if not namespaces:
             return [(start + index * step, {}) for index in found]
-        run, deadline = self._workers.run, self._workers.deadline
+        run, deadline = self._workers.run, self._workers.deadline()
         try:
-            plan = Plan.of(queries, await run(deadline(), read_layout, queries, scope, end), request)
+            plan = Plan.of(queries, await run(deadline, read_layout, queries, scope, end), request)
             for first in range(0, steps, plan.points):
                 last = min(first + plan.points, steps) - 1
                 times = (start + first * step, start + last * step, step)
                 for part in scope.slices(plan.slices):
-                    for at, pages in (await run(deadline(), read_range, plan, part, times)).items():
+                    for at, pages in (await run(deadline, read_range, plan, part, times)).items():
                         found[round((at - start) / step)].update(pages)
                     if sum(map(len, found.values())) > most_pages:
                         said = f"remembers more than {most_pages} pages of what is asked for"

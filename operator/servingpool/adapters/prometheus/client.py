@@ -16,6 +16,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from servingpool.adapters.prometheus.config import BackendConfig
+from servingpool.adapters.prometheus.cutting import CuttableAdapter
 from servingpool.adapters.prometheus.errors import MetricsUnavailable
 
 LONGEST_URL_QUERY = 2_000
@@ -71,9 +72,15 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
         session.verify = str(config.tls.ca_file) if config.tls.ca_file else True
         if config.tls.cert_file and config.tls.key_file:
             session.cert = (str(config.tls.cert_file), str(config.tls.key_file))
+        super().__init__(url=config.url, session=session)
         # Without `read=False` a server that is slow is one that "cannot be reached".
-        super().__init__(url=config.url, session=session, retry=Retry(0, read=False))
+        self._adapter = CuttableAdapter(max_retries=Retry(0, read=False))
+        session.mount(config.url, self._adapter)
         self.config = config
+
+    def cut(self) -> None:
+        """End the request that another thread has under way with this client."""
+        self._adapter.cut()
 
     def custom_query(self, query: str, params: dict[str, str] | None = None, timeout: float | None = None) -> Answer:
         """An instant query. `timeout`: seconds to the last byte. Raises MetricsUnavailable."""
@@ -94,7 +101,7 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
 
     def _ask(self, path: str, params: dict[str, str], timeout: float | None, expected: str) -> Answer:
         seconds = self.config.timeout if timeout is None else timeout
-        deadline = time.monotonic() + seconds
+        deadline = self._adapter.deadline = time.monotonic() + seconds
         params = {**params, "timeout": f"{max(round(seconds * 1000), 1)}ms"}  # so that Prometheus gives up too
         long = len(params["query"]) > LONGEST_URL_QUERY
         try:
@@ -110,16 +117,10 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
                 stream=True,
             ) as response:
                 body = _read(response, deadline)
-        except requests.exceptions.SSLError as error:
+        except (requests.exceptions.RequestException, HTTPError, OSError) as error:
             raise self._unavailable(
-                "has a TLS certificate that is not trusted, or does not accept ours", error
+                _what(error, self.config.timeout, late=time.monotonic() > deadline), error
             ) from error
-        except (requests.exceptions.Timeout, TimeoutError) as error:
-            raise self._unavailable(f"did not answer within {self.config.timeout:g} s", error) from error
-        except requests.exceptions.ConnectionError as error:
-            raise self._unavailable("cannot be reached", error) from error
-        except (requests.exceptions.RequestException, HTTPError) as error:
-            raise self._unavailable("broke off its answer, or sent one that is not HTTP", error) from error
         return self._parse(response, body, expected)
 
     def _parse(self, response: requests.Response, body: bytearray, expected: str) -> Answer:
@@ -164,6 +165,17 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
         """The public sentence; the detail goes to the operator's log only."""
         _log.warning("Prometheus backend '%s' %s %s", self.config.name, what, str(detail)[:_LOGGED])
         return MetricsUnavailable(self.config.name, what)
+
+
+def _what(error: Exception, timeout: float, *, late: bool) -> str:
+    """What an exception says of a backend. `late`: after the deadline, when its connection may have been cut."""
+    if late or isinstance(error, (requests.exceptions.Timeout, TimeoutError)):
+        return f"did not answer within {timeout:g} s"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "has a TLS certificate that is not trusted, or does not accept ours"
+    if isinstance(error, requests.exceptions.ConnectionError):
+        return "cannot be reached"
+    return "broke off its answer, or sent one that is not HTTP"
 
 
 def _read(response: requests.Response, deadline: float) -> bytearray:

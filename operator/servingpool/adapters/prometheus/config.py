@@ -86,7 +86,7 @@ class BackendConfig(_Section):
     namespaces: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)
     """Namespaces whose pools may use it, as globs."""
     timeout: Annotated[float, DurationBetween("1s", "1m")] = 10.0
-    """Longest time of one query, from request to last byte."""
+    """Longest time of all queries of a tick together, to the last byte. At most the operator's interval."""
     staleness: Annotated[float, DurationBetween("10s", "10m")] = 60.0
     """A page scraped longer ago than this is unknown. At least 4 scrape intervals of 15 s; raise it for slower ones."""
     concurrency: Annotated[int, Field(ge=1, le=8)] = 2

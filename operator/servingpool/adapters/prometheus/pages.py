@@ -27,7 +27,6 @@ HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_tok
 
 SCRAPED_AT = ""
 """The scrape time's row has no metric name."""
-NO_BUCKETS = Unknown("its buckets near the SLO's bound are not known yet")
 
 Row = list[float | None]
 PageKey = tuple[str, str, str]
@@ -162,9 +161,7 @@ class Table:
             if value is not None:
                 bounds.append(bound)
                 counts.append(value)
-        if bounded and not bounds:
-            self.lacks_buckets = True
-            return NO_BUCKETS
+        self.lacks_buckets |= bounded and not bounds
         if not math.isfinite(total + count + sum(counts)):
             return Unknown(f"{columns.name} holds NaN")
         return Histogram(tuple(bounds), tuple(counts), total, count)

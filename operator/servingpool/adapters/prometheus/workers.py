@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
 from servingpool.adapters.prometheus.client import PrometheusClient
@@ -14,13 +15,23 @@ from servingpool.adapters.prometheus.config import BackendConfig
 from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
 
 GRACE = 1.0
-"""Seconds between a client's own deadline and leaving its thread to itself."""
+"""Seconds between a client's own deadline and cutting its connection."""
 
 LEAST_LEFT = 0.1
 """Of the timeout: a query that others kept waiting for longer is not sent if less is left, for it would be in vain."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Job:
+    """What is known of a job on its thread."""
+
+    began: bool = False
+    """False where no thread was free for it."""
+    client: PrometheusClient | None = None
+    """While it uses it."""
 
 
 class Workers:
@@ -47,32 +58,39 @@ class Workers:
 
         The answer raises MetricsUnavailable if it is not there by the deadline, Unsent if no thread was free in time.
         """
-        asked, started = time.monotonic(), threading.Event()
+        asked, state = time.monotonic(), _Job()
 
         def work() -> T:
-            started.set()
+            state.began = True
             now, least = time.monotonic(), LEAST_LEFT * self._config.timeout
             left = deadline - now
             if left < least < now - asked:
                 raise self._unsent()
             if left <= 0:
                 raise self._late()
-            return job(self._client(), left, *args, **kwargs)
+            state.client = self._client()
+            try:
+                return job(state.client, left, *args, **kwargs)
+            finally:
+                state.client = None
 
-        return self._in_time(deadline, asyncio.get_running_loop().run_in_executor(self._threads, work), started)
+        return self._in_time(deadline, asyncio.get_running_loop().run_in_executor(self._threads, work), state)
 
-    async def _in_time(self, deadline: float, answer: Awaitable[T], started: threading.Event) -> T:
+    async def _in_time(self, deadline: float, answer: Awaitable[T], state: _Job) -> T:
         try:
             # A client keeps its deadline by itself, except while a server drips headers, or stalls behind them.
             async with asyncio.timeout(deadline - time.monotonic() + GRACE):
                 return await answer
         except TimeoutError:
-            raise (self._late() if started.is_set() else self._unsent()) from None
+            if (client := state.client) is not None:
+                client.cut()  # else its thread waits for as long as the server drips, and is missing
+            raise (self._late() if state.began else self._unsent()) from None
 
     def close(self) -> None:
-        """Let go of threads and connections; a query under way ends by its own deadline."""
+        """Let go of threads and connections, those of queries under way too."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for client in self._clients:
+            client.cut()
             client.close()
 
     def _client(self) -> PrometheusClient:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.adapters.prometheus.buckets import FEW, Layout
+from servingpool.adapters.prometheus.buckets import NO_BUCKETS, Layout, with_own_buckets
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 
 VLLM_TTFT = (
     "0.001 0.005 0.01 0.02 0.04 0.06 0.08 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 20.0 40.0 80.0 160.0 640.0 2560.0"
@@ -54,10 +55,49 @@ def test_a_few_pods_with_finer_buckets_do_not_cost_the_others_their_bracket():
     assert {1.0, 1.9, 2.1, 2.5} <= chosen
 
 
-def test_an_infinite_number_of_bounds_takes_no_neighbours():
-    bounds = {0.3, 1.5, 6.0, 30.0}
-    chosen = layout((1, VLLM_TTFT)).choose("ttft", bounds)
-    assert len(chosen) == FEW
+def test_each_bound_keeps_its_neighbours_however_many_there_are():
+    vllm, bounds = layout((1, VLLM_TTFT)), {0.3, 1.5, 2.0, 6.0, 30.0}
+    assert set(vllm.choose("ttft", bounds)) == set().union(*(vllm.choose("ttft", {bound}) for bound in bounds))
+
+
+def test_pods_with_finer_buckets_do_not_cost_the_others_their_neighbours():
+    chosen = set(layout((90, VLLM_TTFT), (10, "3.9 4.0 4.1 8.0")).choose("ttft", {2.0}))
+    assert {5.0, 7.5} <= chosen
+
+
+SECONDS = st.lists(st.integers(1, 10_000), min_size=1, max_size=40, unique=True)
+
+
+@given(le=SECONDS, ours=st.floats(0.001, 200.0), theirs=st.lists(st.floats(0.001, 200.0), max_size=8))
+def test_what_a_pool_is_handed_does_not_depend_on_what_others_ask_for(le, ours, theirs):
+    found = Layout.read([("ttft", repr(value), 3.0) for value in [*(value / 100 for value in le), math.inf]])
+    alone, together = (
+        with_own_buckets(page(tuple(found.choose("ttft", bounds))), ours, None) for bounds in ({ours}, {ours, *theirs})
+    )
+    assert together == alone
+    assert together.time_to_first_token.bounds == tuple(found.choose("ttft", {ours}))
+
+
+def test_what_an_slo_does_not_bound_has_no_buckets():
+    read = page((0.1, 0.15, 0.2))
+    own = with_own_buckets(read, None, 0.1)
+    assert own.time_to_first_token == Histogram((), (), 9.0, 3.0)
+    assert own.time_per_output_token == read.time_per_output_token
+    assert own.queue_time == NOT_EXPOSED
+
+
+def test_a_bound_without_any_bucket_is_unknown():
+    assert with_own_buckets(page(()), 2.0, None).time_to_first_token == NO_BUCKETS
+
+
+def test_a_page_with_no_other_bucket_is_handed_on_as_it_is():
+    read = page((1.0, 2.5))
+    assert with_own_buckets(read, 2.0, 2.0) is read
+
+
+def page(bounds: tuple[float, ...]) -> ReplicaMetrics:
+    histogram = Histogram(bounds, bounds, 9.0, 3.0)
+    return ReplicaMetrics("llama-0", 0.0, time_to_first_token=histogram, time_per_output_token=histogram)
 
 
 def test_le_that_is_no_number_is_an_error():
@@ -66,7 +106,7 @@ def test_le_that_is_no_number_is_an_error():
 
 
 @given(
-    le=st.lists(st.integers(1, 10_000), min_size=1, max_size=40, unique=True),
+    le=SECONDS,
     bound=st.floats(0.001, 200.0),
 )
 def test_the_bracket_of_every_bound_is_always_taken(le, bound):

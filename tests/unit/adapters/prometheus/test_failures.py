@@ -7,6 +7,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -103,28 +104,103 @@ async def test_a_body_that_drips_ends_at_the_deadline(prometheus, open_backend, 
     stop.set()
 
 
-async def test_headers_that_drip_do_not_hold_the_loop(
-    prometheus, open_backend, request_2s_100ms, raw, monkeypatch: pytest.MonkeyPatch
+HANGS = {
+    "says nothing": (b"", b""),
+    "drips its headers": (b"HTTP/1.1 200 OK\r\nX-Endless: ", b"x"),
+    "drips the length of a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+    "drips a body that ends with the connection": (b"HTTP/1.0 200 OK\r\n\r\n", b" "),
+    "stalls behind its headers": (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b""),
+}
+"""What a server that never ends an answer sends at first, and then byte by byte."""
+
+
+@pytest.fixture(params=HANGS)
+def hanging(
+    prometheus, raw, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[threading.Event]:
+    """Prometheus answers in one of these ways, until `prometheus.raw` is changed. Set as soon as it is asked."""
+    asked, stop, (first, then) = threading.Event(), threading.Event(), HANGS[request.param]
+
+    def hang(connection) -> None:
+        asked.set()
+        with contextlib.suppress(OSError):
+            connection.sendall(first)
+            while not stop.wait(0.01):
+                connection.sendall(then)
+
+    monkeypatch.setattr(workers, "GRACE", 0.05)
+    prometheus.raw = raw(send=hang)
+    yield asked
+    stop.set()
+
+
+@pytest.mark.usefixtures("hanging")
+async def test_a_server_that_hangs_is_left_at_the_deadline_and_read_again_as_soon_as_it_answers(
+    prometheus, open_backend, request_2s_100ms
+):
+    """A thread that waited for the end of dripping headers was never free again, and its backend never read again."""
+    backend = open_backend(patience=0.5, concurrency=1)
+    assert await reason(backend, request_2s_100ms) == "Prometheus backend 'default' did not answer within 0.5 s"
+    prometheus.raw = None
+    prometheus.expose("llama-0")
+    reading = await backend.read(request_2s_100ms, NOW + 15.0)
+    assert not isinstance(reading, Unknown), reading.reason
+    assert ("chat", "llama-0") in reading.pages
+
+
+async def test_a_server_that_drips_over_tls_is_cut_off_as_well(
+    secure_prometheus, open_backend, request_2s_100ms, raw, certificates, monkeypatch: pytest.MonkeyPatch
 ):
     stop = threading.Event()
 
     def drip(connection) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Endless: ")
         with contextlib.suppress(OSError):
             while not stop.wait(0.01):
                 connection.sendall(b"x")
 
     monkeypatch.setattr(workers, "GRACE", 0.05)
-    prometheus.raw = raw(send=drip)
-    assert "did not answer within 0.15 s" in await reason(open_backend(patience=0.15), request_2s_100ms)
+    secure_prometheus.raw = raw(send=drip)
+    tls = {"ca_file": certificates["ca"], "cert_file": certificates["cert"], "key_file": certificates["key"]}
+    backend = open_backend(url=secure_prometheus.url, tls=tls, patience=0.5, concurrency=1)
+    assert "did not answer within 0.5 s" in await reason(backend, request_2s_100ms)
+    secure_prometheus.raw = None
+    assert not isinstance(await backend.read(request_2s_100ms, NOW + 15.0), Unknown)
     stop.set()
 
 
-async def test_a_server_that_says_nothing_is_slow_and_not_out_of_reach(prometheus, open_backend, request_2s_100ms, raw):
-    stop = threading.Event()
-    prometheus.raw = raw(send=lambda _: stop.wait(2.0))
-    assert "did not answer within 0.15 s" in await reason(open_backend(patience=0.15), request_2s_100ms)
-    stop.set()
+@pytest.mark.usefixtures("hanging")
+async def test_a_server_that_hangs_leaves_no_thread_behind(open_backend, request_2s_100ms):
+    before, backend = set(threading.enumerate()), open_backend(patience=0.15, concurrency=2)
+    asked = {"start": NOW - 30.0, "end": NOW, "step": 15.0, "namespaces": ["chat"]}
+    for age in range(3):
+        await backend.read(request_2s_100ms, NOW + age)
+        assert isinstance(await backend.history(request_2s_100ms, **asked), Unknown)
+    own = _since(before)
+    assert len(own) <= 2
+    await backend.close()
+    _end(own)
+
+
+async def test_closing_ends_what_is_under_way(hanging, open_backend, request_2s_100ms):
+    """Python waits for such threads before it ends."""
+    before, backend = set(threading.enumerate()), open_backend(timeout="1m")
+    pending = asyncio.create_task(backend.read(request_2s_100ms, NOW))
+    await asyncio.to_thread(hanging.wait)
+    own = _since(before)
+    await backend.close()
+    _end(own)
+    pending.cancel()
+
+
+def _since(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("prometheus-")]
+
+
+def _end(threads: list[threading.Thread]) -> None:
+    assert threads
+    for thread in threads:
+        thread.join(30.0)
+        assert not thread.is_alive()
 
 
 async def test_buckets_that_were_looked_up_are_kept_where_the_pages_came_too_late(

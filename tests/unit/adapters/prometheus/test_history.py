@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import replace
 
 import pytest
@@ -74,6 +75,24 @@ async def test_a_long_past_is_read_in_chunks_without_a_seam(prometheus, backend,
     ranges = [asked.parameters for asked in prometheus.asked if asked.path.endswith("query_range")]
     times = [float(text) for parameters in ranges for text in (parameters["start"], parameters["end"])]
     assert times == sorted(times)
+
+
+async def test_all_parts_of_a_past_together_have_the_time_of_one_query(
+    prometheus, open_backend, request_2s_100ms, monkeypatch
+):
+    """Each had as much: a day of slow parts would keep its backend's pools waiting for minutes."""
+    monkeypatch.setattr(plan, "SAMPLES_PER_CHUNK", 400)
+    answer = prometheus.answer
+
+    def slowly(asked):
+        threading.Event().wait(0.2)
+        return answer(asked)
+
+    monkeypatch.setattr(prometheus, "answer", slowly)
+    backend = open_backend(patience=0.5)
+    past = await backend.history(request_2s_100ms, start=NOW - 3_600, end=NOW, step=15, namespaces=["chat"])
+    assert past == Unknown("Prometheus backend 'default' did not answer within 0.5 s")
+    assert len(prometheus.asked) <= 3
 
 
 async def test_a_past_of_more_pages_than_fit_is_unknown(prometheus, backend, request_2s_100ms):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, client
+from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, client, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.pages import FIGURES, HISTOGRAMS
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
@@ -206,7 +206,7 @@ async def test_a_bound_whose_buckets_are_unknown_makes_the_histogram_unknown(
     del page["vllm:time_to_first_token_seconds_bucket"]
     prometheus.expose("llama-0", page)
     metrics = (await backend.read(request_2s_100ms, NOW)).pages["chat", "llama-0"]["llama"]
-    assert isinstance(metrics.time_to_first_token, Unknown)
+    assert isinstance(with_own_buckets(metrics, 2.0, 0.1).time_to_first_token, Unknown)
 
 
 async def test_without_a_bound_a_histogram_needs_no_buckets(prometheus, backend, request_2s_100ms, page):

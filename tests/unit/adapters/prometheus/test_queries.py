@@ -6,14 +6,20 @@ import re
 import string
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.adapters.prometheus import ReadRequest
-from servingpool.adapters.prometheus.promql import Scope, quote
+from servingpool.adapters.prometheus.buckets import Layout
+from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.plan import MOST_SLICES, ROWS_PER_SLICE, Plan
+from servingpool.adapters.prometheus.promql import Queries, Scope, quote
 
+RECORDED = Path(__file__).parents[3] / "fixtures" / "vllm-0.32.0-metrics.txt"
 NOW = 1_790_000_000.0
 TTFT = "vllm:time_to_first_token_seconds"
 
@@ -29,15 +35,30 @@ async def test_the_number_of_queries_grows_neither_with_pods_nor_with_pools(prom
     assert reading.queries == 1
 
 
-async def test_twenty_thousand_pods_are_read_in_eight_slices(prometheus, backend, request_2s_100ms):
+async def test_twenty_thousand_pods_are_read_in_slices(prometheus, backend, request_2s_100ms):
     prometheus.layout[TTFT] = dict.fromkeys(prometheus.layout[TTFT], 20_000)
     reading = await backend.read(request_2s_100ms, NOW)
-    assert reading.queries == 9
+    assert reading.queries == 7
     endings = [re.findall(r'pod=~"\.\+\[(\w+)\]"', query)[0] for query in prometheus.queries()]
     assert sorted("".join(endings)) == sorted(string.ascii_lowercase + string.digits)
 
 
-@given(number=st.integers(2, 12))
+def test_a_reply_stays_small_where_the_slos_of_many_pools_ask_for_every_bucket():
+    queries, bounds = Queries(profile_of("vllm")), frozenset(index / 1000 for index in range(1, 9_999))
+    page = text_string_to_metric_families(RECORDED.read_text())
+    every = [
+        (family.name, sample.labels["le"], 20_000.0)
+        for family in page
+        if family.name in queries.histograms
+        for sample in family.samples
+        if sample.name.endswith("_bucket")
+    ]
+    plan = Plan.of(queries, Layout.read(every), ReadRequest(ttft_bounds=bounds, tpot_bounds=bounds))
+    assert plan.slices <= MOST_SLICES
+    assert plan.rows / plan.slices <= ROWS_PER_SLICE
+
+
+@given(number=st.integers(2, MOST_SLICES))
 def test_slices_hold_every_pod_once(number):
     slices = Scope((("a", "b"),)).slices(number)
     assert len(slices) == number

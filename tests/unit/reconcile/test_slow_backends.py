@@ -1,0 +1,192 @@
+"""Several Prometheus servers of which one is slow: the pools of the others are decided as if it did not exist."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from servingpool.adapters.prometheus import PodPages
+from servingpool.decision.decision import Decision
+from servingpool.decision.unknown import Unknown
+from servingpool.reconcile.warming import BACKENDS_AT_ONCE, Fresh, Warming
+
+from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
+from .world import TICK, Prometheus, World
+
+TIMEOUT = 10.0
+FOR_EVER = 1e9
+LATE = f"Prometheus backend 'slow' did not answer within {TIMEOUT:g} s"
+
+
+def world(*, history: float = 0.0) -> World:
+    """Pools `sound` and `slow`, each on a Prometheus of that name."""
+    world = World(history=history)
+    for name in ("slow", "sound"):
+        world.backend(name)
+        world.serve(name, model=name, rate=6.0)
+        world.pool(name, target=name, model=name, metrics={"backend": name})
+    world.restart()
+    return world
+
+
+def decided(world: World, ticks: int, at: Mapping[int, Callable[[], None]] | None = None) -> dict[str, list[float]]:
+    """When each pool was decided, in seconds since the first tick; ticks begin every 15 s, or when the last one ends.
+
+    `at` is what happens ahead of a tick, by its number.
+    """
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    last: dict[str, Decision | None] = {}
+
+    async def look() -> None:
+        while True:
+            for (_, pool), state in world.loop.states.items():
+                if state.decision is not None and state.decision is not last.get(pool):
+                    found[pool].append(now())
+                    last[pool] = state.decision
+            await asyncio.sleep(0.5)
+
+    async def story() -> None:
+        looking = asyncio.create_task(look())
+        due = 0.0
+        for number in range(ticks):
+            world.serve_on()
+            (at or {}).get(number, lambda: None)()
+            await world.loop.tick(world.now)
+            due = max(due + TICK, now())
+            await asyncio.sleep(due - now())
+        looking.cancel()
+        await world.loop.stop()
+        assert asyncio.all_tasks() <= {asyncio.current_task(), looking}, "nothing is left behind"
+
+    run(story)
+    return found
+
+
+def test_a_prometheus_that_hangs_delays_nobody_elses_decisions() -> None:
+    """Every pool was decided when the last Prometheus had answered: 10 s late at every tick."""
+    here = world()
+    here.backends["slow"].takes, here.backends["slow"].silent = TIMEOUT, LATE
+    times = decided(here, 4)
+    assert times["sound"] == pytest.approx([0.0, 15.0, 30.0, 45.0], abs=0.5)
+    assert times["slow"] == pytest.approx([10.0, 25.0, 40.0, 55.0], abs=0.5)
+    assert here.condition("MetricsAvailable", "sound")[0] == "True"
+    assert here.message("MetricsAvailable", "slow") == LATE
+
+
+def test_a_prometheus_that_takes_longer_than_a_tick_has_a_pace_of_its_own() -> None:
+    here = world()
+    here.backends["slow"].takes = 20.0
+    times = decided(here, 7)
+    assert times["sound"] == pytest.approx([15.0 * tick for tick in range(7)], abs=0.5)
+    assert times["slow"] == pytest.approx([20.0, 50.0, 80.0], abs=0.5)
+    assert here.backends["slow"].asked.count("read") == 4, "never twice at once"
+
+
+def test_a_reading_that_never_ends_stops_neither_the_loop_nor_the_operator() -> None:
+    here = world()
+    here.backends["slow"].takes = FOR_EVER
+    times = decided(here, 4)
+    assert times["sound"] == pytest.approx([0.0, 15.0, 30.0, 45.0], abs=0.5)
+    assert here.backends["slow"].asked.count("read") == 1, "and none piles up behind it"
+
+
+@pytest.mark.parametrize("defect", [KeyError("le"), None])
+def test_a_pool_that_goes_while_its_prometheus_is_read_stops_nobody(defect: Exception | None) -> None:
+    here = world()
+    here.backends["slow"].takes, here.backends["slow"].broken = 20.0, defect
+    times = decided(here, 4, at={1: lambda: here.delete("slow")})
+    assert times["slow"] == []
+    assert times["sound"] == pytest.approx([0.0, 15.0, 30.0, 45.0], abs=0.5)
+
+
+def test_a_past_that_does_not_come_keeps_only_its_own_pools_waiting() -> None:
+    """The backends were asked one after the other, each for up to 10 s, and all pools waited."""
+    here = world(history=3600.0)
+    for _ in range(40):
+        here.serve_on()
+        pages: PodPages = here.pages()
+        for prometheus in here.backends.values():
+            prometheus.past.append((here.now, pages))
+    here.backends["slow"].slow = FOR_EVER
+    here.backends["slow"].__class__ = _WithoutPast
+    times = decided(here, 5)
+    assert times["sound"] == pytest.approx([0.0, 15.0, 30.0, 45.0, 60.0], abs=0.5)
+    assert here.state("sound").memory.profile.learned > 500, "ten minutes of its past"
+    assert times["slow"][0] == pytest.approx(40.0, abs=0.5), "given up after three answers that did not come"
+
+
+class _WithoutPast(Prometheus):
+    """Answers about the present, and not in time about the past."""
+
+    async def history(self, *_: object, **__: object) -> Unknown:
+        await asyncio.sleep(TIMEOUT)
+        return Unknown(LATE)
+
+
+def test_a_defect_in_a_round_ends_that_round_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = world(history=3600.0)
+
+    async def warm(_: Warming, backend: str, fresh: Sequence[Fresh], __: float) -> None:
+        if backend == "slow":
+            raise KeyError("defect")
+        for one in fresh:
+            one.state.warm = True
+
+    monkeypatch.setattr(Warming, "warm", warm)
+    here.serve_on()
+    done = run(lambda: here.loop.tick(here.now))
+    assert (done.decided, done.failed) == (1, 1)
+    assert "a round over the pools of backend 'slow' failed, the others go on" in caplog.text
+
+
+def test_no_more_pasts_are_held_at_once_than_fit_into_memory() -> None:
+    here = World(history=3600.0)
+    for number in range(3 * BACKENDS_AT_ONCE):
+        name = f"backend-{number}"
+        here.backend(name).__class__ = _Counted
+        here.serve(name, model=name)
+        here.pool(name, target=name, model=name, metrics={"backend": name})
+    here.restart()
+    _Counted.at_once, _Counted.most = 0, 0
+    decided(here, 1)
+    assert _Counted.most == BACKENDS_AT_ONCE
+    assert all(state.warm for state in here.loop.states.values())
+
+
+class _Counted(Prometheus):
+    """Counts the answers about the past that are under way, on all backends."""
+
+    at_once = most = 0
+
+    async def history(self, *_: object, **__: object) -> list[tuple[float, PodPages]]:
+        _Counted.at_once += 1
+        _Counted.most = max(_Counted.most, _Counted.at_once)
+        await asyncio.sleep(2.0)
+        _Counted.at_once -= 1
+        return []
+
+
+def test_marks_are_not_taken_back_while_the_scale_down_that_they_are_for_is_under_way() -> None:
+    here = world()
+    here.serve("many", replicas=6, rate=0.5, model="many")
+    here.pool("many", target="many", model="many", metrics={"backend": "slow"}, behavior={"scaleDownWindow": "60s"})
+    here.backends["slow"].takes = TIMEOUT
+    here.__class__ = _SlowToScale
+    decided(here, 80)
+    order = here.writes.order
+    first = next(place for place, write in enumerate(order) if write.startswith("scale 6"))
+    assert [write.split()[0] for write in order[:first]] == ["cost"] * first
+    assert first > 0
+
+
+class _SlowToScale(World):
+    """An API server that answers a scale after two ticks."""
+
+    async def scale(self, target: tuple[str, str], *, current: int, replicas: int) -> None:
+        await asyncio.sleep(28.0)
+        await super().scale(target, current=current, replicas=replicas)
