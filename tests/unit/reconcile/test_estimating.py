@@ -34,7 +34,6 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[f
         queues=(),
         gateway=NOT_EXPOSED,
         door=None,
-        kv_usage=0.1,
         coverage=1.0,
         pages={},
         edges=(*edges, 0.0, math.inf),
