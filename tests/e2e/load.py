@@ -31,7 +31,7 @@ def load_generator_manifests(namespace: str) -> list[Manifest]:
         "command": ["python3", "-m", "servingpool.lab.load_generator", f"--port={PORT}"],
         "ports": [{"name": "http", "containerPort": PORT}],
         "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
-        "resources": {"requests": {"cpu": "150m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     pod = {

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from servingpool.decision import demand as demand_model
-from servingpool.decision.belief import hopeless, horizon, posterior, settled, stuck
+from servingpool.decision.belief import hopeless, horizon, posterior, settled
 from servingpool.decision.blame import OVERLOAD, Blame, blame, missed, offered_load
 from servingpool.decision.budget import ErrorBudget
 from servingpool.decision.calibration import Calibration
 from servingpool.decision.demand import Demand
 from servingpool.decision.intake import LONGEST_GAP, Intake, take_in
 from servingpool.decision.ledger import AT, Misses, Window
-from servingpool.decision.memory import Memory, Profile
+from servingpool.decision.memory import Memory
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation
 from servingpool.decision.percentile import Tail
@@ -223,7 +223,6 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
     sure = memory.profile.fit.known or not lost
     window = ledger.last(SHAPE_WINDOW)
     typical = window.first_tokens().total * look.elapsed / max(window.seconds, look.elapsed)
-    weight = telling.requests / typical if typical > 0.0 else 0.0
     profile = memory.profile
     curve, calibration = profile.curve, profile.calibration
     judged = telling
@@ -232,11 +231,11 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
         judged = _within_a_full_replica(telling, blamed) if profile.saturation.known else telling
         same_units = before.profile.saturation.batch == profile.saturation.batch
         foretold = _foretold(look, before, ledger.load_of(demand.level)) if same_units else None
-        if foretold is not None and judged.requests > 0.0:
+        if foretold is not None and judged.requests > 0.0 < typical:
             calibration = calibration.learn(
                 foretold=foretold,
                 came=judged.share,
-                weight=weight * judged.requests / telling.requests,
+                weight=judged.requests / typical,
                 elapsed=look.elapsed,
             )
         curve = curve.learn(
@@ -259,8 +258,19 @@ def _learn_from_demand(look: _Look, memory: Memory, step: StepTime, demand: Dema
     )
     profile = replace(profile, forecast=forecast)
     if pool.in_charge and settled(memory, pool):
-        share = judged.requests / telling.requests if telling.requests > 0.0 else 0.0
-        profile = _answer_for(look, memory, profile, judged, weight * share)
+        observation = look.observation
+        budget = profile.budget.learn(
+            carried=judged,
+            in_all=telling,
+            allowed=look.allowed,
+            usual=typical,
+            elapsed=look.elapsed,
+            may_rise=observation.requested > pool.min_replicas,
+            # More careful planning brings no replica for which there is no node.
+            may_fall=observation.requested < pool.max_replicas
+            and not any(replica.unschedulable for replica in observation.starting),
+        )
+        profile = replace(profile, budget=budget)
     memory = replace(
         memory,
         profile=profile,
@@ -308,26 +318,6 @@ def _foretold(look: _Look, before: Memory, load: float) -> float | None:
             return None  # the first look that tells the step time
         curve = posterior(before, look.pool, step)
     return min(1.0, float(curve.cost(np.array([load]))[0]))
-
-
-def _answer_for(look: _Look, memory: Memory, profile: Profile, judged: Misses, weight: float) -> Profile:
-    """What was missed in charge, held against what may be.
-
-    The plan answers for the loads that a fleet can carry, `judged`: an overload that nobody foresaw is not paid
-    back with an hour of spare replicas.
-    """
-    budget, observation, pool = profile.budget, look.observation, look.pool
-    may_rise, may_fall = observation.requested > pool.min_replicas, observation.requested < pool.max_replicas
-    if weight > 0.0:
-        budget = budget.learn(
-            missed=judged.share,
-            allowed=look.allowed,
-            weight=weight,
-            elapsed=look.elapsed,
-            may_rise=may_rise,
-            may_fall=may_fall and not stuck(observation, memory, pool),
-        )
-    return replace(profile, budget=budget)
 
 
 def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:

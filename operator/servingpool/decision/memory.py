@@ -97,7 +97,7 @@ class Profile:
                 cold_start=ColdStart(
                     _floats(data["cold_start"]["seconds"]), tuple(str(name) for name in data["cold_start"]["loading"])
                 ),
-                budget=ErrorBudget(*(_figure(data["budget"].get(name, 0.0)) for name in ("fast", "slow"))),
+                budget=_budget(data["budget"]),
                 calibration=Calibration(
                     _figure(data["calibration"]["foretold"], least=0.0), _figure(data["calibration"]["came"], least=0.0)
                 ),
@@ -287,6 +287,12 @@ def _curve(data: Mapping[str, Any]) -> MissCurve:
     if not all(0.0 <= late <= seen <= MOST_REQUESTS for seen, late in zip(curve.requests, curve.late, strict=True)):
         raise ValueError(f"requests at a load, and those late of them, are not within 0 and {MOST_REQUESTS:g}")
     return curve
+
+
+def _budget(data: Mapping[str, Any]) -> ErrorBudget:
+    """Profiles of before the fast and the slow burn rate have neither."""
+    requests, seconds = (_figure(data.get(name, 0.0), least=0.0) for name in ("requests", "seconds"))
+    return ErrorBudget(_figure(data.get("fast", 0.0)), _figure(data.get("slow", 0.0)), requests, seconds)
 
 
 def _finite(figures: tuple[float, ...]) -> list[float | None]:

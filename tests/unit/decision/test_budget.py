@@ -8,14 +8,17 @@ import pytest
 
 from servingpool.decision.budget import (
     ABOVE_FLOOR,
+    AIM,
     DAY,
     FAST_LEAST,
     HOUR,
+    MOST_PLANNED,
     PLANNED,
     SLOW_LEAST,
     SLOW_TIME,
     ErrorBudget,
 )
+from servingpool.decision.ledger import Misses
 
 ALLOWED = 0.05
 TICK = 15.0
@@ -24,8 +27,15 @@ TICK = 15.0
 def spent(
     budget: ErrorBudget, missed: float, seconds: float, *, may_rise: bool = True, may_fall: bool = True
 ) -> ErrorBudget:
+    came = Misses(seconds, seconds * missed)
     return budget.learn(
-        missed=missed, allowed=ALLOWED, weight=1.0, elapsed=seconds, may_rise=may_rise, may_fall=may_fall
+        carried=came,
+        in_all=came,
+        allowed=ALLOWED,
+        usual=seconds,
+        elapsed=seconds,
+        may_rise=may_rise,
+        may_fall=may_fall,
     )
 
 
@@ -37,39 +47,62 @@ def after(missed: float, hours: float) -> ErrorBudget:
 
 
 def test_a_quarter_of_an_hour_of_twice_the_allowed_misses_halves_the_plan() -> None:
-    # (0.10 / 0.05 - 1) x 900 / 3600 = 0.25 hours of allowed misses too many: 1 - 2 x 0.25 = 0.5, and exp(-0.25 / 6).
+    # (0.10 / 0.05 - 1) x 900 / 3600 = 0.25 hours of allowed misses too many: 1 - 2 x 0.25 = 0.5. Days aim at 0.95 of the
+    # allowed ones, so of those (0.10 / 0.05 - 0.95) x 900 / 3600 = 0.2625: exp(-0.2625 / 6).
     budget = spent(ErrorBudget(), 0.10, 900.0)
-    assert budget == ErrorBudget(pytest.approx(0.25), pytest.approx(0.25))
-    assert budget.factor == pytest.approx(0.5 * math.exp(-0.25 / SLOW_TIME))
+    assert (budget.fast, budget.slow) == pytest.approx((0.25, 0.2625))
+    assert budget.factor == pytest.approx(0.5 * math.exp(-0.2625 / SLOW_TIME))
 
 
 def test_the_fast_part_is_forgotten_with_the_hour_and_the_slow_one_with_the_day() -> None:
-    # What comes is exactly what is allowed: nothing is added.
+    # What comes is exactly what is allowed, or aimed at: nothing is added.
     assert spent(ErrorBudget(0.25, 0.25), ALLOWED, HOUR).fast == pytest.approx(0.25 / math.e)
-    assert spent(ErrorBudget(0.25, 0.25), ALLOWED, DAY).slow == pytest.approx(0.25 / math.e)
+    assert spent(ErrorBudget(0.25, 0.25), AIM * ALLOWED, DAY).slow == pytest.approx(0.25 / math.e)
 
 
-def test_a_quiet_hour_lets_nobody_be_careless_and_quiet_days_plan_with_all_that_is_allowed() -> None:
+def test_a_quiet_hour_lets_nobody_be_careless_and_quiet_days_plan_with_more() -> None:
     assert after(0.0, 1.0).factor == pytest.approx(1.0, abs=0.2)
-    assert after(0.0, 72.0).factor == pytest.approx(1.0 / PLANNED)
+    assert after(0.0, 72.0).factor == pytest.approx(MOST_PLANNED / PLANNED)
 
 
 def test_days_of_overspending_cut_the_plan_no_further_than_both_bounds() -> None:
     assert after(1.0, 72.0).factor == pytest.approx(SLOW_LEAST * FAST_LEAST)
 
 
+def tick_of(requests: float, budget: ErrorBudget) -> ErrorBudget:
+    came = Misses(requests, 0.10 * requests)
+    return budget.learn(
+        carried=came, in_all=came, allowed=ALLOWED, usual=1.0, elapsed=36.0, may_rise=True, may_fall=True
+    )
+
+
 def test_ticks_count_by_their_requests_and_four_times_the_usual_at_most() -> None:
     # 2 x (0.10 / 0.05 - 1) x 36 / 3600 = 0.02; the third is cut from 100 to 4.
-    weighed = [
-        ErrorBudget().learn(missed=0.10, allowed=ALLOWED, weight=w, elapsed=36.0, may_rise=True, may_fall=True).fast
-        for w in (2, 4, 100)
-    ]
-    assert weighed == pytest.approx([0.02, 0.04, 0.04])
+    assert [tick_of(count, ErrorBudget()).fast for count in (2, 4, 100)] == pytest.approx([0.02, 0.04, 0.04])
+
+
+def test_a_quiet_night_weighs_little_in_the_day() -> None:
+    day = ErrorBudget(requests=86_400.0, seconds=86_400.0)  # one a second, so 36 in such a tick are usual
+    assert tick_of(3.6, day).slow == pytest.approx(0.1 * tick_of(36.0, day).slow, rel=0.01)
+
+
+def test_the_slow_part_answers_for_an_overload_too() -> None:
+    budget = ErrorBudget().learn(
+        carried=Misses(0.0, 0.0),
+        in_all=Misses(36.0, 36.0),
+        allowed=ALLOWED,
+        usual=36.0,
+        elapsed=36.0,
+        may_rise=True,
+        may_fall=True,
+    )
+    assert budget.fast == 0.0
+    assert budget.slow == pytest.approx((1.0 / ALLOWED - AIM) * 36.0 / HOUR)
 
 
 def test_at_max_misses_do_not_add_up_and_at_min_savings_do_not() -> None:
-    assert spent(ErrorBudget(), 0.5, 60.0, may_fall=False) == ErrorBudget()
-    assert spent(ErrorBudget(), 0.0, 60.0, may_rise=False) == ErrorBudget()
+    assert spent(ErrorBudget(), 0.5, 60.0, may_fall=False).factor == 1.0
+    assert spent(ErrorBudget(), 0.0, 60.0, may_rise=False).factor == 1.0
     assert spent(ErrorBudget(), 0.0, 60.0, may_fall=False).slow < 0.0
     assert spent(ErrorBudget(), 0.5, 60.0, may_rise=False).slow > 0.0
 
@@ -83,7 +116,7 @@ def test_the_allowance_is_the_floor_and_a_part_of_what_is_left_above_it() -> Non
     assert allowance(ErrorBudget(), floor=0.01) == pytest.approx(0.01 + PLANNED * 0.04)
     assert allowance(ErrorBudget(fast=0.25), floor=0.01) == pytest.approx(0.01 + PLANNED * 0.02), "half was overspent"
     assert allowance(ErrorBudget(), floor=0.01, ratio=2.0) == pytest.approx(0.01 + PLANNED * 0.02), "twice as many come"
-    assert allowance(ErrorBudget(slow=-9.0), floor=0.01) == pytest.approx(ALLOWED), "days saved more than all"
+    assert allowance(ErrorBudget(slow=-9.0), floor=0.01) == pytest.approx(0.01 + MOST_PLANNED * 0.04), "days saved"
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.01, 0.03, 0.045, 0.049])

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from servingpool.decision import capacity
-from servingpool.decision.budget import FAST_LEAST, PLANNED, SLOW_LEAST
+from servingpool.decision.budget import FAST_LEAST, MOST_PLANNED, PLANNED, SLOW_LEAST
 from servingpool.decision.decide import decide
 from servingpool.decision.forecast import KEPT, PENDING, Forecast, Outlook
 from servingpool.decision.memory import Memory, Profile
@@ -238,7 +238,7 @@ def assert_bounded(memory: Memory, text: str) -> None:
         assert LEAST <= memory.price <= DEAREST / (1.0 - memory.profile.slo[2])
     budget = memory.profile.budget
     assert abs(budget.fast) <= 1.0
-    assert FAST_LEAST * SLOW_LEAST <= budget.factor <= 1.0 / PLANNED
+    assert FAST_LEAST * SLOW_LEAST <= budget.factor <= MOST_PLANNED / PLANNED
     assert all(entry[1] >= 0.0 for entry in memory.kept)
 
 
