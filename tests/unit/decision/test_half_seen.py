@@ -243,10 +243,10 @@ def test_where_there_is_no_node_nothing_adds_up():
     world.run(60.0, 6)
     spent = world.memory.profile.budget.fast
     # Beyond the load of full replicas no other plan would have helped, so nothing is paid back for it later.
-    assert spent <= budget.fast + 0.03  # part of it is forgotten
+    assert spent <= budget.fast + 0.03  # some of what was saved is forgotten
     outcomes = world.run(60.0, 30)
     assert outcomes[-1].decision.figures.attainment < 0.9
-    assert world.memory.profile.budget.fast <= spent
+    assert world.memory.profile.budget.fast <= 0.0
 
 
 def test_new_replicas_that_are_not_scraped_yet_beside_a_long_queue_are_no_surge():
