@@ -1,0 +1,68 @@
+"""The structure of the core in figures: `python benchmarks/structure.py`.
+
+Lines, the longest chain of imports, and the constants that somebody could tune.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+CORE = Path(__file__).parent.parent / "operator" / "servingpool" / "decision"
+PACKAGE = "servingpool.decision."
+
+
+def modules() -> dict[str, ast.Module]:
+    """Each module of the core by name."""
+    return {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(CORE.glob("*.py"))}
+
+
+def imports(tree: ast.Module) -> set[str]:
+    """The other modules of the core that a module imports, at its head or in a function."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            if node.module.startswith(PACKAGE):
+                found.add(node.module.removeprefix(PACKAGE).split(".")[0])
+            elif node.module == PACKAGE.rstrip("."):
+                found |= {alias.name for alias in node.names}
+    return found
+
+
+def longest_chain(trees: dict[str, ast.Module]) -> list[str]:
+    """Modules of which each imports the next; no two import each other in a circle."""
+
+    @cache
+    def below(name: str) -> tuple[str, ...]:
+        chains = [below(other) for other in sorted(imports(trees[name]) & trees.keys())]
+        return (name, *max(chains, key=len, default=()))
+
+    return list(max((below(name) for name in trees), key=len))
+
+
+def constants(tree: ast.Module) -> list[str]:
+    """Names in capitals that are bound to numbers at the head of a module."""
+    found: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and not any(
+            isinstance(part, ast.Constant) and isinstance(part.value, str) for part in ast.walk(node.value)
+        ):
+            named = (name for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
+            found += [name.id for name in named if name.id.isupper()]
+    return found
+
+
+def main() -> None:
+    """Print the figures."""
+    trees = modules()
+    lines = {name: len((CORE / f"{name}.py").read_text(encoding="utf-8").splitlines()) for name in trees}
+    tunable = {name: constants(tree) for name, tree in trees.items() if name != "columns"}
+    chain = longest_chain(trees)
+    print(f"lines: {sum(lines.values())} in {len(lines)} files, the longest {max(lines, key=lambda name: lines[name])}")
+    print(f"longest chain of imports: {len(chain)}: {' -> '.join(chain)}")
+    print(f"constants: {sum(map(len, tunable.values()))} in {sum(map(bool, tunable.values()))} files")
+
+
+if __name__ == "__main__":
+    main()
