@@ -83,7 +83,15 @@ def _install(home: Path) -> None:
         "the venv module fails: on Debian and Ubuntu, apt-get install python3-venv",
     )
     # The lock is whole, and made with overrides that pip has no word for: no look at what packages ask for.
-    pip: list[str | Path] = [home / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
+    pip: list[str | Path] = [
+        home / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--quiet",
+        "--no-deps",
+    ]
     _do([*pip, "--require-hashes", "--only-binary=:all:", "--no-cache-dir", "--requirement", LOCK], "pip fails")
 
 

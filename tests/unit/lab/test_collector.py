@@ -16,7 +16,7 @@ from servingpool.lab.workload import serving_pool
 
 SCENARIO = Scenario(WORKLOADS["conv"])
 DECISION = {"at": "2026-11-21T10:00:00Z", "replicas": 2, "verdict": "Hold", "reason": "hold 2"}
-EVENTS = [
+EVENTS: list[dict[str, Any]] = [
     {
         "type": "Warning",
         "reason": "FailedGetMetrics",
