@@ -74,11 +74,18 @@ class PodProcess:
                         return
                 await asyncio.sleep(0.02)
 
+    async def says(self, word: str) -> None:
+        """Waits until its log has it."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(30):
+            while word not in (line := (await self.process.stderr.readline()).decode()):
+                assert line, f"it ended without {word!r}"
+
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
-    async def exit_code(self, within: float) -> int:
-        return await asyncio.wait_for(self.process.wait(), within)
+    async def exit_code(self) -> int:
+        return await asyncio.wait_for(self.process.wait(), 30)
 
 
 @contextlib.asynccontextmanager
@@ -88,7 +95,9 @@ async def engine_process(*arguments: str) -> AsyncIterator[PodProcess]:
         port = found.getsockname()[1]
     command = [sys.executable, "-m", "servingpool.lab.engine_pod", "serve", MODEL, "--host=127.0.0.1"]
     process = await asyncio.create_subprocess_exec(
-        *(*command, f"--port={port}", *arguments), env={**os.environ, "NUMBA_DISABLE_JIT": "1"}
+        *(*command, f"--port={port}", *arguments),
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         yield PodProcess(f"http://127.0.0.1:{port}", process)
