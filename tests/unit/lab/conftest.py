@@ -14,6 +14,6 @@ VIRTUAL = {"test_engine_server.py", "test_load_generator.py"}
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Each test on virtual time or on real time, never on both."""
-    return (
-        {"virtual": partial(VirtualLoop, turn=1e-6)} if item.path.name in VIRTUAL else {"real": asyncio.new_event_loop}
-    )
+    if item.path.name in VIRTUAL:
+        return {"virtual": partial(VirtualLoop, turn=1e-6)}
+    return {"real": asyncio.new_event_loop}
