@@ -6,10 +6,13 @@ STAMP := $(VENV)/.installed
 IMAGE ?= servingpool-operator:0.1.0
 SOAK_EXAMPLES ?= 100000
 TESTS ?= tests/e2e
-E2E := -m pytest --verbose --timeout 900 --override-ini timeout_func_only=true
+# Notes a lane that passed in docs/lanes.md, with PUBLISH=1 alone.
+LANE := $(BIN)/python tools/lane.py
+# Scenarios share a cluster and come in the order that takes least time; the others' order is drawn anew each time.
+E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test test-unit test-vllm soak lint format generate verify bench bench-control e2e e2e-drain lock image image-test wheels sbom clean
+.PHONY: help go run demo test coverage test-unit test-vllm soak lint format generate verify bench bench-control e2e e2e-drain lock image image-test wheels sbom clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,22 +36,25 @@ demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML repo
 
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool.lab.binaries
-	@$(BIN)/python -m pytest
+	@$(LANE) $@ $(BIN)/python -m pytest
+
+coverage: $(STAMP)  ## Lines and branches of the operator that the unit tests reach
+	@$(LANE) $@ $(SHELL) -c '$(BIN)/python -m coverage run -m pytest tests/unit && $(BIN)/python -m coverage report'
 
 test-unit: $(STAMP)  ## Unit and property tests only: seconds, no Go
 	@$(BIN)/python -m pytest tests/unit
 
 test-vllm: $(STAMP)  ## The operator's reading against a real vLLM (VLLM_PYTHON, or installed: 6 GB, once); skips where there is none
-	@$(BIN)/python -m pytest -s tests/vllm
+	@$(LANE) $@ $(BIN)/python -m pytest -s tests/vllm
 
 soak: $(STAMP)  ## The core's promises on 100,000 random sequences of observations; SOAK_EXAMPLES for fewer
-	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py
+	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py
 
 e2e: $(STAMP)  ## A fresh kind cluster, the chart installed with Helm, every scenario; needs Docker and kind. See tests/e2e/README.md
-	@$(BIN)/python $(E2E) -m "not drain" $(TESTS)
+	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain" $(TESTS)
 
 e2e-drain: $(STAMP)  ## 200 scale-downs under load on a kind cluster, with and without the drain set-up
-	@E2E_REPORT=$${E2E_REPORT:-report/e2e-drain} $(BIN)/python $(E2E) -m drain $(TESTS)
+	@E2E_REPORT=$${E2E_REPORT:-report/e2e-drain} $(LANE) $@ $(BIN)/python $(E2E) -m drain $(TESTS)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .
@@ -68,10 +74,10 @@ verify: generate  ## Fail if what is generated is not what is committed
 	@git diff --exit-code -- crds charts deploy || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
 
 bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
-	@$(BIN)/python benchmarks/thousand_pools.py
+	@$(LANE) $@ $(BIN)/python benchmarks/thousand_pools.py
 
 bench-control: $(STAMP)  ## The controller against rivals, clairvoyant and static fleets, into docs/benchmarks; resumable
-	@$(BIN)/python benchmarks/control/bench.py
+	@$(LANE) $@ $(BIN)/python benchmarks/control/bench.py
 
 lock: $(STAMP)  ## Pin every dependency with its hashes
 	@$(BIN)/python -m pip install --quiet uv

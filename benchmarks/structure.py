@@ -38,7 +38,8 @@ def longest_chain(trees: dict[str, ast.Module]) -> list[str]:
         chains = [below(other) for other in sorted(imports(trees[name]) & trees.keys())]
         return (name, *max(chains, key=len, default=()))
 
-    return list(max((below(name) for name in trees), key=len))
+    longest: tuple[str, ...] = max((below(name) for name in trees), key=len)
+    return list(longest)
 
 
 def constants(tree: ast.Module) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -220,6 +221,6 @@ def test_a_replica_that_never_becomes_ready_costs_no_other(
     )
 
 
-def is_ready(pod: dict[str, object]) -> bool:
+def is_ready(pod: dict[str, Any]) -> bool:
     conditions = pod["status"].get("conditions", [])
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

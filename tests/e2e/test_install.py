@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from servingpool.lab.api_client import ApiError
@@ -94,7 +97,7 @@ def test_a_bad_manifest_is_rejected_with_the_range_and_the_value(cluster: Cluste
     assert cluster.client.items(f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools") == []
 
 
-def refused(cluster: Cluster, namespace: str, change: dict[str, object]) -> str:
+def refused(cluster: Cluster, namespace: str, change: Mapping[str, Any]) -> str:
     """What the API server says to a pool with this change; fails where it takes it."""
     with pytest.raises(ApiError) as caught:
         cluster.apply(serving_pool(namespace, "bad", **change))

@@ -182,7 +182,7 @@ def test_the_status_says_what_the_client_saw(
     assert abs(said["generationTokensPerSecond"] / tokens - 1) < RATE_APART
     assert abs(said["promptTokensPerSecond"] / (minute["requests"] * PROMPT / 60) - 1) < RATE_APART
     assert abs(told["attainment"] - 100 * steady.between(steady.begun_at, at)["attainment"]) < ATTAINMENT_APART
-    percentiles = {}
+    percentiles: dict[str, float] = {}
     for ours, theirs, field in (
         ("ttft", "time_to_first_token", "timeToFirstToken"),
         ("tpot", "request_time_per_output_token", "timePerOutputToken"),

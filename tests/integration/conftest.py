@@ -19,6 +19,20 @@ from servingpool.lab.processes import wait_until
 from servingpool.lab.prometheus import Prometheus
 
 PodMetrics = dict[tuple[str, str], str]
+STORIES = {"test_leader.py", "test_operator.py"}
+"""One operator process, or two, for the whole module: what a test does to it is what the next one finds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All share one control plane: their modules come last and by name, and the stories as they are written."""
+    here = Path(__file__).parent
+
+    def place(item: pytest.Item) -> tuple[bool, str, int]:
+        if here not in item.path.parents:
+            return False, "", 0
+        return True, item.path.name, item.location[1] or 0 if item.path.name in STORIES else 0
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

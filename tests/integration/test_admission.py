@@ -40,7 +40,7 @@ def manifest(spec: dict[str, Any], name: str = "chat") -> dict[str, Any]:
     return {"apiVersion": "servingpool.dev/v1alpha1", "kind": "ServingPool", "metadata": {"name": name}, "spec": spec}
 
 
-def refusal(control_plane: ControlPlane, method: str, path: str, body: dict[str, Any], **options: str) -> str:
+def refusal(control_plane: ControlPlane, method: str, path: str, body: dict[str, Any], **options: Any) -> str:
     with pytest.raises(ApiError) as refused:
         control_plane.client.request(method, f"{path}?dryRun=All", body, **options)
     assert refused.value.status == 422
@@ -143,7 +143,13 @@ def test_kubectl_get_answers_at_a_glance(
         "throughput": {"generationTokensPerSecond": 4210},
     }
     client.patch(f"{path}/status", {"status": status})
-    command = [binaries["kubectl"], f"--kubeconfig={control_plane.kubeconfig}", f"--namespace={namespace}", "get", "sp"]
+    command: list[str | Path] = [
+        binaries["kubectl"],
+        f"--kubeconfig={control_plane.kubeconfig}",
+        f"--namespace={namespace}",
+        "get",
+        "sp",
+    ]
     header, row = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     assert header.split() == ["NAME", "MODE", "MODEL", "READY/DESIRED/MAX", "TOK/S", "QUEUE", "SLO%", "WHY", "AGE"]
     assert row.split()[:-1] == ["chat", "Auto", "llama", "3/4/8", "4210", "12", "97.2", "ScaleUp"]

@@ -30,7 +30,7 @@ def check(binaries: dict[str, Path], tmp_path: Path) -> Check:
     def run(**urls: str) -> subprocess.CompletedProcess[str]:
         values = tmp_path / "values.yaml"
         values.write_text(yaml.safe_dump({"backends": [{"name": name, "url": url} for name, url in urls.items()]}))
-        command = [binaries["helm"], "template", RELEASE, CHART, f"--values={values}"]
+        command: list[str | Path] = [binaries["helm"], "template", RELEASE, CHART, f"--values={values}"]
         rendered = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         objects = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(rendered) if each}
         config = tmp_path / "config.yaml"

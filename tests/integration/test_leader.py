@@ -95,7 +95,7 @@ def test_one_of_two_writes_and_both_are_well(
     cluster.wait_condition("chat", "Calibrating", ("False", "Learned"), 30.0)
     cluster.load("chat", 20.0)
     wait_until(lambda: cluster.replicas("chat") >= 2, 30, "chat is scaled up")
-    wait_until(lambda: cluster.events("chat", "SuccessfulRescale"), 5, "an event")
+    wait_until(lambda: bool(cluster.events("chat", "SuccessfulRescale")), 5, "an event")
     assert writes(leader) > 0
     assert writes(heir) == 0
     assert heir.figure("servingpool_pools") == 1, "its watches are warm"

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,10 @@ def test_a_child_that_ignores_sigterm_is_killed_after_the_deadline(tmp_path: Pat
     assert child.stop() == -signal.SIGKILL
 
 
+def says_up(log: Path) -> bool:
+    return "up" in log.read_text()
+
+
 def test_a_group_stops_the_last_started_first(tmp_path: Path) -> None:
     order = tmp_path / "order"
     script = "trap 'echo $0 >> \"$1\"; exit' TERM; echo up; while :; do sleep 0.05; done"
@@ -88,7 +93,7 @@ def test_a_group_stops_the_last_started_first(tmp_path: Path) -> None:
     for name in ("first", "second", "third"):
         log = tmp_path / f"{name}.log"
         command = ["sh", "-c", script, name, order]
-        group.start(SupervisedProcess(name, command, log, ready=lambda log=log: "up" in log.read_text()))
+        group.start(SupervisedProcess(name, command, log, ready=partial(says_up, log)))
     group.stop()
     assert order.read_text().split() == ["third", "second", "first"]
 

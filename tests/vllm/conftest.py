@@ -74,7 +74,7 @@ def start_vllm(python: Path, tmp_path_factory: pytest.TempPathFactory) -> StartV
 def watch(prometheus_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Watch:
     """A Prometheus that scrapes an engine each second, with the labels that pod discovery would give."""
 
-    def scrape(vllm: Vllm) -> Prometheus:
+    def scrape(vllm: Vllm) -> OneTarget:
         labels = {"namespace": NAMESPACE, "pod": POD}
         return OneTarget(tmp_path_factory.mktemp("prometheus"), vllm.address, labels, binary=prometheus_binary)
 

@@ -9,6 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from servingpool.lab.binaries import cache_directory
@@ -82,11 +83,19 @@ def _install(home: Path) -> None:
         "the venv module fails: on Debian and Ubuntu, apt-get install python3-venv",
     )
     # The lock is whole, and made with overrides that pip has no word for: no look at what packages ask for.
-    pip = [home / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
+    pip: list[str | Path] = [
+        home / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--quiet",
+        "--no-deps",
+    ]
     _do([*pip, "--require-hashes", "--only-binary=:all:", "--no-cache-dir", "--requirement", LOCK], "pip fails")
 
 
-def _do(command: list[str | Path], complaint: str) -> None:
+def _do(command: Sequence[str | Path], complaint: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from servingpool.adapters.prometheus import PodPages
-from servingpool.decision import intake
+from servingpool.decision import columns
 from servingpool.decision.unknown import Unknown
 from servingpool.lab.prometheus import Prometheus
 from servingpool.reconcile.observing import requests_for
@@ -30,7 +30,7 @@ SETTLED = 1.0
 WARM_UP = [Ask(0.0, range(3, 40), 8), Ask(0.1, range(3, 400), 8)]
 """The first requests of an engine are slow: they are not among those compared."""
 WAIT = 60.0
-"""Seconds to wait at most for such a page."""
+"""Seconds to wait for a scrape at most."""
 SHARED_PROMPT = 256
 """Tokens that a third of the prompts begin with: two blocks of the CPU's KV cache, which has 128 tokens in each."""
 
@@ -62,19 +62,20 @@ class Run:
     def summary(self) -> list[str]:
         """Both sides, in a line a figure."""
         served, count = self.served, max(len(self.served), 1)
+        steps = max(sum(len(a.times) - 1 for a in served), 1)
         pairs = {
-            "requests": (len(served), self.total(intake.TTFT_COUNT)),
-            "requests refused": (len(self.answers) - len(served), self.total(intake.REJECTED)),
-            "prompt tokens": (sum(a.prompt_tokens for a in served), self.total(intake.PROMPTS)),
-            "cached prompt tokens": (sum(a.cached_tokens for a in served), self.total(intake.CACHED)),
-            "output tokens": (sum(len(a.times) for a in served), self.total(intake.GENERATED)),
+            "requests": (len(served), self.total(columns.TTFT_COUNT)),
+            "requests refused": (len(self.answers) - len(served), self.total(columns.REJECTED)),
+            "prompt tokens": (sum(a.prompt_tokens for a in served), self.total(columns.PROMPTS)),
+            "cached prompt tokens": (sum(a.cached_tokens for a in served), self.total(columns.CACHED)),
+            "output tokens": (sum(len(a.times) for a in served), self.total(columns.GENERATED)),
             "mean TTFT, ms": (
                 1e3 * sum(a.first_token for a in served) / count,
-                1e3 * self.total(intake.TTFT_SUM) / count,
+                1e3 * self.total(columns.TTFT_SUM) / count,
             ),
-            "mean TPOT, ms": (
-                1e3 * sum(a.per_token for a in served) / count,
-                1e3 * self.total(intake.TPOT_SUM) / count,
+            "mean ITL, ms": (
+                1e3 * sum(a.decoding for a in served) / steps,
+                1e3 * self.total(columns.ITL_SUM) / max(self.total(columns.ITL_COUNT), 1.0),
             ),
         }
         return [f"{name}: {client:.6g} at the client, {read:.6g} as read" for name, (client, read) in pairs.items()]

@@ -5,7 +5,6 @@ Everything listens on loopback. RBAC is on, so an operator can run with exactly 
 manifests give it: see `ControlPlane.service_account_kubeconfig`.
 """
 
-import random
 import secrets
 import shutil
 import socket
@@ -58,7 +57,7 @@ def free_ports(count: int) -> list[int]:
     """
     ports: list[int] = []
     with ExitStack() as held:
-        for port in random.sample(_PORT_RANGE, 500):
+        for port in secrets.SystemRandom().sample(_PORT_RANGE, 500):  # not by the seed that tests share
             if len(ports) == count:
                 return ports
             listener = held.enter_context(socket.socket())

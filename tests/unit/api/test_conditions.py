@@ -1,12 +1,12 @@
 from datetime import UTC, datetime
 
-from servingpool.api.conditions import ConditionType, Reason, Truth, condition, updated
+from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = datetime(2026, 1, 1, 13, tzinfo=UTC)
 
 
-def ready(status: Truth, reason: Reason, now: datetime, message: str = ""):
+def ready(status: Truth, reason: Reason, now: datetime, message: str = "") -> Condition:
     return condition(ConditionType.READY, status, reason=reason, message=message, generation=1, now=now)
 
 

@@ -227,7 +227,7 @@ class TestGoals:
             assert found[f"day-long, {measure}"] == [False, True]
 
     def test_step_times_that_change_are_to_be_learned_within_ten_minutes(self) -> None:
-        def sweep(name: str, seconds: float | None, group: str = STEPS) -> dict[str, object]:
+        def sweep(name: str, seconds: float | None, group: str = STEPS) -> dict[str, Any]:
             return {"name": name, "group": group, "relearned_after": seconds}
 
         varied = [

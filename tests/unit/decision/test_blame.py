@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from decision_world import ENGINE, POOL
 
 from servingpool.decision.blame import Blame, blame
 from servingpool.decision.columns import FIELDS, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER
@@ -15,6 +14,8 @@ from servingpool.decision.intake import Intake
 from servingpool.decision.ledger import Ledger
 from servingpool.decision.observation import NOT_EXPOSED
 from servingpool.decision.past_loads import PastLoads
+
+from .world import ENGINE, POOL
 
 TICK = 15.0
 EDGES = (1.0, 1.0, 0.1, 0.1, 1.0, 1.0)

@@ -50,7 +50,7 @@ def test_a_quarter_of_an_hour_of_twice_the_allowed_misses_halves_the_plan() -> N
     # (0.10 / 0.05 - 1) x 900 / 3600 = 0.25 hours of allowed misses too many: 1 - 2 x 0.25 = 0.5. Days aim at 0.95 of the
     # allowed ones, so of those (0.10 / 0.05 - 0.95) x 900 / 3600 = 0.2625: exp(-0.2625 / 6).
     budget = spent(ErrorBudget(), 0.10, 900.0)
-    assert (budget.fast, budget.slow) == pytest.approx((0.25, 0.2625))
+    assert (budget.fast, budget.slow) == (pytest.approx(0.25), pytest.approx(0.2625))
     assert budget.factor == pytest.approx(0.5 * math.exp(-0.2625 / SLOW_TIME))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
-from decision_world import POOL, Engine, World, applied
 
 from servingpool.decision import limits
 from servingpool.decision.budget import ErrorBudget
@@ -16,6 +17,8 @@ from servingpool.decision.memory import Memory
 from servingpool.decision.observation import NOT_EXPOSED, Replica, ReplicaMetrics
 from servingpool.decision.unknown import Reading, Unknown
 
+from .world import POOL, Engine, World, applied
+
 NAN = Unknown("it is nan")
 
 
@@ -23,7 +26,7 @@ NAN = Unknown("it is nan")
 class Patchy(World):
     """Pages as `patch` says, and anew only at each `every`-th look."""
 
-    patch: dict[str, object] = field(default_factory=dict)
+    patch: Mapping[str, Any] = field(default_factory=dict)
     every: int = 1
     looks: int = 0
     kept: dict[str, ReplicaMetrics] = field(default_factory=dict)

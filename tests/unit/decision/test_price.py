@@ -69,7 +69,8 @@ def share_missed(forecast: Forecast, at: float, held: float) -> float:
     for begin in range(-BLOCK + 1, past.moments):
         squares += sum(moments[max(0, begin) : begin + BLOCK]) ** 2 / BLOCK
     late = sum(count * one for count, one in zip(counts, each, strict=True))
-    return (late + MARGIN * math.sqrt(KEPT * SPACING / 14400.0 * squares)) / float(past.counts @ past.came)
+    total = late + MARGIN * math.sqrt(KEPT * SPACING / 14400.0 * squares)
+    return float(total / (past.counts @ past.came))
 
 
 def test_a_calm_past_asks_for_little() -> None:

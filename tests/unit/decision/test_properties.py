@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
-from decision_world import Engine
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +25,8 @@ from servingpool.decision.observation import Histogram, Observation, Replica, Re
 from servingpool.decision.pool import Behavior, Pool, Slo
 from servingpool.decision.price import DEAREST, LEAST
 from servingpool.decision.unknown import Unknown
+
+from .world import Engine
 
 SEQUENCES = int(os.environ.get("SOAK_EXAMPLES", "240"))
 EXAMPLES = SEQUENCES // 2

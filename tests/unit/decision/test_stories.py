@@ -9,7 +9,6 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from decision_world import ENGINE, POOL, World, applied
 
 from servingpool.decision import limits
 from servingpool.decision.belief import posterior
@@ -24,6 +23,8 @@ from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import BINS
 from servingpool.decision.pool import Behavior, Slo
 from servingpool.decision.unknown import Unknown
+
+from .world import ENGINE, POOL, World, applied
 
 
 def test_first_look_holds_and_says_that_it_does_not_know():

@@ -53,7 +53,7 @@ class World:
             selector = handler.selector
             assert selector is not None
             if (selector.group, selector.version, selector.any_name) == kind_of(raw):
-                await handler.fn(event={"type": type_, "object": raw})  # type: ignore[call-arg]
+                await handler.fn(event={"type": type_, "object": raw})  # type: ignore[call-arg, misc, typeddict-item]
 
     async def count(self, kind: Kind, namespace: str | None) -> int:
         return len(self._found(kind, namespace))

@@ -12,7 +12,8 @@ import pytest
 
 from .engine_pods import MODEL, PodProcess, engine_process
 
-LONG = {"model": MODEL, "prompt": "one two", "max_tokens": 60, "stream": True}
+LONG = {"model": MODEL, "prompt": "one two", "max_tokens": 300, "stream": True}
+"""3 s: still under way when the signal has come."""
 QUICK = ("--slower=0.4", "--load-seconds=0")
 
 
@@ -21,7 +22,6 @@ async def stream_through_shutdown(pod: PodProcess, http: aiohttp.ClientSession) 
     async with http.post(f"{pod.url}/v1/completions", json=LONG) as answer:
         body = await answer.content.readany()
         pod.terminate()
-        await asyncio.sleep(0.05)
         with contextlib.suppress(aiohttp.ClientError):
             body += await answer.content.read()
         return answer.status, body.decode()
@@ -40,9 +40,9 @@ async def test_while_it_loads_connections_are_refused() -> None:
 
 async def test_loading_ends_at_once_when_the_pod_is_deleted() -> None:
     async with engine_process("--load-seconds=600") as pod:
-        await asyncio.sleep(1.0)
+        await pod.says("loading")
         pod.terminate()
-        assert await pod.exit_code(within=3.0) == 0
+        assert await pod.exit_code() == 0
 
 
 async def test_by_default_the_end_cuts_streams_with_an_error_inside_http_200() -> None:
@@ -52,8 +52,8 @@ async def test_by_default_the_end_cuts_streams_with_an_error_inside_http_200() -
         assert status == 200
         events = [orjson.loads(part[6:]) for part in body.split("\n\n") if part and "[DONE]" not in part]
         assert events[-1]["error"]["code"] == 500
-        assert len(events) < 60
-        assert await pod.exit_code(within=3.0) == 0
+        assert len(events) < 300
+        assert await pod.exit_code() == 0
         with pytest.raises(aiohttp.ClientConnectorError):
             await http.get(f"{pod.url}/health")
 
@@ -69,16 +69,16 @@ async def test_with_a_shutdown_timeout_what_is_in_flight_is_finished_and_nothing
             http.post(f"{pod.url}/v1/completions", json={**LONG, "max_tokens": 5}) as waiting,
         ):
             pod.terminate()
-            await asyncio.sleep(0.1)
+            await pod.says("draining")
             async with http.post(f"{pod.url}/v1/completions", json=LONG) as new:
                 assert (new.status, await new.text()) == (200, "data: [DONE]\n\n")
             async with http.get(f"{pod.url}/health") as health:
                 assert health.status == 200
-            for answer, tokens in ((running, 60), (waiting, 5)):
+            for answer, tokens in ((running, 300), (waiting, 5)):
                 body = await answer.text()
                 assert (answer.status, body.count(" token"), "error" in body) == (200, tokens, False)
                 assert body.endswith("data: [DONE]\n\n")
-        assert await pod.exit_code(within=3.0) == 0
+        assert await pod.exit_code() == 0
 
 
 async def test_what_the_shutdown_timeout_does_not_suffice_for_is_cut() -> None:
@@ -87,9 +87,9 @@ async def test_what_the_shutdown_timeout_does_not_suffice_for_is_cut() -> None:
         async with aiohttp.ClientSession() as http:
             status, body = await stream_through_shutdown(pod, http)
         assert (status, "error" in body) == (200, True)
-        assert await pod.exit_code(within=3.0) == 0
+        assert await pod.exit_code() == 0
 
 
 async def test_a_wrong_command_line_is_told_what_is_wrong() -> None:
     async with engine_process("--max-num-seqs=0") as pod:
-        assert await pod.exit_code(within=10.0) == 2
+        assert await pod.exit_code() == 2

@@ -113,8 +113,9 @@ async def test_an_engine_pod_with_eight_sequences_counts_ttft_from_admission_and
                 await answer.read()
 
         asked = [asyncio.create_task(ask()) for _ in range(16)]
-        await asyncio.sleep(0.5)
-        full = await samples(pod.url)
+        async with asyncio.timeout(30):
+            while (full := await samples(pod.url))["vllm:num_requests_waiting"] < 8:  # noqa: ASYNC110, another process
+                await asyncio.sleep(0.05)
         assert (full["vllm:num_requests_running"], full["vllm:num_requests_waiting"]) == (8, 8)
         await asyncio.gather(*asked)
         found = await samples(pod.url)

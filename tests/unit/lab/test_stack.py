@@ -107,7 +107,7 @@ def test_a_record_that_cannot_be_written_does_not_keep_anything_running(
 
 def test_a_late_probe_is_forgiven_and_a_dead_part_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     now = 100.0
-    monkeypatch.setattr(session.time, "monotonic", lambda: now)
+    monkeypatch.setattr("servingpool.lab.session.time.monotonic", lambda: now)
     watching = Session(Scenario(WORKLOADS["conv"]), Options(tmp_path), Console())
 
     def look(prometheus: bool) -> bool:

@@ -166,7 +166,7 @@ def test_a_young_chart_is_stretched_but_not_over_the_whole_width() -> None:
 
 
 def test_a_replica_that_becomes_ready_within_a_column_is_counted_once() -> None:
-    series = snapshot().series | {"ready": [3] * 99 + [4] * 101, "loading": [0] * 95 + [1] * 4 + [0] * 101}
+    series = {**snapshot().series, "ready": [3] * 99 + [4] * 101, "loading": [0] * 95 + [1] * 4 + [0] * 101}
     series |= {"time": [15.0 * (k + 1) for k in range(200)], "arrivals": [5.0] * 200}
     lines = drawn(snapshot(series=series))
     assert lines[2].split()[1] == "4", lines[2]

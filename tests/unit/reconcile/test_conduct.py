@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
 from servingpool.reconcile.contest import Contest
 
-from .world import START, World, stamp
+from ..decision.world import START  # noqa: TID252
+from .world import World, stamp
 
 
-def hungry(**spec: object) -> World:
+def hungry(**spec: Any) -> World:
     """Two replicas that need to be more, calibrated, if nothing stands in the way."""
     world = World()
     world.serve(rate=30.0)

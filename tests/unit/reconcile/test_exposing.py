@@ -85,7 +85,8 @@ def test_a_tick_in_the_middle_of_a_scrape_changes_nothing_of_that_scrape(monkeyp
     world.pool()
     world.step(minutes=8)
     registry = exposed(world)
-    add, ticks = GaugeMetricFamily.add_metric, []
+    add = GaugeMetricFamily.add_metric
+    ticks: list[object] = []
 
     def add_after_a_tick(family: GaugeMetricFamily, labels: Sequence[str], value: float) -> None:
         add(family, labels, value)

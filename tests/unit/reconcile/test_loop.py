@@ -404,7 +404,7 @@ class TestOneBadPoolDoesNotStopTheOthers:
 
     def test_a_defect_in_deciding(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         world = self.two()
-        decide = loop.decide
+        decide = loop.decide  # type: ignore[attr-defined]
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):
@@ -425,7 +425,7 @@ class TestOneBadPoolDoesNotStopTheOthers:
     ) -> None:
         world = self.two()
         world.remember(minutes=30)
-        observe = warming.observe
+        observe = warming.observe  # type: ignore[attr-defined]
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):

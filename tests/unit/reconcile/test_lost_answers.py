@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin
 import pytest
 
 from servingpool.adapters.cluster.errors import Conflict, Forbidden, Unanswered
+from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.api.part import Part
 from servingpool.api.status import Status
 from servingpool.reconcile import loop
@@ -17,7 +18,7 @@ from servingpool.reconcile.exposing import PoolCollector
 
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
 from .test_loop import settled
-from .world import FIELD_MANAGER, World
+from .world import World
 
 
 def short(**spec: Any) -> World:
@@ -271,11 +272,11 @@ def test_who_owns_a_target_goes_on_owning_it_while_it_is_edited() -> None:
     read = world.prometheus.read
 
     async def reading(*args: Any) -> Any:
-        world.prometheus.read = read
+        world.prometheus.read = read  # type: ignore[method-assign]
         world.pool("older", created=born, targets=[{"name": "vllm", "min": 2, "max": 9}])
         return await read(*args)
 
-    world.prometheus.read = reading
+    world.prometheus.read = reading  # type: ignore[assignment, method-assign]
     world.step()
     assert world.writes.scales == [], "the younger pool scales a Deployment that it does not own"
 

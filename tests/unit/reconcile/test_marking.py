@@ -45,7 +45,7 @@ def victims(count: int) -> Victims:
 def left_by_a_crash(*namespaces: str) -> ClusterCache:
     """A pod in each that bears our cost, and whose Deployment is gone."""
     cache = ClusterCache()
-    fields = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
+    fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
     for number, namespace in enumerate(namespaces):
         meta: dict[str, Any] = {
             "namespace": namespace,

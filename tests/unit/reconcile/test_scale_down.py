@@ -241,7 +241,7 @@ def test_an_api_server_that_is_slow_with_pods_does_not_hold_the_scale_down_up(
     async def hangs(*_: Any) -> None:
         await asyncio.sleep(60.0)
 
-    world.set_deletion_cost = hangs  # type: ignore[method-assign]
+    world.set_deletion_cost = hangs  # type: ignore[assignment, method-assign]
     shrink(world)
     assert world.writes.scales[0][2] < world.writes.scales[0][1]
     assert "not all victims of a scale-down in chat are marked" in caplog.text
@@ -259,7 +259,7 @@ def test_who_loses_the_lead_while_marking_does_not_scale_and_the_next_leader_tak
     shrink(world)
     assert world.writes.scales == []
     assert all(entry.startswith("cost") for entry in world.writes.order)
-    del world.set_deletion_cost  # type: ignore[method-assign]
+    del world.set_deletion_cost
     world.leading = True
     world.restart()
     world.services["vllm"].rate = 12.0  # nothing to be removed any more

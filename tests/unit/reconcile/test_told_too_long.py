@@ -208,7 +208,7 @@ def test_what_was_judged_of_an_older_spec_is_not_told_of_the_newer() -> None:
         world.pool(target="vllm")
         return await read(*args)
 
-    world.prometheus.read = reading  # type: ignore[method-assign]
+    world.prometheus.read = reading  # type: ignore[assignment, method-assign]
     world.step()
     generation = world.cache.pools["chat", "pool"]["metadata"]["generation"]
     ready = next(c for c in world.status()["conditions"] if c["type"] == "Ready")
@@ -232,7 +232,7 @@ def test_the_order_of_pods_is_no_news() -> None:
         e = engines[(turn // 4) % 2]  # one of the two has an event, each minute
         world._show_pod(world.services[name], e.name, e.ready_at - 100.0, e.ready_at)
 
-    world.show = shown
+    world.show = shown  # type: ignore[method-assign]
     for _ in range(80):
         world.step()
     assert len(world.writes.statuses) - before <= 10, "20 in these 20 minutes, where each order of them was news"

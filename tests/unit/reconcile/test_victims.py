@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -154,9 +155,10 @@ def test_never_a_busier_one_before_an_idler_one(fleet: list[object], replicas: i
     assert not gone or not stays or max(gone) <= min(stays)
 
 
-def build(fleet: list[object]) -> tuple[list[Pod], dict[str, float]]:
-    pods, busy = [], {}
-    for number, (created, cost, ready, work) in enumerate(fleet):  # type: ignore[misc]
+def build(fleet: list[Any]) -> tuple[list[Pod], dict[str, float]]:
+    pods: list[Pod] = []
+    busy: dict[str, float] = {}
+    for number, (created, cost, ready, work) in enumerate(fleet):
         pods.append(pod(f"p-{number}", created, cost, ready=ready))
         if work is not None:
             busy[f"p-{number}"] = float(work)

@@ -254,19 +254,19 @@ class World:
         """The Deployment and its pods, as the watches bring them."""
         service = self.services[name]
         replicas = len(service.engines) + len(service.orders)
-        engine = {
+        container = {
             "name": "vllm",
             "image": "vllm/vllm-openai:v0.32.0",
             "args": list(service.args),
             "lifecycle": {"preStop": {"sleep": {"seconds": 15}}},
             "resources": {"limits": {"nvidia.com/gpu": "4"}},
         }
-        template = {"spec": {"terminationGracePeriodSeconds": 150, "containers": [engine]}}
+        template = {"spec": {"terminationGracePeriodSeconds": 150, "containers": [container]}}
         spec = {"replicas": replicas, "template": template}
         program, at = service.set_by
-        fields = {"f:spec": {"f:replicas": {}}}
+        fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
         manager = {"manager": program, "operation": "Update", "time": stamp(at), "fieldsV1": fields}
-        meta = {"namespace": "chat", "name": name, "uid": f"d-{name}", "managedFields": [manager]}
+        meta: dict[str, Any] = {"namespace": "chat", "name": name, "uid": f"d-{name}", "managedFields": [manager]}
         meta["generation"] = service.generation
         self.cache.see_workload({"metadata": meta, "spec": spec}, gone=False)
         for engine in service.engines:
@@ -276,7 +276,7 @@ class World:
 
     def _show_pod(self, service: Service, pod: str, created: float, ready: float | None) -> None:
         owner = [{"kind": "ReplicaSet", "uid": f"rs-{service.name}", "controller": True}]
-        meta = {
+        meta: dict[str, Any] = {
             "namespace": "chat",
             "name": pod,
             "uid": pod,
@@ -285,7 +285,7 @@ class World:
         }
         if pod in service.costs:
             value, ours = service.costs[pod]
-            fields = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
+            fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
             manager = {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}
             meta |= {"annotations": {DELETION_COST: value}, "managedFields": [manager] if ours else []}
         conditions = [{"type": "Ready", "status": "False"}]
@@ -365,7 +365,7 @@ class World:
         )
 
     def message(self, type_: str, name: str = "pool") -> str:
-        return next(c["message"] for c in self.status(name)["conditions"] if c["type"] == type_)
+        return next(str(c["message"]) for c in self.status(name)["conditions"] if c["type"] == type_)
 
     async def scale(self, target: Key, *, current: int, replicas: int) -> None:
         if "scale" in self.writes.refuse:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -171,7 +172,7 @@ def test_histograms_agree_with_the_outcomes() -> None:
     jobs = step_by_step.random_jobs(5, 400, 20.0, 4000, 300)
     engine, outcomes = served(H100, jobs_as_requests(jobs))
     histograms = engine.metrics().histograms
-    truth = {
+    truth: dict[str, list[Any]] = {
         "time_to_first_token_seconds": [o.ttft for o in outcomes],
         "request_time_per_output_token_seconds": [o.tpot or 0.0 for o in outcomes],
         "e2e_request_latency_seconds": [o.finished_at - o.arrival for o in outcomes],

@@ -95,7 +95,7 @@ def test_requests_wait_at_the_front_door_until_a_replica_is_ready_and_that_count
 
 def test_round_robin_takes_turns_and_least_loaded_evens_out() -> None:
     lengths = np.where(np.arange(60) % 2, 3000, 10)
-    trace = traces.Trace("odd ones are long", np.arange(60) * 0.5, np.full(60, 100), lengths, 100.0)
+    trace = traces.Trace("odd ones are long", np.linspace(0.0, 29.5, 60), np.full(60, 100), lengths, 100.0)
 
     def in_flight(routing: Routing) -> list[int]:
         fleet = a_fleet(trace, routing=routing)

@@ -46,6 +46,7 @@ async def run(options: Options) -> None:
     await asyncio.wait({time_passes, asyncio.ensure_future(stopped.wait())}, return_when=asyncio.FIRST_COMPLETED)
     if not time_passes.done():
         server.draining = True
+        log.info("draining for at most %g s", options.shutdown_timeout)
         await _drain(replica, options.shutdown_timeout)
     log.info("stopping with %d requests in flight", replica.in_flight)
     replica.cut()

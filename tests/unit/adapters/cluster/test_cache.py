@@ -173,7 +173,7 @@ def test_nothing_is_left_when_all_is_gone() -> None:
 
 def marked(uid: str, *, going: bool = False) -> dict[str, Any]:
     raw = pod(uid, going=going)
-    fields = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
+    fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
     raw["metadata"]["annotations"] = {DELETION_COST: "-1"}
     raw["metadata"]["managedFields"] = [{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}]
     return raw

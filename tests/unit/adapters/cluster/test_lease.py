@@ -222,7 +222,7 @@ def annotated_amid_a_write(network: Network) -> Iterator[None]:
         server.write(found["spec"], found["metadata"]["resourceVersion"])
         return await replace(name, held)
 
-    network.replace_lease = late  # type: ignore[method-assign]
+    network.replace_lease = late  # type: ignore[assignment, method-assign]
     yield
     network.replace_lease = replace  # type: ignore[method-assign]
 
@@ -275,7 +275,7 @@ def test_a_conflict_with_a_lease_made_anew_ends_the_lead() -> None:
             await heir.attempt()
             return await replace(name, held)
 
-        network.replace_lease = late  # type: ignore[method-assign]
+        network.replace_lease = late  # type: ignore[assignment, method-assign]
         await asyncio.sleep(2.0)
         await leader.attempt()
         assert heir.leading
@@ -298,7 +298,7 @@ def test_giving_back_does_not_hammer() -> None:
             await asyncio.sleep(0.002)
             raise Conflict("422, a webhook that says no")
 
-        network.replace_lease = refused  # type: ignore[method-assign]
+        network.replace_lease = refused  # type: ignore[assignment, method-assign]
         await leader.release()
         assert asked < 10, asked
 

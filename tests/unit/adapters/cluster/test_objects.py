@@ -185,7 +185,7 @@ def test_reads_what_an_autoscaler_scales(reference: dict[str, str], target: tupl
 
 def costly(text: str, *managers: tuple[str, str]) -> dict[str, Any]:
     """Who is said to have written it: manager and operation."""
-    fields = {"f:metadata": {"f:annotations": {f"f:{objects.DELETION_COST}": {}}}}
+    fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{objects.DELETION_COST}": {}}}}
     managed = [{"manager": name, "operation": operation, "fieldsV1": fields} for name, operation in managers]
     return pod(meta={"annotations": {objects.DELETION_COST: text}, "managedFields": managed})
 

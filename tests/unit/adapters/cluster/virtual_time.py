@@ -13,20 +13,33 @@ T = TypeVar("T")
 class _Clock(selectors.DefaultSelector):
     now = 0.0
 
+    def __init__(self, turn: float) -> None:
+        super().__init__()
+        self._turn = turn
+
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.now += self._turn
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
         if timeout is None:
             return super().select(None)  # no timer is set: only another thread can go on
-        self.now += max(0.0, timeout)
-        return super().select(0)
+        self.now += timeout
+        return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._clock = _Clock()
+    def __init__(self, turn: float = 0.0) -> None:
+        """`turn`: seconds that a turn of the loop takes, for code that looks at the clock until it has moved."""
+        self._clock = _Clock(turn)
         super().__init__(self._clock)
 
     def time(self) -> float:
         return self._clock.now
+
+    def hold_up(self, seconds: float) -> None:
+        """As time.sleep would: its time passes, and nothing happens on it meanwhile."""
+        self._clock.now += seconds
 
 
 def run(story: Callable[[], Coroutine[Any, Any, T]]) -> T:

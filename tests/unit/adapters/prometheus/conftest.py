@@ -8,7 +8,7 @@ import json
 import ssl
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend, ReadRequest
 from servingpool.lab.credentials import CertificateAuthority
 
+OpenBackend = Callable[..., PrometheusBackend]
 NOW = 1_790_000_000.0
 TTFT = "vllm:time_to_first_token_seconds"
 TPOT = "vllm:request_time_per_output_token_seconds"
@@ -171,7 +172,7 @@ def _serving(tls: ssl.SSLContext | None = None) -> Iterator[FakePrometheus]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": fake}))
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-        server.handle_error = lambda *_: None  # refused handshakes are what the test is about
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # refused handshakes are what the test is about
     fake.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield fake
@@ -219,7 +220,7 @@ def secure_prometheus(certificates: dict[str, Path]) -> Iterator[FakePrometheus]
 
 
 @pytest.fixture
-async def open_backend(prometheus: FakePrometheus) -> Any:
+async def open_backend(prometheus: FakePrometheus) -> AsyncIterator[OpenBackend]:
     """Opens backends that read from the fake; settings are the configuration's."""
     opened: list[PrometheusBackend] = []
 
@@ -237,7 +238,7 @@ async def open_backend(prometheus: FakePrometheus) -> Any:
 
 
 @pytest.fixture
-def backend(open_backend: Any) -> PrometheusBackend:
+def backend(open_backend: OpenBackend) -> PrometheusBackend:
     return open_backend()
 
 

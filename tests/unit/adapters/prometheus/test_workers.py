@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,17 +16,32 @@ from servingpool.adapters.prometheus.errors import Unsent
 from servingpool.adapters.prometheus.workers import Workers
 
 
+class Clock:
+    """The time that jobs take, with nobody waiting for it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.all_are_asked = threading.Event()
+
+    def busy(self, _: PrometheusClient, __: float, seconds: float) -> str:
+        self.all_are_asked.wait()
+        self.now += seconds
+        return "done"
+
+
 @pytest.fixture
-def workers() -> Iterator[Workers]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(workers_module, "time", SimpleNamespace(monotonic=lambda: made.now))
+    return made
+
+
+@pytest.fixture
+def workers(clock: Clock) -> Iterator[Workers]:
     """One thread, and a second for all that is asked at once."""
     opened = Workers(BackendConfig.model_validate({"url": "http://prometheus:9090", "timeout": "1s", "concurrency": 1}))
     yield opened
     opened.close()
-
-
-def busy(_: PrometheusClient, __: float, seconds: float) -> str:
-    time.sleep(seconds)
-    return "done"
 
 
 async def test_jobs_run_in_the_order_of_the_calls_whatever_is_awaited_first(workers: Workers) -> None:
@@ -37,28 +53,31 @@ async def test_jobs_run_in_the_order_of_the_calls_whatever_is_awaited_first(work
     assert order == [0, 1, 2, 3, 4]
 
 
-async def test_what_others_keep_waiting_to_the_end_is_not_sent(workers: Workers) -> None:
+async def test_what_others_keep_waiting_to_the_end_is_not_sent(workers: Workers, clock: Clock) -> None:
     deadline = workers.deadline()
-    first, second = workers.run(deadline, busy, 0.95), workers.run(deadline, busy, 0.0)
+    first, second = workers.run(deadline, clock.busy, 0.95), workers.run(deadline, clock.busy, 0.0)
+    clock.all_are_asked.set()
     assert await first == "done"
     with pytest.raises(Unsent, match="had other queries to answer for 1 s"):
         await second
 
 
-async def test_what_has_a_third_of_its_time_left_is_sent(workers: Workers) -> None:
+async def test_what_has_a_third_of_its_time_left_is_sent(workers: Workers, clock: Clock) -> None:
     deadline = workers.deadline()
-    first, second = workers.run(deadline, busy, 0.6), workers.run(deadline, busy, 0.0)
+    first, second = workers.run(deadline, clock.busy, 0.6), workers.run(deadline, clock.busy, 0.0)
+    clock.all_are_asked.set()
     assert await asyncio.gather(first, second) == ["done", "done"]
 
 
-async def test_what_comes_behind_a_slow_look_up_of_its_own_is_sent(workers: Workers) -> None:
+async def test_what_comes_behind_a_slow_look_up_of_its_own_is_sent(workers: Workers, clock: Clock) -> None:
     """Nobody else had anything to do with it."""
-    assert await workers.run(time.monotonic() + 0.09, busy, 0.0) == "done"
+    clock.all_are_asked.set()
+    assert await workers.run(clock.now + 0.09, clock.busy, 0.0) == "done"
 
 
-async def test_behind_its_own_deadline_it_is_late(workers: Workers) -> None:
+async def test_behind_its_own_deadline_it_is_late(workers: Workers, clock: Clock) -> None:
     with pytest.raises(MetricsUnavailable, match="did not answer within 1 s") as caught:
-        await workers.run(time.monotonic() - 0.01, busy, 0.0)
+        await workers.run(clock.now - 0.01, clock.busy, 0.0)
     assert not isinstance(caught.value, Unsent)
 
 
@@ -67,7 +86,15 @@ async def test_what_hangs_beyond_its_deadline_is_late_and_what_waits_behind_it_u
 ) -> None:
     """A proxy that stalls behind its headers held both threads; all others were late too, and lost their turn."""
     monkeypatch.setattr(workers_module, "GRACE", 0.05)
-    deadline = time.monotonic() + 0.1
-    jobs = [workers.run(deadline, busy, 0.5) for _ in range(3)]
+    began, stop = threading.Event(), threading.Event()
+
+    def hang(_: PrometheusClient, __: float) -> None:
+        began.set()
+        stop.wait()
+
+    deadline = workers.deadline() - 0.9
+    jobs = [workers.run(deadline, hang) for _ in range(3)]
+    await asyncio.to_thread(began.wait)
     answers = await asyncio.gather(*jobs, return_exceptions=True)
+    stop.set()
     assert [type(answer) for answer in answers] == [MetricsUnavailable, Unsent, Unsent]
