@@ -35,7 +35,7 @@ demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML repo
 	@$(BIN)/servingpool demo
 
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
-	@$(BIN)/python -m servingpool.lab.binaries
+	@$(BIN)/python -m servingpool_lab.binaries
 	@$(LANE) $@ $(BIN)/python -m pytest
 
 coverage: $(STAMP)  ## Lines and branches of the operator that the unit tests reach
@@ -76,7 +76,7 @@ verify: generate  ## Fail if what is generated is not what is committed
 bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
 	@$(LANE) $@ $(BIN)/python benchmarks/thousand_pools.py
 
-bench-control: $(STAMP)  ## The controller against rivals, clairvoyant and static fleets, into docs/benchmarks; resumable
+bench-control: $(STAMP)  ## The controller against baselines, oracle and static fleets, into docs/benchmarks; resumable
 	@$(LANE) $@ $(BIN)/python benchmarks/control/bench.py
 
 lock: $(STAMP)  ## Pin every dependency with its hashes

@@ -17,13 +17,13 @@ import sweeps
 from ablations import ABLATIONS, KINDS
 from cases import CASES, Case, Kind
 from crew import Crew
-from results import CaseResults, Run, rival_runs
+from results import CaseResults, Run, baseline_runs
 from work import (
     AblationRun,
-    Clairvoyant,
+    BaselineRuns,
+    Oracle,
     OurRun,
     Report,
-    RivalRuns,
     Statics,
     SweepRun,
     Timetable,
@@ -32,8 +32,8 @@ from work import (
     takes_long,
 )
 
-from servingpool.simulation.clairvoyant import Effort
-from servingpool.simulation.rivals.catalogue import RIVALS
+from servingpool_simulation.baselines.catalogue import BASELINES
+from servingpool_simulation.oracle import Effort
 
 PUBLISHED = store.ROOT / "docs" / "benchmarks"
 QUICK = store.ROOT / "report" / "control"
@@ -41,7 +41,7 @@ SEEDS = (0, 1, 2)
 STRETCHES = (60, 10)
 """Minutes for which the timetables of a day keep a fleet."""
 QUICK_EFFORT = 4_000_000
-"""Requests that the search for a clairvoyant simulates with --quick."""
+"""Requests that the search for an oracle simulates with --quick."""
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def main() -> None:
     crew = Crew(until=time.monotonic() + 60 * options.minutes)
     if options.workers:
         crew.workers = options.workers
-    # 300 replicas take an hour with all rivals; they are among the sweeps.
+    # 300 replicas take an hour with all baselines; they are among the sweeps.
     chosen = [CASES[slug] for slug in options.cases or CASES if options.cases or slug != "replicas-300"]
     if options.quick:
         chosen = [case for case in chosen if case.kind is Kind.BURST]
@@ -102,12 +102,12 @@ def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> 
 def _pieces(case: Case, initial: int, *, quick: bool) -> list[Work]:
     effort = QUICK_EFFORT if quick else Effort().requests
     return [
-        Clairvoyant(case.slug, initial, effort),
+        Oracle(case.slug, initial, effort),
         *(Timetable(case.slug, minutes) for minutes in (STRETCHES if case.kind is Kind.DAY else ())),
         *(OurRun(case.slug, initial, seed, history) for history, seed in _conditions(case)),
         *(
-            RivalRuns(case.slug, initial, rival.slug, "default" if quick else pages.how_tuned(case.slug))
-            for rival in RIVALS
+            BaselineRuns(case.slug, initial, baseline.slug, "default" if quick else pages.how_tuned(case.slug))
+            for baseline in BASELINES
         ),
     ]
 
@@ -131,8 +131,8 @@ def _conditions(case: Case) -> list[tuple[bool, int]]:
 def enter(results: CaseResults, piece: Work, report: Report) -> None:
     """Puts what was found where it belongs."""
     match piece:
-        case Clairvoyant() if report["found"] is not None:
-            results.clairvoyant = Run.read(results.target, report["found"])
+        case Oracle() if report["found"] is not None:
+            results.oracle = Run.read(results.target, report["found"])
         case Timetable() if report["found"] is not None:
             results.timetables[piece.minutes] = Run.read(results.target, report["found"])
         case OurRun():
@@ -140,8 +140,8 @@ def enter(results: CaseResults, piece: Work, report: Report) -> None:
         case AblationRun():
             run = Run.read(results.target, report["found"])
             results.without.setdefault(piece.ablation, {})[piece.history, piece.seed] = run
-        case RivalRuns():
-            results.rivals[piece.rival] = rival_runs(results.target, piece.rival, report)
+        case BaselineRuns():
+            results.baselines[piece.baseline] = baseline_runs(results.target, piece.baseline, report)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from servingpool.lab.binaries import ensure_binaries
+from servingpool_lab.binaries import ensure_binaries
 
 from .shell import run, succeeds
 
