@@ -36,6 +36,8 @@ from servingpool_simulation.baselines.catalogue import BASELINES
 from servingpool_simulation.oracle import Effort
 
 PUBLISHED = store.ROOT / "docs" / "benchmarks"
+FIGURES = store.ROOT / "build" / "benchmarks"
+"""For machines; not in git."""
 QUICK = store.ROOT / "report" / "control"
 SEEDS = (0, 1, 2)
 STRETCHES = (60, 10)
@@ -67,9 +69,12 @@ def main() -> None:
     found = _computed(crew, chosen, quick=options.quick, rest=not options.quick and not options.cases)
     folder = options.output or (QUICK if options.quick or options.cases else PUBLISHED)
     pages.publish(found, folder)
+    figures = FIGURES / ("control.json" if folder == PUBLISHED else "control-part.json")
+    pages.write_figures(found, figures)
     if crew.changed:
         print("The sources changed meanwhile: run it again, so that all figures are of the same state.")
-    print(f"Written to {folder}" + (f"; {crew.left} pieces of work are missing" if crew.left else ""))
+    missing = f"; {crew.left} pieces of work are missing" if crew.left else ""
+    print(f"Written to {folder}, figures to {figures}{missing}")
 
 
 def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> pages.Publication:

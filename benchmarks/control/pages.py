@@ -1,4 +1,4 @@
-"""The published pages: README.md, a page for each case, results.json and the plots."""
+"""The published pages: README.md, a page for each case and the plots; and the figures for machines."""
 
 from __future__ import annotations
 
@@ -90,7 +90,12 @@ def publish(found: Publication, folder: Path) -> None:
     if shown:
         (folder / "summary.svg").write_text(plots.summary(shown))
     (folder / "README.md").write_text(_front(found, shown))
-    (folder / "results.json").write_bytes(orjson.dumps(_document(found), option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def write_figures(found: Publication, file: Path) -> None:
+    """Everything that the pages show, as JSON."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(orjson.dumps(_document(found), option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
@@ -98,7 +103,7 @@ def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
     lost = losses(shown)
     parts = [
         "# The controller, head to head",
-        f"Written by `{found.command}`. Figures for machines: [results.json](results.json).",
+        f"Written by `{found.command}`, which writes all figures as JSON to `build/benchmarks` too.",
         "![GPU-hours of each policy relative to an oracle fleet, by case](summary.svg)",
         GROUND,
         f"**Incomplete: {found.left} pieces of work are missing; run it again to go on.**" if found.left else "",
@@ -192,7 +197,7 @@ def _case_page(results: CaseResults) -> str:
 def _document(found: Publication) -> dict[str, Any]:
     """For machines. Scores as `servingpool_simulation.score.Score`."""
     return {
-        "format": 1,
+        "format": 2,
         "cases": {results.case.slug: _case_document(results) for results in found.cases},
         "goals": [
             {

@@ -127,11 +127,12 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
     found = pages.Publication([results], [], 0, "a command")
     for folder in ("once", "again"):
         pages.publish(found, tmp_path / folder)
+    pages.write_figures(found, tmp_path / "build" / "control.json")
     files = sorted(path.name for path in (tmp_path / "once").iterdir())
-    assert files == ["README.md", "course-tiny.svg", "frontier-tiny.svg", "results.json", "summary.svg", "tiny.md"]
+    assert files == ["README.md", "course-tiny.svg", "frontier-tiny.svg", "summary.svg", "tiny.md"]
     for name in files:
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-    document = orjson.loads((tmp_path / "once" / "results.json").read_bytes())
+    document = orjson.loads((tmp_path / "build" / "control.json").read_bytes())
     assert document["cases"]["tiny"]["best_static"]["peak_replicas"] == size
     page = (tmp_path / "once" / "tiny.md").read_text()
     assert "HPA on running" in page
