@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from chart import crd, readme
 from chart.schema import schema
 from chart.values import Value, read
+from servingpool import __version__
 from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, SeriesLabels
 from servingpool.reconcile.config import LeaderElection, OperatorConfig, PodDeletionCost
 from servingpool.reconcile.exposing import LoopMetrics, PoolCollector
@@ -72,8 +72,7 @@ def test_a_value_that_is_used_as_a_section_is_one(values: list[Value]) -> None:
 
 def test_the_versions_are_the_projects() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert (chart["version"], chart["appVersion"]) == (project, project)
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
 
 
 def test_a_backend_can_be_given_all_that_the_operator_knows(definitions: dict[str, Any]) -> None:
