@@ -59,7 +59,7 @@ def picture(case: Case) -> str:
     with style():
         figure = Figure(figsize=(9.6, 4.0))
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 1.6))
-        figure.subplots_adjust(left=0.06, right=0.76, top=0.93, bottom=0.11, hspace=0.35)
+        figure.subplots_adjust(left=0.06, right=0.70, top=0.93, bottom=0.11, hspace=0.35)
         requests(above, trace)
         replicas(below, found)
         below.set_xlim(0.0, trace.duration / HOUR)
@@ -94,7 +94,7 @@ def replicas(axes: Axes, found: Mapping[str, Result]) -> None:
             zorder=3 if name == "ServingPool" else 2,
         )
         score = result.score
-        said = {"fixed": f"best fixed fleet, {score.peak_replicas}", "HPA": "HPA, 16 running each"}.get(name, name)
+        said = {"fixed": f"best fixed fleet ({score.peak_replicas})"}.get(name, name)
         labels.append(
             Label(
                 asked[-1],

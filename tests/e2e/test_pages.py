@@ -15,7 +15,7 @@ import pytest
 from servingpool.api.group import CRD_NAME
 from servingpool.lab.binaries import ensure_binaries
 
-from ..pages import DOCS, File, definitions, steps, substituted  # noqa: TID252, tests are no package of an installed name
+from ..doc_pages import DOCS, File, definitions, steps, substituted  # noqa: TID252, tests are no package of an installed name
 from . import prometheus
 from .cluster import Cluster
 from .images import ROOT, Images

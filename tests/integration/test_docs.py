@@ -12,7 +12,7 @@ import yaml
 
 from servingpool.lab.control_plane import ControlPlane
 
-from ..pages import DOCS, blocks, definitions  # noqa: TID252, tests are no package of an installed name
+from ..doc_pages import DOCS, blocks, definitions  # noqa: TID252, tests are no package of an installed name
 
 ROOT = DOCS.parent
 CHART = ROOT / "charts" / "servingpool-operator"

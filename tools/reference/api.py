@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reference.markdown import code, page as whole, table
+from reference.markdown import code, table
+from reference.markdown import page as whole
 from servingpool.api.crd import crd
 
 Schema = Mapping[str, Any]
@@ -16,7 +17,10 @@ the same on your cluster. Durations are whole numbers with units: `2s`, `100ms`,
 value and says what it expected: [all messages](../bad-input.md). `kubectl apply` refuses an unknown field.
 """
 COLUMNS = "`kubectl get sp` shows these columns; those marked *wide* with `-o wide`."
-STATUS = "Written by the operator when a figure or a condition changes enough to matter. Live figures are in its [metrics](metrics.md)."
+STATUS = """\
+The operator writes it when a condition changes, or a figure changes enough to matter. Live figures are in its
+[metrics](metrics.md).
+"""
 
 
 def page() -> str:
@@ -32,21 +36,21 @@ def page() -> str:
         INTRODUCTION,
         "## spec",
         properties["spec"]["description"],
-        table(("field", "type", "default", "meaning"), _fields(properties["spec"], "spec", needed=True)),
+        table(("field", "type", "default", "meaning"), _fields(properties["spec"], needed=True)),
         "## Columns",
         COLUMNS,
         table(("column", "", "path", "meaning"), columns),
         "## status",
         STATUS,
-        table(("field", "type", "meaning"), [(a, b, d) for a, b, _, d in _fields(properties["status"], "status")]),
+        table(("field", "type", "meaning"), [(a, b, d) for a, b, _, d in _fields(properties["status"])]),
     )
 
 
-def _fields(schema: Schema, path: str, *, needed: bool = False) -> Iterator[tuple[str, str, str, str]]:
+def _fields(schema: Schema, path: str = "", *, needed: bool = False) -> Iterator[tuple[str, str, str, str]]:
     """Path, type, default and meaning of every field below `schema`, in the order of the types."""
     required = schema.get("required", ())
     for name, field in schema["properties"].items():
-        here = f"{path}.{name}"
+        here = f"{path}{name}"
         default = "required" if needed and name in required else code(field.get("default"))
         nested = field.get("items", field)
         deeper = "properties" in nested
@@ -57,7 +61,7 @@ def _fields(schema: Schema, path: str, *, needed: bool = False) -> Iterator[tupl
             field.get("description", ""),
         )
         if deeper:
-            yield from _fields(nested, here + ("[]" if "items" in field else ""), needed=needed)
+            yield from _fields(nested, here + ("[]." if "items" in field else "."), needed=needed)
 
 
 def _type(schema: Schema) -> str:

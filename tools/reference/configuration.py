@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from chart import readme, values
-from reference.markdown import code, page as whole, table
-from servingpool.api.duration import brief
-from servingpool.api.duration import DurationBetween
+from reference.markdown import code, table
+from reference.markdown import page as whole
+from servingpool.api.duration import DurationBetween, brief
 from servingpool.reconcile.config import OperatorConfig
 
 INTRODUCTION = """\
@@ -25,9 +25,9 @@ FILE = """\
 Without Helm, credentials are files that you mount; the operator reads them anew for each query.
 """
 RIGHTS = """\
-From `deploy/rbac.yaml`, which is the chart with its defaults. With `watchNamespaces` the first part is a Role in each of
-these namespaces instead of a ClusterRole, without the row of `customresourcedefinitions`. The operator reads no Secret
-through the API and deletes nothing.
+From `deploy/rbac.yaml`, which is the chart with its defaults. With `watchNamespaces` the first part is a Role in each
+of these namespaces instead of a ClusterRole, without the row of `customresourcedefinitions`. The operator reads no
+Secret through the API and deletes nothing.
 
 RBAC cannot limit `patch` on pods to one annotation, so the chart adds a ValidatingAdmissionPolicy: it refuses every
 other change that the operator's account makes to a pod. It needs Kubernetes 1.30 and the right to create cluster-wide

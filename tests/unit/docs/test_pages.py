@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ...pages import (  # noqa: TID252, tests are no package of an installed name
+from ...doc_pages import (  # noqa: TID252, tests are no package of an installed name
     DOCS,
     Block,
     Command,
