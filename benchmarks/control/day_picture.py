@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from servingpool.simulation.policies import Ours, Static
+from servingpool.simulation.policies import Ours, Policy, Static
 from servingpool.simulation.report.drawing import Label, label_lines, style, svg
 from servingpool.simulation.report.palette import BLUE, MUTED, VERMILION
 from servingpool.simulation.rivals import hpa
@@ -42,7 +42,7 @@ def runs(case: Case) -> Mapping[str, Result]:
     assert found is not None, "every case of the catalogue has a fixed fleet that holds its SLO"
     size = found.score.peak_replicas
     options = SimulationOptions(seed=0, initial_replicas=size)
-    policies = {"ServingPool": Ours(), "HPA": hpa.on_running(), "fixed": Static(size)}
+    policies: dict[str, Policy] = {"ServingPool": Ours(), "HPA": hpa.on_running(), "fixed": Static(size)}
     return {name: simulate(trace, case.profile, pool, policy, options) for name, policy in policies.items()}
 
 

@@ -68,7 +68,14 @@ def test_a_block_without_a_kind_is_values_that_the_chart_takes(
     """And the API server takes what the chart makes of them."""
     values = tmp_path / "values.yaml"
     values.write_text(VALUES[place])
-    command = [binaries["helm"], "template", "x", CHART, "--namespace=servingpool-system", f"--values={values}"]
+    command: list[str | Path] = [
+        binaries["helm"],
+        "template",
+        "x",
+        CHART,
+        "--namespace=servingpool-system",
+        f"--values={values}",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for manifest in yaml.safe_load_all(done.stdout):

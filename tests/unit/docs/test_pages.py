@@ -108,6 +108,19 @@ PAGES = sorted(DOCS.rglob("*.md"))
 READMES = [ROOT / "README.md", ROOT / "charts" / "servingpool-operator" / "README.md"]
 
 
+def anchors(page: Path) -> set[str]:
+    """What the generator and the usual code hosts make of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_anchors_that_a_readme_names_exist(page: Path) -> None:
+    """The generator reads the pages of docs/ alone."""
+    links = [link.split("#") for link in LINK.findall(page.read_text()) if "#" in link and "://" not in link]
+    assert [link for link in links if link[1] not in anchors((page.parent / link[0]).resolve())] == []
+
+
 @pytest.mark.parametrize("page", [*PAGES, *READMES], ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_to_files_and_none_leaves_the_site(page: Path) -> None:
     """The generator checks pages and anchors, but no picture, and no link that leaves docs/."""
