@@ -73,7 +73,7 @@ generate: $(STAMP)  ## Write everything that is generated: the CRD, the chart's 
 	@PYTHONPATH=tools $(BIN)/python -m reference
 
 verify: generate  ## Fail if what is generated is not what is committed
-	@git diff --exit-code -- crds charts deploy docs/reference docs/operate || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
+	@git diff --exit-code -- crds charts deploy docs/reference docs/operate/alerts.md || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
 
 # The tools come from a lock of their own, with the versions that requirements.lock has where both have one.
 docs: $(STAMP)  ## Build the documentation site into build/site; a dead link fails
