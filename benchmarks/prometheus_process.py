@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from servingpool.lab.control_plane import free_ports
-from servingpool.lab.processes import SupervisedProcess, http_ready, open_local
+from servingpool_lab.control_plane import free_ports
+from servingpool_lab.processes import SupervisedProcess, http_ready, open_local
 
 LONGEST = 300.0
 """Seconds to write all replies of a tick."""

@@ -20,9 +20,9 @@ from rich.console import Console
 
 from servingpool.api.crd import crd
 from servingpool.api.group import API_VERSION, PLURAL
-from servingpool.lab import kwok
-from servingpool.lab.control_plane import ControlPlane, free_ports
-from servingpool.lab.processes import SupervisedProcess, http_ready, open_local, wait_until
+from servingpool_lab import kwok
+from servingpool_lab.control_plane import ControlPlane, free_ports
+from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 
 ROOT = Path(__file__).parents[1]
 NAMESPACE, ACCOUNT = "servingpool-system", "servingpool-operator"

@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--profile", type=Path, help="write cProfile's statistics of the steady ticks, a day on, here")
     parser.add_argument("--real", action="store_true", help="on a real API server; takes about 15 minutes")
     parser.add_argument("--interval", type=float, default=15.0, help="seconds, of --real; default: %(default)s")
-    parser.add_argument("--no-results", action="store_true", help="do not write benchmarks/results")
+    parser.add_argument("--no-results", action="store_true", help="write neither figures nor page")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     if options.real:

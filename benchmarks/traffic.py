@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.simulation.page import bounds
+from servingpool_simulation.page import bounds
 
 Floats = NDArray[np.float64]
 

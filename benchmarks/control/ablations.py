@@ -17,7 +17,7 @@ from servingpool.decision import price as pricing
 from servingpool.decision.intake import Intake, Page, steps_told, take_in
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation.policies import Answer, Ours, Policy
+from servingpool_simulation.policies import Answer, Ours, Policy
 
 KINDS = (Kind.BURST, Kind.FAMILY)
 """Cases that show what an idea is worth: each was put in for one of them."""

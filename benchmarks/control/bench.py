@@ -17,13 +17,13 @@ import sweeps
 from ablations import ABLATIONS, KINDS
 from cases import CASES, Case, Kind
 from crew import Crew
-from results import CaseResults, Run, rival_runs
+from results import CaseResults, Run, baseline_runs
 from work import (
     AblationRun,
-    Clairvoyant,
+    BaselineRuns,
+    Oracle,
     OurRun,
     Report,
-    RivalRuns,
     Statics,
     SweepRun,
     Timetable,
@@ -32,16 +32,18 @@ from work import (
     takes_long,
 )
 
-from servingpool.simulation.clairvoyant import Effort
-from servingpool.simulation.rivals.catalogue import RIVALS
+from servingpool_simulation.baselines.catalogue import BASELINES
+from servingpool_simulation.oracle import Effort
 
 PUBLISHED = store.ROOT / "docs" / "benchmarks"
+FIGURES = store.ROOT / "build" / "benchmarks"
+"""For machines; not in git."""
 QUICK = store.ROOT / "report" / "control"
 SEEDS = (0, 1, 2)
 STRETCHES = (60, 10)
 """Minutes for which the timetables of a day keep a fleet."""
 QUICK_EFFORT = 4_000_000
-"""Requests that the search for a clairvoyant simulates with --quick."""
+"""Requests that the search for an oracle simulates with --quick."""
 
 
 def main() -> None:
@@ -60,16 +62,19 @@ def main() -> None:
     crew = Crew(until=time.monotonic() + 60 * options.minutes)
     if options.workers:
         crew.workers = options.workers
-    # 300 replicas take an hour with all rivals; they are among the sweeps.
+    # 300 replicas take an hour with all baselines; they are among the sweeps.
     chosen = [CASES[slug] for slug in options.cases or CASES if options.cases or slug != "replicas-300"]
     if options.quick:
         chosen = [case for case in chosen if case.kind is Kind.BURST]
     found = _computed(crew, chosen, quick=options.quick, rest=not options.quick and not options.cases)
     folder = options.output or (QUICK if options.quick or options.cases else PUBLISHED)
     pages.publish(found, folder)
+    figures = FIGURES / ("control.json" if folder == PUBLISHED else "control-part.json")
+    pages.write_figures(found, figures)
     if crew.changed:
         print("The sources changed meanwhile: run it again, so that all figures are of the same state.")
-    print(f"Written to {folder}" + (f"; {crew.left} pieces of work are missing" if crew.left else ""))
+    missing = f"; {crew.left} pieces of work are missing" if crew.left else ""
+    print(f"Written to {folder}, figures to {figures}{missing}")
 
 
 def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> pages.Publication:
@@ -102,12 +107,12 @@ def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> 
 def _pieces(case: Case, initial: int, *, quick: bool) -> list[Work]:
     effort = QUICK_EFFORT if quick else Effort().requests
     return [
-        Clairvoyant(case.slug, initial, effort),
+        Oracle(case.slug, initial, effort),
         *(Timetable(case.slug, minutes) for minutes in (STRETCHES if case.kind is Kind.DAY else ())),
         *(OurRun(case.slug, initial, seed, history) for history, seed in _conditions(case)),
         *(
-            RivalRuns(case.slug, initial, rival.slug, "default" if quick else pages.how_tuned(case.slug))
-            for rival in RIVALS
+            BaselineRuns(case.slug, initial, baseline.slug, "default" if quick else pages.how_tuned(case.slug))
+            for baseline in BASELINES
         ),
     ]
 
@@ -131,8 +136,8 @@ def _conditions(case: Case) -> list[tuple[bool, int]]:
 def enter(results: CaseResults, piece: Work, report: Report) -> None:
     """Puts what was found where it belongs."""
     match piece:
-        case Clairvoyant() if report["found"] is not None:
-            results.clairvoyant = Run.read(results.target, report["found"])
+        case Oracle() if report["found"] is not None:
+            results.oracle = Run.read(results.target, report["found"])
         case Timetable() if report["found"] is not None:
             results.timetables[piece.minutes] = Run.read(results.target, report["found"])
         case OurRun():
@@ -140,8 +145,8 @@ def enter(results: CaseResults, piece: Work, report: Report) -> None:
         case AblationRun():
             run = Run.read(results.target, report["found"])
             results.without.setdefault(piece.ablation, {})[piece.history, piece.seed] = run
-        case RivalRuns():
-            results.rivals[piece.rival] = rival_runs(results.target, piece.rival, report)
+        case BaselineRuns():
+            results.baselines[piece.baseline] = baseline_runs(results.target, piece.baseline, report)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.table import Table
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation.families import held_out
-from servingpool.simulation.hardware import EngineProfile, engine_profile
-from servingpool.simulation.run import SimulationOptions, best_static
-from servingpool.simulation.traces import Trace
+from servingpool_simulation.families import held_out
+from servingpool_simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.run import SimulationOptions, best_static
+from servingpool_simulation.traces import Trace
 
 
 class Kind(StrEnum):

@@ -15,13 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from servingpool.simulation.policies import Ours, Policy, Static
-from servingpool.simulation.report.drawing import Label, label_lines, style, svg
-from servingpool.simulation.report.palette import BLUE, MUTED, VERMILION
-from servingpool.simulation.rivals import hpa
-from servingpool.simulation.run import Result, SimulationOptions, best_static, simulate
-from servingpool.simulation.tables import Floats
-from servingpool.simulation.traces import Trace
+from servingpool_simulation.baselines import hpa
+from servingpool_simulation.policies import Ours, Policy, Static
+from servingpool_simulation.report.drawing import Label, label_lines, style, svg
+from servingpool_simulation.report.palette import BLUE, MUTED, VERMILION
+from servingpool_simulation.run import Result, SimulationOptions, best_static, simulate
+from servingpool_simulation.tables import Floats
+from servingpool_simulation.traces import Trace
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "day.svg"
 CASE = "clients-day"

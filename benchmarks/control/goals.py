@@ -11,7 +11,7 @@ from cases import Kind
 from results import CaseResults, Named, Run, run_of
 from sweeps import LEARNED_WITHIN, STEPS
 
-from servingpool.simulation.report.figures import percent
+from servingpool_simulation.report.figures import percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Goal:
     measure: str
     goal: str
     judged: Sequence[Judged]
-    clairvoyant: Sequence[bool] = ()
+    oracle: Sequence[bool] = ()
     """By case, whether who knows every arrival reaches it; empty where that says nothing."""
 
     @property
@@ -40,9 +40,9 @@ class Goal:
 
 
 DAY_TWO, DAY_ONE, STATIC = 1.12, 1.2, 1.0
-"""GPU-hours over the clairvoyant's, and over the best static fleet's."""
-RIVAL, TUNED = 0.6, 0.9
-"""GPU-hours over the best rival's, with defaults and tuned."""
+"""GPU-hours over the oracle's, and over the best static fleet's."""
+BASELINE, TUNED = 0.6, 0.9
+"""GPU-hours over the best baseline's, with defaults and tuned."""
 ROUNDED = 1e-9
 """Of a ratio: GPU-hours that are summed in another order differ in their last digit."""
 LEVEL = 0.005
@@ -74,21 +74,21 @@ def goals(found: Sequence[CaseResults], varied: Sequence[Mapping[str, Any]] = ()
         ),
         Goal(
             "day-long, day two (yesterday known)",
-            f"GPU-hours <= {DAY_TWO} x clairvoyant",
-            _ratios(days, lambda results: results.clairvoyant, DAY_TWO, history=True),
+            f"GPU-hours <= {DAY_TWO} x oracle",
+            _ratios(days, lambda results: results.oracle, DAY_TWO, history=True),
         ),
         Goal(
             "day-long, day one",
-            f"GPU-hours <= {DAY_ONE} x clairvoyant",
-            _ratios(days, lambda results: results.clairvoyant, DAY_ONE, history=False),
+            f"GPU-hours <= {DAY_ONE} x oracle",
+            _ratios(days, lambda results: results.oracle, DAY_ONE, history=False),
         ),
         Goal(
-            "against the best rival that holds the SLO with defaults",
-            f"GPU-hours <= {RIVAL} x",
-            *_against(found, lambda results: run_of(results.best_default()), RIVAL),
+            "against the best baseline that holds the SLO with defaults",
+            f"GPU-hours <= {BASELINE} x",
+            *_against(found, lambda results: run_of(results.best_default()), BASELINE),
         ),
         Goal(
-            "against the best rival tuned in hindsight for that trace",
+            "against the best baseline tuned in hindsight for that trace",
             f"GPU-hours <= {TUNED} x",
             *_against(found, lambda results: run_of(results.best_tuned()), TUNED),
         ),
@@ -132,14 +132,14 @@ def _lost(results: CaseResults) -> Iterator[str]:
         )
     others = (
         ("the best static fleet in hindsight", results.static),
-        *((named.name + how, named.run) for named, how in _rivals(results)),
+        *((named.name + how, named.run) for named, how in _baselines(results)),
     )
     for name, run in others:
         if run is not None and run.cost < ours.cost * (1 - LEVEL):
             yield f"`{slug}`: {name} holds the SLO with {1 - run.cost / ours.cost:.0%} fewer GPU-hours."
 
 
-def _rivals(results: CaseResults) -> Iterator[tuple[Named, str]]:
+def _baselines(results: CaseResults) -> Iterator[tuple[Named, str]]:
     default, tuned = results.best_default(), results.best_tuned()
     if default is not None:
         yield default, " with defaults"
@@ -176,13 +176,13 @@ def _ratios(
 def _against(
     found: Sequence[CaseResults], to: Callable[[CaseResults], Run | None], most: float, *, history: bool = False
 ) -> tuple[list[Judged], list[bool]]:
-    """Ours against another's GPU-hours; and by case, whether the clairvoyant's reach that."""
-    clairvoyant = [
-        _within(results.clairvoyant.cost / other.cost, most)
+    """Ours against another's GPU-hours; and by case, whether the oracle's reach that."""
+    oracle = [
+        _within(results.oracle.cost / other.cost, most)
         for results in found
-        if results.clairvoyant is not None and (other := to(results)) is not None
+        if results.oracle is not None and (other := to(results)) is not None
     ]
-    return _ratios(found, to, most, history=history), clairvoyant
+    return _ratios(found, to, most, history=history), oracle
 
 
 def _within(ratio: float, most: float) -> bool:

@@ -14,11 +14,11 @@ import scenes
 from cases import A100_70B, H100_70B, Case, Kind
 
 from servingpool.decision.pool import Slo
-from servingpool.simulation.families.lengths import LogNormal, independent
-from servingpool.simulation.families.regimes import regimes
-from servingpool.simulation.hardware import EngineProfile, flat_profile
-from servingpool.simulation.scrape import ScrapeOptions
-from servingpool.simulation.traces import Trace, poisson
+from servingpool_simulation.families.lengths import LogNormal, independent
+from servingpool_simulation.families.regimes import regimes
+from servingpool_simulation.hardware import EngineProfile, flat_profile
+from servingpool_simulation.scrape import ScrapeOptions
+from servingpool_simulation.traces import Trace, poisson
 
 FOUND_AT = 3
 """Replicas that are there at the start."""

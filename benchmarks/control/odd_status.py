@@ -12,10 +12,10 @@ from servingpool.decision.decision import slo_met
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.unknown import Unknown
-from servingpool.simulation.policies import Answer, Ours
-from servingpool.simulation.run import Result
-from servingpool.simulation.score import Outcomes
-from servingpool.simulation.tables import Floats
+from servingpool_simulation.policies import Answer, Ours
+from servingpool_simulation.run import Result
+from servingpool_simulation.score import Outcomes
+from servingpool_simulation.tables import Floats
 
 HOUR, RECENT, MINUTE = 3_600.0, 300.0, 60.0
 FAR_BELOW = 0.05

@@ -13,12 +13,12 @@ from cases import Case
 from odd_cases import FOUND_AT, ODD, OddCase
 from work import USUAL_LOAD, Report, Work, run_report, smallest
 
-from servingpool.simulation.hindsight import attains
-from servingpool.simulation.offered import offered_load
-from servingpool.simulation.policies import Static
-from servingpool.simulation.run import Result, SimulationOptions, simulate
-from servingpool.simulation.timetable import SELDOM
-from servingpool.simulation.traces import Trace
+from servingpool_simulation.hindsight import attains
+from servingpool_simulation.offered import offered_load
+from servingpool_simulation.policies import Static
+from servingpool_simulation.run import Result, SimulationOptions, simulate
+from servingpool_simulation.timetable import SELDOM
+from servingpool_simulation.traces import Trace
 
 SCENES = ("benchmarks/control/odd_cases.py",)
 

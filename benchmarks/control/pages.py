@@ -1,4 +1,4 @@
-"""The published pages: README.md, a page for each case, results.json and the plots."""
+"""The published pages: README.md, a page for each case and the plots; and the figures for machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tables
 from goals import goals, losses
 from results import CaseResults, Run, Seeds
 
-from servingpool.simulation.report.figures import listed, objective
+from servingpool_simulation.report.figures import listed, objective
 
 GROUND = """\
 On what the figures rest: **simulated; no GPU ran for this page.** A step-level model of vLLM (continuous batching,
@@ -21,7 +21,7 @@ chunked prefill, KV cache blocks, preemption, cold starts, draining) serves each
 are fitted to kernel times measured on the real GPUs (ai-dynamo/aiconfigurator, Apache-2.0); against real engines models
 of this kind come within 10% of latencies on one GPU, less close with tensor parallelism. Azure 2023 traces are recorded
 requests (CC-BY-4.0; Patel et al., Splitwise, ISCA 2024); Azure 2024 is reconstructed from the data set's plots, and the
-others are drawn, as their titles say. Rivals are written from their public sources and documents of 2026, not run.
+others are drawn, as their titles say. Baselines are written from their public sources and documents of 2026, not run.
 
 The same for all: a replica is ready 80 to 120 s after its order (mean 100 s) and is paid for from order to release,
 loading and draining included; scrapes are 5 s apart; routing is least-loaded. Every policy that scales starts with the
@@ -36,22 +36,22 @@ anew. Of the Azure 2023 traces one hour each was published: their past is that h
 order, which holds most of the requests that are scored. **So on conv and code the sizes of the bursts are known, and
 only their times are not.** The sweeps have each half of them after two hours like the other half, which is not so.
 
-The clairvoyant knows every arrival and the hardware, and pays cold starts. It is a course found by search: an upper
+The oracle knows every arrival and the hardware, and pays cold starts. It is a course found by search: an upper
 bound on the least GPU-hours that hold the SLO, not a proof of them, so a ratio below 1 is possible."""
 
 
-RIVALS_SAID = (
-    "GPU-hours as multiples of the clairvoyant's, mean over the cases where the policy holds the SLO. Tuned: the "
+BASELINES_SAID = (
+    "GPU-hours as multiples of the oracle's, mean over the cases where the policy holds the SLO. Tuned: the "
     "cheapest value of its one parameter that holds the SLO on that very trace and seed."
 )
 TIMETABLE = (
-    "GPU-hours as multiples of the clairvoyant's. A timetable is chosen in hindsight: it knows this day's traffic in "
-    "each stretch, keeps one fleet for it and cannot react within it. It is found by a search, as the clairvoyant is, "
+    "GPU-hours as multiples of the oracle's. A timetable is chosen in hindsight: it knows this day's traffic in "
+    "each stretch, keeps one fleet for it and cannot react within it. It is found by a search, as the oracle is, "
     "so there may be better ones. The gaps to it are hints and no bounds: a policy that reacts within a stretch may be "
     "cheaper, and some of what it knows of this day nobody could have learned."
 )
 REACH = (
-    "The clairvoyant's column: in how many of these cases it reaches the goal itself. Where it does not, less is asked "
+    "The oracle's column: in how many of these cases it reaches the goal itself. Where it does not, less is asked "
     "for than the cheapest course that was found with every arrival known."
 )
 AGAIN = (
@@ -90,7 +90,12 @@ def publish(found: Publication, folder: Path) -> None:
     if shown:
         (folder / "summary.svg").write_text(plots.summary(shown))
     (folder / "README.md").write_text(_front(found, shown))
-    (folder / "results.json").write_bytes(orjson.dumps(_document(found), option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def write_figures(found: Publication, file: Path) -> None:
+    """Everything that the pages show, as JSON."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(orjson.dumps(_document(found), option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
@@ -98,8 +103,8 @@ def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
     lost = losses(shown)
     parts = [
         "# The controller, head to head",
-        f"Written by `{found.command}`. Figures for machines: [results.json](results.json).",
-        "![GPU-hours of each policy relative to a clairvoyant fleet, by case](summary.svg)",
+        f"Written by `{found.command}`, which writes all figures as JSON to `build/benchmarks` too.",
+        "![GPU-hours of each policy relative to an oracle fleet, by case](summary.svg)",
         GROUND,
         f"**Incomplete: {found.left} pieces of work are missing; run it again to go on.**" if found.left else "",
         "## Goals",
@@ -109,14 +114,14 @@ def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
         tables.goal_figures(judged),
         "</details>",
         "## Cases",
-        "GPU-hours as multiples of the clairvoyant's. Each case has a page: plots, all rivals with defaults and tuned.",
+        "GPU-hours as multiples of the oracle's. Each case has a page: plots, all baselines with defaults and tuned.",
         tables.overview(shown),
         *_days(shown),
         "## What we lose, and where",
         "\n".join(f"- {line}" for line in lost) or "Nothing on these cases.",
-        "## Rivals over all cases",
-        f"{RIVALS_SAID} {_how_tuned(shown)}",
-        tables.rivals_overall(shown),
+        "## Baselines over all cases",
+        f"{BASELINES_SAID} {_how_tuned(shown)}",
+        tables.baselines_overall(shown),
         "## Luck",
         "Ours with three seeds: start-up times, scrape phases and, where the trace is drawn, the arrivals.",
         tables.seeds(shown),
@@ -155,7 +160,7 @@ def _how_tuned(shown: Sequence[CaseResults]) -> str:
     def slugs(kind: str) -> list[str]:
         return [f"`{results.case.slug}`" for results in shown if how_tuned(results.case.slug) == kind]
 
-    if not any(len(runs.tried) > 1 for results in shown for runs in results.rivals.values()):
+    if not any(len(runs.tried) > 1 for results in shown for runs in results.baselines.values()):
         return "Nothing was tuned here."
     whole, none = slugs("grid"), slugs("default")
     said = f"The whole grid was run on {listed(whole)}, bisection elsewhere" if whole else "By bisection"
@@ -181,25 +186,25 @@ def _case_page(results: CaseResults) -> str:
         ),
         f"![Attainment against GPU-hours](frontier-{case.slug}.svg)",
         f"![Load, replicas and TTFT over time](course-{case.slug}.svg)",
-        "## Every policy, rivals with their published defaults",
+        "## Every policy, baselines with their published defaults",
         tables.case_table(results),
-        "## Rivals tuned in hindsight" if tuned else "",
+        "## Baselines tuned in hindsight" if tuned else "",
         tuned,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _document(found: Publication) -> dict[str, Any]:
-    """For machines. Scores as `servingpool.simulation.score.Score`."""
+    """For machines. Scores as `servingpool_simulation.score.Score`."""
     return {
-        "format": 1,
+        "format": 2,
         "cases": {results.case.slug: _case_document(results) for results in found.cases},
         "goals": [
             {
                 "measure": goal.measure,
                 "goal": goal.goal,
                 "reached": goal.reached if goal.judged else None,
-                "clairvoyant": list(goal.clairvoyant),
+                "oracle": list(goal.oracle),
                 "cases": {judged.slug: {"figure": judged.figure, "reached": judged.reached} for judged in goal.judged},
             }
             for goal in goals(found.cases, found.sweeps)
@@ -223,16 +228,16 @@ def _case_document(results: CaseResults) -> dict[str, Any]:
         "kind": results.case.kind.value,
         "slo": objective(results.case.slo),
         "best_static": score(results.static),
-        "clairvoyant": score(results.clairvoyant),
+        "oracle": score(results.oracle),
         "timetables": {str(minutes): run.score for minutes, run in sorted(results.timetables.items())},
         "ours": by_seed(results.ours, lambda run: {"score": run.score}),
         "without": {idea: by_seed(runs, outcome) for idea, runs in results.without.items()},
-        "rivals": {
+        "baselines": {
             slug: {
-                "default": runs.rival.default,
+                "default": runs.baseline.default,
                 "best": runs.best,
                 "tried": [{"value": value, "score": run.score} for value, run in runs.tried.items()],
             }
-            for slug, runs in results.rivals.items()
+            for slug, runs in results.baselines.items()
         },
     }

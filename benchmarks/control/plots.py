@@ -14,15 +14,15 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from results import CaseResults, Run, run_of
 
-from servingpool.simulation.report.drawing import Label, apart, label_lines, steps, style, svg
-from servingpool.simulation.report.figures import latency, percent, target
-from servingpool.simulation.report.miss_scale import miss_scale, misses
-from servingpool.simulation.report.palette import BLUE, FAINT, GREEN, INK, MUTED, ORANGE, VERMILION
+from servingpool_simulation.report.drawing import Label, apart, label_lines, steps, style, svg
+from servingpool_simulation.report.figures import latency, percent, target
+from servingpool_simulation.report.miss_scale import miss_scale, misses
+from servingpool_simulation.report.palette import BLUE, FAINT, GREEN, INK, MUTED, ORANGE, VERMILION
 
 STATIC = "#6e7781"
 SKY = "#3d8fc4"
 _MOST_RATIO = 5.0
-"""Times the clairvoyant's GPU-hours at which the summary ends; what is beyond is drawn at its edge."""
+"""Times the oracle's GPU-hours at which the summary ends; what is beyond is drawn at its edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Mark:
 
 
 OURS = Mark("ServingPool, one default for all, knows nothing at the start", BLUE, "o", 10.0)
-DEFAULT = Mark("cheapest rival that holds the SLO with its defaults", VERMILION, "s")
-TUNED = Mark("cheapest rival tuned in hindsight for that very trace", ORANGE, "^", 7.5)
+DEFAULT = Mark("cheapest baseline that holds the SLO with its defaults", VERMILION, "s")
+TUNED = Mark("cheapest baseline tuned in hindsight for that very trace", ORANGE, "^", 7.5)
 FIXED = Mark("best static fleet in hindsight", STATIC, "D", 5.5)
 
 ROOM = 1.3
@@ -45,8 +45,8 @@ ROOM = 1.3
 
 
 def summary(found: Sequence[CaseResults]) -> str:
-    """GPU-hours over the clairvoyant's, all cases: ours and the best that a user could have instead."""
-    shown = [results for results in found if results.clairvoyant is not None and results.our(history=False)]
+    """GPU-hours over the oracle's, all cases: ours and the best that a user could have instead."""
+    shown = [results for results in found if results.oracle is not None and results.our(history=False)]
     with style():
         figure = Figure(figsize=(9.6, 1.45 + 0.27 * len(shown)))
         axes = figure.subplots()
@@ -65,7 +65,7 @@ def summary(found: Sequence[CaseResults]) -> str:
         axes.spines["left"].set_visible(False)
         for row, results in enumerate(shown):
             _summarised(axes, row, results)
-        axes.set_xlabel("GPU-hours, times those of a clairvoyant fleet (log scale)")
+        axes.set_xlabel("GPU-hours, times those of an oracle fleet (log scale)")
         figure.text(0.01, 1 - 0.24 / height, "What holding the latency SLO costs", fontsize=12, fontweight="bold")
         handles = [
             Line2D(
@@ -81,7 +81,7 @@ def summary(found: Sequence[CaseResults]) -> str:
             frameon=False,
             fontsize=9,
         )
-        return svg(figure, name="summary", title="GPU-hours of each policy relative to the clairvoyant, by case")
+        return svg(figure, name="summary", title="GPU-hours of each policy relative to the oracle, by case")
 
 
 def _summarised(axes: Axes, row: int, results: CaseResults) -> None:
@@ -91,9 +91,9 @@ def _summarised(axes: Axes, row: int, results: CaseResults) -> None:
     for mark, run in others:
         if run is not None:
             _point(axes, row, mark, results.relative(run))
-    if default is None and results.rivals:
+    if default is None and results.baselines:
         axes.annotate(
-            "no rival holds it with defaults",
+            "no baseline holds it with defaults",
             (_MOST_RATIO, row),
             ha="right",
             va="center",
@@ -151,7 +151,7 @@ def _point(axes: Axes, row: int, mark: Mark, ratio: float | None, *, hollow: boo
 def frontier(results: CaseResults) -> str:
     """Attainment against GPU-hours: every policy a point; up and to the left is better."""
     runs = list(_frontier_points(results))
-    tuned = [run for rival in results.rivals.values() for run in rival.tried.values()]
+    tuned = [run for baseline in results.baselines.values() for run in baseline.tried.values()]
     everything = [*(run for _, run, _ in runs), *tuned, *results.fleets]
     with style():
         figure = Figure(figsize=(9.6, 5.4))
@@ -165,8 +165,8 @@ def frontier(results: CaseResults) -> str:
                 f"{run.score['peak_replicas']}", (run.cost, _misses(run)), xytext=(3, -10), textcoords="offset points",
                 fontsize=8, color=STATIC,
             )  # fmt: skip
-        for rival in results.rivals.values():
-            values = list(rival.tried.values())
+        for baseline in results.baselines.values():
+            values = list(baseline.tried.values())
             if len(values) > 1:
                 line = sorted(values, key=lambda run: run.cost)
                 axes.plot(
@@ -180,7 +180,7 @@ def frontier(results: CaseResults) -> str:
             )  # fmt: skip
         _label_points(axes, runs)
         axes.annotate(
-            "grey: fixed fleets, by replicas; orange: rivals at other values of their parameter",
+            "grey: fixed fleets, by replicas; orange: baselines at other values of their parameter",
             (0.0, 1.0), xycoords="axes fraction", xytext=(6, -10), textcoords="offset points", fontsize=8, color=MUTED,
         )  # fmt: skip
         title = f"{results.case.title}: attainment against GPU-hours"
@@ -233,10 +233,10 @@ def _frontier_points(results: CaseResults) -> Iterator[tuple[str, Run, Mark]]:
         run = results.our(history=history)
         if run is not None:
             yield name, run, Mark(name, BLUE, "o", 10.0 if not history else 8.0)
-    if results.clairvoyant is not None:
-        yield "clairvoyant", results.clairvoyant, Mark("clairvoyant", GREEN, "*", 13.0)
-    for rival in results.rivals.values():
-        yield rival.rival.name, rival.default, Mark(rival.rival.name, VERMILION, "s", 6.0)
+    if results.oracle is not None:
+        yield "oracle", results.oracle, Mark("oracle", GREEN, "*", 13.0)
+    for baseline in results.baselines.values():
+        yield baseline.baseline.name, baseline.default, Mark(baseline.baseline.name, VERMILION, "s", 6.0)
 
 
 def _misses(run: Run) -> float:
@@ -259,7 +259,7 @@ class _Course:
 
 
 def course(results: CaseResults) -> str:
-    """Load, replicas and TTFT over time: ours and the clairvoyant's."""
+    """Load, replicas and TTFT over time: ours and the oracle's."""
     lines = list(_courses(results))
     seconds = max(line.course["time"][-1] for line in lines)
     unit, name = (3600.0, "hours") if seconds > 2.5 * 3600 else (60.0, "minutes")
@@ -283,8 +283,8 @@ def _courses(results: CaseResults) -> Iterator[_Course]:
         yield _Course("ServingPool", ours.course, BLUE, "-", 1.8)
     if knowing is not None and knowing.course:
         yield _Course("with history", knowing.course, SKY, (0, (4.0, 1.5)), 1.2)
-    if results.clairvoyant is not None and results.clairvoyant.course:
-        yield _Course("clairvoyant", results.clairvoyant.course, GREEN, (0, (1.2, 1.0)), 1.4)
+    if results.oracle is not None and results.oracle.course:
+        yield _Course("oracle", results.oracle.course, GREEN, (0, (1.2, 1.0)), 1.4)
 
 
 def _load(axes: Axes, results: CaseResults, line: _Course, unit: float) -> list[Label]:

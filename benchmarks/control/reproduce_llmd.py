@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation.hardware import EngineProfile, engine_profile
-from servingpool.simulation.policies import Policy, Static
-from servingpool.simulation.rivals import llmd
-from servingpool.simulation.rivals.measured import prefill_rate
-from servingpool.simulation.run import Result, SimulationOptions, simulate
-from servingpool.simulation.traces import LLMD_RAMP_RATES, Trace, llmd_ramp
+from servingpool_simulation.baselines import llmd
+from servingpool_simulation.baselines.measured import prefill_rate
+from servingpool_simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.policies import Policy, Static
+from servingpool_simulation.run import Result, SimulationOptions, simulate
+from servingpool_simulation.traces import LLMD_RAMP_RATES, Trace, llmd_ramp
 
 PUBLISHED = {"attainment": 0.958, "average_replicas": 5.93, "static_attainment": 1.0, "prefill_tokens_per_s": 15_928}
 WITHIN = {"attainment": 0.02, "average_replicas": 0.5}

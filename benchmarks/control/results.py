@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from cases import Case
 
-from servingpool.simulation.rivals.catalogue import BY_SLUG, Rival
+from servingpool_simulation.baselines.catalogue import BY_SLUG, Baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Run:
 
     target: float
     score: Mapping[str, Any]
-    """As `servingpool.simulation.score.Score`."""
+    """As `servingpool_simulation.score.Score`."""
     course: Mapping[str, Sequence[Any]] | None = None
 
     @classmethod
@@ -48,10 +48,10 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class RivalRuns:
-    """One rival on one case."""
+class BaselineRuns:
+    """One baseline on one case."""
 
-    rival: Rival
+    baseline: Baseline
     default: Run
     tried: Mapping[float, Run]
     """By the value of its parameter, ascending."""
@@ -84,13 +84,13 @@ class CaseResults:
     fleets: Sequence[Run] = ()
     """Fixed ones, ascending."""
     static_size: int | None = None
-    clairvoyant: Run | None = None
+    oracle: Run | None = None
     timetables: dict[int, Run] = field(default_factory=dict)
     """Chosen in hindsight, by the minutes for which each fleet stays."""
     ours: Seeds = field(default_factory=dict)
     without: dict[str, Seeds] = field(default_factory=dict)
     """Ours with one idea taken out, by the idea."""
-    rivals: dict[str, RivalRuns] = field(default_factory=dict)
+    baselines: dict[str, BaselineRuns] = field(default_factory=dict)
     """By slug, in the order of the tables."""
 
     @property
@@ -112,18 +112,18 @@ class CaseResults:
         return [run for (known, _), run in sorted(self.ours.items(), key=lambda item: item[0][1]) if known == history]
 
     def relative(self, run: Run | None) -> float | None:
-        """GPU-hours over the clairvoyant's."""
-        return None if run is None or self.clairvoyant is None else run.cost / self.clairvoyant.cost
+        """GPU-hours over the oracle's."""
+        return None if run is None or self.oracle is None else run.cost / self.oracle.cost
 
     def best_default(self) -> Named | None:
-        """The cheapest rival that holds the SLO with its defaults."""
-        return _cheapest((runs.rival.name, runs.default) for runs in self.rivals.values())
+        """The cheapest baseline that holds the SLO with its defaults."""
+        return _cheapest((runs.baseline.name, runs.default) for runs in self.baselines.values())
 
     def best_tuned(self) -> Named | None:
-        """The cheapest rival at the cheapest value of its parameter that holds the SLO on this very trace."""
+        """The cheapest baseline at the cheapest value of its parameter that holds the SLO on this very trace."""
         return _cheapest(
-            (f"{runs.rival.name} at {runs.best:g}", runs.tuned)
-            for runs in self.rivals.values()
+            (f"{runs.baseline.name} at {runs.best:g}", runs.tuned)
+            for runs in self.baselines.values()
             if runs.tuned is not None
         )
 
@@ -138,10 +138,10 @@ def _cheapest(runs: Iterable[tuple[str, Run]]) -> Named | None:
     return min(held, key=lambda named: named.run.cost, default=None)
 
 
-def rival_runs(target: float, slug: str, report: Mapping[str, Any]) -> RivalRuns:
+def baseline_runs(target: float, slug: str, report: Mapping[str, Any]) -> BaselineRuns:
     """From the report of a piece of work."""
     tried = {float(entry["value"]): Run.read(target, entry) for entry in report["tried"]}
-    return RivalRuns(BY_SLUG[slug], tried[report["default"]], tried, report["best"])
+    return BaselineRuns(BY_SLUG[slug], tried[report["default"]], tried, report["best"])
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from servingpool.simulation.families.clients import clients_mix
-from servingpool.simulation.families.correlated import correlated_lengths
-from servingpool.simulation.families.held_out import held_out
-from servingpool.simulation.families.large import conv_hours
-from servingpool.simulation.families.lengths import LogNormal, like
-from servingpool.simulation.families.long_prompts import long_prompts
-from servingpool.simulation.families.on_off import on_off
-from servingpool.simulation.families.reasoning import reasoning
-from servingpool.simulation.families.regimes import regimes
-from servingpool.simulation.families.renewal import renewal
-from servingpool.simulation.families.resampled import code_day, resampled
-from servingpool.simulation.families.stops import stops
-from servingpool.simulation.traces import (
+from servingpool_simulation.families.clients import clients_mix
+from servingpool_simulation.families.correlated import correlated_lengths
+from servingpool_simulation.families.held_out import held_out
+from servingpool_simulation.families.large import conv_hours
+from servingpool_simulation.families.lengths import LogNormal, like
+from servingpool_simulation.families.long_prompts import long_prompts
+from servingpool_simulation.families.on_off import on_off
+from servingpool_simulation.families.reasoning import reasoning
+from servingpool_simulation.families.regimes import regimes
+from servingpool_simulation.families.renewal import renewal
+from servingpool_simulation.families.resampled import code_day, resampled
+from servingpool_simulation.families.stops import stops
+from servingpool_simulation.traces import (
     DAY,
     Trace,
     azure2023_code,

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 ROOT = Path(__file__).parents[2]
-SIMULATION = "operator/servingpool/simulation"
+SIMULATION = "simulation/servingpool_simulation"
 
 WORLD = (
     *(f"{SIMULATION}/{name}.py" for name in ("balancer", "fleet", "hardware", "kernel", "page")),
@@ -26,13 +26,13 @@ SCENES = (
     f"{SIMULATION}/data/azure*",
 )
 CORE = ("operator/servingpool/decision/*.py", f"{SIMULATION}/policies.py")
-RIVALS = (
-    *(f"{SIMULATION}/rivals/*.py", f"{SIMULATION}/hindsight.py"),
+BASELINES = (
+    *(f"{SIMULATION}/baselines/*.py", f"{SIMULATION}/hindsight.py"),
     *(f"operator/servingpool/decision/{name}.py" for name in ("observation", "pool", "unknown")),
 )
 BENCH = tuple(f"benchmarks/control/{name}.py" for name in ("sweeps", "ablations", "odd_cases", "odd_status"))
-SEARCH = tuple(f"{SIMULATION}/{name}.py" for name in ("clairvoyant", "offered", "planning"))
-TIMETABLE = tuple(f"{SIMULATION}/{name}.py" for name in ("clairvoyant", "timetable"))
+SEARCH = tuple(f"{SIMULATION}/{name}.py" for name in ("oracle", "offered", "planning"))
+TIMETABLE = tuple(f"{SIMULATION}/{name}.py" for name in ("oracle", "timetable"))
 
 
 def directory() -> Path:
@@ -43,7 +43,7 @@ def directory() -> Path:
 
 def remember() -> None:
     """Looks at all sources now: a process must not take sources that change later for those that it has loaded."""
-    for pattern in (*WORLD, *SCENES, *CORE, *RIVALS, *SEARCH, *TIMETABLE, *BENCH):
+    for pattern in (*WORLD, *SCENES, *CORE, *BASELINES, *SEARCH, *TIMETABLE, *BENCH):
         meaning(pattern)
 
 

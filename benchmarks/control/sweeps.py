@@ -24,17 +24,17 @@ from rich.table import Table
 
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
-from servingpool.simulation.families.lengths import like
-from servingpool.simulation.families.regimes import correlated_pools
-from servingpool.simulation.families.resampled import resampled
-from servingpool.simulation.families.stops import stops
-from servingpool.simulation.fleet import ColdStart, Routing
-from servingpool.simulation.hardware import BLOCK_TOKENS, EngineProfile
-from servingpool.simulation.policies import Answer, Ours, Static
-from servingpool.simulation.run import Result, SimulationOptions, best_static, simulate
-from servingpool.simulation.scrape import EPOCH, ScrapeOptions
-from servingpool.simulation.traces import Trace, azure2023_conv
-from servingpool.simulation.upgrade import Upgrade
+from servingpool_simulation.families.lengths import like
+from servingpool_simulation.families.regimes import correlated_pools
+from servingpool_simulation.families.resampled import resampled
+from servingpool_simulation.families.stops import stops
+from servingpool_simulation.fleet import ColdStart, Routing
+from servingpool_simulation.hardware import BLOCK_TOKENS, EngineProfile
+from servingpool_simulation.policies import Answer, Ours, Static
+from servingpool_simulation.run import Result, SimulationOptions, best_static, simulate
+from servingpool_simulation.scrape import EPOCH, ScrapeOptions
+from servingpool_simulation.traces import Trace, azure2023_conv
+from servingpool_simulation.upgrade import Upgrade
 
 HOUR = 3_600.0
 UPGRADED_AT = 1_800.0

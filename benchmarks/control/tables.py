@@ -11,8 +11,8 @@ from ablations import ABLATIONS
 from goals import Goal
 from results import CaseResults, Run, Seeds, mean
 
-from servingpool.simulation.report.figures import latency, percent
-from servingpool.simulation.rivals.catalogue import RIVALS
+from servingpool_simulation.baselines.catalogue import BASELINES
+from servingpool_simulation.report.figures import latency, percent
 
 NOTHING = "-"
 
@@ -36,10 +36,10 @@ def times(ratio: float | None) -> str:
 
 
 def overview(found: Sequence[CaseResults]) -> str:
-    """A line for each case: GPU-hours over the clairvoyant's."""
+    """A line for each case: GPU-hours over the oracle's."""
     header = (
-        *("case", "clairvoyant, GPU-h", "ours", "attains", "with history", "attains"),
-        *("best static", "best rival, defaults", "best rival, tuned in hindsight"),
+        *("case", "oracle, GPU-h", "ours", "attains", "with history", "attains"),
+        *("best static", "best baseline, defaults", "best baseline, tuned in hindsight"),
     )
     rows = []
     for results in found:
@@ -48,7 +48,7 @@ def overview(found: Sequence[CaseResults]) -> str:
         rows.append(
             (
                 f"[{results.case.slug}]({results.case.slug}.md)",
-                NOTHING if results.clairvoyant is None else f"{results.clairvoyant.cost:.1f}",
+                NOTHING if results.oracle is None else f"{results.oracle.cost:.1f}",
                 times(results.relative(ours)),
                 attained(ours),
                 times(results.relative(knowing)),
@@ -65,13 +65,13 @@ def days(found: Sequence[CaseResults]) -> str:
     """What foresight is worth: from every arrival known to the fleet fixed for the day. Empty where there is no day."""
     stretches = sorted({minutes for results in found for minutes in results.timetables})
     header = (
-        *("case", "clairvoyant, GPU-h", *(f"timetable of {minutes} min" for minutes in stretches)),
+        *("case", "oracle, GPU-h", *(f"timetable of {minutes} min" for minutes in stretches)),
         *("best static", "ours, day one", "ours, day two"),
     )
     rows = [
         (
             results.case.slug,
-            NOTHING if results.clairvoyant is None else f"{results.clairvoyant.cost:.1f}",
+            NOTHING if results.oracle is None else f"{results.oracle.cost:.1f}",
             *(times(results.relative(results.timetables.get(minutes))) for minutes in stretches),
             times(results.relative(results.static)),
             *(times(results.relative(results.our(history=history))) for history in (False, True)),
@@ -83,7 +83,7 @@ def days(found: Sequence[CaseResults]) -> str:
 
 
 def _tuned(results: CaseResults) -> str:
-    return "none holds" if any(len(runs.tried) > 1 for runs in results.rivals.values()) else "not tuned"
+    return "none holds" if any(len(runs.tried) > 1 for runs in results.baselines.values()) else "not tuned"
 
 
 def goals_table(goals: Sequence[Goal]) -> str:
@@ -93,9 +93,9 @@ def goals_table(goals: Sequence[Goal]) -> str:
         reached = sum(judged.reached for judged in goal.judged)
         failing = "; ".join(f"{judged.slug} {judged.figure}" for judged in goal.judged if not judged.reached)
         state = "not measured" if not goal.judged else "reached" if goal.reached else "**not reached**"
-        best = f"{sum(goal.clairvoyant)} of {len(goal.clairvoyant)}" if goal.clairvoyant else NOTHING
+        best = f"{sum(goal.oracle)} of {len(goal.oracle)}" if goal.oracle else NOTHING
         rows.append((goal.measure, goal.goal, state, f"{reached} of {len(goal.judged)}", best, failing or NOTHING))
-    return _left(("measure", "goal", "", "cases", "the clairvoyant", "where not"), rows)
+    return _left(("measure", "goal", "", "cases", "the oracle", "where not"), rows)
 
 
 def goal_figures(goals: Sequence[Goal]) -> str:
@@ -107,18 +107,18 @@ def goal_figures(goals: Sequence[Goal]) -> str:
     )
 
 
-def rivals_overall(found: Sequence[CaseResults]) -> str:
-    """A line for each rival: how often it holds the SLO, and at what cost where it does; ours for comparison."""
+def baselines_overall(found: Sequence[CaseResults]) -> str:
+    """A line for each baseline: how often it holds the SLO, and at what cost where it does; ours for comparison."""
     header = ("policy", "holds with defaults", "GPU-h there", "holds tuned in hindsight", "GPU-h there", "tuned is")
     rows = []
     for history, name in ((False, "**ours**"), (True, "**ours, with history**")):
         runs = [(results, results.our(history=history)) for results in found]
         rows.append((name, *_share(runs), NOTHING, NOTHING, NOTHING))
-    for rival in RIVALS:
-        known = [(results, results.rivals[rival.slug]) for results in found if rival.slug in results.rivals]
+    for baseline in BASELINES:
+        known = [(results, results.baselines[baseline.slug]) for results in found if baseline.slug in results.baselines]
         tuned = [(results, runs.tuned) for results, runs in known if len(runs.tried) > 1]
         defaults = [(results, runs.default) for results, runs in known]
-        rows.append((rival.name, *_share(defaults), *_share(tuned, of=len(tuned)), rival.parameter))
+        rows.append((baseline.name, *_share(defaults), *_share(tuned, of=len(tuned)), baseline.parameter))
     return table(header, rows)
 
 
@@ -155,24 +155,24 @@ def seeds(found: Sequence[CaseResults]) -> str:
 def case_table(results: CaseResults) -> str:
     """Every policy on one case."""
     header = (
-        *("policy", "attains", "after 10 min", "GPU-h", "of clairvoyant", "mean fleet", "most", "changes/h", "flaps"),
+        *("policy", "attains", "after 10 min", "GPU-h", "of oracle", "mean fleet", "most", "changes/h", "flaps"),
         *("TTFT p95", "TPOT p95"),
     )
     lines: list[tuple[str, Run | None]] = [
         ("**ours**", results.our(history=False)),
         ("**ours, with history**", results.our(history=True)),
-        ("clairvoyant", results.clairvoyant),
+        ("oracle", results.oracle),
         (f"best static in hindsight, {results.static_size}", results.static),
     ]
-    lines += [(runs.rival.name, runs.default) for runs in results.rivals.values()]
+    lines += [(runs.baseline.name, runs.default) for runs in results.baselines.values()]
     return table(header, [_line(results, name, run) for name, run in lines if run is not None])
 
 
 def tuned_table(results: CaseResults) -> str:
-    """Each rival at its best; empty where none was tuned."""
-    header = ("rival", "parameter", "default", "best", "attains", "GPU-h", "of clairvoyant", "values tried")
+    """Each baseline at its best; empty where none was tuned."""
+    header = ("baseline", "parameter", "default", "best", "attains", "GPU-h", "of oracle", "values tried")
     rows = []
-    for runs in results.rivals.values():
+    for runs in results.baselines.values():
         if len(runs.tried) < 2:
             continue
         # Where no value holds the SLO, the one that comes closest.
@@ -180,7 +180,13 @@ def tuned_table(results: CaseResults) -> str:
         run = runs.tried[value]
         rows.append(
             (
-                *(runs.rival.name, runs.rival.parameter, f"{runs.rival.default:g}", f"{value:g}", attained(run)),
+                *(
+                    runs.baseline.name,
+                    runs.baseline.parameter,
+                    f"{runs.baseline.default:g}",
+                    f"{value:g}",
+                    attained(run),
+                ),
                 *(f"{run.cost:.1f}", times(results.relative(run)), f"{len(runs.tried)}"),
             )
         )

@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation.engine import Engine
-from servingpool.simulation.hardware import EngineProfile, engine_profile
-from servingpool.simulation.policies import Static
-from servingpool.simulation.run import SimulationOptions, simulate
-from servingpool.simulation.traces import azure2024_conv_reconstructed
+from servingpool_simulation.engine import Engine
+from servingpool_simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.policies import Static
+from servingpool_simulation.run import SimulationOptions, simulate
+from servingpool_simulation.traces import azure2024_conv_reconstructed
 
 CONTEXT = 1024
 BATCHES = (1, 32, 64, 128, 256)

@@ -16,14 +16,14 @@ import store
 import sweeps
 from cases import CASES, Case, Kind
 
-from servingpool.simulation.clairvoyant import Effort, clairvoyant
-from servingpool.simulation.hindsight import attains, tune
-from servingpool.simulation.offered import offered_load
-from servingpool.simulation.policies import Ours, Policy, Static
-from servingpool.simulation.rivals.catalogue import BY_SLUG
-from servingpool.simulation.run import Result, SimulationOptions, simulate
-from servingpool.simulation.timetable import SELDOM, timetable
-from servingpool.simulation.traces import Trace
+from servingpool_simulation.baselines.catalogue import BY_SLUG
+from servingpool_simulation.hindsight import attains, tune
+from servingpool_simulation.offered import offered_load
+from servingpool_simulation.oracle import Effort, oracle
+from servingpool_simulation.policies import Ours, Policy, Static
+from servingpool_simulation.run import Result, SimulationOptions, simulate
+from servingpool_simulation.timetable import SELDOM, timetable
+from servingpool_simulation.traces import Trace
 
 Report = dict[str, Any]
 """What a piece of work found, as JSON."""
@@ -149,12 +149,12 @@ def smallest(enough: Callable[[int], bool], guess: int, most: int) -> int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Clairvoyant(Work):
-    """The clairvoyant course."""
+class Oracle(Work):
+    """The oracle course."""
 
     initial: int
     effort: int
-    name = "clairvoyant"
+    name = "oracle"
     runs = 200.0
 
     def sources(self) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ class Clairvoyant(Work):
     def do(self) -> Report:
         case = self.case
         effort = Effort(requests=self.effort)
-        found = clairvoyant(trace_of(self.slug, 0), case.profile, case.pool(), _start(self.initial), effort)
+        found = oracle(trace_of(self.slug, 0), case.profile, case.pool(), _start(self.initial), effort)
         return {"found": None if found is None else run_report(found, course=True)}
 
 
@@ -212,33 +212,33 @@ class OurRun(Work):
 
 
 @dataclass(frozen=True, slots=True)
-class RivalRuns(Work):
-    """One rival: its defaults, and its parameter tuned in hindsight."""
+class BaselineRuns(Work):
+    """One baseline: its defaults, and its parameter tuned in hindsight."""
 
     initial: int
-    rival: str
+    baseline: str
     how: str
     """`default`, `bisect` or `grid`."""
 
     @property
     def name(self) -> str:
-        return f"{self.rival}-{self.how}"
+        return f"{self.baseline}-{self.how}"
 
     @property
     def runs(self) -> float:
-        return {"default": 1.5, "bisect": 6.0, "grid": 14.0}[self.how] * (5 if "knative" in self.rival else 1)
+        return {"default": 1.5, "bisect": 6.0, "grid": 14.0}[self.how] * (5 if "knative" in self.baseline else 1)
 
     def sources(self) -> tuple[str, ...]:
-        return store.RIVALS
+        return store.BASELINES
 
     def do(self) -> Report:
-        case, rival = self.case, BY_SLUG[self.rival]
+        case, baseline = self.case, BY_SLUG[self.baseline]
         if self.how == "default":
-            rival = replace(rival, grid=(rival.default,))
+            baseline = replace(baseline, grid=(baseline.default,))
         trace = trace_of(self.slug, 0)
-        found = tune(rival, trace, case.profile, case.pool(), _start(self.initial), whole=self.how == "grid")
+        found = tune(baseline, trace, case.profile, case.pool(), _start(self.initial), whole=self.how == "grid")
         tried = [{"value": value, **run_report(result)} for value, result in found.tried.items()]
-        return {"default": rival.default, "best": found.value, "tried": tried}
+        return {"default": baseline.default, "best": found.value, "tried": tried}
 
 
 @dataclass(frozen=True, slots=True)

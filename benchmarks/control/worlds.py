@@ -22,25 +22,25 @@ from rich.table import Table
 from validate_simulator import prefill
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation.families.arrivals import arrivals, seconds
-from servingpool.simulation.families.clients import clients_mix
-from servingpool.simulation.families.correlated import correlated_lengths
-from servingpool.simulation.families.lengths import Lengths, LogNormal, independent, like
-from servingpool.simulation.families.long_prompts import long_prompts
-from servingpool.simulation.families.on_off import on_off
-from servingpool.simulation.families.reasoning import reasoning
-from servingpool.simulation.families.regimes import regimes
-from servingpool.simulation.families.renewal import renewal
-from servingpool.simulation.families.stops import stops
-from servingpool.simulation.fleet import ColdStart
-from servingpool.simulation.hardware import EngineProfile, engine_profile, profile_names
-from servingpool.simulation.offered import base_step, offered_load
-from servingpool.simulation.policies import Ours
-from servingpool.simulation.run import SimulationOptions, best_static, simulate
-from servingpool.simulation.score import Score
-from servingpool.simulation.scrape import ScrapeOptions
-from servingpool.simulation.timetable import SELDOM
-from servingpool.simulation.traces import Trace, azure2023_code, azure2023_conv
+from servingpool_simulation.families.arrivals import arrivals, seconds
+from servingpool_simulation.families.clients import clients_mix
+from servingpool_simulation.families.correlated import correlated_lengths
+from servingpool_simulation.families.lengths import Lengths, LogNormal, independent, like
+from servingpool_simulation.families.long_prompts import long_prompts
+from servingpool_simulation.families.on_off import on_off
+from servingpool_simulation.families.reasoning import reasoning
+from servingpool_simulation.families.regimes import regimes
+from servingpool_simulation.families.renewal import renewal
+from servingpool_simulation.families.stops import stops
+from servingpool_simulation.fleet import ColdStart
+from servingpool_simulation.hardware import EngineProfile, engine_profile, profile_names
+from servingpool_simulation.offered import base_step, offered_load
+from servingpool_simulation.policies import Ours
+from servingpool_simulation.run import SimulationOptions, best_static, simulate
+from servingpool_simulation.score import Score
+from servingpool_simulation.scrape import ScrapeOptions
+from servingpool_simulation.timetable import SELDOM
+from servingpool_simulation.traces import Trace, azure2023_code, azure2023_conv
 
 MOST = 24
 """Replicas that a pool may have."""

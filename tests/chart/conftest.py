@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from servingpool.lab.binaries import ensure_binaries
+from servingpool_lab.binaries import ensure_binaries
 
 CHART = Path(__file__).parents[2] / "charts" / "servingpool-operator"
 VALUES = Path(__file__).with_name("values")
@@ -23,7 +23,7 @@ Render = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture(scope="session")
 def helm() -> Helm:
-    # Two minutes the first time: `python -m servingpool.lab.binaries helm` does it ahead of a test run.
+    # Two minutes the first time: `python -m servingpool_lab.binaries helm` does it ahead of a test run.
     program = ensure_binaries("helm")["helm"]
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

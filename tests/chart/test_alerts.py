@@ -12,10 +12,10 @@ import yaml
 from prometheus_client import CollectorRegistry, start_http_server
 
 from servingpool.adapters.cluster.errors import Forbidden
-from servingpool.lab.binaries import ensure_binaries
-from servingpool.lab.control_plane import free_ports
-from servingpool.lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 from servingpool.reconcile.exposing import PoolCollector
+from servingpool_lab.binaries import ensure_binaries
+from servingpool_lab.control_plane import free_ports
+from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 
 from ..unit.reconcile.world import World  # noqa: TID252, tests are no package of an installed name
 from .conftest import Render

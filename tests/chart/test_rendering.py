@@ -10,8 +10,8 @@ import yaml
 from pydantic import ValidationError
 
 from chart import manifests
-from servingpool.lab.binaries import ensure_binaries
 from servingpool.reconcile.config import load
+from servingpool_lab.binaries import ensure_binaries
 
 from .conftest import CHART, OPERATOR, VALUES, Helm, Render, one
 from .monitoring_kinds import KINDS

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import yaml
 
-from servingpool.lab.api_client import ApiClient, ApiError, Manifests
-from servingpool.lab.processes import open_local
+from servingpool_lab.api_client import ApiClient, ApiError, Manifests
+from servingpool_lab.processes import open_local
 
 from .shell import run, succeeds
 from .waiting import eventually

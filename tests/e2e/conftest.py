@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.lab.api_client import ApiError
+from servingpool_lab.api_client import ApiError
 
 from . import release as operator_release
 from .cluster import Cluster, seconds_since

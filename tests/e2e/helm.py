@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from servingpool.lab.binaries import ensure_binaries
+from servingpool_lab.binaries import ensure_binaries
 
 from .shell import run
 

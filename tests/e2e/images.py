@@ -7,13 +7,15 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from servingpool.lab.binaries import ensure_binaries
+from servingpool_lab.binaries import ensure_binaries
 
 from .shell import run, succeeds
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILES = Path(__file__).parent / "images"
 LOCAL_BASE = "local/python:3.11"
+LAB_PACKAGES = (ROOT / "simulation" / "servingpool_simulation", ROOT / "lab" / "servingpool_lab")
+"""What the lab's image has besides the operator's."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ def build() -> Images:
     """Build all; what has not changed comes from Docker's cache."""
     images = Images()
     build_operator(images.operator)
-    _build(DOCKERFILES / "lab.Dockerfile", images.lab, DOCKERFILES, f"--build-arg=BASE={images.operator}")
+    _build_lab(images.lab, images.operator)
     prometheus = ensure_binaries("prometheus")["prometheus"]
     _build(DOCKERFILES / "prometheus.Dockerfile", images.prometheus, prometheus.parent)
     return images
@@ -48,6 +50,16 @@ def build_operator(tag: str, *flags: str) -> None:
     arguments = [*base, *([f"PIP_OPTIONS={options}"] if options else [])]
     dockerfile = ROOT / "deploy" / "Dockerfile"
     _build(dockerfile, tag, ROOT, *(f"--build-arg={argument}" for argument in arguments), *flags)
+
+
+def _build_lab(tag: str, base: str) -> None:
+    """The operator's image with the packages that it does not have."""
+    context = ROOT / "build" / "e2e" / "lab"
+    shutil.rmtree(context, ignore_errors=True)
+    for package in LAB_PACKAGES:
+        shutil.copytree(package, context / "packages" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(DOCKERFILES / "vllm", context / "vllm")
+    _build(DOCKERFILES / "lab.Dockerfile", tag, context, f"--build-arg=BASE={base}")
 
 
 def build_foreign(tag: str, binary: Path) -> None:

@@ -28,7 +28,7 @@ def load_generator_manifests(namespace: str) -> list[Manifest]:
         "name": NAME,
         "image": IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", "-m", "servingpool.lab.load_generator", f"--port={PORT}"],
+        "command": ["python3", "-m", "servingpool_lab.load_generator", f"--port={PORT}"],
         "ports": [{"name": "http", "containerPort": PORT}],
         "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
@@ -78,7 +78,7 @@ class LoadGenerator:
         """Begin a course, such as `rates="2x120,6x180"`: 2 requests/s for 120 s, then 6 for 180.
 
         It begins when the Service answers: a pod is Ready a little before kube-proxy has its address.
-        `more` are fields of `servingpool.lab.load_generator.traffic.Traffic`.
+        `more` are fields of `servingpool_lab.load_generator.traffic.Traffic`.
         """
         traffic = {"url": url, "model": model, "prompt_tokens": prompt, "output_tokens": output, "patience": 60, **more}
         if rates is not None:
@@ -110,7 +110,7 @@ class LoadGenerator:
     ) -> dict[str, Any]:
         """Figures of the requests scheduled in [begin, end) seconds of the course, judged by these bounds.
 
-        Keys as in `servingpool.lab.load_generator.summary.summarise`, with `finished`, `now` and `in_flight`.
+        Keys as in `servingpool_lab.load_generator.summary.summarise`, with `finished`, `now` and `in_flight`.
         """
         asked = {"course": course.number, "ttft": ttft, "tpot": tpot, "begin": begin, "end": end}
         query = urlencode({name: value for name, value in asked.items() if value is not None})

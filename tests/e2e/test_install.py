@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from servingpool.lab.api_client import ApiError
+from servingpool_lab.api_client import ApiError
 
 from .cluster import Cluster
 from .conftest import FIRST

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from servingpool.api.group import CRD_NAME
-from servingpool.lab.binaries import ensure_binaries
+from servingpool_lab.binaries import ensure_binaries
 
 from ..doc_pages import DOCS, File, definitions, steps, substituted  # noqa: TID252, tests are no package of an installed name
 from . import prometheus

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from servingpool.lab.api_client import ApiError
+from servingpool_lab.api_client import ApiError
 
 from .cluster import Cluster
 from .pools import status

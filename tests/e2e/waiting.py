@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from servingpool.lab.api_client import ApiError
+from servingpool_lab.api_client import ApiError
 
 from .shell import CommandError
 

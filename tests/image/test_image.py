@@ -51,9 +51,17 @@ def test_its_bill_names_what_the_lock_pins(images: tuple[str, str]) -> None:
     listed = {canonicalize_name(each["name"]): each["version"] for each in components}
     assert listed.pop(canonicalize_name("servingpool-operator"))
     assert listed == locked()
+    assert listed.keys().isdisjoint({"servingpool-simulation", "servingpool-lab"})
     assert [each["name"] for each in components if not each.get("licenses")] == []
     debian = dict(line.split("\t") for line in (ROOT / "build" / "sbom-debian.txt").read_text().splitlines())
     assert "libc6" in {name.partition(":")[0] for name in debian}
+
+
+def test_it_holds_neither_simulation_nor_lab(images: tuple[str, str]) -> None:
+    ours = inside(images[0], "cd /opt/servingpool/lib/python3*/site-packages && ls -d servingpool*").split()
+    assert {name.partition("-")[0] for name in ours} == {"servingpool", "servingpool_operator"}
+    parts = inside(images[0], "cd /opt/servingpool/lib/python3*/site-packages/servingpool && ls -d */").split()
+    assert {"simulation/", "lab/"}.isdisjoint(parts)
 
 
 def locked() -> dict[str, str]:

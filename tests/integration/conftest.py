@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from servingpool.lab.api_client import ApiError
-from servingpool.lab.binaries import ensure_binaries
-from servingpool.lab.control_plane import ControlPlane, free_ports
-from servingpool.lab.processes import wait_until
-from servingpool.lab.prometheus import Prometheus
+from servingpool_lab.api_client import ApiError
+from servingpool_lab.binaries import ensure_binaries
+from servingpool_lab.control_plane import ControlPlane, free_ports
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
 
 PodMetrics = dict[tuple[str, str], str]
 STORIES = {"test_leader.py", "test_operator.py"}
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def binaries() -> dict[str, Path]:
-    # Minutes the first time: `python -m servingpool.lab.binaries` does it ahead of a test run.
+    # Minutes the first time: `python -m servingpool_lab.binaries` does it ahead of a test run.
     return ensure_binaries()
 
 

@@ -19,9 +19,9 @@ from typing import Any, Self
 from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.api.group import API_VERSION, KIND
-from servingpool.lab.api_client import ApiError
-from servingpool.lab.control_plane import ControlPlane, free_ports
-from servingpool.lab.processes import SupervisedProcess, http_ready, open_local, wait_until
+from servingpool_lab.api_client import ApiError
+from servingpool_lab.control_plane import ControlPlane, free_ports
+from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 
 NAMESPACE, ACCOUNT = "servingpool-system", "servingpool-operator"
 BASE, PER_REQUEST, PER_PREFILL_TOKEN = 0.016, 0.00008, 0.00007

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from servingpool.api.serving_pool import ServingPool
-from servingpool.lab.api_client import ApiError
-from servingpool.lab.control_plane import ControlPlane
+from servingpool_lab.api_client import ApiError
+from servingpool_lab.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "crds/servingpools.servingpool.dev.yaml"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.lab import binaries
+from servingpool_lab import binaries
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -54,7 +54,7 @@ def test_a_program_is_built_once_and_then_found(tmp_path: Path, log: Path, monke
 def test_two_builds_at_once_do_the_work_once(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_go(tmp_path / "go", monkeypatch, version="1.26.0", log=log)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "servingpool.lab.binaries", "etcd"]
+    command = [sys.executable, "-m", "servingpool_lab.binaries", "etcd"]
     builds = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     paths = {build.communicate()[0].strip() for build in builds}
     assert [build.returncode for build in builds] == [0, 0]

@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 from servingpool.api.group import CRD_NAME
-from servingpool.lab.api_client import ApiError
-from servingpool.lab.control_plane import ControlPlane
-from servingpool.lab.processes import open_local, wait_until
-from servingpool.lab.prometheus import Prometheus
+from servingpool_lab.api_client import ApiError
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import open_local, wait_until
+from servingpool_lab.prometheus import Prometheus
 
 from .operators import OperatorProcess, deployment, serving_pool
 

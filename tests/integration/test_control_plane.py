@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from servingpool.lab import kwok
-from servingpool.lab.api_client import ApiClient, ApiError
-from servingpool.lab.control_plane import ControlPlane
-from servingpool.lab.processes import wait_until
-from servingpool.lab.prometheus import Prometheus
+from servingpool_lab import kwok
+from servingpool_lab.api_client import ApiClient, ApiError
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
 
 # Only the test's own time: the session's first test also starts the cluster, or builds it.
 pytestmark = pytest.mark.timeout(60, func_only=True)

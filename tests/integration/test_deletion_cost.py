@@ -12,9 +12,9 @@ from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import Conflict
 from servingpool.adapters.cluster.objects import DELETION_COST, DeletionCost, Pod
-from servingpool.lab.control_plane import ControlPlane
-from servingpool.lab.kwok import LOAD_SECONDS_ANNOTATION
-from servingpool.lab.processes import wait_until
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.kwok import LOAD_SECONDS_ANNOTATION
+from servingpool_lab.processes import wait_until
 
 from .operators import ACCOUNT, NAMESPACE, deployment
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from servingpool.lab.control_plane import ControlPlane
+from servingpool_lab.control_plane import ControlPlane
 
 from ..doc_pages import DOCS, blocks, definitions  # noqa: TID252, tests are no package of an installed name
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from servingpool.lab import workload
-from servingpool.lab.control_plane import ControlPlane, free_ports
-from servingpool.lab.processes import SupervisedProcess, http_ready, open_local, wait_until
-from servingpool.lab.prometheus import Prometheus
-from servingpool.lab.scenario import WORKLOADS, Scenario
+from servingpool_lab import workload
+from servingpool_lab.control_plane import ControlPlane, free_ports
+from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
+from servingpool_lab.prometheus import Prometheus
+from servingpool_lab.scenario import WORKLOADS, Scenario
 
 
 @dataclass
@@ -56,7 +56,7 @@ def case(control_plane: ControlPlane, binaries: dict[str, Path], namespace: str,
     port = free_ports(1)[0]
     url = f"http://127.0.0.1:{port}"
     command = [
-        *(sys.executable, "-m", "servingpool.lab.emulator"),
+        *(sys.executable, "-m", "servingpool_lab.emulator"),
         f"--kubeconfig={control_plane.user_kubeconfig(workload.EMULATOR)}",
         f"--namespace={namespace}",
         f"--selector={workload.APP_LABEL}={scenario.workload.name}",

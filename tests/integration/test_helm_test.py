@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from servingpool.lab.control_plane import free_ports
-from servingpool.lab.prometheus import Prometheus
+from servingpool_lab.control_plane import free_ports
+from servingpool_lab.prometheus import Prometheus
 
 CHART = Path(__file__).parents[2] / "charts" / "servingpool-operator"
 RELEASE = "servingpool-operator"

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from servingpool.lab.processes import wait_until
+from servingpool_lab.processes import wait_until
 
 
 @dataclass
@@ -88,7 +88,7 @@ def test_decides_scales_and_leaves_nothing_behind(lab: Run) -> None:
 def test_a_part_that_dies_takes_the_rest_with_it_and_is_named(lab: Run) -> None:
     wait_until(lambda: lab.says("get servingpools --watch"), 60, "everything runs")
     children = lab.children()
-    lab.part("servingpool.lab.emulator").kill()
+    lab.part("servingpool_lab.emulator").kill()
     assert lab.process.wait(90) == 1, lab.said
     assert "emulated fleet has stopped by itself" in lab.said
     wait_until(lambda: gone(children), 1, "every process ended")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from servingpool.lab.control_plane import ControlPlane
+from servingpool_lab.control_plane import ControlPlane
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NAMESPACE = "servingpool-system"

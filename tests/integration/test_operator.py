@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from servingpool.lab.control_plane import ControlPlane
-from servingpool.lab.processes import wait_until
-from servingpool.lab.prometheus import Prometheus
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
 
 from .operators import NAMESPACE, Cluster, OperatorProcess, Traffic
 

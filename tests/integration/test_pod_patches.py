@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER
-from servingpool.lab.api_client import ApiClient, ApiError
-from servingpool.lab.control_plane import ControlPlane
-from servingpool.lab.processes import wait_until
+from servingpool_lab.api_client import ApiClient, ApiError
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
 
 from .operators import ACCOUNT, NAMESPACE
 

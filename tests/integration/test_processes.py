@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.lab.processes import (
+from servingpool_lab.processes import (
     ProcessError,
     ProcessGroup,
     SupervisedProcess,
@@ -29,7 +29,7 @@ time.sleep(60)
 PARENT = """
 import os, signal, sys
 from pathlib import Path
-from servingpool.lab.processes import SupervisedProcess
+from servingpool_lab.processes import SupervisedProcess
 child = SupervisedProcess("child", ["sleep", "60"], Path(sys.argv[1])).start()
 print(child.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -20,9 +20,9 @@ from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, Prometh
 from servingpool.adapters.prometheus.plan import MOST_SLICES
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
-from servingpool.lab.binaries import ensure_binaries
-from servingpool.lab.control_plane import free_ports
-from servingpool.lab.processes import SupervisedProcess, http_ready
+from servingpool_lab.binaries import ensure_binaries
+from servingpool_lab.control_plane import free_ports
+from servingpool_lab.processes import SupervisedProcess, http_ready
 
 RECORDED = (Path(__file__).parents[1] / "fixtures" / "vllm-0.32.0-metrics.txt").read_text()
 REQUEST = ReadRequest(ttft_bounds=frozenset({2.0}), tpot_bounds=frozenset({0.1}))

@@ -17,7 +17,7 @@ from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.client import Cluster, credentials
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
-from servingpool.lab.control_plane import ControlPlane
+from servingpool_lab.control_plane import ControlPlane
 
 from .operators import ACCOUNT, NAMESPACE, serving_pool
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.lab.binaries import BuildError, ensure_binaries
-from servingpool.lab.prometheus import Prometheus
+from servingpool_lab.binaries import BuildError, ensure_binaries
+from servingpool_lab.prometheus import Prometheus
 
 from . import installation
 from .engine import StartVllm, Vllm

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
-from servingpool.lab.control_plane import free_ports
-from servingpool.lab.processes import SupervisedProcess, http_ready, open_local
+from servingpool_lab.control_plane import free_ports
+from servingpool_lab.processes import SupervisedProcess, http_ready, open_local
 
 MODEL = "tiny"
 VOCABULARY = 1024

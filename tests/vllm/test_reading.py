@@ -18,7 +18,7 @@ from servingpool.decision.ledger import misses
 from servingpool.decision.observation import Histogram
 from servingpool.decision.slo_count import SloCount
 from servingpool.decision.unknown import Unknown
-from servingpool.lab.prometheus import Prometheus
+from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, End, replay
 from .engine import MAX_NUM_SEQS, Vllm

@@ -13,8 +13,8 @@ import pytest
 
 from servingpool.adapters.prometheus import Absence
 from servingpool.decision.unknown import Unknown
-from servingpool.lab.processes import http_ready, wait_until
-from servingpool.lab.prometheus import Prometheus
+from servingpool_lab.processes import http_ready, wait_until
+from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, End, replay
 from .engine import MAX_NUM_SEQS, MODEL, StartVllm, Vllm

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from chart import crd, manifests, readme, schema, values
-from servingpool.lab.binaries import BuildError, ensure_binaries
+from servingpool_lab.binaries import BuildError, ensure_binaries
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "servingpool-operator"

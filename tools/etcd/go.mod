@@ -1,4 +1,4 @@
-// The store of the local control plane; `python -m servingpool.lab.binaries` builds it.
+// The store of the local control plane; `python -m servingpool_lab.binaries` builds it.
 module servingpool.dev/tools/etcd
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// Installs and renders the chart; `python -m servingpool.lab.binaries helm` builds it.
+// Installs and renders the chart; `python -m servingpool_lab.binaries helm` builds it.
 module servingpool.dev/tools/helm
 
 go 1.26.0

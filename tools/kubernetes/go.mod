@@ -1,4 +1,4 @@
-// Programs of the local control plane; `python -m servingpool.lab.binaries` builds them.
+// Programs of the local control plane; `python -m servingpool_lab.binaries` builds them.
 //
 // k8s.io/kubernetes names its staging modules as v0.0.0 and replaces them in its own go.mod, which
 // does not count here: each has to be required below. Do not run `go mod tidy`, it drops them.

@@ -1,4 +1,4 @@
-// Scrapes the emulated pods; `python -m servingpool.lab.binaries` builds it.
+// Scrapes the emulated pods; `python -m servingpool_lab.binaries` builds it.
 module servingpool.dev/tools/prometheus
 
 go 1.26.0

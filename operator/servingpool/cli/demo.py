@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import shlex
 import webbrowser
@@ -15,12 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from servingpool.api.duration import DurationBetween
+from servingpool.cli.extras import needs
 
 if TYPE_CHECKING:
-    from servingpool.simulation.demo import Comparison, Setup
-
-NEEDED = ("jinja2", "matplotlib")
-"""What the report takes from the extra `simulation`. Without numba it is only slower."""
+    from servingpool_simulation.demo import Comparison, Setup
 
 
 def demo(  # noqa: PLR0913, a command line's options are its parameters
@@ -70,16 +67,17 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
 
     Exit codes: 0 the comparison was made, whoever won; 2 something given cannot be used.
     """
-    require_extra()
     # Here and not above: numba and matplotlib take a second to import, which no other command should wait for.
     from servingpool.decision.pool import Pool, Slo
-    from servingpool.simulation.demo import Setup
-    from servingpool.simulation.inputs import named_hardware, named_trace, past_like
-    from servingpool.simulation.report.conclusion import conclude
-    from servingpool.simulation.report.course import picture as drawn
-    from servingpool.simulation.report.page import page
-    from servingpool.simulation.report.terminal import summary
-    from servingpool.simulation.run import SimulationOptions
+
+    with needs("simulation"):
+        from servingpool_simulation.demo import Setup
+        from servingpool_simulation.inputs import named_hardware, named_trace, past_like
+        from servingpool_simulation.report.conclusion import conclude
+        from servingpool_simulation.report.course import picture as drawn
+        from servingpool_simulation.report.page import page
+        from servingpool_simulation.report.terminal import summary
+        from servingpool_simulation.run import SimulationOptions
 
     bounds = bound(ttft, "--ttft", "10m"), bound(tpot, "--tpot", "10s")
     remembered = duration(history, "--history", "0s", "6h")
@@ -134,18 +132,6 @@ def again(**options: str | float | None) -> str:
     return shlex.join(words)
 
 
-def require_extra() -> None:
-    """Says how to install what is missing. Raises typer.Exit(2)."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        typer.echo(
-            f"The report needs {' and '.join(missing)}, which come with the extra `simulation`: "
-            "pip install 'servingpool-operator[simulation]'",
-            err=True,
-        )
-        raise typer.Exit(2)
-
-
 def bound(text: str, option: str, high: str) -> float | None:
     """Seconds, or None for `none`. Raises typer.BadParameter."""
     return None if text == "none" else duration(text, option, "1ms", high, also=", or none")
@@ -170,8 +156,8 @@ def write(path: Path, text: str, option: str) -> None:
 
 def _compared(setup: Setup) -> Comparison:
     """With a progress bar on stderr."""
-    from servingpool.simulation.compiled import COMPILED
-    from servingpool.simulation.demo import compare
+    from servingpool_simulation.compiled import COMPILED
+    from servingpool_simulation.demo import compare
 
     columns = (
         TextColumn("[progress.description]{task.description:<24}"),

@@ -10,6 +10,7 @@ import typer
 
 from servingpool.api import duration
 from servingpool.api.spec import Mode
+from servingpool.cli.extras import needs
 
 
 class TraceName(StrEnum):
@@ -66,11 +67,8 @@ def lab(  # noqa: PLR0913, one parameter an option
 
     Exit codes: 0 stopped as asked, 1 a part failed, 2 wrong options or something is missing.
     """
-    try:
-        from servingpool.lab import command
-    except ImportError as error:
-        typer.echo(f"{error}. The lab needs more packages: pip install 'servingpool-operator[lab]'", err=True)
-        raise typer.Exit(2) from None
+    with needs("lab"):
+        from servingpool_lab import command
     try:
         command.run(
             trace=trace.value,

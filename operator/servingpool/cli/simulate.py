@@ -13,9 +13,11 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
+from servingpool.cli.extras import needs
+
 if TYPE_CHECKING:
-    from servingpool.simulation.changes import Change
-    from servingpool.simulation.run import Result
+    from servingpool_simulation.changes import Change
+    from servingpool_simulation.run import Result
 
 MISSED = 3
 """Exit code: the run was made and missed its SLO."""
@@ -34,7 +36,7 @@ def simulate(
         str, typer.Option(help="Shipped hardware such as h100-8b-tp1, or the path of a fleet description (below).")
     ] = "a100-70b-tp4",
     policy: Annotated[
-        str, typer.Option(help="servingpool, static:N, or a rival such as hpa-running:16 or llmd-slo-aware.")
+        str, typer.Option(help="servingpool, static:N, or a baseline such as hpa-running:16 or llmd-slo-aware.")
     ] = "servingpool",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; keys as below.")] = False,
 ) -> None:
@@ -70,11 +72,13 @@ def simulate(
     """
     # Here and not above: numba takes a second to import, which no other command should wait for.
     from servingpool.reconcile.observing import core_pool
-    from servingpool.simulation import inputs
-    from servingpool.simulation.changes import Watched
-    from servingpool.simulation.policies import Static
-    from servingpool.simulation.run import simulate as run
-    from servingpool.simulation.traces import TraceError
+
+    with needs("simulation"):
+        from servingpool_simulation import inputs
+        from servingpool_simulation.changes import Watched
+        from servingpool_simulation.policies import Static
+        from servingpool_simulation.run import simulate as run
+        from servingpool_simulation.traces import TraceError
 
     try:
         manifest = inputs.read_pool(pool)
@@ -106,7 +110,7 @@ def simulate(
 
 
 def _shown(result: Result, changes: list[Change], *, held: bool) -> RenderableType:
-    from servingpool.simulation.report.figures import clock, latency, objective, percent
+    from servingpool_simulation.report.figures import clock, latency, objective, percent
 
     score = result.score
     figures = Table.grid(padding=(0, 2))

@@ -5,4 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "control"))
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "control")]

@@ -14,14 +14,14 @@ import tables
 import work
 from bench import enter
 from cases import CASES, Case, Kind
-from results import CaseResults, Run, rival_runs
+from results import CaseResults, Run, baseline_runs
 from sweeps import STEPS
 
 from servingpool.decision.pool import Slo
-from servingpool.simulation.hardware import engine_profile
-from servingpool.simulation.report.figures import percent
-from servingpool.simulation.rivals.catalogue import RIVALS
-from servingpool.simulation.traces import poisson
+from servingpool_simulation.baselines.catalogue import BASELINES
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.report.figures import percent
+from servingpool_simulation.traces import poisson
 
 TINY = Case(
     *("tiny", "five minutes, A100 70B TP4", Kind.BURST),
@@ -59,13 +59,13 @@ def results_of(kind: Kind = Kind.BURST, **named: Any) -> CaseResults:
     return CaseResults(case, **named)
 
 
-def a_rival(slug: str, default: Run, tuned: Run | None = None) -> Any:
-    rival = next(rival for rival in RIVALS if rival.slug == slug)
-    other = next(value for value in rival.grid if value != rival.default)
-    tried = [{"value": rival.default, "score": default.score}]
+def a_baseline(slug: str, default: Run, tuned: Run | None = None) -> Any:
+    baseline = next(baseline for baseline in BASELINES if baseline.slug == slug)
+    other = next(value for value in baseline.grid if value != baseline.default)
+    tried = [{"value": baseline.default, "score": default.score}]
     tried += [] if tuned is None else [{"value": other, "score": tuned.score}]
     best = None if tuned is None else other
-    return rival_runs(0.95, slug, {"default": rival.default, "best": best, "tried": tried})
+    return baseline_runs(0.95, slug, {"default": baseline.default, "best": best, "tried": tried})
 
 
 class TestWhatIsKept:
@@ -97,8 +97,8 @@ class TestWhatIsKept:
     def test_each_input_has_its_own_place(self) -> None:
         pieces = [
             *(work.OurRun("tiny", 3, seed, history) for seed in (0, 1) for history in (False, True)),
-            *(work.RivalRuns("tiny", 3, "keda", how) for how in ("default", "grid")),
-            *(work.Clairvoyant("tiny", initial, 1000) for initial in (2, 3)),
+            *(work.BaselineRuns("tiny", 3, "keda", how) for how in ("default", "grid")),
+            *(work.Oracle("tiny", initial, 1000) for initial in (2, 3)),
         ]
         assert len({piece.kept() for piece in pieces}) == len(pieces)
 
@@ -109,29 +109,30 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
     results.static_size = size = statics["best"]
     results.fleets = [Run.read(0.95, fleet) for fleet in statics["fleets"]]
     pieces = [
-        work.Clairvoyant("tiny", size, 60_000),
+        work.Oracle("tiny", size, 60_000),
         work.OurRun("tiny", size, 0, False),
         work.OurRun("tiny", size, 0, True),
         work.AblationRun("tiny", size, 0, True, "price"),
-        work.RivalRuns("tiny", size, "hpa-running", "bisect"),
-        work.RivalRuns("tiny", size, "keda", "default"),
+        work.BaselineRuns("tiny", size, "hpa-running", "bisect"),
+        work.BaselineRuns("tiny", size, "keda", "default"),
     ]
     for piece in pieces:
         enter(results, piece, piece.done())
         assert store.load(piece.kept()) is not None
     assert results.static is not None
     assert results.static.held
-    assert results.clairvoyant is not None
-    assert results.clairvoyant.cost < results.static.cost
+    assert results.oracle is not None
+    assert results.oracle.cost < results.static.cost
     assert results.our(history=True).score["requests"] == results.our(history=False).score["requests"]  # type: ignore[union-attr]
     found = pages.Publication([results], [], 0, "a command")
     for folder in ("once", "again"):
         pages.publish(found, tmp_path / folder)
+    pages.write_figures(found, tmp_path / "build" / "control.json")
     files = sorted(path.name for path in (tmp_path / "once").iterdir())
-    assert files == ["README.md", "course-tiny.svg", "frontier-tiny.svg", "results.json", "summary.svg", "tiny.md"]
+    assert files == ["README.md", "course-tiny.svg", "frontier-tiny.svg", "summary.svg", "tiny.md"]
     for name in files:
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-    document = orjson.loads((tmp_path / "once" / "results.json").read_bytes())
+    document = orjson.loads((tmp_path / "build" / "control.json").read_bytes())
     assert document["cases"]["tiny"]["best_static"]["peak_replicas"] == size
     page = (tmp_path / "once" / "tiny.md").read_text()
     assert "HPA on running" in page
@@ -150,7 +151,7 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
 
 class TestGoals:
     def test_a_miss_is_never_a_success_however_cheap(self) -> None:
-        results = results_of(clairvoyant=a_run(0.95, 10.0), fleets=[a_run(0.96, 20.0)], static_size=3)
+        results = results_of(oracle=a_run(0.95, 10.0), fleets=[a_run(0.96, 20.0)], static_size=3)
         results.ours[False, 0] = a_run(0.94, 5.0)
         static, with_history = (goal for goal in goals.goals([results]) if "static" in goal.goal)
         assert [(judged.figure, judged.reached) for judged in static.judged] == [("0.25, missed (94.00%)", False)]
@@ -167,10 +168,10 @@ class TestGoals:
     def test_ratios_are_of_the_cheapest_that_holds_the_slo(self) -> None:
         results = results_of()
         results.ours[False, 0] = a_run(0.955, 6.0)
-        results.rivals = {
-            "keda": a_rival("keda", a_run(0.5, 1.0), a_run(0.96, 7.5)),
-            "hpa-running": a_rival("hpa-running", a_run(0.97, 10.0)),
-            "llmd-slo-aware": a_rival("llmd-slo-aware", a_run(0.99, 12.0), a_run(0.95, 8.0)),
+        results.baselines = {
+            "keda": a_baseline("keda", a_run(0.5, 1.0), a_run(0.96, 7.5)),
+            "hpa-running": a_baseline("hpa-running", a_run(0.97, 10.0)),
+            "llmd-slo-aware": a_baseline("llmd-slo-aware", a_run(0.99, 12.0), a_run(0.95, 8.0)),
         }
         default, tuned = results.best_default(), results.best_tuned()
         assert default is not None
@@ -178,27 +179,27 @@ class TestGoals:
         assert (default.name, default.run.cost) == ("HPA on running", 10.0)
         assert (tuned.name.partition(" at ")[0], tuned.run.cost) == ("KEDA production-stack", 7.5)
         # 6.0 / 10.0 is 40% fewer, 6.0 / 7.5 is 20% fewer.
-        figures = {goal.measure: goal.judged[0] for goal in goals.goals([results]) if "rival" in goal.measure}
+        figures = {goal.measure: goal.judged[0] for goal in goals.goals([results]) if "baseline" in goal.measure}
         assert [(judged.figure, judged.reached) for judged in figures.values()] == [("0.60", True), ("0.80", True)]
 
-    def test_what_is_out_of_the_clairvoyants_reach_is_said(self) -> None:
-        results = results_of(clairvoyant=a_run(0.95, 7.0), fleets=[a_run(0.96, 8.0)], static_size=3)
+    def test_what_is_out_of_the_oracles_reach_is_said(self) -> None:
+        results = results_of(oracle=a_run(0.95, 7.0), fleets=[a_run(0.96, 8.0)], static_size=3)
         results.ours[False, 0] = a_run(0.955, 8.0)
-        results.rivals = {"keda": a_rival("keda", a_run(0.97, 10.0), a_run(0.96, 9.0))}
+        results.baselines = {"keda": a_baseline("keda", a_run(0.97, 10.0), a_run(0.96, 9.0))}
         judged = goals.goals([results])
         # 7.0 / 8.0 is within 1.0, 7.0 / 10.0 is not within 0.6, 7.0 / 9.0 is within 0.9.
-        reached = [list(goal.clairvoyant) for goal in judged if "static" in goal.goal or "rival" in goal.measure]
+        reached = [list(goal.oracle) for goal in judged if "static" in goal.goal or "baseline" in goal.measure]
         assert reached == [[True], [True], [False], [True]]
         rows = tables.goals_table(judged).splitlines()
-        assert [row.split(" | ")[4] for row in rows if "rival" in row] == ["0 of 1", "1 of 1"]
+        assert [row.split(" | ")[4] for row in rows if "baseline" in row] == ["0 of 1", "1 of 1"]
 
-    def test_a_ratio_that_is_just_within_is_reached_by_the_clairvoyant_too(self) -> None:
-        results = results_of(clairvoyant=a_run(0.95, 6.0))
-        results.rivals = {"keda": a_rival("keda", a_run(0.97, 10.0))}
-        assert [list(goal.clairvoyant) for goal in goals.goals([results]) if "defaults" in goal.measure] == [[True]]
+    def test_a_ratio_that_is_just_within_is_reached_by_the_oracle_too(self) -> None:
+        results = results_of(oracle=a_run(0.95, 6.0))
+        results.baselines = {"keda": a_baseline("keda", a_run(0.97, 10.0))}
+        assert [list(goal.oracle) for goal in goals.goals([results]) if "defaults" in goal.measure] == [[True]]
 
     def test_the_front_page_has_a_days_timetables(self) -> None:
-        results = results_of(Kind.DAY, clairvoyant=a_run(0.95, 10.0), fleets=[a_run(0.96, 18.0)], static_size=3)
+        results = results_of(Kind.DAY, oracle=a_run(0.95, 10.0), fleets=[a_run(0.96, 18.0)], static_size=3)
         results.ours[False, 0] = a_run(0.955, 15.0)
         for minutes, cost in ((60, 14.0), (10, 13.0)):
             found = {"policy": "timetable", "score": a_run(0.95, cost).score}
@@ -208,7 +209,7 @@ class TestGoals:
         assert row == "| tiny | 10.0 | 1.30x | 1.40x | 1.80x | 1.50x | - |"
 
     def test_a_day_is_set_beside_its_timetables(self) -> None:
-        results = results_of(Kind.DAY, clairvoyant=a_run(0.95, 10.0), fleets=[a_run(0.96, 18.0)], static_size=3)
+        results = results_of(Kind.DAY, oracle=a_run(0.95, 10.0), fleets=[a_run(0.96, 18.0)], static_size=3)
         results.ours[False, 0] = a_run(0.955, 15.0)
         assert tables.days([results]) == ""
         results.timetables = {60: a_run(0.95, 14.0), 10: a_run(0.95, 13.0)}
@@ -216,7 +217,7 @@ class TestGoals:
         assert row == "| tiny | 10.0 | 1.30x | 1.40x | 1.80x | 1.50x | - |"
 
     def test_days_are_held_to_their_budget_and_calm(self) -> None:
-        results = results_of(Kind.DAY, clairvoyant=a_run(0.95, 10.0))
+        results = results_of(Kind.DAY, oracle=a_run(0.95, 10.0))
         results.ours[False, 0] = a_run(0.97, 11.9, scale_changes_per_hour=6.5, flapping=0.03)
         results.ours[True, 0] = a_run(0.96, 11.3, scale_changes_per_hour=5.0, flapping=0.01)
         found = {goal.measure: [judged.reached for judged in goal.judged] for goal in goals.goals([results])}
@@ -259,7 +260,7 @@ class TestGoals:
     def test_what_somebody_else_does_for_less_is_told(self) -> None:
         results = results_of(fleets=[a_run(0.96, 8.0)], static_size=3)
         results.ours[False, 0] = a_run(0.96, 10.0)
-        results.rivals = {"keda": a_rival("keda", a_run(0.96, 9.0))}
+        results.baselines = {"keda": a_baseline("keda", a_run(0.96, 9.0))}
         assert goals.losses([results]) == [
             "`tiny`: the best static fleet in hindsight holds the SLO with 20% fewer GPU-hours.",
             "`tiny`: KEDA production-stack with defaults holds the SLO with 10% fewer GPU-hours.",
@@ -274,13 +275,13 @@ def test_the_best_static_fleet_is_found_from_any_guess(needed: int, guess: int) 
 
 
 def test_tables_say_missed_and_never_rank_a_miss() -> None:
-    results = results_of(clairvoyant=a_run(0.95, 10.0))
+    results = results_of(oracle=a_run(0.95, 10.0))
     results.ours[False, 0] = a_run(0.90, 9.0)
-    results.rivals = {"keda": a_rival("keda", a_run(0.5, 1.0))}
+    results.baselines = {"keda": a_baseline("keda", a_run(0.5, 1.0))}
     (line,) = (line for line in tables.overview([results]).splitlines() if "tiny.md" in line)
     assert "**missed** 90.00%" in line
     assert "none holds" in line
-    overall = tables.rivals_overall([results])
+    overall = tables.baselines_overall([results])
     assert "| KEDA production-stack | 0 of 1 | - |" in overall
 
 
@@ -307,9 +308,9 @@ def test_what_an_idea_is_worth_is_told_apart_by_what_was_known() -> None:
 
 
 def test_the_summary_marks_what_was_missed_and_what_is_off_the_scale() -> None:
-    missed = results_of(clairvoyant=a_run(0.95, 10.0))
+    missed = results_of(oracle=a_run(0.95, 10.0))
     missed.ours[False, 0] = a_run(0.90, 12.0)
-    missed.rivals = {"keda": a_rival("keda", a_run(0.96, 80.0))}
+    missed.baselines = {"keda": a_baseline("keda", a_run(0.96, 80.0))}
     drawn = plots.summary([missed])
     assert "missed: 90.00%" in drawn
     assert "8.0x" in drawn

@@ -18,9 +18,9 @@ from odd_cases import FAMILY, ODD, STEP_AT, OddCase
 from odd_work import OddRun, OddStatic
 
 from servingpool.decision.pool import Slo
-from servingpool.simulation.run import SimulationOptions, simulate
-from servingpool.simulation.score import Outcomes
-from servingpool.simulation.traces import Trace, poisson
+from servingpool_simulation.run import SimulationOptions, simulate
+from servingpool_simulation.score import Outcomes
+from servingpool_simulation.traces import Trace, poisson
 
 SLO = Slo(2.0, 0.1)
 BASE = ODD["step-admission"]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -51,18 +50,6 @@ def test_it_opens_the_report_when_asked(servingpool: Command, monkeypatch: pytes
     monkeypatch.setattr(webbrowser, "open", opened.append)
     servingpool(*BASE, "--open")
     assert opened == [Path("report/demo.html").resolve().as_uri()]
-
-
-@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
-def test_without_the_extra_it_says_how_to_install_it(
-    servingpool: Command, monkeypatch: pytest.MonkeyPatch, package: str
-) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else found(name))
-    result = servingpool(*BASE)
-    assert result.exit_code == 2
-    assert f"needs {package}" in result.stderr
-    assert "pip install 'servingpool-operator[simulation]'" in result.stderr
 
 
 @pytest.mark.parametrize(

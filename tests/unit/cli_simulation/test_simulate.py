@@ -46,7 +46,7 @@ def test_a_fleet_is_read_from_a_file(servingpool: Command) -> None:
     assert found["series"]["ready"][0] == 3
 
 
-def test_a_rival_runs_by_its_name_at_its_own_pace(servingpool: Command) -> None:
+def test_a_baseline_runs_by_its_name_at_its_own_pace(servingpool: Command) -> None:
     found = orjson.loads(servingpool(*BASE, "--policy", "knative-kpa:8", "--json").stdout)
     assert found["policy"] == "Knative KPA, 8"
     assert found["series"]["time"][:3] == [0.0, 2.0, 4.0]

@@ -16,9 +16,9 @@ import aiohttp
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
-from servingpool.lab.engine_pod.replica import Replica
-from servingpool.lab.engine_pod.server import EngineServer
-from servingpool.simulation.hardware import EngineProfile, engine_profile
+from servingpool_lab.engine_pod.replica import Replica
+from servingpool_lab.engine_pod.server import EngineServer
+from servingpool_simulation.hardware import EngineProfile, engine_profile
 
 MODEL = "tiny"
 QUICK = engine_profile("l40s-8b-tp1", max_model_len=4096).scaled(0.4)
@@ -90,10 +90,10 @@ class PodProcess:
 
 @contextlib.asynccontextmanager
 async def engine_process(*arguments: str) -> AsyncIterator[PodProcess]:
-    """`python -m servingpool.lab.engine_pod`, as in a container without numba."""
+    """`python -m servingpool_lab.engine_pod`, as in a container without numba."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    command = [sys.executable, "-m", "servingpool.lab.engine_pod", "serve", MODEL, "--host=127.0.0.1"]
+    command = [sys.executable, "-m", "servingpool_lab.engine_pod", "serve", MODEL, "--host=127.0.0.1"]
     process = await asyncio.create_subprocess_exec(
         *(*command, f"--port={port}", *arguments),
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from servingpool.lab import collector
-from servingpool.lab.collector import Collector
-from servingpool.lab.scenario import WORKLOADS, Scenario
-from servingpool.lab.workload import serving_pool
+from servingpool_lab import collector
+from servingpool_lab.collector import Collector
+from servingpool_lab.scenario import WORKLOADS, Scenario
+from servingpool_lab.workload import serving_pool
 
 SCENARIO = Scenario(WORKLOADS["conv"])
 DECISION = {"at": "2026-11-21T10:00:00Z", "replicas": 2, "verdict": "Hold", "reason": "hold 2"}

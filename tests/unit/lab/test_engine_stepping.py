@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.lab.engine_pod.stepping import SteppedEngine
-from servingpool.simulation import page
-from servingpool.simulation.engine import Engine, Outcome
-from servingpool.simulation.hardware import EngineProfile, engine_profile
+from servingpool_lab.engine_pod.stepping import SteppedEngine
+from servingpool_simulation import page
+from servingpool_simulation.engine import Engine, Outcome
+from servingpool_simulation.hardware import EngineProfile, engine_profile
 
 L40S = engine_profile("l40s-8b-tp1")
 CRAMPED = replace(L40S, kv_tokens=2048, max_model_len=1024, max_num_batched_tokens=256, max_num_seqs=8)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from servingpool.lab.emulator.exposition import Server, render
-from servingpool.simulation.engine import Engine, EngineMetrics
-from servingpool.simulation.hardware import EngineProfile, engine_profile
+from servingpool_lab.emulator.exposition import Server, render
+from servingpool_simulation.engine import Engine, EngineMetrics
+from servingpool_simulation.hardware import EngineProfile, engine_profile
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "vllm-0.32.0-metrics.txt"
 FREE_LABELS = {"block_size", "effective_attention_block_size", "kv_cache_max_concurrency", "kv_cache_memory_bytes"} | {

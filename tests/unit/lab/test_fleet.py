@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.lab.emulator.fleet import EmulatedFleet, Phase
-from servingpool.lab.emulator.ledger import Fate
-from servingpool.lab.emulator.replay import Arrival, replay
-from servingpool.simulation.hardware import engine_profile
-from servingpool.simulation.policies import Static
-from servingpool.simulation.run import SimulationOptions, simulate
-from servingpool.simulation.traces import azure2023_conv, poisson
+from servingpool_lab.emulator.fleet import EmulatedFleet, Phase
+from servingpool_lab.emulator.ledger import Fate
+from servingpool_lab.emulator.replay import Arrival, replay
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.policies import Static
+from servingpool_simulation.run import SimulationOptions, simulate
+from servingpool_simulation.traces import azure2023_conv, poisson
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.15)
 PROFILE = engine_profile("a100-70b-tp4")

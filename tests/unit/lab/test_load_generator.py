@@ -12,12 +12,12 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
-from servingpool.lab.load_generator.asking import session
-from servingpool.lab.load_generator.course import Course
-from servingpool.lab.load_generator.record import Record
-from servingpool.lab.load_generator.server import LoadGenerator
-from servingpool.lab.load_generator.summary import Bounds, summarise
-from servingpool.lab.load_generator.traffic import Traffic
+from servingpool_lab.load_generator.asking import session
+from servingpool_lab.load_generator.course import Course
+from servingpool_lab.load_generator.record import Record
+from servingpool_lab.load_generator.server import LoadGenerator
+from servingpool_lab.load_generator.summary import Bounds, summarise
+from servingpool_lab.load_generator.traffic import Traffic
 
 from ..adapters.cluster.virtual_time import VirtualLoop, now  # noqa: TID252
 from .engine_pods import MODEL, engine_pod, eventually, listening, samples
@@ -31,7 +31,7 @@ DONE = b"data: [DONE]\n\n"
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Courses go by the event loop's virtual time."""
-    monkeypatch.setattr("servingpool.lab.load_generator.course.time", SimpleNamespace(time=time.time, monotonic=now))
+    monkeypatch.setattr("servingpool_lab.load_generator.course.time", SimpleNamespace(time=time.time, monotonic=now))
 
 
 def traffic(url: str, rates: str = "50x0.4", **more: Any) -> Traffic:

@@ -8,11 +8,11 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.adapters.prometheus.engines.vllm import VLLM
-from servingpool.lab.emulator.exposition import Server, render
-from servingpool.lab.emulator.quirks import AS_VLLM, PageQuirks
-from servingpool.lab.engine_pod.options import Options
-from servingpool.simulation.engine import Engine
-from servingpool.simulation.hardware import engine_profile
+from servingpool_lab.emulator.exposition import Server, render
+from servingpool_lab.emulator.quirks import AS_VLLM, PageQuirks
+from servingpool_lab.engine_pod.options import Options
+from servingpool_simulation.engine import Engine
+from servingpool_simulation.hardware import engine_profile
 
 from .engine_pods import MODEL, engine_process, samples
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from servingpool.api.serving_pool import ServingPool
-from servingpool.lab.record import Recorder
-from servingpool.lab.scenario import WORKLOADS, Scenario
-from servingpool.lab.snapshot import Event, Snapshot
-from servingpool.lab.workload import serving_pool
+from servingpool_lab.record import Recorder
+from servingpool_lab.scenario import WORKLOADS, Scenario
+from servingpool_lab.snapshot import Event, Snapshot
+from servingpool_lab.workload import serving_pool
 
 SCENARIO = Scenario(WORKLOADS["conv"])
 OPENED = 1.76e9

@@ -5,8 +5,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from servingpool.lab.emulator.replay import Arrival, replay
-from servingpool.simulation.traces import Trace
+from servingpool_lab.emulator.replay import Arrival, replay
+from servingpool_simulation.traces import Trace
 
 TRACE = Trace("three", np.array([0.0, 4.0, 10.0]), np.array([1, 2, 3]), np.array([4, 5, 6]), duration=12.0)
 

@@ -5,13 +5,13 @@ import pytest
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
 from servingpool.decision.pool import Pool
-from servingpool.lab import workload
-from servingpool.lab.emulator.__main__ import TRACES
-from servingpool.lab.emulator.pods import Standing, pod_of
-from servingpool.lab.emulator.static import best_static
-from servingpool.lab.plan import plan
-from servingpool.lab.scenario import WORKLOADS, Scenario
-from servingpool.simulation.hardware import engine_profile
+from servingpool_lab import workload
+from servingpool_lab.emulator.__main__ import TRACES
+from servingpool_lab.emulator.pods import Standing, pod_of
+from servingpool_lab.emulator.static import best_static
+from servingpool_lab.plan import plan
+from servingpool_lab.scenario import WORKLOADS, Scenario
+from servingpool_simulation.hardware import engine_profile
 
 CONV = WORKLOADS["conv"]
 

@@ -9,13 +9,13 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.decision.pool import Slo
-from servingpool.lab.emulator import server
-from servingpool.lab.emulator.fleet import EmulatedFleet
-from servingpool.lab.emulator.pods import Pod, Standing
-from servingpool.lab.emulator.replay import replay
-from servingpool.lab.emulator.world import World
-from servingpool.simulation.hardware import engine_profile
-from servingpool.simulation.traces import poisson
+from servingpool_lab.emulator import server
+from servingpool_lab.emulator.fleet import EmulatedFleet
+from servingpool_lab.emulator.pods import Pod, Standing
+from servingpool_lab.emulator.replay import replay
+from servingpool_lab.emulator.world import World
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.traces import poisson
 
 
 class Clock:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from servingpool.lab import session, stack
-from servingpool.lab.scenario import WORKLOADS, Scenario
-from servingpool.lab.session import Options, PartDiedError, Session
-from servingpool.lab.snapshot import Snapshot
-from servingpool.lab.stack import LabError, Stack
+from servingpool_lab import session, stack
+from servingpool_lab.scenario import WORKLOADS, Scenario
+from servingpool_lab.session import Options, PartDiedError, Session
+from servingpool_lab.snapshot import Snapshot
+from servingpool_lab.stack import LabError, Stack
 
 
 def begin(directory: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_record_that_cannot_be_written_does_not_keep_anything_running(
 
 def test_a_late_probe_is_forgiven_and_a_dead_part_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     now = 100.0
-    monkeypatch.setattr("servingpool.lab.session.time.monotonic", lambda: now)
+    monkeypatch.setattr("servingpool_lab.session.time.monotonic", lambda: now)
     watching = Session(Scenario(WORKLOADS["conv"]), Options(tmp_path), Console())
 
     def look(prometheus: bool) -> bool:

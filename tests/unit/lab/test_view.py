@@ -8,13 +8,13 @@ import pytest
 from rich.console import Console
 
 from servingpool.api.serving_pool import ServingPool
-from servingpool.lab.scenario import WORKLOADS, Scenario
-from servingpool.lab.session import save_picture
-from servingpool.lab.snapshot import Event, Snapshot
-from servingpool.lab.view import plain, words
-from servingpool.lab.view.chart import clock, fit, latest, mean, sparkline, stacked
-from servingpool.lab.view.screen import Screen
-from servingpool.lab.workload import serving_pool
+from servingpool_lab.scenario import WORKLOADS, Scenario
+from servingpool_lab.session import save_picture
+from servingpool_lab.snapshot import Event, Snapshot
+from servingpool_lab.view import plain, words
+from servingpool_lab.view.chart import clock, fit, latest, mean, sparkline, stacked
+from servingpool_lab.view.screen import Screen
+from servingpool_lab.workload import serving_pool
 
 SCENARIO = Scenario(WORKLOADS["conv"])
 NOW = 1.76e9

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from servingpool.decision.pool import Slo
-from servingpool.lab.emulator.fleet import EmulatedFleet
-from servingpool.lab.emulator.pods import Pod, Standing, pod_of
-from servingpool.lab.emulator.replay import replay
-from servingpool.lab.emulator.world import World
-from servingpool.simulation.hardware import engine_profile
-from servingpool.simulation.traces import poisson
+from servingpool_lab.emulator.fleet import EmulatedFleet
+from servingpool_lab.emulator.pods import Pod, Standing, pod_of
+from servingpool_lab.emulator.replay import replay
+from servingpool_lab.emulator.world import World
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.traces import poisson
 
 TRAFFIC = poisson("steady", [2.0], 600.0, prompt=600, output=100, seed=1)
 

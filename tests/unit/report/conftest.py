@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation.demo import Comparison, Entry, Role, Setup, compare
-from servingpool.simulation.hardware import engine_profile
-from servingpool.simulation.run import SimulationOptions
-from servingpool.simulation.traces import poisson
+from servingpool_simulation.demo import Comparison, Entry, Role, Setup, compare
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.run import SimulationOptions
+from servingpool_simulation.traces import poisson
 
 SLO = Slo(2.0, 0.15, 0.95)
 

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation.demo import HPA_TARGETS, Comparison, Role, Setup, compare
-from servingpool.simulation.traces import poisson
+from servingpool_simulation.demo import HPA_TARGETS, Comparison, Role, Setup, compare
+from servingpool_simulation.traces import poisson
 
 
 def test_every_policy_that_scales_starts_with_the_fleet_sized_for_the_peak(comparison: Comparison) -> None:

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from servingpool.simulation.demo import Comparison
-from servingpool.simulation.report.conclusion import Verdict, conclude
+from servingpool_simulation.demo import Comparison
+from servingpool_simulation.report.conclusion import Verdict, conclude
 
 Imagine = Callable[..., Comparison]
 
 
-def test_wins_where_every_rival_that_held_cost_more(imagine: Imagine) -> None:
+def test_wins_where_every_baseline_that_held_cost_more(imagine: Imagine) -> None:
     found = conclude(imagine(peak=(0.99, 16.0), hpa=(0.99, 20.0), llmd=(0.98, 12.5), ours=(0.97, 10.0)))
     assert found.verdict is Verdict.CHEAPEST
     assert found.sentence == (
@@ -18,7 +18,7 @@ def test_wins_where_every_rival_that_held_cost_more(imagine: Imagine) -> None:
     )
 
 
-def test_says_so_where_a_rival_did_it_for_less(imagine: Imagine) -> None:
+def test_says_so_where_a_baseline_did_it_for_less(imagine: Imagine) -> None:
     found = conclude(imagine(peak=(0.99, 16.0), hpa=(0.99, 8.0), ours=(0.97, 10.0)))
     assert found.verdict is Verdict.DEARER
     assert found.head == "servingpool held the SLO, but HPA on running did so for less"
@@ -34,7 +34,7 @@ def test_says_so_where_ours_missed(imagine: Imagine) -> None:
     )
 
 
-def test_a_rival_that_missed_is_not_cheap(imagine: Imagine) -> None:
+def test_a_baseline_that_missed_is_not_cheap(imagine: Imagine) -> None:
     found = conclude(imagine(peak=(0.99, 16.0), hpa=(0.9, 2.0), ours=(0.97, 10.0)))
     assert found.verdict is Verdict.CHEAPEST
     assert "HPA on running (90.00%)" in found.figures

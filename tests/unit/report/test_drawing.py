@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.simulation.report.drawing import apart
+from servingpool_simulation.report.drawing import apart
 
 GAP = 0.1
 

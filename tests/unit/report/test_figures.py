@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from servingpool.decision.pool import Slo
-from servingpool.simulation.report import figures
+from servingpool_simulation.report import figures
 
 
 @pytest.mark.parametrize(

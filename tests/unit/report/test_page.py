@@ -10,10 +10,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation.demo import Comparison, compare
-from servingpool.simulation.report.conclusion import conclude
-from servingpool.simulation.report.course import picture
-from servingpool.simulation.report.page import page, tuned
+from servingpool_simulation.demo import Comparison, compare
+from servingpool_simulation.report.conclusion import conclude
+from servingpool_simulation.report.course import picture
+from servingpool_simulation.report.page import page, tuned
 
 Imagine = Callable[..., Comparison]
 

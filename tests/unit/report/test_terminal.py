@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from servingpool.simulation.demo import Comparison
-from servingpool.simulation.report.terminal import summary
+from servingpool_simulation.demo import Comparison
+from servingpool_simulation.report.terminal import summary
 
 Imagine = Callable[..., Comparison]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.simulation.hardware import BLOCK_TOKENS, EngineProfile
+from servingpool_simulation.hardware import BLOCK_TOKENS, EngineProfile
 
 
 @dataclass

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servingpool.simulation.engine import Engine, Outcome
-from servingpool.simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.engine import Engine, Outcome
+from servingpool_simulation.hardware import EngineProfile, engine_profile
 
 from . import step_by_step
 
@@ -230,9 +230,9 @@ import json, sys
 sys.modules["numba"] = None
 sys.path.insert(0, sys.argv[1])
 from dataclasses import asdict, replace
-from servingpool.simulation.compiled import COMPILED
-from servingpool.simulation.engine import Engine
-from servingpool.simulation.hardware import engine_profile
+from servingpool_simulation.compiled import COMPILED
+from servingpool_simulation.engine import Engine
+from servingpool_simulation.hardware import engine_profile
 assert not COMPILED
 limits = dict(kv_tokens=4096, max_model_len=2048, max_num_batched_tokens=256, max_num_seqs=12)
 odd, requests = json.loads(sys.stdin.read())

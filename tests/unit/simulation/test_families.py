@@ -5,20 +5,20 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from servingpool.simulation.families.arrivals import arrivals, autoregressive, wandering
-from servingpool.simulation.families.clients import clients_mix
-from servingpool.simulation.families.correlated import correlated_lengths
-from servingpool.simulation.families.held_out import held_out
-from servingpool.simulation.families.large import conv_hours
-from servingpool.simulation.families.lengths import LogNormal, independent, like
-from servingpool.simulation.families.long_prompts import Tail, long_prompts, tailed
-from servingpool.simulation.families.on_off import on_off
-from servingpool.simulation.families.reasoning import reasoning
-from servingpool.simulation.families.regimes import correlated_pools, regime_rates, regimes
-from servingpool.simulation.families.renewal import renewal
-from servingpool.simulation.families.resampled import code_day, resampled
-from servingpool.simulation.families.stops import stops
-from servingpool.simulation.traces import (
+from servingpool_simulation.families.arrivals import arrivals, autoregressive, wandering
+from servingpool_simulation.families.clients import clients_mix
+from servingpool_simulation.families.correlated import correlated_lengths
+from servingpool_simulation.families.held_out import held_out
+from servingpool_simulation.families.large import conv_hours
+from servingpool_simulation.families.lengths import LogNormal, independent, like
+from servingpool_simulation.families.long_prompts import Tail, long_prompts, tailed
+from servingpool_simulation.families.on_off import on_off
+from servingpool_simulation.families.reasoning import reasoning
+from servingpool_simulation.families.regimes import correlated_pools, regime_rates, regimes
+from servingpool_simulation.families.renewal import renewal
+from servingpool_simulation.families.resampled import code_day, resampled
+from servingpool_simulation.families.stops import stops
+from servingpool_simulation.traces import (
     DAY,
     Trace,
     azure2023_code,

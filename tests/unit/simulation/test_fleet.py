@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from servingpool.simulation import page, traces
-from servingpool.simulation.fleet import ColdStart, Fleet, Phase, Routing
-from servingpool.simulation.hardware import engine_profile
-from servingpool.simulation.tables import FINISHED
+from servingpool_simulation import page, traces
+from servingpool_simulation.fleet import ColdStart, Fleet, Phase, Routing
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.tables import FINISHED
 
 H100 = engine_profile("h100-8b-tp1")
 STEADY = traces.poisson("steady", [4.0], 400.0, prompt=500, output=100, seed=1)

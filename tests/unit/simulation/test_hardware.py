@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from servingpool.simulation.hardware import engine_profile, profile_names
+from servingpool_simulation.hardware import engine_profile, profile_names
 
 
 def test_every_shipped_pair_makes_a_profile() -> None:

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation.hardware import EngineProfile, engine_profile
-from servingpool.simulation.hindsight import tune
-from servingpool.simulation.policies import Policy, Static
-from servingpool.simulation.rivals.catalogue import RIVALS, Rival
-from servingpool.simulation.run import SimulationOptions
-from servingpool.simulation.traces import poisson
+from servingpool_simulation.baselines.catalogue import BASELINES, Baseline
+from servingpool_simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.hindsight import tune
+from servingpool_simulation.policies import Policy, Static
+from servingpool_simulation.run import SimulationOptions
+from servingpool_simulation.traces import poisson
 
 A100 = engine_profile("a100-70b-tp4")
 POOL = Pool(Slo(2.0, 0.15), min_replicas=1, max_replicas=12)
@@ -23,7 +23,7 @@ def fixed(profile: EngineProfile, pool: Pool, value: float) -> Policy:
     return Static(int(value))
 
 
-SIZES = Rival("fixed", "fixed", "replicas", 6.0, (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0), fixed)
+SIZES = Baseline("fixed", "fixed", "replicas", 6.0, (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0), fixed)
 """A policy whose parameter is its fleet: the cheapest that attains is the best static fleet."""
 
 
@@ -49,8 +49,8 @@ def test_bisection_finds_the_same_from_any_default_with_fewer_runs(default: floa
 
 
 def test_it_does_not_matter_which_end_of_the_grid_is_the_frugal_one() -> None:
-    rival = replace(SIZES, tuned=backwards, grid=(2.0, 4.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0), default=4.0)
-    assert tune(rival, STEADY, A100, POOL, OPTIONS, whole=False).value == 9.0
+    baseline = replace(SIZES, tuned=backwards, grid=(2.0, 4.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0), default=4.0)
+    assert tune(baseline, STEADY, A100, POOL, OPTIONS, whole=False).value == 9.0
 
 
 def test_where_no_value_attains_there_is_no_best() -> None:
@@ -59,13 +59,13 @@ def test_where_no_value_attains_there_is_no_best() -> None:
     assert found.best is None
 
 
-def test_a_rival_of_one_value_has_nothing_to_tune() -> None:
+def test_a_baseline_of_one_value_has_nothing_to_tune() -> None:
     found = tune(replace(SIZES, grid=(6.0,)), STEADY, A100, POOL, OPTIONS, whole=False)
     assert (found.value, list(found.tried)) == (6.0, [6.0])
 
 
-@pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.slug)
-def test_every_rival_can_be_tuned(rival: Rival) -> None:
-    found = tune(rival, STEADY.between(0.0, 90.0), A100, POOL, OPTIONS, whole=False)
-    assert rival.default in found.tried
-    assert set(found.tried) <= set(rival.grid)
+@pytest.mark.parametrize("baseline", BASELINES, ids=lambda baseline: baseline.slug)
+def test_every_baseline_can_be_tuned(baseline: Baseline) -> None:
+    found = tune(baseline, STEADY.between(0.0, 90.0), A100, POOL, OPTIONS, whole=False)
+    assert baseline.default in found.tried
+    assert set(found.tried) <= set(baseline.grid)

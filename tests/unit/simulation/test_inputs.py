@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from servingpool.simulation.inputs import past_like
-from servingpool.simulation.traces import azure2023_conv, poisson
+from servingpool_simulation.inputs import past_like
+from servingpool_simulation.traces import azure2023_conv, poisson
 
 
 def test_a_past_is_like_the_first_hour_in_another_order() -> None:

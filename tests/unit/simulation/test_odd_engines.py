@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.unknown import Unknown
-from servingpool.simulation import page, traces
-from servingpool.simulation.engine import Engine, Outcome
-from servingpool.simulation.fleet import ColdStart, Fleet
-from servingpool.simulation.hardware import EngineProfile, engine_profile, flat_profile
-from servingpool.simulation.policies import Static
-from servingpool.simulation.run import SimulationOptions, simulate
-from servingpool.simulation.scrape import ScrapeOptions, Scraper
+from servingpool_simulation import page, traces
+from servingpool_simulation.engine import Engine, Outcome
+from servingpool_simulation.fleet import ColdStart, Fleet
+from servingpool_simulation.hardware import EngineProfile, engine_profile, flat_profile
+from servingpool_simulation.policies import Static
+from servingpool_simulation.run import SimulationOptions, simulate
+from servingpool_simulation.scrape import ScrapeOptions, Scraper
 
 H100 = engine_profile("h100-8b-tp1")
 FLAT = flat_profile(0.06, max_num_seqs=8)

@@ -8,13 +8,13 @@ import pytest
 
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation import traces
-from servingpool.simulation.fleet import ColdStart
-from servingpool.simulation.hardware import engine_profile
-from servingpool.simulation.policies import Answer, Ours, Static
-from servingpool.simulation.rivals import hpa, llmd
-from servingpool.simulation.run import SimulationOptions, best_static, simulate
-from servingpool.simulation.scrape import EPOCH, ScrapeOptions
+from servingpool_simulation import traces
+from servingpool_simulation.baselines import hpa, llmd
+from servingpool_simulation.fleet import ColdStart
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.policies import Answer, Ours, Static
+from servingpool_simulation.run import SimulationOptions, best_static, simulate
+from servingpool_simulation.scrape import EPOCH, ScrapeOptions
 
 A100 = engine_profile("a100-70b-tp4")
 POOL = Pool(Slo(2.0, 0.15), min_replicas=1, max_replicas=16)

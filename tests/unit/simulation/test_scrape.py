@@ -8,10 +8,10 @@ import pytest
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
 from servingpool.decision.pool import Slo
 from servingpool.decision.unknown import Unknown
-from servingpool.simulation import traces
-from servingpool.simulation.fleet import ColdStart, Fleet
-from servingpool.simulation.hardware import engine_profile
-from servingpool.simulation.scrape import EPOCH, ScrapeOptions, Scraper, bracket
+from servingpool_simulation import traces
+from servingpool_simulation.fleet import ColdStart, Fleet
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.scrape import EPOCH, ScrapeOptions, Scraper, bracket
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
 STEADY = traces.poisson("steady", [6.0], 600.0, prompt=500, output=100, seed=1)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation.hardware import engine_profile
-from servingpool.simulation.run import SimulationOptions, best_static
-from servingpool.simulation.timetable import timetable
-from servingpool.simulation.traces import poisson
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.run import SimulationOptions, best_static
+from servingpool_simulation.timetable import timetable
+from servingpool_simulation.traces import poisson
 
 A100 = engine_profile("a100-70b-tp4")
 POOL = Pool(Slo(2.0, 0.15), min_replicas=1, max_replicas=6)

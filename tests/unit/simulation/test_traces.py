@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from servingpool.simulation import traces
-from servingpool.simulation.traces import TraceError, load_trace
+from servingpool_simulation import traces
+from servingpool_simulation.traces import TraceError, load_trace
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool.simulation import page, traces
-from servingpool.simulation.fleet import Fleet
-from servingpool.simulation.hardware import EngineProfile, engine_profile
-from servingpool.simulation.policies import Static
-from servingpool.simulation.run import SimulationOptions, simulate
-from servingpool.simulation.tables import FINISHED
-from servingpool.simulation.upgrade import Upgrade
+from servingpool_simulation import page, traces
+from servingpool_simulation.fleet import Fleet
+from servingpool_simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.policies import Static
+from servingpool_simulation.run import SimulationOptions, simulate
+from servingpool_simulation.tables import FINISHED
+from servingpool_simulation.upgrade import Upgrade
 
 TEN_MS = EngineProfile(
     name="a step is 10 ms whatever is in it",

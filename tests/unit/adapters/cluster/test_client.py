@@ -14,7 +14,7 @@ from kubernetes.aio import client
 from servingpool.adapters.cluster import client as cluster_client
 from servingpool.adapters.cluster.client import Cluster, credentials
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
-from servingpool.lab.credentials import write_kubeconfig
+from servingpool_lab.credentials import write_kubeconfig
 
 POOL, TARGET = ("chat", "pool"), ("chat", "vllm")
 

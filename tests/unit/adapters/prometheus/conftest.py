@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend, ReadRequest
-from servingpool.lab.credentials import CertificateAuthority
+from servingpool_lab.credentials import CertificateAuthority
 
 OpenBackend = Callable[..., PrometheusBackend]
 NOW = 1_790_000_000.0

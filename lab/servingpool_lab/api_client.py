@@ -1,0 +1,197 @@
+"""A small synchronous client of kube-apiserver for the lab and its tests.
+
+It exists because the lab applies manifests of any kind, custom resources included, to a server
+that may have learnt of that kind a second ago, and is stopped and started again under test.
+"""
+
+import json
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from servingpool_lab.processes import open_local
+
+Manifest = Mapping[str, Any]
+Manifests = Path | str | Manifest | Iterable[Manifest]
+
+_FIELD_MANAGER = "servingpool-lab"
+_DISCOVERY_TIMEOUT_SECONDS = 15.0
+
+
+class ApiError(RuntimeError):
+    """kube-apiserver answered with an error status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+
+
+def load_manifests(source: Manifests) -> list[Manifest]:
+    """Objects of a YAML file, of every YAML file in a folder, of YAML text, or as given.
+
+    Raises:
+        OSError: a path cannot be read.
+        yaml.YAMLError: not YAML.
+    """
+    if isinstance(source, Path):
+        files = sorted(source.glob("*.yaml")) if source.is_dir() else [source]
+        return [manifest for file in files for manifest in load_manifests(file.read_text())]
+    if isinstance(source, str):
+        return [manifest for manifest in yaml.safe_load_all(source) if manifest]
+    if isinstance(source, Mapping):
+        source = [source]
+    return [item for manifest in source for item in _items(manifest)]
+
+
+def _items(manifest: Manifest) -> list[Manifest]:
+    return list(manifest["items"]) if manifest.get("kind") == "List" else [manifest]
+
+
+class ApiClient:
+    """Requests with one identity."""
+
+    def __init__(self, server: str, context: ssl.SSLContext, token: str) -> None:
+        """Talk to `server` (a URL), verified by `context`, as the bearer of `token`."""
+        self._server = server
+        self._context = context
+        self._token = token
+        self._resources: dict[tuple[str, str], tuple[str, bool]] = {}
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        content_type: str = "application/json",
+        timeout_seconds: float = 10.0,
+    ) -> dict[str, Any]:
+        """One request; `path` starts with a slash and may carry a query.
+
+        Returns:
+            The answer as JSON, or empty if it has no body.
+
+        Raises:
+            ApiError: the server refused.
+            OSError: the server did not answer.
+        """
+        request = urllib.request.Request(  # noqa: S310 - always the URL of our own server
+            self._server + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self._token}", "Content-Type": content_type},
+        )
+        try:
+            with open_local(request, timeout_seconds, self._context) as response:
+                answer = json.loads(response.read() or b"{}")
+                return answer if isinstance(answer, dict) else {"value": answer}
+        except urllib.error.HTTPError as error:
+            raise ApiError(error.code, _message(error.read())) from None
+
+    def get(self, path: str) -> dict[str, Any]:
+        """The object or list at `path`."""
+        return self.request("GET", path)
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        """The items of the list at `path`."""
+        items: list[dict[str, Any]] = self.request("GET", path)["items"]
+        return items
+
+    def create(self, path: str, manifest: Manifest) -> dict[str, Any]:
+        """Create `manifest` in the collection at `path`."""
+        return self.request("POST", path, dict(manifest))
+
+    def patch(self, path: str, changes: Manifest) -> dict[str, Any]:
+        """JSON merge patch."""
+        return self.request("PATCH", path, dict(changes), content_type="application/merge-patch+json")
+
+    def delete(self, path: str) -> dict[str, Any]:
+        """Delete the object at `path`, with its dependents in the background."""
+        return self.request("DELETE", path, {"propagationPolicy": "Background"})
+
+    def apply(self, manifests: Manifests) -> list[dict[str, Any]]:
+        """Server-side apply of every object, in order; CRDs are usable on return.
+
+        Returns:
+            The objects as the server stored them.
+
+        Raises:
+            ApiError: refused, or the kind is unknown after 15 s.
+        """
+        return [self._apply_one(manifest) for manifest in load_manifests(manifests)]
+
+    def path_of(self, manifest: Manifest) -> str:
+        """URL path of the object that `manifest` describes.
+
+        Raises:
+            ApiError: 404, the server does not know the kind after 15 s.
+        """
+        api_version, kind = str(manifest["apiVersion"]), str(manifest["kind"])
+        plural, namespaced = self._resource(api_version, kind)
+        metadata = manifest["metadata"]
+        scope = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
+        return f"{_group_path(api_version)}{scope}/{plural}/{metadata['name']}"
+
+    def _apply_one(self, manifest: Manifest) -> dict[str, Any]:
+        path = self.path_of(manifest)
+        query = urllib.parse.urlencode({"fieldManager": _FIELD_MANAGER, "force": "true"})
+        content_type = "application/apply-patch+yaml"
+        applied = self.request("PATCH", f"{path}?{query}", manifest, content_type=content_type)
+        if manifest["kind"] == "CustomResourceDefinition":
+            self._wait_established(path)
+        return applied
+
+    def _resource(self, api_version: str, kind: str) -> tuple[str, bool]:
+        """Plural name and whether namespaced; waits for a kind that was only just defined."""
+        deadline = time.monotonic() + _DISCOVERY_TIMEOUT_SECONDS
+        while (api_version, kind) not in self._resources:
+            self._discover(api_version)
+            if (api_version, kind) in self._resources:
+                break
+            if time.monotonic() > deadline:
+                raise ApiError(404, f"the server has no {kind} in {api_version}")
+            time.sleep(0.2)
+        return self._resources[api_version, kind]
+
+    def _discover(self, api_version: str) -> None:
+        try:
+            resources = self.get(_group_path(api_version))["resources"]
+        except ApiError as error:
+            if error.status not in (404, 503):
+                raise
+            return
+        for resource in resources:
+            if "/" not in resource["name"]:
+                entry = (resource["name"], bool(resource["namespaced"]))
+                self._resources[api_version, resource["kind"]] = entry
+
+    def _wait_established(self, path: str) -> None:
+        deadline = time.monotonic() + _DISCOVERY_TIMEOUT_SECONDS
+        while not _has_condition(self.get(path), "Established"):
+            if time.monotonic() > deadline:
+                raise ApiError(503, f"{path} is not established")
+            time.sleep(0.1)
+
+
+def _has_condition(manifest: Manifest, kind: str) -> bool:
+    # A definition that is a moment old has `"conditions": null`.
+    conditions = manifest.get("status", {}).get("conditions") or []
+    return any(c["type"] == kind and c["status"] == "True" for c in conditions)
+
+
+def _group_path(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def _message(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return body.decode(errors="replace")[:500]

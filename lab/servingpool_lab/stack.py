@@ -1,0 +1,192 @@
+"""The lab's parts: started in order, watched, stopped in reverse."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from servingpool.api.crd import crd
+from servingpool_lab import workload
+from servingpool_lab.control_plane import ControlPlane, free_ports
+from servingpool_lab.processes import SupervisedProcess, http_ready, wait_until
+from servingpool_lab.prometheus import Prometheus
+from servingpool_lab.scenario import Scenario
+
+SCRAPE_SECONDS = 5.0
+_KEPT = ("lock", "record.json")
+
+Say = Callable[[str, float], None]
+"""Told what was done and how many seconds it took."""
+
+
+class LabError(RuntimeError):
+    """The lab cannot run here; the message says what to do."""
+
+
+class Stack:
+    """Control plane, Prometheus, emulated fleet and operator, in one directory."""
+
+    def __init__(self, scenario: Scenario, directory: Path, binaries: Mapping[str, Path]) -> None:
+        self.scenario = scenario
+        self.directory = directory.absolute()
+        self._binaries = binaries
+        self._exit = ExitStack()
+        self._parts: dict[str, Callable[[], bool]] = {}
+        self.plane: ControlPlane
+        self.emulator_url = ""
+        self.operator: SupervisedProcess | None = None
+
+    def start(self, say: Say) -> None:
+        """Start everything; returns once the operator runs.
+
+        Raises:
+            LabError: another lab runs in this directory, or it holds something else.
+            ProcessError: a part does not become ready. Call `stop`.
+            ApiError: the API server refuses a manifest. Call `stop`.
+        """
+        self._exit.enter_context(_own(self.directory))
+        with _timed(say, "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok"):
+            self.plane = self._exit.enter_context(
+                ControlPlane(
+                    self.directory,
+                    binaries=self._binaries,
+                    default_load_seconds=self.scenario.load_seconds,
+                    default_load_jitter_seconds=self.scenario.load_jitter,
+                )
+            )
+            self._parts["control plane"] = lambda: not self.plane.exited()
+        with _timed(say, "GPU nodes, CRD, the operator's rights, vLLM Deployment, ServingPool"):
+            self._create_objects()
+        with _timed(say, "emulated vLLM fleet, Prometheus"):
+            prometheus = self._start_metrics()
+        with _timed(say, "operator"):
+            self._start_operator(prometheus)
+
+    def stop(self, say: Callable[[str], None] = lambda _: None) -> None:
+        """Stop everything that `start` started, last first. Safe to call twice."""
+        if self.operator is not None:
+            say("operator")
+            self.operator.stop()
+        say("Prometheus, emulated fleet, control plane")
+        self._exit.close()
+
+    def parts(self) -> dict[str, bool]:
+        """Each part, and whether it runs."""
+        return {name: running() for name, running in self._parts.items()}
+
+    def _create_objects(self) -> None:
+        plane, scenario = self.plane, self.scenario
+        nodes = workload.nodes(scenario)
+        plane.apply(nodes)
+        plane.apply(crd())
+        plane.apply(workload.operator_manifests())
+        plane.apply(workload.emulator_rights(scenario))
+        wait_until(lambda: self._schedulable() == len(nodes), 30, "GPU nodes ready")
+        # Before everything that does not need it: replicas load while the rest starts.
+        plane.apply(workload.deployment(scenario))
+        # Before the operator, or its first decision comes a tick later.
+        plane.apply(workload.serving_pool(scenario))
+
+    def _schedulable(self) -> int:
+        nodes = self.plane.client.items("/api/v1/nodes")
+        return sum(not node["spec"].get("taints") for node in nodes)
+
+    def _start_metrics(self) -> Prometheus:
+        scenario, slo = self.scenario, self.scenario.workload.slo
+        kubeconfig = self.plane.user_kubeconfig(workload.EMULATOR)
+        port = free_ports(1)[0]
+        self.emulator_url = f"http://127.0.0.1:{port}"
+        options: dict[str, object] = {
+            "kubeconfig": kubeconfig,
+            "namespace": scenario.namespace,
+            "selector": f"{workload.APP_LABEL}={scenario.workload.name}",
+            "port": port,
+            "model": scenario.workload.model,
+            "trace": scenario.workload.trace,
+            "profile": scenario.workload.profile,
+            "ttft": slo.time_to_first_token,
+            "tpot": slo.time_per_output_token,
+            "attainment": slo.attainment,
+            "start-at": scenario.start_at,
+            "seconds": scenario.minutes and scenario.minutes * 60,
+            "open-with": scenario.workload.initial,
+            "max": scenario.workload.maximum,
+        }
+        flags = [f"--{name}={value}" for name, value in options.items() if value is not None]
+        emulator = self._process("emulator", "servingpool_lab.emulator", flags, f"{self.emulator_url}/healthz")
+        emulator.start()
+        prometheus = self._exit.enter_context(
+            Prometheus(
+                self.directory / "prometheus",
+                self.plane.viewer_kubeconfig("prometheus"),
+                f"127.0.0.1:{port}",
+                scrape_interval_seconds=SCRAPE_SECONDS,
+                binary=self._binaries["prometheus"],
+            )
+        )
+        self._parts["Prometheus"] = http_ready(f"{prometheus.url}/-/ready")
+        emulator.wait_ready()
+        self._parts["emulated fleet"] = lambda: emulator.running
+        return prometheus
+
+    def _start_operator(self, prometheus: Prometheus) -> None:
+        configuration = self.directory / "operator.yaml"
+        kubeconfig = self.plane.service_account_kubeconfig(workload.OPERATOR_NAMESPACE, workload.OPERATOR_ACCOUNT)
+        health, metrics = free_ports(2)
+        settings = workload.operator_configuration(prometheus.url, health, metrics)
+        configuration.write_text(json.dumps(settings, indent=1))
+        flags = ["run", f"--config={configuration}", f"--kubeconfig={kubeconfig}", "--log-format=text"]
+        operator = self._process("operator", "servingpool.cli.main", flags, f"http://127.0.0.1:{health}/healthz")
+        self.operator = operator
+        operator.start()
+        operator.wait_ready()
+        self._parts["operator"] = lambda: operator.running
+
+    def _process(self, name: str, module: str, flags: list[str], health: str) -> SupervisedProcess:
+        process = SupervisedProcess(
+            name,
+            [sys.executable, "-m", module, *flags],
+            self.directory / "logs" / f"{name}.log",
+            ready=http_ready(health),
+            environment={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stop_timeout_seconds=5.0,
+        )
+        self._exit.callback(process.stop)
+        return process
+
+
+@contextmanager
+def _timed(say: Say, what: str) -> Iterator[None]:
+    begin = time.monotonic()
+    yield
+    say(what, time.monotonic() - begin)
+
+
+@contextmanager
+def _own(directory: Path) -> Iterator[None]:
+    """Holds the directory for this lab alone, emptied of what the last one left."""
+    if directory.is_dir() and any(directory.iterdir()) and not (directory / "lock").is_file():
+        raise LabError(f"{directory} holds something that is not a lab's: give another --directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise LabError(
+                f"another lab (pid {lock.read().strip()}) runs in {directory}: stop it, or give another --directory"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        for entry in directory.iterdir():
+            if entry.name not in _KEPT:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        yield

@@ -1,0 +1,61 @@
+"""The load balancer: which ready replica gets a request, and all replicas' clocks in step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from servingpool_simulation.compiled import compiled
+from servingpool_simulation.kernel import advance, settle, submit
+from servingpool_simulation.tables import NEVER, Ints, Records, State
+
+
+@compiled
+def catch_up(s: State, q: Records, row: int, until: float) -> None:
+    """Advances to `until`, with the scrape that falls due on the way."""
+    e = s.engines[row]
+    if e.scrape_at <= until:
+        settle(s, q, row, e.scrape_at)
+        s.scraped[row] = s.page[row]
+        e.scrape_at = np.inf
+    advance(s, q, row, until)
+
+
+@compiled
+def settle_all(s: State, q: Records, rows: Ints, until: float) -> None:
+    """Brings several engines and their pages to `until`, with the scrapes that fall due on the way."""
+    for row in rows:
+        catch_up(s, q, row, until)
+        settle(s, q, row, until)
+
+
+@compiled
+def least_loaded(s: State, q: Records, ready: Ints, cursor: int, at: float) -> int:
+    """Index in `ready` of the replica with fewest requests in flight at `at`; the first one from `cursor` on."""
+    fewest = NEVER
+    chosen = cursor
+    for k in range(len(ready)):
+        index = (cursor + k) % len(ready)
+        e = s.engines[ready[index]]
+        if e.plan_end <= at or e.scrape_at <= at:
+            catch_up(s, q, ready[index], at)
+        if e.in_flight < fewest:
+            fewest = e.in_flight
+            chosen = index
+    return chosen
+
+
+@compiled
+def serve(s: State, q: Records, ready: Ints, by_load: bool, cursor: int, begin: int, end: int, earliest: float) -> int:
+    """Routes the requests begin..end-1, in order of arrival but not before `earliest`, to the ready engines.
+
+    By load, ties in turn from `cursor`; otherwise round robin. Returns the cursor for the next call.
+    """
+    for number in range(begin, end):
+        at = max(q[number].arrival, earliest)
+        chosen = cursor % len(ready)
+        if by_load:
+            chosen = least_loaded(s, q, ready, chosen, at)
+        catch_up(s, q, ready[chosen], at)
+        submit(s, q, ready[chosen], number, at)
+        cursor = chosen + 1
+    return cursor

@@ -1,0 +1,204 @@
+"""What Prometheus and the cluster would show of a fleet: all that a policy gets to see.
+
+Each replica is scraped at its own phase, some scrapes are lost, and what is shown is the last one that
+came through. No latency of a single request, nothing of the future and no coefficient passes here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.pool import Slo
+from servingpool.decision.unknown import Reading, Unknown
+from servingpool_simulation import page
+from servingpool_simulation.fleet import Fleet, Phase, SimulatedReplica
+from servingpool_simulation.tables import Floats
+
+EPOCH = 1_700_000_000.0
+"""Unix time of virtual second 0: what a policy sees is Unix time, as in the operator."""
+
+_BLOCK = 512
+"""Scrapes whose fate is drawn at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeOptions:
+    """How the fleet is watched."""
+
+    interval: float = 5.0
+    """Seconds between two scrapes of a replica."""
+    lost_share: float = 0.0
+    """Share of scrapes that fail, 0 to 1, each on its own."""
+    fresh_for: float = 60.0
+    """Seconds after which a replica's last scrape is no longer shown."""
+    gateway: bool = False
+    """A gateway's queue and arrivals are shown too."""
+    queue_time: bool = True
+    """The engines export their queue-time histogram; some simulators and other engines do not."""
+    absent_until_used: bool = False
+    """A histogram is absent from a replica's page until its first observation, a token counter until the first token.
+
+    Client libraries that create a labelled series when it is first used do so; vLLM's stand at 0 from the start.
+    """
+
+    def __post_init__(self) -> None:
+        if self.interval <= 0 or not 0 <= self.lost_share <= 1:
+            raise ValueError(f"need interval > 0 s and lost_share 0 to 1, got {self.interval} s and {self.lost_share}")
+
+
+def bracket(bounds: Sequence[float], limit: float | None) -> tuple[int, ...]:
+    """Which buckets the operator asks for: the last at or below the SLO bound and the next above it."""
+    if limit is None:
+        return ()
+    above = int(np.searchsorted(bounds, limit, side="right"))
+    return tuple(index for index in (above - 1, above) if 0 <= index < len(bounds))
+
+
+def without_unused(metrics: ReplicaMetrics) -> ReplicaMetrics:
+    """The page without the series that a client library creates when they are first used."""
+    empty = [name for name in _HISTOGRAMS if (shown := getattr(metrics, name)) != NOT_EXPOSED and not shown.count]
+    unused: dict[str, Any] = dict.fromkeys(
+        (*empty, *(() if metrics.generation_tokens else _TOKEN_COUNTERS)), NOT_EXPOSED
+    )
+    return replace(metrics, **unused)
+
+
+_HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
+_TOKEN_COUNTERS = ("generation_tokens", "prompt_tokens", "cached_prompt_tokens")
+
+
+@dataclass(slots=True)
+class Scraper:
+    """Watches one fleet. Call `arm` before the fleet advances to the next look, then `observe` there."""
+
+    fleet: Fleet
+    slo: Slo
+    options: ScrapeOptions = ScrapeOptions()
+    every_bucket: bool = False
+    """Show all buckets of the latency histograms, not only those around the SLO's bounds."""
+    _scraped_at: dict[int, float] = field(default_factory=dict, init=False)
+    """Last scrape that came through, by the replica's ordinal."""
+    _phases: dict[int, float] = field(default_factory=dict, init=False)
+    _fates: dict[tuple[int, int], list[bool]] = field(default_factory=dict, init=False)
+    _buckets: tuple[tuple[int, tuple[int, ...], tuple[float, ...]], ...] = field(init=False)
+    """(histogram, which of its buckets, their bounds)."""
+
+    def __post_init__(self) -> None:
+        bounds = page.bounds_matrix(self.fleet.profile.max_model_len)
+        chosen = []
+        for which, limit in (
+            (page.TTFT, self.slo.time_to_first_token),
+            (page.ITL, self.slo.time_per_output_token),
+            (page.TPOT, self.slo.time_per_output_token),
+            *(((page.QUEUE, self.slo.time_to_first_token),) if self.options.queue_time else ()),
+        ):
+            finite = bounds[which][np.isfinite(bounds[which])]
+            indices = tuple(range(len(finite))) if self.every_bucket else bracket(finite.tolist(), limit)
+            chosen.append((which, indices, tuple(finite[list(indices)].tolist())))
+        self._buckets = tuple(chosen)
+
+    def arm(self, until: float) -> None:
+        """Tells each replica when its last good scrape up to `until` (virtual seconds) will be."""
+        for replica in self.fleet.of(Phase.LOADING, Phase.READY):
+            if replica.ready_at > until:
+                continue
+            at = self._last_scrape(replica, until)
+            if at is not None:
+                self._scraped_at[replica.ordinal] = at
+                self.fleet.state.engines[replica.row].scrape_at = at
+
+    def observe(self) -> Observation:
+        """The fleet as a policy sees it now. Call it after the fleet advanced to where `arm` looked."""
+        fleet, now = self.fleet, self.fleet.now
+        ready = fleet.of(Phase.READY)
+        return Observation(
+            requested=fleet.requested,
+            ready=tuple(Replica(r.name, now - r.created_at, now - r.ready_at) for r in ready),
+            starting=tuple(Replica(r.name, now - r.created_at) for r in fleet.of(Phase.LOADING)),
+            metrics=self._metrics(ready, now),
+            gateway_queue=self._gateway_queue(now),
+        )
+
+    def _last_scrape(self, replica: SimulatedReplica, until: float) -> float | None:
+        """The last scrape in (now, until] that is not lost; None when there is none."""
+        interval = self.options.interval
+        phase = self._phase(replica.ordinal) * interval
+        earliest = max(self.fleet.now, replica.ready_at)
+        turn = math.floor((until - phase) / interval)
+        while phase + turn * interval > earliest:
+            if not self._lost(replica.ordinal, turn):
+                return phase + turn * interval
+            turn -= 1
+        return None
+
+    def _phase(self, ordinal: int) -> float:
+        """When in the interval a replica is scraped, 0 to 1: Prometheus spreads its targets by a hash."""
+        if ordinal not in self._phases:
+            self._phases[ordinal] = float(np.random.default_rng((self.fleet.seed, 1, ordinal)).random())
+        return self._phases[ordinal]
+
+    def _lost(self, ordinal: int, turn: int) -> bool:
+        """The fate of a scrape depends on nothing but the seed, the replica and its turn."""
+        if self.options.lost_share == 0:
+            return False
+        key = (ordinal, turn // _BLOCK)
+        if key not in self._fates:
+            random = np.random.default_rng((self.fleet.seed, 2, *key))
+            self._fates[key] = (random.random(_BLOCK) < self.options.lost_share).tolist()
+        return self._fates[key][turn % _BLOCK]
+
+    def _metrics(self, ready: list[SimulatedReplica], now: float) -> tuple[ReplicaMetrics, ...] | Unknown:
+        fresh = [r for r in ready if now - self._scraped_at.get(r.ordinal, -math.inf) <= self.options.fresh_for]
+        if not fresh:
+            reason = "no replica is ready" if not ready else f"no good scrape in {self.options.fresh_for:g} s"
+            return Unknown(reason)
+        pages = self.fleet.state.scraped[[replica.row for replica in fresh]]
+        histograms = [self._histograms(pages, *chosen) for chosen in self._buckets]
+        queues: Iterable[Histogram | Unknown] = histograms.pop() if self.options.queue_time else repeat(NOT_EXPOSED)
+        shown = (
+            ReplicaMetrics(
+                replica=replica.name,
+                scraped_at=EPOCH + self._scraped_at[replica.ordinal],
+                running=figures[page.RUNNING],
+                waiting=figures[page.WAITING],
+                kv_cache_usage=figures[page.KV_USAGE],
+                generation_tokens=figures[page.GENERATION_TOKENS],
+                prompt_tokens=figures[page.PROMPT_TOKENS],
+                cached_prompt_tokens=figures[page.PROMPT_CACHED],
+                admission_rejections=0.0,
+                time_to_first_token=first,
+                inter_token_latency=between,
+                time_per_output_token=mean,
+                queue_time=queue,
+            )
+            for replica, figures, first, between, mean, queue in zip(
+                fresh, pages[:, : page.FIRST_HISTOGRAM].tolist(), *histograms, queues, strict=False
+            )
+        )
+        return tuple(map(without_unused, shown) if self.options.absent_until_used else shown)
+
+    @staticmethod
+    def _histograms(pages: Floats, which: int, indices: tuple[int, ...], bounds: tuple[float, ...]) -> list[Histogram]:
+        start = page.FIRST_HISTOGRAM + which * page.WIDTH
+        counts = np.cumsum(pages[:, start : start + page.SUM], axis=1)
+        return [
+            Histogram(bounds, tuple(cumulative), total, count)
+            for cumulative, total, count in zip(
+                counts[:, indices].tolist(), pages[:, start + page.SUM].tolist(), counts[:, -1].tolist(), strict=True
+            )
+        ]
+
+    def _gateway_queue(self, now: float) -> Reading:
+        if not self.options.gateway:
+            return NOT_EXPOSED
+        # The gateway's own scrape is as old as a scrape can be just before the next one.
+        at = max(0.0, now - self.options.interval)
+        arrivals = int(np.searchsorted(self.fleet.trace.arrival, at, side="right"))
+        return float(max(0, arrivals - self.fleet.served))

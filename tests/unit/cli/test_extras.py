@@ -1,0 +1,58 @@
+"""Commands whose packages the operator's image does not have."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+WITHOUT = """\
+import sys
+
+class Missing:
+    gone = sys.argv.pop(1)
+
+    def find_spec(self, name, path=None, target=None):
+        if name == self.gone:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from servingpool.cli.main import app
+app()
+"""
+"""The command line in an interpreter that lacks a package."""
+
+
+def servingpool(*arguments: str, without: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-c", WITHOUT, without, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package", "extra"),
+    [
+        (("demo",), "servingpool_simulation", "simulation"),
+        (("demo",), "jinja2", "simulation"),
+        (("simulate", "--pool", "pool.yaml"), "servingpool_simulation", "simulation"),
+        (("lab",), "servingpool_lab", "lab"),
+        (("lab",), "cryptography", "lab"),
+    ],
+)
+def test_without_its_packages_a_command_names_the_extra_in_one_line(
+    arguments: tuple[str, ...], package: str, extra: str
+) -> None:
+    ran = servingpool(*arguments, without=package)
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        f"{package} is not installed. It comes with the extra `{extra}`: pip install 'servingpool-operator[{extra}]'\n"
+    )
+    assert ran.stdout == ""
+
+
+@pytest.mark.parametrize("package", ["servingpool_simulation", "servingpool_lab"])
+def test_what_runs_in_a_cluster_starts_without_them(package: str) -> None:
+    assert servingpool("crd", without=package).returncode == 0
+    listed = servingpool("--help", without=package)
+    assert listed.returncode == 0
+    assert "simulate" in listed.stdout
