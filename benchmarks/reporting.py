@@ -29,7 +29,7 @@ INTRODUCTION = """\
 # The loop with a thousand pools
 
 Written by `make bench`: one section per kind of run, with the date when it was last made. Figures are means over the
-ticks of a phase. [benchmarks/README.md](../../benchmarks/README.md) says what is real in these runs.
+ticks of a phase. `benchmarks/README.md` says what is real in these runs.
 """
 
 
