@@ -92,7 +92,7 @@ def test_a_pool_that_is_not_ready_alerts_by_reason(render: Render, tmp_path: Pat
     world.pool("thanos", target="thanos", metrics={"backend": "thanos"})
     world.serve("frozen", rate=6.0)
     world.pool("frozen", targets=[{"name": "frozen", "min": 3, "max": 10}])
-    world.writes.refuse["scale"] = Forbidden("cannot scale Deployment chat/frozen: 403 Forbidden")
+    world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/frozen: 403 Forbidden")
     world.step(minutes=6)
     expected = {
         ("ServingPoolNotReady", "typo", "InvalidSpec"),

@@ -94,7 +94,7 @@ def goes_on(cluster: Cluster, operator: OperatorRelease, learned: dict[str, Any]
     eventually(lambda: operator.says(f"{NAME}/{NAME}"), 60, "the new operator has taken the pool up")
     profile = status(cluster, NAME, NAME)["profile"]
     assert profile["learned"] >= learned["learned"]
-    assert "the learned profile is dropped" not in operator.logs()
+    assert "The learned profile is discarded" not in operator.logs()
     return float(profile["learned"])
 
 

@@ -343,18 +343,18 @@ def test_nothing_is_removed_while_prometheus_is_down(
 def test_goes_on_after_the_api_server_was_away_for_longer_than_a_lease(
     cluster: Cluster, operator: OperatorProcess
 ) -> None:
-    terms = operator.log().count("leading as")
+    terms = operator.log().count("Leading as")
     cluster.plane.stop_apiserver()
     time.sleep(8)
     cluster.plane.start_apiserver()
-    assert "the lease was not renewed for 4 s: nothing is written" in operator.log()
+    assert "The lease was not renewed for 4 s: nothing is written" in operator.log()
     assert operator.process.running, operator.process.log_tail()
     before = cluster.replicas("chat")
     cluster.plane.client.patch(
         cluster.path("chat"), {"spec": {"targets": [{"name": "chat", "min": before + 1, "max": 8}]}}
     )
     wait_until(lambda: cluster.replicas("chat") == before + 1, 40, "what the pool says now is done")
-    assert operator.log().count("leading as") > terms
+    assert operator.log().count("Leading as") > terms
 
 
 def test_a_deleted_pool_leaves_its_workload_and_no_series(cluster: Cluster, operator: OperatorProcess) -> None:
@@ -369,9 +369,9 @@ def test_resumes_with_what_it_had_learned_after_a_crash(cluster: Cluster, operat
     learned = cluster.status("chat")["profile"]
     before = cluster.replicas("chat")
     operator.process.kill()
-    killed, terms = time.time(), operator.log().count("leading as")
+    killed, terms = time.time(), operator.log().count("Leading as")
     operator.start()
-    wait_until(lambda: operator.log().count("leading as") > terms, 20, "it leads again")
+    wait_until(lambda: operator.log().count("Leading as") > terms, 20, "it leads again")
     leading = time.monotonic()
     wait_until(lambda: decided_since(cluster, killed), 20, "a decision after the restart")
     assert time.monotonic() - leading < 4  # status shows whole seconds, and headlines only
@@ -452,4 +452,4 @@ def test_a_start_that_cannot_succeed_ends_at_once_with_the_reason(cluster: Clust
     operator.process.start()
     wait_until(lambda: not operator.process.running, 15, "it ends")
     assert operator.process.exit_code == 1
-    assert f"cannot read the cluster's credentials: there is no file {tmp_path / 'no-such'}" in operator.log()
+    assert f"Cannot read the cluster's credentials: file {tmp_path / 'no-such'} does not exist" in operator.log()

@@ -36,7 +36,7 @@ def readable_status(raw: Any) -> Status:
 
 
 class ServingPool(Part):
-    """Holds a latency objective for one served model at the smallest fleet that can."""
+    """Keeps a latency objective for one served model with as few replicas as possible."""
 
     api_version: Literal["servingpool.dev/v1alpha1"] = "servingpool.dev/v1alpha1"
     kind: Literal["ServingPool"] = "ServingPool"

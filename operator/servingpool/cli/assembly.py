@@ -157,7 +157,7 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
             stop_flag=assembly.stop_flag,
         )
     except Exception as error:
-        log.error("the operator ends: %s", assembly.failure or error)  # noqa: TRY400, kopf has logged the traceback
+        log.error("The operator stops: %s", assembly.failure or error)  # noqa: TRY400, kopf has logged the traceback
         return 1
     return 1 if assembly.lost else 0
 

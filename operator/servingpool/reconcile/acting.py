@@ -9,10 +9,11 @@ from typing import Any, Protocol
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound, Unanswered
 from servingpool.adapters.cluster.objects import Key, Pod, Workload
-from servingpool.api.conditions import ConditionType, Reason, Truth
+from servingpool.api.conditions import Reason
 from servingpool.api.part import Part
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import LastDecision, Latency, Status, Throughput
+from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.decision.decision import Decision
 from servingpool.reconcile.conduct import target_of
 from servingpool.reconcile.marking import FORBIDDEN, SWITCHED_OFF, Marker, PodWriter
@@ -32,12 +33,6 @@ PROFILE_AFTER = 600.0
 """Seconds between two writes of the learned profile, the first one when calibration ends.
 
 What a crash would lose is in Prometheus's history."""
-WARNED = {
-    ConditionType.READY: Truth.FALSE,
-    ConditionType.METRICS_AVAILABLE: Truth.FALSE,
-    ConditionType.DRAIN_READY: Truth.FALSE,
-}
-"""Conditions whose turn to this status is worth a warning event."""
 WARNED_AGAIN_AFTER = 600.0
 """Seconds. A condition that flaps would post an event every other tick, and push the telling ones out of sight."""
 
@@ -94,19 +89,20 @@ class Actor:
             state.conflicts = state.conflicts + 1 if state.refused_at == current else 1
             state.refused_at = current
             if state.conflicts <= CONFLICTS_BORNE:
-                said = "replicas changed meanwhile, deciding anew at the next tick: %s"
+                said = "Replicas changed in the meantime; deciding again at the next tick: %s"
                 log.info(said, error, extra=_pool(pool.metadata))
                 return False, None
             self.failures["scale"] += 1
-            log.warning("%s, %d times in a row", error, state.conflicts, extra=_pool(pool.metadata))
-            return False, (Reason.FAILED_UPDATE_SCALE, f"{error}, again and again")
+            repeated = f"{error}, {state.conflicts} times in a row"
+            log.warning("%s", repeated, extra=_pool(pool.metadata))
+            return False, (Reason.FAILED_UPDATE_SCALE, Reason.FAILED_UPDATE_SCALE.message(error=repeated))
         except ClusterError as error:
             state.conflicts = 0
             self.failures["scale"] += 1
             log.warning("%s", error, extra=_pool(pool.metadata))
             if not isinstance(error, Unanswered):
                 state.contest, state.unanswered = before
-            return False, (Reason.FAILED_UPDATE_SCALE, str(error))
+            return False, (Reason.FAILED_UPDATE_SCALE, Reason.FAILED_UPDATE_SCALE.message(error=error))
         state.conflicts, state.unanswered = 0, None
         self._cache.scaled(known, decision.replicas)
         if not state.contest.answered:  # else the status would be written at every tick, for as long as nobody looks
@@ -120,19 +116,21 @@ class Actor:
 
     async def announce(self, pool: ServingPool, state: PoolState, decision: Decision, before: int) -> None:
         """Post what people are to know of a scaling from so many replicas."""
-        message = f"New size: {decision.replicas}; reason: {decision.reason}"
+        message = EventReason.SUCCESSFUL_RESCALE.message(replicas=decision.replicas, reason=decision.reason)
         if not state.contest.answered:
-            await self.event(pool.metadata, "Normal", Reason.SUCCESSFUL_RESCALE, message)
-        if decision.replicas >= before or Reason.VICTIMS_NOT_CHOSEN in state.warned:
+            await self.event(
+                pool.metadata, EventReason.SUCCESSFUL_RESCALE.type, EventReason.SUCCESSFUL_RESCALE, message
+            )
+        if decision.replicas >= before or EventReason.VICTIMS_NOT_CHOSEN in state.warned:
             return
         if self._marker is None:
             type_, message = "Normal", SWITCHED_OFF
         elif pool.metadata.namespace in self._marker.forbidden:
-            type_, message = "Warning", FORBIDDEN
+            type_, message = EventReason.VICTIMS_NOT_CHOSEN.type, FORBIDDEN
         else:
             return
-        state.warned[Reason.VICTIMS_NOT_CHOSEN] = 0.0
-        await self.event(pool.metadata, type_, Reason.VICTIMS_NOT_CHOSEN, message)
+        state.warned[EventReason.VICTIMS_NOT_CHOSEN] = 0.0
+        await self.event(pool.metadata, type_, EventReason.VICTIMS_NOT_CHOSEN, message)
 
     async def mark(self, pool: ServingPool, state: PoolState, replicas: int) -> None:
         """Ahead of a scale-down to `replicas`, tell Kubernetes which pods to take. For a scale-up it costs nothing."""
@@ -144,7 +142,7 @@ class Actor:
         await self._marker.mark(namespace, victims)
         if victims.marks and namespace not in self._marker.forbidden:
             who = ", ".join(f"{pod.name} ({_in_flight(pod, busy)})" for pod in victims.pods[:MOST_TOLD])
-            log.info("least in flight, so to be removed: %s", who, extra=_pool(pool.metadata))
+            log.info("Chosen for removal, fewest requests in flight: %s", who, extra=_pool(pool.metadata))
 
     async def sweep(self, leading: Callable[[], bool]) -> None:
         """Take back what was told of pods that have survived."""
@@ -176,7 +174,7 @@ class Actor:
                 continue
             if now - state.warned.get(found.reason, -WARNED_AGAIN_AFTER) >= WARNED_AGAIN_AFTER:
                 state.warned[found.reason] = now
-                await self.event(pool, "Warning", Reason(found.reason), found.message)
+                await self.event(pool, "Warning", found.reason, found.message)
 
     async def save(self, pool: Metadata, state: PoolState) -> None:
         """Write the learned profile whatever its age: the operator stops."""
@@ -186,7 +184,7 @@ class Actor:
             before = {} if state.unsure else state.status.profile or {}
             await self._send(pool, state, {"profile": changes(before, state.kept())})
 
-    async def event(self, pool: Metadata, type_: str, reason: Reason, message: str) -> None:
+    async def event(self, pool: Metadata, type_: str, reason: str, message: str) -> None:
         """Post an event; one that is lost is only logged."""
         try:
             await self._writer.post_event(pool.key, pool.uid, type_=type_, reason=reason, message=message)
@@ -225,7 +223,7 @@ class Actor:
 def _in_flight(pod: Pod, busy: Mapping[str, float]) -> str:
     if pod.ready_since is None:
         return "not ready"
-    return f"{busy[pod.name]:g} in flight" if pod.name in busy else "not known"
+    return f"{busy[pod.name]:g} in flight" if pod.name in busy else "unknown"
 
 
 def _pool(pool: Metadata) -> dict[str, str]:

@@ -13,6 +13,7 @@ from servingpool.adapters.cluster.objects import Key, Raw, Workload, key_of
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
+from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import Observation
 
 
@@ -51,35 +52,39 @@ def judge(  # noqa: PLR0911, one a rule
     `owner` is the pool that owns its target, see `owners`; `stuck` are the replicas for which there has been no node
     for too long; `contested` is what to tell of somebody else who sets their number.
     """
-    name = f"Deployment {workload.key[1]}"
     if owner != pool.key:
-        message = f"ServingPool '{owner[1]}' is older and scales Deployment '{workload.key[1]}'; delete one of the two."
+        message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], deployment=workload.key[1])
         return Conduct(False, Truth.FALSE, Reason.AMBIGUOUS_OWNER, message)
     for other in cache.autoscalers(workload.key):
-        reason = Reason.OWNED_BY_KEDA if other.kind == "ScaledObject" else Reason.OWNED_BY_HPA
-        message = f"{other.kind} '{other.key[1]}' scales Deployment '{workload.key[1]}'; delete it first."
-        return Conduct(False, Truth.FALSE, reason, message)
+        deployment, name = workload.key[1], other.key[1]
+        if other.kind == "ScaledObject":
+            message = Reason.OWNED_BY_KEDA.message(name=name, deployment=deployment)
+            return Conduct(False, Truth.FALSE, Reason.OWNED_BY_KEDA, message)
+        message = Reason.OWNED_BY_HPA.message(kind=other.kind, name=name, deployment=deployment)
+        return Conduct(False, Truth.FALSE, Reason.OWNED_BY_HPA, message)
     if workload.replicas == 0 and pool.spec.targets[0].min > 0:
-        message = f"{name} was set to 0 replicas by hand, which pauses scaling; set it to {pool.spec.targets[0].min}"
+        message = Reason.SCALING_DISABLED.message(min=pool.spec.targets[0].min)
         return Conduct(False, Truth.FALSE, Reason.SCALING_DISABLED, message)
     if contested is not None:
-        return Conduct(True, Truth.FALSE, Reason.REPLICAS_CONTESTED, f"{name}: {contested}")
+        return Conduct(True, Truth.FALSE, Reason.REPLICAS_CONTESTED, contested)
     waiting = sum(replica.unschedulable for replica in observation.starting)
     if waiting:
-        message = f"no node has room for {waiting} of {workload.replicas} replicas of {name}"
+        are = "is" if waiting == 1 else "are"
         if stuck:
+            message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=workload.replicas, are=are)
             return Conduct(True, Truth.FALSE, Reason.UNSCHEDULABLE, message)
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
-        return Conduct(True, Truth.TRUE, Reason.WAITING_FOR_NODE, f"{message} yet")
+        message = Reason.WAITING_FOR_NODE.message(waiting=waiting, replicas=workload.replicas, are=are)
+        return Conduct(True, Truth.TRUE, Reason.WAITING_FOR_NODE, message)
     if cache.rolling_out(workload):
-        message = f"{name} is amid a rollout: it may grow, and is not shrunk until the rollout ends"
-        return Conduct(True, Truth.TRUE, Reason.ROLLOUT_IN_PROGRESS, message)
-    return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, f"{name} can be scaled")
+        return Conduct(True, Truth.TRUE, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
+    message = Reason.SUCCEEDED_GET_SCALE.message(deployment=workload.key[1])
+    return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, message)
 
 
 NOT_APPLIED = {
-    Mode.RECOMMEND: (Reason.RECOMMENDING, "Recommend mode: computes a replica count and does not apply it."),
-    Mode.PAUSED: (Reason.PAUSED, "Paused mode: observes and does not scale."),
+    Mode.RECOMMEND: (Reason.RECOMMENDING, Reason.RECOMMENDING.message()),
+    Mode.PAUSED: (Reason.PAUSED, Reason.PAUSED.message()),
 }
 
 
@@ -92,7 +97,8 @@ def in_mode(mode: Mode, auto: Conduct) -> Conduct:
         return auto
     reason, message = NOT_APPLIED[mode]
     if auto.ready is Truth.FALSE:
-        message += f" Auto would be {'limited' if auto.act else 'blocked'} ({auto.reason}): {auto.message}"
+        effect = "limited" if auto.act else "blocked"
+        message = f"{message} {Note.AUTO_WOULD_BE.message(effect=effect, reason=auto.reason, message=auto.message)}"
     return Conduct(False, Truth.TRUE, reason, message)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Workload
+from servingpool.catalogue.conditions import Reason
 
 ALIKE, MANY = 3, 6
 """Times in a row that a program sets the same number, or any, until it is one that keeps to it. People set others."""
@@ -66,13 +67,10 @@ class Contest:
 
     @property
     def problem(self) -> str | None:
-        """What to tell of it; None where there is nothing."""
+        """The message of ReplicasContested; None where nobody contests."""
         if self.alike < ALIKE and len(self.times) < MANY:
             return None
-        return (
-            f"{self.rival} keeps setting the number of replicas, last to {self.number} where {self.instead} had been "
-            "ordered; have it leave spec.replicas alone"
-        )
+        return Reason.REPLICAS_CONTESTED.message(program=self.rival, ordered=self.instead, found=self.number)
 
     @property
     def answered(self) -> bool:

@@ -40,7 +40,7 @@ REFUSALS = "(none)"
 WRITES_AT_ONCE = 16
 LONGEST_ACTING = 30.0
 """Seconds for all writes of a tick. Where each one takes the API server's whole time-out, the next tick is due."""
-WAITS = "nothing is decided before its past was read from Prometheus, pool after pool"
+WAITS = Reason.READING_HISTORY.message()
 """Of a new pool: behind hundreds of others that takes minutes."""
 YIELD_EVERY = 20
 """Pools between two turns of the event loop, so that the watches and the lease are served (about 30 ms)."""
@@ -120,7 +120,7 @@ class Reconciler:
         refused: list[tuple[Raw, tuple[Reason, str]]] = []
         for key, raw in self._cache.pools.items():
             pool = self._parse(key, raw)
-            problem = (Reason.INVALID_SPEC, pool) if isinstance(pool, str) else self._readings.problem(pool)
+            problem = _invalid(pool) if isinstance(pool, str) else self._readings.problem(pool)
             if problem is None and isinstance(pool, ServingPool):
                 self._keep(pool, raw)
                 readable.append(pool)
@@ -146,7 +146,7 @@ class Reconciler:
             if isinstance(outcome, Tick):
                 done += outcome
             else:
-                log.error("a round over the pools of backend '%s' failed, the others go on", name, exc_info=outcome)
+                log.error("A round over the pools of backend '%s' failed; others continue.", name, exc_info=outcome)
                 done += Tick(failed=1)
         return done
 
@@ -202,7 +202,7 @@ class Reconciler:
                 turns.append(turn or self._refusal(raw, (Reason.TARGET_NOT_FOUND, _no_target(pool)), now))
             except Exception as error:
                 failed += 1
-                log.exception("deciding for a pool failed, the others go on", extra=_pool(pool.metadata))
+                log.exception("Deciding for this pool failed; others continue.", extra=_pool(pool.metadata))
                 turns.append(self._refusal(raw, (Reason.INTERNAL_ERROR, _defect(error)), now))
         return turns, failed
 
@@ -272,7 +272,7 @@ class Reconciler:
             self._acting -= 1
         for turn, outcome in zip(turns, done, strict=True):
             if isinstance(outcome, BaseException):
-                log.error("acting for a pool failed, the others go on", exc_info=outcome, extra=_pool(turn.meta))
+                log.error("Writing for this pool failed; others continue.", exc_info=outcome, extra=_pool(turn.meta))
         return done
 
     async def _carry_out(self, turn: Turn, gate: asyncio.Semaphore, until: float, now: float) -> bool:
@@ -286,7 +286,7 @@ class Reconciler:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(until):
                         return await self._write(turn, now)
-            log.warning("the API server is slow: this pool is left for the next tick", extra=_pool(turn.meta))
+            log.warning("The API server is slow; this pool is retried at the next tick.", extra=_pool(turn.meta))
             return False
 
     async def _write(self, turn: Turn, now: float) -> bool:
@@ -363,7 +363,7 @@ class Reconciler:
         if state is None or not state.is_of(pool):
             state, damage = PoolState.found(pool)
             if damage is not None:
-                log.warning("the learned profile is dropped: %s", damage, extra=_pool(pool.metadata))
+                log.warning("The learned profile is discarded: %s", damage, extra=_pool(pool.metadata))
             state.unsure = _unreadable(state.status, raw)
             self.states[pool.key] = state
         return state
@@ -388,12 +388,17 @@ def _grows(order: Order | None) -> bool:
     return order is not None and order.wanted and order.decision.replicas > order.target.replicas
 
 
+def _invalid(problems: str) -> tuple[Reason, str]:
+    return Reason.INVALID_SPEC, Reason.INVALID_SPEC.message(problems=problems)
+
+
 def _no_target(pool: ServingPool) -> str:
-    return f"Deployment {pool.spec.targets[0].name} does not exist in namespace {pool.metadata.namespace}"
+    deployment, namespace = pool.spec.targets[0].name, pool.metadata.namespace
+    return Reason.TARGET_NOT_FOUND.message(deployment=deployment, namespace=namespace)
 
 
 def _defect(error: Exception) -> str:
-    return f"the operator failed on this pool ({type(error).__name__}), its log says where; replicas stay as they are"
+    return Reason.INTERNAL_ERROR.message(error=type(error).__name__)
 
 
 def _pool(meta: Metadata) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Protocol
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
 from servingpool.adapters.cluster.objects import Key, Pod, Workload
+from servingpool.catalogue.events import EventReason
 from servingpool.reconcile.victims import Victims, left_over
 
 log = logging.getLogger(__name__)
@@ -26,11 +27,14 @@ LONGEST_CLEARING = 10.0
 MARKS_AT_ONCE = 4
 """Of one scale-down. Sixteen pools are written at a time."""
 CLEARED_AT_ONCE = 16
-FORBIDDEN = (
-    "No permission to patch pods, so Kubernetes may delete busy ones. "
-    "Grant patch on pods, or set podDeletionCost.enabled to false."
+FORBIDDEN = EventReason.VICTIMS_NOT_CHOSEN.message(
+    cause="No permission to patch pods",
+    remedy="Grant patch on pods, or set podDeletionCost.enabled to false.",
 )
-SWITCHED_OFF = "podDeletionCost.enabled is false, so Kubernetes chooses which pods to delete, busy ones too."
+SWITCHED_OFF = EventReason.VICTIMS_NOT_CHOSEN.message(
+    cause="podDeletionCost.enabled is false",
+    remedy="Set it to true to delete idle ones first.",
+)
 
 
 class PodWriter(Protocol):
@@ -62,7 +66,7 @@ class Marker:
                     await self._write(namespace, victims.marks[1:], victims.cost)
         except TimeoutError:
             self._failed()
-            log.warning("the API server is slow: not all victims of a scale-down in %s are marked", namespace)
+            log.warning("The API server is slow; not all pods to remove in namespace %s are marked.", namespace)
 
     async def sweep(self, leading: Callable[[], bool]) -> None:
         """Take our cost back from every pod that has survived, whatever its pool says or whether it has one.
@@ -89,7 +93,7 @@ class Marker:
                 )
         except TimeoutError:
             self._failed()
-            log.warning("the API server is slow: deletion costs that are left over are cleared at a later tick")
+            log.warning("The API server is slow; leftover deletion costs are cleared at a later tick.")
 
     def _left_over(self, pods: Sequence[Pod], workload: Workload | None) -> Sequence[Pod]:
         if workload is None:
@@ -110,7 +114,9 @@ class Marker:
             try:
                 await self._writer.set_deletion_cost(pod, uid, cost)
             except (Conflict, NotFound) as error:
-                log.info("left as it is: %s", error)  # gone, or somebody has set a cost of their own meanwhile
+                log.info(
+                    "Deletion cost not changed: %s", error
+                )  # gone, or somebody has set a cost of their own meanwhile
             except Forbidden as error:
                 self._failed()
                 if pod[0] not in self.forbidden:

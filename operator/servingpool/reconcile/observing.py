@@ -87,7 +87,7 @@ def observe(
     if isinstance(reading, Unknown):
         metrics = reading
     elif workload.replicas and not ready and not starting:
-        metrics = Unknown(f"of {workload.replicas} replicas no pod is to be seen")
+        metrics = Unknown(f"none of {workload.replicas} requested replicas has a pod yet")
     else:
         selection = reading.select(pool.metadata.namespace, [replica.name for replica in ready], pool.spec.model)
         metrics = _own(pool, selection.pages)

@@ -20,6 +20,7 @@ from servingpool.adapters.prometheus import (
 )
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
+from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import NOT_EXPOSED
 from servingpool.decision.unknown import Reading, Unknown
 from servingpool.reconcile.observing import requests_for, share_of
@@ -72,9 +73,11 @@ class Readings:
         reader = self._readers.get(name)
         if reader is None:
             known = ", ".join(sorted(self._readers))
-            return Reason.UNKNOWN_BACKEND, f"metrics.backend must be one of {known}, got {name}"
+            detail = Note.UNKNOWN_BACKENDS.message(known=known)
+            return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
         if not reader.backend.config.serves(namespace):
-            return Reason.UNKNOWN_BACKEND, f"backend {name} is not open to namespace {namespace}"
+            detail = Note.CLOSED_TO_NAMESPACE.message(namespace=namespace)
+            return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
         return None
 
     def of(self, pool: ServingPool) -> FleetReading | Unknown:
@@ -161,5 +164,5 @@ async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
     try:
         return await answer
     except Exception as defect:
-        log.exception("reading backend %s failed", backend)
-        return Unknown(f"Prometheus backend '{backend}' could not be read: {type(defect).__name__} in the operator")
+        log.exception("Reading backend %s failed.", backend)
+        return Unknown(f"Prometheus backend '{backend}' could not be read: internal error {type(defect).__name__}")

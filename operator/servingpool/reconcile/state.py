@@ -69,7 +69,7 @@ class PoolState:
         if kept is None:
             return state, None
         if kept.get(MODEL) != pool.spec.model:
-            return state, f"it is of model {kept.get(MODEL)!r}, the pool's is {pool.spec.model!r} now"
+            return state, f"learned for model {kept.get(MODEL)!r}, spec.model is now {pool.spec.model!r}"
         try:
             profile = Profile.from_dict(kept)
         except ValueError as error:

@@ -12,6 +12,7 @@ from servingpool.api.duration import brief
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import LastDecision, Latency, Limit, Status, Throughput
 from servingpool.api.time import from_unix
+from servingpool.catalogue.notes import Note
 from servingpool.decision import limits
 from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
 from servingpool.decision.memory import Memory
@@ -47,30 +48,31 @@ def metrics_condition(
 ) -> tuple[Truth, Reason, str]:
     """What to say of the metrics. `memory`: as they were taken in."""
     if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
-        return Truth.FALSE, Reason.FAILED_GET_METRICS, observation.metrics.reason
+        said = Reason.FAILED_GET_METRICS.message(detail=observation.metrics.reason)
+        return Truth.FALSE, Reason.FAILED_GET_METRICS, said
     if selection is None or not observation.ready:
-        return Truth.UNKNOWN, Reason.NO_READY_REPLICAS, "no replica is ready, so there is nothing to scrape"
-    missing, said = selection.missing, selection.explain()
+        return Truth.UNKNOWN, Reason.NO_READY_REPLICAS, Reason.NO_READY_REPLICAS.message()
+    missing, detail = selection.missing, selection.explain()
     if not missing:
         return _pages_condition(observation, memory)
     if len(missing) < len(observation.ready):
-        return Truth.TRUE, Reason.PARTIAL_METRICS, said
+        return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     if all(one.kind is Absence.OTHER_MODEL for one in missing.values()):
-        return Truth.FALSE, Reason.NO_SERIES_FOR_MODEL, said
-    return Truth.FALSE, Reason.FAILED_GET_METRICS, said
+        return Truth.FALSE, Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)
+    return Truth.FALSE, Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
 
 
 def _pages_condition(observation: Observation, memory: Memory) -> tuple[Truth, Reason, str]:
     """Of a fleet of which every page is there: what they lack."""
     if memory.lacking is not None:
-        said = f"pages lack {memory.lacking}"
+        detail = Note.ALL_PAGES_LACK.message(names=memory.lacking)
         if memory.coverage > 0.0:
-            return Truth.TRUE, Reason.PARTIAL_METRICS, said
-        return Truth.FALSE, Reason.FAILED_GET_METRICS, said
+            return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+        return Truth.FALSE, Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
     if memory.no_queue is not None:
-        said = f"the queue could not be read, so nothing is removed: {memory.no_queue}"
-        return Truth.TRUE, Reason.PARTIAL_METRICS, said
-    return Truth.TRUE, Reason.VALID_METRICS, f"all {len(observation.ready)} ready replicas are scraped"
+        detail = Note.QUEUE_UNKNOWN.message(detail=memory.no_queue)
+        return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+    return Truth.TRUE, Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=len(observation.ready))
 
 
 def status(
@@ -298,44 +300,48 @@ def _slo_condition(pool: ServingPool, decision: Decision, memory: Memory) -> Con
     figures, slo = decision.figures, pool.spec.slo
     attained, met = figures.attainment, slo_met(figures, slo.attainment / 100.0)
     if isinstance(attained, Unknown):
-        truth, reason, said = Truth.UNKNOWN, Reason.TOO_FEW_REQUESTS, attained.reason
+        truth, reason = Truth.UNKNOWN, Reason.TOO_FEW_REQUESTS
+        said = [Reason.TOO_FEW_REQUESTS.message(detail=attained.reason)]
     else:
-        truth = Truth.TRUE if met else Truth.FALSE
-        reason = Reason.OBJECTIVE_MET if met else Reason.OBJECTIVE_MISSED
-        said = f"{100.0 * attained:.1f}% of the last hour's requests met the SLO, {slo.attainment:g}% are asked for"
-        if not met and not isinstance(figures.attainment_now, Unknown):
-            said = f"{100.0 * figures.attainment_now:.1f}% of the last 5 minutes' and {said}"
-        if figures.witness != Witness.HISTOGRAM:
-            said = f"{said}; {_believed(figures)}"
-        if guessed := estimated(memory, slo.time_to_first_token, slo.time_per_output_token):
-            said = f"{said}; {guessed}"
-    if decision.warnings:
-        said = f"{said}; {decision.warnings[0]}"
-    return _condition(pool, decision, ConditionType.SLO_MET, truth, reason, said)
+        percent, objective = 100.0 * attained, slo.attainment
+        if met:
+            truth, reason = Truth.TRUE, Reason.OBJECTIVE_MET
+            said = [Reason.OBJECTIVE_MET.message(attained=percent, objective=objective)]
+        else:
+            truth, reason = Truth.FALSE, Reason.OBJECTIVE_MISSED
+            said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
+            if not isinstance(figures.attainment_now, Unknown):
+                said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
+        said += _believed(figures) + estimated(memory, slo.time_to_first_token, slo.time_per_output_token)
+    said += decision.warnings[:1]
+    return _condition(pool, decision, ConditionType.SLO_MET, truth, reason, " ".join(said))
 
 
-def _believed(figures: Figures) -> str:
-    waits = f": requests wait {figures.longest_wait:.0f} s now" if figures.longest_wait >= 1.0 else ""
-    return f"the TTFT histogram excludes queue time, so the {figures.witness} counts{waits}"
+def _believed(figures: Figures) -> list[str]:
+    if figures.witness == Witness.HISTOGRAM:
+        return []
+    waits = [Note.WAITING_NOW.message(seconds=figures.longest_wait)] if figures.longest_wait >= 1.0 else []
+    return [Note.WITNESS.message(witness=figures.witness), *waits]
 
 
 def _limited_condition(pool: ServingPool, decision: Decision) -> Condition:
-    bounds = {limits.MAXIMUM: Reason.TOO_MANY_REPLICAS, limits.MINIMUM: Reason.TOO_FEW_REPLICAS}
-    hit = next((limit for limit in decision.limits if limit.name in bounds), None)
+    hit = next((limit for limit in decision.limits if limit.name in {limits.MAXIMUM, limits.MINIMUM}), None)
     if hit is None:
-        said = "the need lies within min..max"
+        said = Reason.DESIRED_WITHIN_RANGE.message()
         return _condition(pool, decision, ConditionType.SCALING_LIMITED, Truth.FALSE, Reason.DESIRED_WITHIN_RANGE, said)
-    said = f"{hit.before} replicas are needed, {hit.reason}"
-    return _condition(pool, decision, ConditionType.SCALING_LIMITED, Truth.TRUE, bounds[hit.name], said)
+    if hit.name == limits.MAXIMUM:
+        reason, said = Reason.TOO_MANY_REPLICAS, Reason.TOO_MANY_REPLICAS.message(needed=hit.before, bound=hit.after)
+    else:
+        reason, said = Reason.TOO_FEW_REPLICAS, Reason.TOO_FEW_REPLICAS.message(needed=hit.before, bound=hit.after)
+    return _condition(pool, decision, ConditionType.SCALING_LIMITED, Truth.TRUE, reason, said)
 
 
 def _calibrating_condition(pool: ServingPool, decision: Decision) -> Condition:
     if decision.calibrating:
-        said = "engine and traffic are being learned; nothing is removed yet, nor added while hardly a request is late"
+        said = Reason.LEARNING.message()
         return _condition(pool, decision, ConditionType.CALIBRATING, Truth.TRUE, Reason.LEARNING, said)
-    return _condition(
-        pool, decision, ConditionType.CALIBRATING, Truth.FALSE, Reason.LEARNED, "engine and traffic are learned"
-    )
+    said = Reason.LEARNED.message()
+    return _condition(pool, decision, ConditionType.CALIBRATING, Truth.FALSE, Reason.LEARNED, said)
 
 
 def _throughput(generation: Reading, prompt: Reading, ready: int, gpus: int, pool: ServingPool) -> Throughput | None:

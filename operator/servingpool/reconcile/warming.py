@@ -122,7 +122,7 @@ class Warming:
         )
         history = await sound(name, asked)
         if isinstance(history, Unknown):
-            log.warning("no history for %d pools from backend %s: %s", len(chunk), name, history.reason)
+            log.warning("No history for %d pools from backend %s: %s", len(chunk), name, history.reason)
             for one in chunk:
                 one.state.unheard += 1
                 one.state.warm = one.state.unheard >= PATIENCE
@@ -139,15 +139,15 @@ class Warming:
                 taught = await _teach(one, [look for look in own if look[0] >= begin[one.pool.key]])
             except Exception:
                 # A page that breaks us would end every tick for all pools, for it stays in the past for hours.
-                log.exception("the past of a pool could not be learned", extra=extra)
+                log.exception("Learning from this pool's history failed; it starts without history.", extra=extra)
             else:
-                log.info("warmed up from %d looks at the past", taught, extra=extra)
+                log.info("Learned from %d samples of history.", taught, extra=extra)
             one.state.warm = True
         return True
 
     def _give_up(self, name: str, fresh: Sequence[Fresh]) -> None:
         left = [one.state for one in fresh if not one.state.warm]
-        log.warning("backend %s failed %d times: %d pools begin without a past", name, self._failed[name], len(left))
+        log.warning("Backend %s failed %d times; %d pools start without history.", name, self._failed[name], len(left))
         for state in left:
             state.warm = True
         self._failed[name] = 0

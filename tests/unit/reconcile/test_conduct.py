@@ -29,7 +29,7 @@ def test_a_missing_target_is_waited_for() -> None:
     world.pool()
     world.step()
     assert world.condition("Ready") == ("False", "TargetNotFound")
-    assert world.message("Ready") == "Deployment vllm does not exist in namespace chat"
+    assert world.message("Ready") == "Deployment vllm does not exist in namespace chat."
     world.step(minutes=5)
     assert world.writes.reasons("pool") == ["TargetNotFound"], "warned of once"
     world.serve()
@@ -137,7 +137,7 @@ def test_zero_replicas_by_hand_pause_as_with_an_hpa() -> None:
     world.step(minutes=5)
     assert world.writes.scales == []
     assert world.condition("Ready") == ("False", "ScalingDisabled")
-    assert "pauses scaling" in world.message("Ready")
+    assert world.message("Ready") == "Deployment has 0 replicas, so scaling is off. Scale it to 1 to resume."
     world.set_replicas("vllm", 1)
     world.step()
     assert world.condition("Ready")[0] == "True"
@@ -149,7 +149,7 @@ def test_nothing_more_is_ordered_while_no_node_has_room() -> None:
     world.step(minutes=4)
     assert world.writes.scales != [], "the first order finds out"
     assert world.condition("Ready") == ("True", "WaitingForNode"), "a cluster autoscaler takes minutes"
-    assert world.message("Ready").startswith("no node has room for")
+    assert world.message("Ready").endswith(" pods are unschedulable; waiting for a node.")
     assert world.writes.reasons("pool") == ["SuccessfulRescale"] * len(world.writes.scales)
     world.step(minutes=2)
     orders = len(world.writes.scales)
@@ -157,7 +157,7 @@ def test_nothing_more_is_ordered_while_no_node_has_room() -> None:
     world.step(minutes=10)
     assert len(world.writes.scales) == orders
     assert world.condition("Ready") == ("False", "Unschedulable")
-    assert "no node has room for" in world.message("Ready")
+    assert "pods are unschedulable; no more are added." in world.message("Ready")
     assert any(limit["name"] == "Unschedulable" for limit in world.status()["lastDecision"]["limits"])
     world.services["vllm"].unschedulable = False
     world.step(minutes=5)
@@ -207,7 +207,7 @@ def test_a_backend_that_nobody_configured_is_told_with_those_that_there_are() ->
     world = hungry(metrics={"backend": "thanos"})
     world.step(minutes=5)
     assert world.condition("Ready") == ("False", "UnknownBackend")
-    assert world.message("Ready") == "metrics.backend must be one of default, got thanos"
+    assert world.message("Ready") == ("spec.metrics.backend 'thanos' cannot be used: known backends are default.")
     assert world.writes.scales == []
 
 
@@ -217,7 +217,9 @@ def test_a_backend_of_other_namespaces_is_not_read() -> None:
     world.pool()
     world.step(minutes=5)
     assert world.condition("Ready") == ("False", "UnknownBackend")
-    assert world.message("Ready") == "backend default is not open to namespace chat"
+    assert world.message("Ready") == (
+        "spec.metrics.backend 'default' cannot be used: it does not allow namespace chat."
+    )
     assert world.prometheus.asked == []
 
 
@@ -226,7 +228,7 @@ def test_a_wrong_model_name_is_told_with_the_right_one() -> None:
     world.step(minutes=5)
     assert world.writes.scales == []
     assert world.condition("MetricsAvailable") == ("False", "NoSeriesForModel")
-    assert "the page is of model 'llama', not 'lama'" in world.message("MetricsAvailable")
+    assert "pod exports model_name 'llama'; spec.model is 'lama'." in world.message("MetricsAvailable")
     assert world.writes.reasons("pool") == ["NoSeriesForModel"]
 
 
@@ -235,7 +237,7 @@ def test_the_need_beyond_max_is_told() -> None:
     world.step(minutes=8)
     assert world.writes.scales[-1][2] == 3
     assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
-    assert "replicas are needed, max is 3" in world.message("ScalingLimited")
+    assert "max limits them to 3." in world.message("ScalingLimited")
 
 
 def test_below_min_is_brought_up_without_any_metrics() -> None:
@@ -264,8 +266,7 @@ def test_a_tool_that_sets_replicas_back_is_named() -> None:
     assert world.condition("Ready") == ("False", "ReplicasContested")
     ordered = world.writes.scales[-2][2]
     assert world.message("Ready") == (
-        f"Deployment vllm: argocd-controller keeps setting the number of replicas, last to 2 where {ordered} had been "
-        "ordered; have it leave spec.replicas alone"
+        f"argocd-controller keeps resetting spec.replicas (last {ordered} -> 2). Make it ignore that field."
     )
     assert world.writes.reasons("pool").count("ReplicasContested") == 1
 

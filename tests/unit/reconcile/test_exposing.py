@@ -38,7 +38,7 @@ def test_figures_are_those_of_the_last_decision() -> None:
     assert figure(registry, "gpus") == 8
     assert figure(registry, "generation_tokens_rate") == state.decision.figures.generation_rate
     never_full = {"full_replica_batch", "full_replica_requests_rate", "full_replica_tokens_rate"}
-    absent = {shown.name for shown in FIGURES if figure(registry, shown.name) is None}
+    absent = {name for shown in FIGURES if figure(registry, name := shown.metric.removeprefix("servingpool_")) is None}
     assert absent == never_full, "what no replica has shown is no figure"
     assert registry.get_sample_value("servingpool_api_writes_total", {"kind": "scale"}) == 0
     assert registry.get_sample_value("servingpool_api_write_failures_total", {"kind": "scale"}) == 0
@@ -150,7 +150,7 @@ def test_a_refused_scale_shows_although_the_pool_was_well_before_it() -> None:
     world = World()
     world.serve(rate=30.0)
     world.pool()
-    world.writes.refuse["scale"] = Forbidden("cannot scale Deployment chat/vllm: 403 Forbidden")
+    world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/vllm: 403 Forbidden")
     world.step(minutes=5)
     assert conditions(world)["pool", "Ready"] == ("False", "FailedUpdateScale")
 
@@ -158,7 +158,7 @@ def test_a_refused_scale_shows_although_the_pool_was_well_before_it() -> None:
 def test_conditions_show_even_where_no_status_can_be_written() -> None:
     world = World()
     world.pool()
-    world.writes.refuse["status"] = Forbidden("cannot write the status of ServingPool chat/pool: 403 Forbidden")
+    world.writes.refuse["status"] = Forbidden("Cannot write the status of ServingPool chat/pool: 403 Forbidden")
     world.step()
     assert "conditions" not in world.status()
     assert conditions(world) == {("pool", "Ready"): ("False", "TargetNotFound")}

@@ -94,7 +94,7 @@ def test_a_lost_prometheus_is_warned_of_once_and_forgiven() -> None:
     world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
     world.step(minutes=5)
     assert world.writes.reasons("pool").count("FailedGetMetrics") == 1
-    assert world.message("MetricsAvailable") == world.prometheus.silent
+    assert world.message("MetricsAvailable") == f"{world.prometheus.silent}. Replicas stay as they are."
     assert world.status()["why"] == "FailedGetMetrics"
     world.prometheus.silent = None
     world.step(minutes=ONE_MINUTE)
@@ -167,7 +167,7 @@ def test_an_api_server_that_hangs_leaves_the_rest_for_the_next_tick(
     with monkeypatch.context() as patch:
         patch.setattr(world, "scale", hangs)
         world.step(minutes=2)
-    assert "the API server is slow" in caplog.text
+    assert "The API server is slow" in caplog.text
     world.step()
     assert len(world.writes.scales) == 1
 
@@ -175,7 +175,7 @@ def test_an_api_server_that_hangs_leaves_the_rest_for_the_next_tick(
 def test_scale_conflict_is_retried_next_tick() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("cannot scale Deployment chat/vllm: 422 Invalid")
+    world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Invalid")
     while not world.state().conflicts:
         world.step()
     assert world.writes.scales == []
@@ -198,7 +198,7 @@ def test_a_pool_whose_turn_it_is_not_is_left_as_it_was_for_as_long_as_a_page_may
         assert world.status() == before
     world.step(minutes=1)
     assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
-    assert "had other queries to answer" in world.message("MetricsAvailable")
+    assert "was busy with other queries" in world.message("MetricsAvailable")
     world.prometheus.busy = False
     world.step()
     assert world.condition("MetricsAvailable")[0] == "True"
@@ -208,7 +208,7 @@ def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.Lo
     """A webhook that says no with a bare 422 looks like one."""
     world = settled()
     world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("cannot scale Deployment chat/vllm: 422 Unprocessable Entity")
+    world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Unprocessable Entity")
     while not world.state().conflicts:
         world.step()
     world.step()
@@ -216,7 +216,7 @@ def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.Lo
     assert world.actor.failures["scale"] == 0
     world.step()
     assert world.condition("Ready") == ("False", "FailedUpdateScale")
-    assert world.message("Ready") == "cannot scale Deployment chat/vllm: 422 Unprocessable Entity, again and again"
+    assert world.message("Ready") == "Cannot scale Deployment chat/vllm: 422 Unprocessable Entity, 3 times in a row."
     assert world.actor.failures["scale"] == 1, "of this there is an alert"
     assert "422 Unprocessable Entity, 3 times in a row" in caplog.text
     world.step()
@@ -253,10 +253,10 @@ def test_conflicts_with_something_else_between_them_are_not_in_a_row() -> None:
 def test_a_refused_scale_is_told_until_it_succeeds() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Forbidden("cannot scale Deployment chat/vllm: 403 Forbidden")
+    world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/vllm: 403 Forbidden")
     world.step(minutes=3)
     assert world.condition("Ready") == ("False", "FailedUpdateScale")
-    assert world.message("Ready") == "cannot scale Deployment chat/vllm: 403 Forbidden"
+    assert world.message("Ready") == "Cannot scale Deployment chat/vllm: 403 Forbidden."
     assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
     assert world.actor.failures["scale"] > 1
     world.writes.refuse.clear()
@@ -336,7 +336,7 @@ def test_a_deleted_pool_is_forgotten_and_its_workload_kept() -> None:
 def test_a_pool_that_the_api_server_no_longer_has_is_forgotten_at_once() -> None:
     """It was deleted while its watch was broken: nothing else tells of that."""
     world = settled()
-    world.writes.refuse["status"] = NotFound("cannot write the status of ServingPool chat/pool: 404 Not Found")
+    world.writes.refuse["status"] = NotFound("Cannot write the status of ServingPool chat/pool: 404 Not Found")
     world.autoscaler("HorizontalPodAutoscaler")  # which is told at once
     world.step()
     assert world.cache.pools == {}
@@ -398,7 +398,9 @@ class TestOneBadPoolDoesNotStopTheOthers:
         done = world.step(minutes=ONE_MINUTE)
         assert (done.decided, done.failed) == (1, 0)
         assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
-        assert world.message("Ready", "bad") == "spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m"
+        assert world.message("Ready", "bad") == (
+            "Invalid spec, so replicas stay as they are: spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m"
+        )
         assert world.writes.reasons("bad") == ["InvalidSpec"]
         assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
 
@@ -447,7 +449,7 @@ class TestOneBadPoolDoesNotStopTheOthers:
     def test_a_status_that_the_api_server_refuses(self, caplog: pytest.LogCaptureFixture) -> None:
         world = self.two()
         world.step(minutes=ONE_MINUTE)
-        world.writes.refuse["status"] = ClusterError("cannot write the status: 500")
+        world.writes.refuse["status"] = ClusterError("Cannot write the status: 500")
         world.services["vllm"].rate = 30.0
         world.step(minutes=5)
         assert world.writes.scales != [], "scaling does not depend on telling"
@@ -518,7 +520,7 @@ def test_a_profile_that_cannot_be_used_is_dropped(damage: dict[str, Any], caplog
     world.cache.see_pool({**raw, "metadata": {**raw["metadata"], "resourceVersion": "x"}, "status": status}, gone=False)
     world.restart()
     world.step()
-    assert "the learned profile is dropped" in caplog.text
+    assert "The learned profile is discarded" in caplog.text
     assert world.state().memory.profile.learned == 0.0
 
 
@@ -573,7 +575,8 @@ def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -
     world.step(minutes=ONE_MINUTE)
     assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
     assert world.message("MetricsAvailable") == (
-        "the queue could not be read, so nothing is removed: the gateway publishes no queue of model 'llama'"
+        "The number of queued requests is unknown: the gateway exports no queue for model 'llama'. "
+        "Scale-down is blocked until all metrics are read."
     )
     world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
     world.step(minutes=ONE_MINUTE)
@@ -622,11 +625,15 @@ def test_pages_that_lack_a_series_are_no_valid_metrics() -> None:
     world.pages = relabelled  # type: ignore[method-assign]
     world.step()
     assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
-    assert world.message("MetricsAvailable") == "pages lack time to first token"
+    assert world.message("MetricsAvailable") == (
+        "Pods are scraped but do not export time to first token. Replicas stay as they are."
+    )
     world.pages = lambda: relabelled() | dict([next(iter(pages().items()))])  # type: ignore[method-assign]
     world.step(minutes=ONE_MINUTE)
     assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
-    assert world.message("MetricsAvailable") == "pages lack time to first token"
+    assert world.message("MetricsAvailable") == (
+        "Pods are scraped but do not export time to first token. Scale-down is blocked until all metrics are read."
+    )
 
 
 def test_the_price_of_tokens_is_told() -> None:

@@ -29,7 +29,7 @@ class Pods:
         self.asked.append(pod[0])
         await asyncio.sleep(60.0 if pod[0] in self.hang else 0.0)
         if pod[0] in self.refuse:
-            raise Forbidden(f"cannot set the deletion cost of Pod {'/'.join(pod)}: 403 Forbidden")
+            raise Forbidden(f"Cannot set the deletion cost of Pod {'/'.join(pod)}: 403 Forbidden")
         self.written.append(pod[0])
 
 

@@ -14,7 +14,7 @@ from servingpool.reconcile import loop, marking
 
 from .world import World
 
-DENIED = Forbidden("cannot set the deletion cost of Pod chat/vllm-7c9f-bbbbc: 403 Forbidden")
+DENIED = Forbidden("Cannot set the deletion cost of Pod chat/vllm-7c9f-bbbbc: 403 Forbidden")
 
 
 def oversized(replicas: int = 6, *, deletion_costs: bool = True) -> World:
@@ -226,7 +226,7 @@ def test_with_deletion_costs_off_no_pod_is_written_and_it_is_said_once(caplog: p
     [told] = [(type_, said) for _, type_, reason, said in world.writes.events if reason == "VictimsNotChosen"]
     assert told == (
         "Normal",
-        "podDeletionCost.enabled is false, so Kubernetes chooses which pods to delete, busy ones too.",
+        "podDeletionCost.enabled is false, so Kubernetes may delete busy ones. Set it to true to delete idle ones first.",
     )
     assert caplog.text == ""
     assert world.actor.failures["cost"] == 0
@@ -244,7 +244,7 @@ def test_an_api_server_that_is_slow_with_pods_does_not_hold_the_scale_down_up(
     world.set_deletion_cost = hangs  # type: ignore[assignment, method-assign]
     shrink(world)
     assert world.writes.scales[0][2] < world.writes.scales[0][1]
-    assert "not all victims of a scale-down in chat are marked" in caplog.text
+    assert "not all pods to remove in namespace chat are marked" in caplog.text
 
 
 def test_who_loses_the_lead_while_marking_does_not_scale_and_the_next_leader_takes_it_back() -> None:
@@ -304,7 +304,7 @@ def test_a_template_that_loses_requests_is_warned_of_once_and_scaled_all_the_sam
     service.args = ()
     world.step(minutes=2)
     assert world.condition("DrainReady") == ("False", "NoShutdownTimeout")
-    assert "requests per replica now: vLLM's --shutdown-timeout is not set" in world.message("DrainReady")
+    assert "per replica now. Set vLLM's --shutdown-timeout." in world.message("DrainReady")
     assert world.writes.reasons("pool").count("NoShutdownTimeout") == 1
     assert world.condition("Ready")[0] == "True"
     world.restart()

@@ -73,7 +73,7 @@ def test_a_prometheus_that_hangs_delays_nobody_elses_decisions() -> None:
     assert times["sound"] == pytest.approx([0.0, 15.0, 30.0, 45.0], abs=0.5)
     assert times["slow"] == pytest.approx([10.0, 25.0, 40.0, 55.0], abs=0.5)
     assert here.condition("MetricsAvailable", "sound")[0] == "True"
-    assert here.message("MetricsAvailable", "slow") == LATE
+    assert here.message("MetricsAvailable", "slow") == f"{LATE}. Replicas stay as they are."
 
 
 def test_a_prometheus_that_takes_longer_than_a_tick_has_a_pace_of_its_own() -> None:
@@ -141,7 +141,7 @@ def test_a_defect_in_a_round_ends_that_round_only(
     here.serve_on()
     done = run(lambda: here.loop.tick(here.now))
     assert (done.decided, done.failed) == (1, 1)
-    assert "a round over the pools of backend 'slow' failed, the others go on" in caplog.text
+    assert "A round over the pools of backend 'slow' failed; others continue." in caplog.text
 
 
 def test_no_more_pasts_are_held_at_once_than_fit_into_memory() -> None:

@@ -42,12 +42,13 @@ def test_why_prometheus_cannot_be_read_is_told_when_it_changes(before: str, rest
     world.pool()
     world.prometheus.silent = f"Prometheus backend 'default' {before}"
     world.step(minutes=5)
-    assert world.message("MetricsAvailable") == f"Prometheus backend 'default' {before}"
+    assert world.message("MetricsAvailable") == f"Prometheus backend 'default' {before}. Replicas stay as they are."
     world.prometheus.silent = "Prometheus backend 'default' answered HTTP 401"
     if restarted:
         world.restart()
     world.step(minutes=1.5)
-    assert world.message("MetricsAvailable") == "Prometheus backend 'default' answered HTTP 401"
+    said = "Prometheus backend 'default' answered HTTP 401. Replicas stay as they are."
+    assert world.message("MetricsAvailable") == said
 
 
 def test_how_long_a_page_is_old_is_no_news() -> None:
@@ -109,7 +110,7 @@ def test_why_an_order_is_refused_is_told_when_it_changes() -> None:
     world.step(minutes=5)
     world.writes.refuse["scale"] = Forbidden("403 Forbidden")
     world.step(minutes=2)
-    assert world.message("Ready") == "403 Forbidden"
+    assert world.message("Ready") == "403 Forbidden."
 
 
 def test_of_an_unsure_status_nothing_stays_that_is_not_meant(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,7 +220,7 @@ def test_a_backend_without_a_past_is_asked_once_a_tick_and_given_up(
     world.prometheus.poison = {f"model-{number}" for number in range(5)}
     assert [world.step().decided for _ in range(4)] == [0, 0, 5, 5]
     assert world.prometheus.asked.count("history") == warming.PATIENCE
-    assert "failed 3 times: 5 pools begin without a past" in caplog.text
+    assert "failed 3 times; 5 pools start without history" in caplog.text
 
 
 def test_a_pool_whose_past_cannot_be_read_costs_no_other_its_own() -> None:

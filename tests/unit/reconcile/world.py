@@ -106,7 +106,7 @@ class Prometheus:
         if self.broken is not None:
             raise self.broken
         if self.busy:
-            return NotAsked("Prometheus backend 'default' had other queries to answer for 10 s")
+            return NotAsked("Prometheus backend 'default' was busy with other queries for 10 s")
         if self.silent is not None:
             return Unknown(self.silent)
         return FleetReading(at=now, pages=self.world.pages(), stale={}, queries=1)
@@ -382,7 +382,7 @@ class World:
         service = next(each for each in self.services.values() if pod[1].startswith(f"{each.name}-"))
         held = service.costs.get(pod[1])
         if cost is not None and held is not None and not held[1]:
-            raise Conflict(f"cannot set the deletion cost of Pod {'/'.join(pod)}: 409 Conflict")
+            raise Conflict(f"Cannot set the deletion cost of Pod {'/'.join(pod)}: 409 Conflict")
         self.writes.costs.append((pod[1], cost))
         self.writes.order.append(f"{'clear' if cost is None else 'cost'} {pod[1]}")
         if cost is not None:

@@ -130,7 +130,7 @@ class PrometheusBackend:
                     for at, pages in (await run(deadline, read_range, plan, part, times)).items():
                         found[round((at - start) / step)].update(pages)
                     if sum(map(len, found.values())) > most_pages:
-                        said = f"remembers more than {most_pages} pages of what is asked for"
+                        said = f"returned more than {most_pages} samples"
                         return TooLarge(f"Prometheus backend '{self.config.name}' {said}")
         except MetricsUnavailable as error:
             return Unknown(str(error))
@@ -139,7 +139,7 @@ class PrometheusBackend:
     async def gateway(self) -> GatewayReading | Unknown:
         """What waits before the engines, for all pools in one query. Unknown too where no gateway is configured."""
         if self.config.gateway is None:
-            return Unknown(f"Prometheus backend '{self.config.name}' is told of no gateway")
+            return Unknown(f"Prometheus backend '{self.config.name}' has no gateway configured")
         try:
             return await self._workers.run(self._workers.deadline(), read_gateway, self.config.gateway)
         except MetricsUnavailable as error:
@@ -190,4 +190,4 @@ def _why(failures: Sequence[MetricsUnavailable], *, of: int) -> Unknown:
     if sent:
         return Unknown(str(sent[0]))
     said = str(failures[0])
-    return NotAsked(said) if len(failures) == of else Unknown(f"{said}, behind {of - len(failures)} of {of} parts")
+    return NotAsked(said) if len(failures) == of else Unknown(f"{said}, after {of - len(failures)} of {of} parts")

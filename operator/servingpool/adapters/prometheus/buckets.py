@@ -19,7 +19,7 @@ from servingpool.decision.unknown import Unknown
 
 MOST_ASIDE = 4
 """Buckets taken on one side of a bound, or around a neighbour, where pods have different buckets."""
-NO_BUCKETS = Unknown("its buckets near the SLO's bound are not known yet")
+NO_BUCKETS = Unknown("its histogram buckets near the SLO bound are not known yet")
 _NEIGHBOURS = (2.0, 0.5, 4.0, 0.25)
 """Of a bound: the buckets nearest to these multiples of it are read for the percentile."""
 _EQUAL = 1e-9

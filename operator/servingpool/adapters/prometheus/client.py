@@ -126,7 +126,7 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
     def _parse(self, response: requests.Response, body: bytearray, expected: str) -> Answer:
         code = response.status_code
         if 300 <= code < 400:
-            raise self._unavailable(f"redirects (HTTP {code}), which is not followed: its url must be the final one")
+            raise self._unavailable(f"answered with a redirect (HTTP {code}); its url must be the final address")
         # The reply is small without the rows between the first and the last. Without two commas it is left whole.
         second, last = max(body.find(_NEXT_ROW), 0), max(body.rfind(_NEXT_ROW), 0)
         try:
@@ -139,7 +139,7 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
             kind = reply.get("errorType")
         except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
             if code == requests.codes.ok:
-                shape = "answered with something other than query results: its url may be a login page's or Grafana's"
+                shape = "did not answer with query results; its url may point to a login page or to Grafana"
                 raise self._unavailable(shape, body[:_LOGGED]) from error
             kind = None
         told = f" ({kind})" if kind in _KNOWN_ERROR_TYPES else ""
@@ -159,7 +159,7 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
         try:
             return path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise self._unavailable(f"has a {setting} that cannot be read", error) from error
+            raise self._unavailable(f"has a {setting} that is not readable", error) from error
 
     def _unavailable(self, what: str, detail: object = "") -> MetricsUnavailable:
         """The public sentence; the detail goes to the operator's log only."""
@@ -172,10 +172,10 @@ def _what(error: Exception, timeout: float, *, late: bool) -> str:
     if late or isinstance(error, (requests.exceptions.Timeout, TimeoutError)):
         return f"did not answer within {timeout:g} s"
     if isinstance(error, requests.exceptions.SSLError):
-        return "has a TLS certificate that is not trusted, or does not accept ours"
+        return "failed the TLS handshake: its certificate is not trusted, or it rejects ours"
     if isinstance(error, requests.exceptions.ConnectionError):
         return "cannot be reached"
-    return "broke off its answer, or sent one that is not HTTP"
+    return "closed the connection early, or its answer is not HTTP"
 
 
 def _read(response: requests.Response, deadline: float) -> bytearray:

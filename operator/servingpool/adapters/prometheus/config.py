@@ -33,70 +33,70 @@ class BasicAuth(_Section):
 
     username: Annotated[str, Field(min_length=1, max_length=256)]
     password_file: Path
-    """Read anew for each query, so that a rotated secret needs no restart."""
+    """File with the password. It is read for each query, so rotation needs no restart."""
 
 
 class Tls(_Section):
-    """Whom to trust, and how to prove who we are."""
+    """Trusted certificates and the client certificate."""
 
     ca_file: Path | None = None
-    """Certificates to trust, PEM. Default: the ones that come with `certifi`."""
+    """Trusted certificates (PEM). Default: those of `certifi`."""
     cert_file: Path | None = None
-    """Client certificate, PEM; with `keyFile`."""
+    """Client certificate (PEM). Needs `keyFile`."""
     key_file: Path | None = None
-    """Its private key, PEM, not encrypted."""
+    """Private key of the client certificate (PEM, not encrypted)."""
 
     @model_validator(mode="after")
     def _both_halves(self) -> Self:
         if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("certFile and keyFile go together: give both or neither")
+            raise ValueError("certFile and keyFile must be set together")
         return self
 
 
 class SeriesLabels(_Section):
-    """Names of the labels that scraping added. `exported_model_name` is looked for by itself."""
+    """Names of the labels that scraping adds. `exported_model_name` is found by itself."""
 
     namespace: Annotated[str, Field(pattern=LABEL_NAME)] = "namespace"
     pod: Annotated[str, Field(pattern=LABEL_NAME)] = "pod"
     exported: bool = False
-    """Believe `exported_namespace` and `exported_pod` before the labels above: only where this Prometheus reads another
-    one's federation endpoint. Anywhere else a pod could print another tenant's names and scale its fleet."""
+    """Prefer `exported_namespace` and `exported_pod` to the labels above. Set it only if this Prometheus federates
+    another one. Otherwise a pod could export another tenant's names and scale its pool."""
 
 
 class GatewayQueue(_Section):
-    """Requests held before the engines, by a gateway or router that publishes how many."""
+    """Requests that wait in a gateway or router, from its own metric."""
 
     metric: Annotated[str, Field(pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
-    """A gauge, such as llm_d_epp_flow_control_queue_size. One only: its older twin would count double."""
+    """A gauge, such as llm_d_epp_flow_control_queue_size. Name one only; an older duplicate would count twice."""
     model_label: Annotated[str, Field(pattern=LABEL_NAME)] = "model_name"
-    """Holds the served model's name; target_model_name at llm-d's endpoint picker."""
+    """Label with the served model's name; target_model_name for llm-d's endpoint picker."""
     namespace_label: Annotated[str, Field(pattern=LABEL_NAME)] | None = None
-    """Set where a series belongs to one namespace's pools. Else every pool of the model sees the whole queue."""
+    """Label with the pools' namespace. Without it, every pool of the model sees the whole queue."""
     match_labels: dict[Annotated[str, Field(pattern=LABEL_NAME)], str] = Field(default_factory=dict)
-    """Further labels with their exact values, such as the job where two jobs scrape the gateway."""
+    """Labels with exact values, such as the job if two jobs scrape the gateway."""
 
 
 class BackendConfig(_Section):
-    """One Prometheus, or anything that speaks its query API: Thanos, Mimir, VictoriaMetrics."""
+    """One Prometheus, or a server with its query API: Thanos, Mimir, VictoriaMetrics."""
 
     name: Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "default"
-    """What a pool writes in `spec.metrics.backend`."""
+    """Name for `spec.metrics.backend`."""
     url: str
-    """Base of the query API, such as http://prometheus.monitoring:9090; a path prefix is kept."""
+    """Base URL of the query API, such as http://prometheus.monitoring:9090; a path prefix is kept."""
     namespaces: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)
-    """Namespaces whose pools may use it, as globs."""
+    """Namespaces (globs) whose pools may use this backend."""
     timeout: Annotated[float, DurationBetween("1s", "1m")] = 10.0
-    """Longest time of all queries of a tick together, to the last byte. At most the operator's interval."""
+    """Time limit for all queries of a tick together, to the last byte. At most the operator's interval."""
     staleness: Annotated[float, DurationBetween("10s", "10m")] = 60.0
-    """A page scraped longer ago than this is unknown. At least 4 scrape intervals of 15 s; raise it for slower ones."""
+    """Older samples count as unknown. Use at least 4 scrape intervals."""
     concurrency: Annotated[int, Field(ge=1, le=8)] = 2
-    """Queries under way at once. Each may hold one reply of up to about 20 MB."""
+    """Queries at the same time. Each may hold a reply of up to about 20 MB."""
     bearer_token_file: Path | None = None
-    """Read anew for each query: Kubernetes rotates projected tokens."""
+    """File with a bearer token. It is read for each query, because Kubernetes rotates projected tokens."""
     basic_auth: BasicAuth | None = None
     tls: Tls = Tls()
     headers: dict[str, str] = Field(default_factory=dict)
-    """Sent with each query, such as X-Scope-OrgID for the tenant."""
+    """Headers of each query, such as X-Scope-OrgID for the tenant."""
     labels: SeriesLabels = SeriesLabels()
     gateway: GatewayQueue | None = None
 
@@ -105,11 +105,11 @@ class BackendConfig(_Section):
     def _plain_url(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError(f"must be http:// or https:// and a host, got '{url}'")
+            raise ValueError(f"must be http:// or https:// with a host, got '{url}'")
         if "@" in parts.netloc:
-            raise ValueError("must carry no credentials, for URLs reach logs: use basicAuth or bearerTokenFile")
+            raise ValueError("must not contain credentials, because URLs are logged; use basicAuth or bearerTokenFile")
         if parts.query or parts.fragment:
-            raise ValueError(f"must end with its path, without '?' and '#', got '{url}'")
+            raise ValueError(f"must have no '?' or '#', got '{url}'")
         return url.rstrip("/")
 
     @model_validator(mode="after")
@@ -121,7 +121,7 @@ class BackendConfig(_Section):
         ]
         given = [way for way in ways if way]
         if len(given) > 1:
-            raise ValueError(f"takes one way to authenticate, got {' and '.join(given)}")
+            raise ValueError(f"must have one way to authenticate, got {' and '.join(given)}")
         return self
 
     def serves(self, namespace: str) -> bool:

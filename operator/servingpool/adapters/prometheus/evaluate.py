@@ -82,11 +82,11 @@ def ask_one(client: PrometheusClient, timeout: float) -> None:
 
 def partial(warnings: int) -> str:
     """What a backend did that warned. Its own words are kept out: Thanos names its stores' addresses."""
-    return f"warned ({warnings}x) that its answer may lack series"
+    return f"warned ({warnings}x) that its answer may be incomplete"
 
 
 def _shaped(client: PrometheusClient, parse: Callable[[], T]) -> T:
     try:
         return parse()
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise MetricsUnavailable(client.config.name, "answered with rows of another shape than asked for") from error
+        raise MetricsUnavailable(client.config.name, "answered in an unexpected format") from error

@@ -34,5 +34,5 @@ class GatewayReading:
 
     def select(self, namespace: str, model: str) -> Reading:
         """One pool's part. A queue without a series is unknown, not empty: the gateway may know it by another name."""
-        absent = Unknown(f"the gateway publishes no queue of model '{model}'")
+        absent = Unknown(f"the gateway exports no queue for model '{model}'")
         return self.queues.get((namespace if self.by_namespace else None, model), absent)

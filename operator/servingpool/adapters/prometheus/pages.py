@@ -163,7 +163,7 @@ class Table:
                 counts.append(value)
         self.lacks_buckets |= bounded and not bounds
         if not math.isfinite(total + count + sum(counts)):
-            return Unknown(f"{columns.name} holds NaN")
+            return Unknown(f"{columns.name} contains NaN")
         return Histogram(tuple(bounds), tuple(counts), total, count)
 
 

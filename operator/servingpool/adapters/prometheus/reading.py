@@ -68,7 +68,7 @@ class Missing:
 
     kind: Absence
     reason: str
-    """Goes after the pod's name: "was last scraped 93 s ago"."""
+    """Follows the pod's name: "last scraped 93 s ago"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,14 @@ class Selection:
     """By pod name."""
 
     def explain(self) -> str:
-        """One sentence on the missing pods, those that fail alike together; empty where none is missing.
+        """Sentences on the missing pods, those that fail alike together; empty where none is missing.
 
         By name, for what the watch shows first is no news.
         """
         alike: dict[str, list[str]] = {}
         for pod, missing in sorted(self.missing.items(), key=lambda one: one[0]):
             alike.setdefault(missing.reason, []).append(pod)
-        return "; ".join(f"{_names(pods)}: {reason}" for reason, pods in alike.items())
+        return ". ".join(f"{_names(pods)}: {reason}" for reason, pods in alike.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +119,17 @@ class FleetReading:
     def _why(self, namespace: str, pod: str, model: str, models: Mapping[str, ReplicaMetrics]) -> Missing:
         if models:
             others = ", ".join(f"'{name}'" for name in sorted(models)[:_NAMED])
-            return Missing(Absence.OTHER_MODEL, f"scraped, but the page is of model {others}, not '{model}'")
+            return Missing(Absence.OTHER_MODEL, f"pod exports model_name {others}; spec.model is '{model}'")
         age = self.stale.get((namespace, pod))
         if age is not None:
             return Missing(Absence.STALE, f"last scraped {age:.0f} s ago")
         if self.partial is not None:
-            return Missing(Absence.NOT_SCRAPED, f"no page, and {self.partial.reason}")
-        return Missing(Absence.NOT_SCRAPED, "not scraped, or the engine publishes no metrics (--disable-log-stats)")
+            return Missing(Absence.NOT_SCRAPED, f"no sample, and {self.partial.reason}")
+        return Missing(Absence.NOT_SCRAPED, "not scraped, or vLLM runs with --disable-log-stats")
 
 
 def _names(pods: list[str]) -> str:
     more = len(pods) - _NAMED
     if more > 0:
-        return f"pods {', '.join(pods[:_NAMED])} and {more} more"
-    return f"pod{'s' if len(pods) > 1 else ''} {', '.join(pods)}"
+        return f"{', '.join(pods[:_NAMED])} and {more} more"
+    return ", ".join(pods)

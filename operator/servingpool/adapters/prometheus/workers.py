@@ -101,7 +101,7 @@ class Workers:
         return client
 
     def _unsent(self) -> Unsent:
-        return Unsent(self._config.name, f"had other queries to answer for {self._config.timeout:g} s")
+        return Unsent(self._config.name, f"was busy with other queries for {self._config.timeout:g} s")
 
     def _late(self) -> MetricsUnavailable:
         return MetricsUnavailable(self._config.name, f"did not answer within {self._config.timeout:g} s")
