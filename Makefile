@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 IMAGE ?= servingpool-operator:0.1.0
+LAB_IMAGE ?= servingpool-lab:0.1.0
 SOAK_EXAMPLES ?= 100000
 TESTS ?= tests/e2e
 # Notes a lane that passed in docs/lanes.md, with PUBLISH=1 alone.
@@ -12,7 +13,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test coverage test-unit test-vllm soak lint format generate verify bench bench-control e2e e2e-drain lock image image-test wheels sbom clean
+.PHONY: help go run demo test coverage test-unit test-vllm soak lint format generate verify docs bench bench-control e2e e2e-drain lock image lab-image image-test wheels sbom clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -66,12 +67,18 @@ format: $(STAMP)  ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-generate: $(STAMP)  ## Write everything that is generated: the CRD, the chart's schema and README, deploy/
+generate: $(STAMP)  ## Write everything that is generated: the CRD, the chart's schema and README, deploy/, reference pages
 	@$(BIN)/servingpool crd > crds/servingpools.servingpool.dev.yaml
 	@PYTHONPATH=tools $(BIN)/python -m chart
+	@PYTHONPATH=tools $(BIN)/python -m reference
 
 verify: generate  ## Fail if what is generated is not what is committed
-	@git diff --exit-code -- crds charts deploy || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
+	@git diff --exit-code -- crds charts deploy docs/reference docs/operate/alerts.md || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
+
+# The tools come from a lock of their own, with the versions that requirements.lock has where both have one.
+docs: $(STAMP)  ## Build the documentation site into build/site; a dead link fails
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement tools/docs.lock
+	@$(BIN)/zensical build --strict --clean
 
 bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
 	@$(LANE) $@ $(BIN)/python benchmarks/thousand_pools.py
@@ -89,9 +96,14 @@ lock: $(STAMP)  ## Pin every dependency with its hashes
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements-operator.lock
 	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/build.lock
+	@echo 'zensical~=0.0.73' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/docs.lock
 
 image:  ## Build the operator's image; BASE and PIP_OPTIONS as in deploy/Dockerfile
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg PIP_OPTIONS=$(PIP_OPTIONS) .
+
+lab-image: image  ## Build the emulated vLLM engine and the load generator as an image, for a kind cluster without GPUs
+	@docker build --file tests/e2e/images/lab.Dockerfile --tag $(LAB_IMAGE) --build-arg BASE=$(IMAGE) tests/e2e/images
 
 image-test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing that compiles, a bill as locked; needs Docker
 	@$(BIN)/python -m pytest --verbose --timeout 900 tests/image

@@ -137,6 +137,17 @@ def test_pods_are_spread_by_the_releases_own_labels(render: Render) -> None:
     assert host["labelSelector"]["matchLabels"] == {"app": "other"}
 
 
+def test_alerts_lead_to_the_documentation_where_its_site_is_named(render: Render) -> None:
+    def links(*arguments: str) -> list[str | None]:
+        [rule] = [each for each in render("monitoring", *arguments) if each["kind"] == "PrometheusRule"]
+        rules = [each for group in rule["spec"]["groups"] for each in group["rules"]]
+        return [each["annotations"].get("runbook_url") for each in rules if each["alert"] == "ServingPoolBlind"]
+
+    assert links() == [None]
+    site = "--set=prometheusRule.runbookBaseUrl=https://docs.example.com/servingpool/"
+    assert links(site) == ["https://docs.example.com/servingpool/operate/alerts/#servingpoolblind"]
+
+
 def test_the_monitoring_kinds_have_only_fields_that_exist(render: Render) -> None:
     found = {each["kind"]: each for each in render("monitoring") if each["apiVersion"].startswith("monitoring")}
     assert found.keys() == KINDS.keys()

@@ -25,8 +25,12 @@ def updated(readme: str, values: Iterable[Value], backend: dict[str, Any]) -> st
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValuesError(f"the README needs the marks {BEGIN} and {END}")
-    tables = "\n".join([*_values(values), *_backend(backend)])
-    return f"{before}{BEGIN}\n{tables}\n{END}{after}"
+    return f"{before}{BEGIN}\n{tables(values, backend)}\n{END}{after}"
+
+
+def tables(values: Iterable[Value], backend: dict[str, Any]) -> str:
+    """A table for each section of the values, and one for an entry of `backends`."""
+    return "\n".join([*_values(values), *_backend(backend)])
 
 
 def _values(values: Iterable[Value]) -> Iterator[str]:

@@ -122,6 +122,14 @@ def test_every_alert_says_what_to_do() -> None:
     assert not [alert.split()[0] for alert in alerts if not all(f"  {key}: " in alert for key in needed)]
 
 
+def test_every_alert_names_its_own_part_of_the_alerts_page() -> None:
+    text = (CHART / "templates/prometheusrule.yaml").read_text()
+    alerts = re.findall(r"- alert: (\w+)", text)
+    assert re.findall(r'"servingpool.runbookUrl" \(list \. "(\w+)"\)', text) == alerts
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs/operate/alerts.md").read_text(), re.MULTILINE)
+    assert set(alerts) <= set(headings)
+
+
 def test_the_dashboards_panels_do_not_overlap_and_explain_themselves() -> None:
     panels = json.loads((CHART / "files/dashboard.json").read_text())["panels"]
     cells = [

@@ -1,0 +1,131 @@
+"""The documentation's pages as they are committed, and how blocks are taken from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ...doc_pages import (  # noqa: TID252, tests are no package of an installed name
+    DOCS,
+    Block,
+    Command,
+    File,
+    blocks,
+    steps,
+    substituted,
+)
+
+ROOT = DOCS.parent
+SITE: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+WALKED = ("start/first-pool.md", "how-to/install.md", "how-to/upgrade.md")
+
+PAGE = """\
+Save this:
+
+```yaml
+# pool.yaml
+kind: ServingPool
+```
+
+<!-- e2e: skip, there is a cluster -->
+
+```console
+$ kind create cluster
+```
+
+1. In a list:
+
+    ```console
+    $ kubectl apply -f pool.yaml
+    servingpool.servingpool.dev/chat created
+    $ helm install x \\
+        --wait
+    ```
+
+```text
+$ not a command
+```
+"""
+
+
+def test_steps_are_files_and_commands_in_order() -> None:
+    assert steps(PAGE) == [
+        File("pool.yaml", "# pool.yaml\nkind: ServingPool\n"),
+        Command("kubectl apply -f pool.yaml"),
+        Command("helm install x \\\n    --wait"),
+    ]
+
+
+def test_a_mark_skips_the_block_behind_it_alone() -> None:
+    assert [(block.kind, block.skipped) for block in blocks(PAGE)] == [
+        ("yaml", False),
+        ("console", True),
+        ("console", False),
+        ("text", False),
+    ]
+
+
+def test_a_block_in_a_list_loses_its_indent() -> None:
+    assert blocks("1. x\n\n    ```yaml\n    a:\n      b: 1\n    ```\n") == [Block("yaml", "a:\n  b: 1\n")]
+
+
+def test_the_longest_name_is_substituted_first() -> None:
+    names = {"servingpool": "x", "servingpool-lab:0.1.0": "lab:e2e"}
+    assert substituted("load servingpool-lab:0.1.0", names) == "load lab:e2e"
+
+
+@pytest.mark.parametrize("page", WALKED)
+def test_a_page_that_is_walked_has_commands(page: str) -> None:
+    assert [step for step in steps((DOCS / page).read_text()) if isinstance(step, Command)]
+
+
+def navigated(entries: list[Any]) -> Iterator[str]:
+    for entry in entries:
+        [value] = entry.values()
+        if isinstance(value, str):
+            yield value
+        else:
+            yield from navigated(value)
+
+
+def test_the_navigation_has_at_most_22_pages_and_all_exist() -> None:
+    """The generator does not notice an entry without a file."""
+    pages = list(navigated(SITE["nav"]))
+    assert len(pages) <= 22
+    assert [page for page in pages if not (DOCS / page).is_file()] == []
+    folders = ("start", "how-to", "operate", "reference", "explanation")
+    written = {str(path.relative_to(DOCS)) for folder in folders for path in (DOCS / folder).glob("*.md")}
+    assert written <= set(pages)
+
+
+PAGES = sorted(DOCS.rglob("*.md"))
+READMES = [ROOT / "README.md", ROOT / "charts" / "servingpool-operator" / "README.md"]
+
+
+def anchors(page: Path) -> set[str]:
+    """What the generator and the usual code hosts make of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_anchors_that_a_readme_names_exist(page: Path) -> None:
+    """The generator reads the pages of docs/ alone."""
+    links = [link.split("#") for link in LINK.findall(page.read_text()) if "#" in link and "://" not in link]
+    assert [link for link in links if link[1] not in anchors((page.parent / link[0]).resolve())] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, *READMES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files_and_none_leaves_the_site(page: Path) -> None:
+    """The generator checks pages and anchors, but no picture, and no link that leaves docs/."""
+    links = [link.partition("#")[0] for link in LINK.findall(page.read_text()) if "://" not in link]
+    found = [(link, (page.parent / link).resolve()) for link in links if link]
+    assert [link for link, path in found if not path.exists()] == []
+    if DOCS in page.parents:
+        assert [link for link, path in found if DOCS not in path.parents] == []

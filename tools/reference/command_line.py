@@ -1,0 +1,66 @@
+"""Reference of the command line: what each command's `--help` says, exit codes included."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from reference.markdown import code, table
+from reference.markdown import page as whole
+from servingpool.cli.main import app
+
+INTRODUCTION = """\
+`servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. `explain` uses your
+kubeconfig and needs the right to get pools. The chart starts `run`, and `check` in `helm test`. The other commands need
+no cluster.
+"""
+EXIT = re.compile(r"Exit codes: (.*)", re.DOTALL)
+
+
+def page() -> str:
+    """The page."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    commands = {name: command for name, command in group.commands.items() if isinstance(command, TyperCommand)}
+    rows = [
+        (f"[`{name}`](#servingpool-{name})", _summary(command), _exit_codes(command))
+        for name, command in commands.items()
+    ]
+    sections = [part for name, command in commands.items() for part in _section(name, command)]
+    return whole("Command line", INTRODUCTION, table(("command", "what it does", "exit codes"), rows), *sections)
+
+
+def _section(name: str, command: TyperCommand) -> Iterator[str]:
+    yield f"## servingpool {name}"
+    yield EXIT.sub("", _help(command)).strip()
+    rows = [_option(each) for each in command.params if isinstance(each, TyperOption) and each.name != "help"]
+    arguments = [
+        (code(each.metavar), "required", each.help or "") for each in command.params if isinstance(each, TyperArgument)
+    ]
+    if arguments or rows:
+        yield table(("option", "default", "meaning"), [*arguments, *rows])
+
+
+def _option(option: TyperOption) -> tuple[str, str, str]:
+    names = ", ".join(code(each) for each in (*option.opts, *option.secondary_opts))
+    plain = option.is_flag or option.default is None or option.default is False
+    default = "required" if option.required else "" if plain else code(str(option.default))
+    variable = f" Or set `{option.envvar}`." if option.envvar else ""
+    return names, default, f"{option.help or ''}{variable}"
+
+
+def _summary(command: TyperCommand) -> str:
+    return _help(command).partition("\n\n")[0]
+
+
+def _exit_codes(command: TyperCommand) -> str:
+    found = EXIT.search(_help(command))
+    return "0" if found is None else found[1].strip().rstrip(".")
+
+
+def _help(command: TyperCommand) -> str:
+    return inspect.cleandoc(command.help or "")
