@@ -169,7 +169,7 @@ def test_who_keeps_setting_replicas_back_is_named(cluster: Cluster, how: str) ->
         else:
             cluster.plane.client.request("PATCH", path, manifest, content_type="application/merge-patch+json")
     cluster.wait_condition(name, "Ready", ("False", "ReplicasContested"))
-    said = "argocd-controller keeps setting the number of replicas, last to 1 where 2 had been ordered"
+    said = "argocd-controller keeps resetting spec.replicas (last 2 -> 1)."
     assert said in cluster.told(name, "Ready")
     cluster.wait_event(name, "ReplicasContested")
     assert len(cluster.events(name, "ReplicasContested")) == 1
@@ -186,7 +186,9 @@ def test_a_target_that_comes_late_is_taken_up(cluster: Cluster) -> None:
 
 def test_a_backend_that_is_not_open_to_the_namespace_is_refused(cluster: Cluster) -> None:
     cluster.wait_condition("lost", "Ready", ("False", "UnknownBackend"))
-    assert cluster.told("lost", "Ready") == "backend elsewhere is not open to namespace stories"
+    assert cluster.told("lost", "Ready") == (
+        "spec.metrics.backend 'elsewhere' cannot be used: it does not allow namespace stories."
+    )
 
 
 def test_a_wrong_model_name_is_told_with_the_right_one(cluster: Cluster) -> None:
@@ -241,7 +243,7 @@ def work(cluster: Cluster, order: list[str]) -> None:
     """So many requests run on each pod as its place in `order` says, and the operator has seen it."""
     # Prometheus passes newly found pods on every five seconds only: until then they are not known, and go in any order.
     wait_until(
-        lambda: f"all {len(order)} ready" in cluster.told("shrinking", "MetricsAvailable"), 30, "all are scraped"
+        lambda: f"All {len(order)} ready" in cluster.told("shrinking", "MetricsAvailable"), 30, "all are scraped"
     )
     cluster.traffic.services[cluster.namespace, "shrinking"].running = {pod: float(n) for n, pod in enumerate(order)}
     time.sleep(4)
@@ -264,9 +266,13 @@ def test_a_scale_down_takes_the_idlest_and_leaves_no_cost_behind(cluster: Cluste
     assert set(cluster.pods("shrinking")) == {order[0], *order[5:]}, "of whom somebody wants to keep stays, idle or not"
     costs = {name: pod["metadata"]["annotations"].get(COST) for name, pod in cluster.pods("shrinking").items()}
     assert costs == {order[0]: "100", **dict.fromkeys(order[5:])}
-    chosen = [line for line in operator.log().splitlines() if "so to be removed: shrinking-" in line]
+    chosen = [
+        line
+        for line in operator.log().splitlines()
+        if "Chosen for removal, fewest requests in flight: shrinking-" in line
+    ]
     assert len(chosen) == 1
-    assert f"least in flight, so to be removed: {order[1]} (1 in flight)" in chosen[0]
+    assert f"fewest requests in flight: {order[1]} (1 in flight)" in chosen[0]
     time.sleep(3)  # some ticks more, in which nothing is to be taken back
     assert {name: version for name, version in versions(cluster, "shrinking").items() if name in costs} == {
         name: before[name] for name in costs
@@ -274,7 +280,7 @@ def test_a_scale_down_takes_the_idlest_and_leaves_no_cost_behind(cluster: Cluste
     costs_written = operator.figure("servingpool_api_writes_total", kind="cost")
     assert costs_written is not None
     # Those of `chat`, which may shrink meanwhile, are named in the log as well: nobody is marked twice.
-    assert written + 4 <= costs_written <= operator.log().count(" in flight)") + operator.log().count(" (not known)")
+    assert written + 4 <= costs_written <= operator.log().count(" in flight)") + operator.log().count(" (unknown)")
     assert operator.figure("servingpool_api_write_failures_total", kind="cost") == 0
 
 
@@ -347,7 +353,7 @@ def test_goes_on_after_the_api_server_was_away_for_longer_than_a_lease(
     cluster.plane.stop_apiserver()
     time.sleep(8)
     cluster.plane.start_apiserver()
-    assert "The lease was not renewed for 4 s: nothing is written" in operator.log()
+    assert "The lease was not renewed for 4 s; this operator stops writing." in operator.log()
     assert operator.process.running, operator.process.log_tail()
     before = cluster.replicas("chat")
     cluster.plane.client.patch(
