@@ -227,7 +227,7 @@ def test_explain_shows_the_last_decision(cluster: Cluster) -> None:
     assert "raw need" in shown.stdout
     assert "MetricsAvailable" in shown.stdout
     missing = explain(cluster, "no-such")
-    assert (missing.returncode, missing.stderr) == (1, "there is no ServingPool stories/no-such\n")
+    assert (missing.returncode, missing.stderr) == (1, "ServingPool stories/no-such does not exist\n")
 
 
 def shrink(cluster: Cluster, most: int) -> None:
