@@ -19,18 +19,18 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
+from fake_cluster import FakeCluster
 from fleet import entries
 from prometheus_process import StandInPrometheus
-from world import World
 
 import servingpool
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
-from servingpool.reconcile.acting import Actor
+from servingpool.reconcile.act import Actor
+from servingpool.reconcile.backfill import Backfill
+from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.loop import Reconciler
-from servingpool.reconcile.reading import Readings
-from servingpool.reconcile.warming import Warming
 
 PACKAGE = Path(servingpool.__file__).parent
 BEGIN, INTERVAL = 1_790_000_000.0, 15.0
@@ -70,7 +70,7 @@ class Trace:
 class Patches:
     """`CustomObjectsApi`, as far as the operator's client uses it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FakeCluster) -> None:
         self._world = world
         self.trace = Trace()
 
@@ -104,7 +104,7 @@ class Run:
 
     def __init__(self, prometheus: StandInPrometheus) -> None:
         cache = ClusterCache()
-        self._world = World(cache, entries(1, 1), PODS, BEGIN)
+        self._world = FakeCluster(cache, entries(1, 1), PODS, BEGIN)
         self._world.list_all()
         self._patches, self._prometheus = Patches(self._world), prometheus
         backends = {"default": PrometheusBackend(BackendConfig(url=prometheus.url))}
@@ -112,7 +112,7 @@ class Run:
         self._loop = Reconciler(
             cache,
             Readings(backends),
-            Warming(backends, history=3600.0),
+            Backfill(backends, history=3600.0),
             Actor(PatchedCluster(self._patches), cache, deletion_costs=True),
             leading=lambda: True,
             interval=INTERVAL,

@@ -21,11 +21,11 @@ from unittest.mock import patch
 
 import numpy as np
 import real_cluster
+from fake_cluster import FakeCluster
 from fleet import MOST_REPLICAS, entries
 from measuring import Meter, Sample, rss, summary
 from prometheus_process import StandInPrometheus
 from reporting import show, write
-from world import World
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Workload
@@ -37,12 +37,12 @@ from servingpool.cli.assembly import GC_THRESHOLDS
 from servingpool.decision.decide import PRICE_LASTS, decide
 from servingpool.decision.decision import Decision
 from servingpool.decision.forecast import KEPT
-from servingpool.reconcile.acting import Actor
+from servingpool.reconcile.act import Actor
+from servingpool.reconcile.backfill import Backfill, PendingPool
+from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.loop import Reconciler, Tick
-from servingpool.reconcile.reading import Readings
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.telling import status
-from servingpool.reconcile.warming import Fresh, Warming
+from servingpool.reconcile.status_builder import status
 
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
@@ -58,14 +58,14 @@ class Bench:
     """The operator without kopf, against a counting world and a stand-in Prometheus."""
 
     def __init__(
-        self, world: World, cache: ClusterCache, prometheus: StandInPrometheus, backend: PrometheusBackend
+        self, world: FakeCluster, cache: ClusterCache, prometheus: StandInPrometheus, backend: PrometheusBackend
     ) -> None:
         self.world, self._prometheus, self._meter = world, prometheus, Meter()
         self.now = BEGIN
         self._reconciler = Reconciler(
             cache,
             _MeteredReadings(self._meter, backend),
-            _MeteredWarming(self._meter, backend),
+            _MeteredBackfill(self._meter, backend),
             _MeteredActor(self._meter, world, cache),
             leading=lambda: True,
             interval=INTERVAL,
@@ -127,18 +127,18 @@ class _MeteredReadings(Readings):
             return await super().read(backend, pools, now)
 
 
-class _MeteredWarming(Warming):
+class _MeteredBackfill(Backfill):
     def __init__(self, meter: Meter, backend: PrometheusBackend) -> None:
         super().__init__({backend.config.name: backend}, history=HISTORY)
         self._meter = meter
 
-    async def warm(self, backend: str, fresh: Sequence[Fresh], now: float) -> None:
+    async def warm(self, backend: str, fresh: Sequence[PendingPool], now: float) -> None:
         with self._meter.part("history"):
             await super().warm(backend, fresh, now)
 
 
 class _MeteredActor(Actor):
-    def __init__(self, meter: Meter, world: World, cache: ClusterCache) -> None:
+    def __init__(self, meter: Meter, world: FakeCluster, cache: ClusterCache) -> None:
         super().__init__(world, cache, deletion_costs=True)
         self._meter = meter
 
@@ -164,7 +164,7 @@ class _MeteredActor(Actor):
 async def measure(options: argparse.Namespace) -> dict[str, object]:
     """First ticks with history, then steady traffic, the same to pools seen for a day, then none."""
     every, cache = entries(options.pools, options.per_namespace), ClusterCache()
-    world = World(cache, every, options.pods, BEGIN)
+    world = FakeCluster(cache, every, options.pods, BEGIN)
     settings = {
         "pools": options.pools,
         "replicas": options.pods,

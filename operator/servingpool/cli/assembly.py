@@ -22,13 +22,13 @@ from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.prometheus import PrometheusBackend
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
-from servingpool.reconcile.acting import Actor
+from servingpool.reconcile.act import Actor
+from servingpool.reconcile.backfill import Backfill
+from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.config import LeaderElection, OperatorConfig
-from servingpool.reconcile.exposing import LoopMetrics, PoolCollector
 from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
 from servingpool.reconcile.operator import Heartbeat, Operator
-from servingpool.reconcile.reading import Readings
-from servingpool.reconcile.warming import Warming
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class _Assembly:
         reconciler = Reconciler(
             self._cache,
             Readings(self._backends),
-            Warming(self._backends, history=config.history),
+            Backfill(self._backends, history=config.history),
             actor,
             leading=lambda: election is None or election.leading,
             interval=config.interval,

@@ -23,15 +23,15 @@ from servingpool.api.status import Status
 from servingpool.decision.belief import stuck
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
-from servingpool.reconcile.acting import Actor
-from servingpool.reconcile.conduct import gpus_of, in_mode, judge, owners, target_of
+from servingpool.reconcile.act import Actor
+from servingpool.reconcile.backfill import Backfill, PendingPool
+from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.observing import core_pool, observe
-from servingpool.reconcile.reading import Readings
+from servingpool.reconcile.preconditions import check, gpus_of, in_mode, owners, target_of
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.snapshot import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.telling import blind, metrics_condition, scaled, status, still, with_ready
-from servingpool.reconcile.warming import Fresh, Warming
+from servingpool.reconcile.status_builder import blind, metrics_condition, scaled, status, still, with_ready
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ScaleAction:
     """What is to be done to a target."""
 
     pool: ServingPool
@@ -75,13 +75,13 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PoolPlan:
     """What is to be done for one pool."""
 
     meta: Metadata
     state: PoolState
     status: Status
-    order: Order | None = None
+    order: ScaleAction | None = None
 
 
 class Reconciler:
@@ -91,14 +91,14 @@ class Reconciler:
         self,
         cache: ClusterCache,
         readings: Readings,
-        warming: Warming,
+        backfill: Backfill,
         actor: Actor,
         *,
         leading: Callable[[], bool],
         interval: float,
     ) -> None:
         self._cache, self._readings, self._actor, self._leading = cache, readings, actor, leading
-        self._warming, self._interval = warming, interval
+        self._backfill, self._interval = backfill, interval
         self._rounds: Rounds[Tick] = Rounds()
         """By backend; of `REFUSALS` for pools that no backend can be asked for."""
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
@@ -160,10 +160,10 @@ class Reconciler:
         if not self._leading():
             return Tick(queries=queries)
         # At the start nobody waits for a decision meanwhile; later, whoever is warm goes first.
-        starting = not any(self.states[pool.key].warm for pool in own if self._stands(pool.metadata))
+        starting = not any(self.states[pool.key].backfilled for pool in own if self._stands(pool.metadata))
         if starting:
             await self._warm(backend, own, now)
-        decided, failed = await self._turns(own, now)
+        decided, failed = await self._plans(own, now)
         done = await self._act(decided, now)
         if not starting:
             await self._warm(backend, own, now)
@@ -182,7 +182,7 @@ class Reconciler:
             states = [state for state in self.states.values() if state.pool is not None]
             await asyncio.gather(*(self._save(state, gate) for state in states), return_exceptions=True)
 
-    async def _turns(self, own: list[ServingPool], now: float) -> tuple[list[Turn], int]:
+    async def _plans(self, own: list[ServingPool], now: float) -> tuple[list[PoolPlan], int]:
         # Reading takes seconds, in which pools are deleted.
         owned = owners(self._cache.pools.values())
         turns, failed = [], 0
@@ -198,7 +198,7 @@ class Reconciler:
                     turns.append(self._refusal(raw, (Reason.READING_HISTORY, WAITS), now, Truth.UNKNOWN))
                 continue
             try:
-                turn = self._turn(pool, owned.get(pool.key, pool.key), now)
+                turn = self._plan(pool, owned.get(pool.key, pool.key), now)
                 turns.append(turn or self._refusal(raw, (Reason.TARGET_NOT_FOUND, _no_target(pool)), now))
             except Exception as error:
                 failed += 1
@@ -206,7 +206,7 @@ class Reconciler:
                 turns.append(self._refusal(raw, (Reason.INTERNAL_ERROR, _defect(error)), now))
         return turns, failed
 
-    def _turn(self, pool: ServingPool, owner: Key, now: float) -> Turn | None:
+    def _plan(self, pool: ServingPool, owner: Key, now: float) -> PoolPlan | None:
         """Observe and decide. None where there is no target to decide on."""
         state = self.states[pool.key]
         workload = self._cache.workload(target_of(pool))
@@ -214,18 +214,18 @@ class Reconciler:
             return None
         reading, queue = self._readings.of(pool), self._readings.gateway_queue(pool)
         observation, selection = observe(pool, workload, self._cache, reading, queue, now)
-        state.contest = state.contest.see(workload, now)
-        if state.unanswered is not None and state.contest.carried_out(workload):
-            state.scaled_at, state.unanswered = state.unanswered, None
+        state.drift = state.drift.see(workload, now)
+        if state.scale_outcome_unknown is not None and state.drift.carried_out(workload):
+            state.scaled_at, state.scale_outcome_unknown = state.scale_outcome_unknown, None
         core = core_pool(pool, in_charge=False)
         nodeless = stuck(observation, state.memory, core)
-        auto = judge(pool, workload, self._cache, owner, observation, nodeless, state.contest.problem)
+        auto = check(pool, workload, self._cache, owner, observation, nodeless, state.drift.problem)
         conduct = in_mode(pool.spec.mode, auto)
         if not conduct.act:
-            state.contest = state.contest.rest()
+            state.drift = state.drift.rest()
         outcome = decide(observation, replace(core, in_charge=conduct.act), state.memory, now)
         state.pool, state.decision, state.observation = pool, outcome.decision, observation
-        if state.warm:
+        if state.backfilled:
             # Before that it looked at nothing, and such a look is later than all that history will teach.
             state.memory = outcome.memory
         state.gpus = gpus_of(pool, workload)
@@ -242,20 +242,20 @@ class Reconciler:
         if state.scaled_at is not None:
             told = scaled(told, workload.replicas, state.scaled_at)
         wanted = conduct.act and outcome.decision.verdict is not Verdict.HOLD
-        order = Order(pool, outcome.decision, workload, wanted=wanted)
-        return Turn(pool.metadata, state, told, order)
+        order = ScaleAction(pool, outcome.decision, workload, wanted=wanted)
+        return PoolPlan(pool.metadata, state, told, order)
 
-    def _refusal(self, raw: Raw, problem: tuple[Reason, str], now: float, truth: Truth = Truth.FALSE) -> Turn:
+    def _refusal(self, raw: Raw, problem: tuple[Reason, str], now: float, truth: Truth = Truth.FALSE) -> PoolPlan:
         """Tell why nothing can be decided. The workload stays as it is."""
         meta = Metadata.read(raw["metadata"])
         state = self.states.get(meta.key)
         if state is None or state.uid != meta.uid:
             state = self.states[meta.key] = PoolState(meta.uid, model="", status=readable_status(raw.get("status")))
-            state.unsure = _unreadable(state.status, raw)
+            state.status_write_unknown = _unreadable(state.status, raw)
         state.decision = state.observation = None  # figures of a time when it could be decided are none of now
-        return Turn(meta, state, with_ready(meta, blind(meta, state.status, problem, now), problem, now, truth))
+        return PoolPlan(meta, state, with_ready(meta, blind(meta, state.status, problem, now), problem, now, truth))
 
-    async def _act(self, turns: list[Turn], now: float) -> list[bool | BaseException]:
+    async def _act(self, turns: list[PoolPlan], now: float) -> list[bool | BaseException]:
         """Carry out every turn. For each, whether replicas were changed, or what went wrong."""
         gate = self._gate
         until = asyncio.get_running_loop().time() + LONGEST_ACTING
@@ -275,7 +275,7 @@ class Reconciler:
                 log.error("acting for a pool failed, the others go on", exc_info=outcome, extra=_pool(turn.meta))
         return done
 
-    async def _carry_out(self, turn: Turn, gate: asyncio.Semaphore, until: float, now: float) -> bool:
+    async def _carry_out(self, turn: PoolPlan, gate: asyncio.Semaphore, until: float, now: float) -> bool:
         """Scale where it is to be, and tell. Whether replicas were changed."""
         async with gate:
             # Reading, and the writes before this one, take seconds: what was true then may not be now.
@@ -289,7 +289,7 @@ class Reconciler:
             log.warning("the API server is slow: this pool is left for the next tick", extra=_pool(turn.meta))
             return False
 
-    async def _write(self, turn: Turn, now: float) -> bool:
+    async def _write(self, turn: PoolPlan, now: float) -> bool:
         told, done, order = turn.status, False, turn.order
         if order is not None and order.wanted:
             await self._actor.mark(order.pool, turn.state, order.decision.replicas)
@@ -300,7 +300,7 @@ class Reconciler:
                 return done
             if done:
                 await self._actor.announce(order.pool, turn.state, order.decision, order.target.replicas)
-            if done and not turn.state.contest.answered:  # else the status would be written at every tick
+            if done and not turn.state.drift.answered:  # else the status would be written at every tick
                 told = scaled(told, order.decision.replicas, now)
             elif failure is not None:
                 told = with_ready(turn.meta, still(told, turn.state.status, ConditionType.READY), failure, now)
@@ -310,7 +310,7 @@ class Reconciler:
             await self._actor.warn(turn.meta, turn.state, before, now)
         return done
 
-    def _may_tell(self, turn: Turn) -> bool:
+    def _may_tell(self, turn: PoolPlan) -> bool:
         """Each write before may have taken seconds: another may lead by now, the pool be gone or made anew."""
         return self._leading() and self._is_there(turn.meta.key, turn.meta.uid)
 
@@ -333,13 +333,13 @@ class Reconciler:
 
     def _waits(self, pool: ServingPool) -> bool:
         """Whether a pool is to be taught from history before anything is decided for it."""
-        return not self.states[pool.key].warm and self._readings.answered(pool)
+        return not self.states[pool.key].backfilled and self._readings.answered(pool)
 
     async def _warm(self, backend: str, pools: list[ServingPool], now: float) -> None:
         waiting = (pool for pool in pools if self._stands(pool.metadata) and self._waits(pool))
-        fresh = [Fresh(pool, self.states[pool.key], self._pods(pool)) for pool in waiting]
+        fresh = [PendingPool(pool, self.states[pool.key], self._pods(pool)) for pool in waiting]
         if fresh:
-            await self._warming.warm(backend, fresh, now)
+            await self._backfill.warm(backend, fresh, now)
 
     def _pods(self, pool: ServingPool) -> int:
         workload = self._cache.workload(target_of(pool))
@@ -364,7 +364,7 @@ class Reconciler:
             state, damage = PoolState.found(pool)
             if damage is not None:
                 log.warning("the learned profile is dropped: %s", damage, extra=_pool(pool.metadata))
-            state.unsure = _unreadable(state.status, raw)
+            state.status_write_unknown = _unreadable(state.status, raw)
             self.states[pool.key] = state
         return state
 
@@ -384,7 +384,7 @@ def _failures(outcomes: Iterable[object]) -> int:
     return sum(isinstance(outcome, Exception) for outcome in outcomes)
 
 
-def _grows(order: Order | None) -> bool:
+def _grows(order: ScaleAction | None) -> bool:
     return order is not None and order.wanted and order.decision.replicas > order.target.replicas
 
 

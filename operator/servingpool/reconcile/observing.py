@@ -21,7 +21,7 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Observation, Replica, ReplicaMetrics
 from servingpool.decision.pool import Behavior, Pool, Slo
 from servingpool.decision.unknown import Reading, Unknown
-from servingpool.reconcile.conduct import target_of
+from servingpool.reconcile.preconditions import target_of
 
 LONG_READY = 1e6
 """Seconds. History shows when a page was there, not when its pod was made: far enough back that no cold start

@@ -12,7 +12,7 @@ from servingpool.decision.decision import Decision
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
-from servingpool.reconcile.contest import Contest
+from servingpool.reconcile.replica_drift import ReplicaDrift
 
 MODEL = "model"
 """Key in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it."""
@@ -31,17 +31,17 @@ class PoolState:
     conditions: tuple[Condition, ...] = ()
     """As judged last, or as found: whether they could be written or not."""
     memory: Memory = field(default_factory=Memory.new)
-    warm: bool = False
+    backfilled: bool = False
     """History was learned, or given up on."""
-    unheard: int = 0
+    failed_backfills: int = 0
     """How often it was asked for in vain."""
-    unsure: bool = False
+    status_write_unknown: bool = False
     """Whether a write of it was begun of which no answer came: it may be applied, or not."""
     written_at: float = 0.0
     """Unix time in seconds of the last write of status."""
     scaled_at: float | None = None
     """Likewise, of the last order that is to be told of; None where there was none since the start."""
-    unanswered: float | None = None
+    scale_outcome_unknown: float | None = None
     """Likewise, of the last order, while it is not known whether it was done."""
     profile_at: float = 0.0
     """Likewise, of the last write of the learned profile."""
@@ -51,7 +51,7 @@ class PoolState:
     """Orders in a row that failed because the target was not as it had been seen."""
     refused_at: int | None = None
     """Replicas that it had then, as far as was known."""
-    contest: Contest = field(default_factory=Contest)
+    drift: ReplicaDrift = field(default_factory=ReplicaDrift)
     warned: dict[str, float] = field(default_factory=dict)
     """Unix time in seconds of the last warning event, by reason."""
     pool: ServingPool | None = None

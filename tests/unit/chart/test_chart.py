@@ -17,7 +17,7 @@ from chart.schema import schema
 from chart.values import Value, read
 from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, SeriesLabels
 from servingpool.reconcile.config import LeaderElection, OperatorConfig, PodDeletionCost
-from servingpool.reconcile.exposing import LoopMetrics, PoolCollector
+from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "servingpool-operator"

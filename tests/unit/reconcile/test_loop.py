@@ -13,19 +13,19 @@ from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidde
 from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile import loop, warming
+from servingpool.reconcile import backfill, loop
 
-from .world import World, merged
+from .fake_cluster import FakeCluster, merged
 
 ONE_MINUTE = 1.0
 
 
-def settled(**spec: Any) -> World:
+def settled(**spec: Any) -> FakeCluster:
     """A pool of a few replicas that is calibrated at a load that suits them.
 
     Its first orders, made before anything was learned, are no part of the stories.
     """
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool(**spec)
     world.step(minutes=25)
@@ -110,7 +110,7 @@ def test_a_fault_that_comes_and_goes_is_warned_of_every_ten_minutes_at_most() ->
 
 
 def test_follower_never_writes_nor_reads() -> None:
-    world = World()
+    world = FakeCluster()
     world.leading = False
     world.serve(rate=30.0)
     world.pool()
@@ -272,7 +272,7 @@ def test_a_number_changed_by_hand_is_where_the_next_order_starts() -> None:
 
 
 def test_recommend_touches_nothing() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=30.0)
     world.pool(mode="Recommend")
     world.step(minutes=10)
@@ -284,7 +284,7 @@ def test_recommend_touches_nothing() -> None:
 
 
 def test_paused_observes_and_touches_nothing() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=30.0)
     world.pool(mode="Paused")
     world.step(minutes=5)
@@ -385,8 +385,8 @@ def test_what_was_learned_is_of_one_pool_and_one_model(change: str) -> None:
 class TestOneBadPoolDoesNotStopTheOthers:
     """Whatever is wrong with it."""
 
-    def two(self, **spec: Any) -> World:
-        world = World(history=3600.0)
+    def two(self, **spec: Any) -> FakeCluster:
+        world = FakeCluster(history=3600.0)
         world.serve(rate=6.0)
         world.serve("bad", rate=6.0, model="bad-model")
         world.pool("good")
@@ -425,14 +425,14 @@ class TestOneBadPoolDoesNotStopTheOthers:
     ) -> None:
         world = self.two()
         world.remember(minutes=30)
-        observe = warming.observe  # type: ignore[attr-defined]
+        observe = backfill.observe  # type: ignore[attr-defined]
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):
                 raise ZeroDivisionError
             return observe(observation, *args)
 
-        monkeypatch.setattr(warming, "observe", failing)
+        monkeypatch.setattr(backfill, "observe", failing)
         assert world.step().decided == 2
         assert world.state("good").memory.profile.learned > 1000
         assert "Traceback" in caplog.text
@@ -541,7 +541,7 @@ def test_a_follower_that_stops_writes_nothing() -> None:
 
 def test_requests_held_at_the_gateway_are_demand() -> None:
     queue = GatewayQueue(metric="queue_size", namespace_label="namespace")
-    world = World(gateway=queue)
+    world = FakeCluster(gateway=queue)
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = GatewayReading({("chat", "llama"): 0.0}, by_namespace=True)
@@ -554,7 +554,7 @@ def test_requests_held_at_the_gateway_are_demand() -> None:
 
 
 def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
-    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = Unknown("Prometheus backend 'default' did not answer within 10 s")
@@ -566,7 +566,7 @@ def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
 
 def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -> None:
     """It forbids scale-downs, and stood in the last decision's sentence only."""
-    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = GatewayReading({(None, "llama-2"): 0.0}, by_namespace=False)
@@ -581,7 +581,7 @@ def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -
 
 
 def test_a_gateway_that_answers_now_and_then_is_not_written_at_every_tick() -> None:
-    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
@@ -638,7 +638,7 @@ def test_the_price_of_tokens_is_told() -> None:
 
 
 def test_the_status_counts_ready_wanted_and_most_replicas() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.set_replicas("vllm", 3)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig, BasicAuth, GatewayQueue, SeriesLabels, Tls
 from servingpool.adapters.prometheus.buckets import with_own_buckets
-from servingpool.adapters.prometheus.config import BackendConfig, BasicAuth, GatewayQueue, SeriesLabels, Tls
 from servingpool.adapters.prometheus.errors import MetricsUnavailable
 from servingpool.adapters.prometheus.gateway import GatewayReading
-from servingpool.adapters.prometheus.reading import (
+from servingpool.adapters.prometheus.samples import (
     Absence,
     FleetReading,
     Missing,

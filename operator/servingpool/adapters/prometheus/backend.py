@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.buckets import Layout
-from servingpool.adapters.prometheus.config import BackendConfig
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.evaluate import (
@@ -23,7 +23,7 @@ from servingpool.adapters.prometheus.evaluate import (
 from servingpool.adapters.prometheus.gateway import GatewayReading
 from servingpool.adapters.prometheus.plan import Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope
-from servingpool.adapters.prometheus.reading import FleetReading, NotAsked, PodPages, ReadRequest, TooLarge
+from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodPages, ReadRequest, TooLarge
 from servingpool.adapters.prometheus.workers import Workers
 from servingpool.decision.unknown import Unknown
 

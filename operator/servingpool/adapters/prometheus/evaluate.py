@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from servingpool.adapters.prometheus.backend_config import GatewayQueue
 from servingpool.adapters.prometheus.buckets import Layout
-from servingpool.adapters.prometheus.client import PrometheusClient
-from servingpool.adapters.prometheus.config import GatewayQueue
 from servingpool.adapters.prometheus.errors import MetricsUnavailable
 from servingpool.adapters.prometheus.gateway import GatewayReading
+from servingpool.adapters.prometheus.http_client import PrometheusClient
 from servingpool.adapters.prometheus.pages import gather, gather_range
 from servingpool.adapters.prometheus.plan import Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope, gateway_queue
-from servingpool.adapters.prometheus.reading import PodKey
+from servingpool.adapters.prometheus.samples import PodKey
 from servingpool.decision.observation import ReplicaMetrics
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from servingpool.adapters.prometheus.config import GatewayQueue
+from servingpool.adapters.prometheus.backend_config import GatewayQueue
 from servingpool.decision.unknown import Reading, Unknown
 
 

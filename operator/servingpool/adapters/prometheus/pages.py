@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from servingpool.adapters.prometheus.promql import Queries
-from servingpool.adapters.prometheus.reading import PodKey
+from servingpool.adapters.prometheus.samples import PodKey
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 from servingpool.decision.unknown import Reading, Unknown
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from servingpool.adapters.prometheus.buckets import Layout
 from servingpool.adapters.prometheus.pages import Columns
 from servingpool.adapters.prometheus.promql import Queries, Scope
-from servingpool.adapters.prometheus.reading import ReadRequest
+from servingpool.adapters.prometheus.samples import ReadRequest
 
 ROWS_PER_SLICE = 100_000
 """About 20 MB of JSON, and 0.2 s to read."""

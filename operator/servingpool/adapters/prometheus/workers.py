@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
-from servingpool.adapters.prometheus.client import PrometheusClient
-from servingpool.adapters.prometheus.config import BackendConfig
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
+from servingpool.adapters.prometheus.http_client import PrometheusClient
 
 GRACE = 1.0
 """Seconds between a client's own deadline and cutting its connection."""

@@ -18,9 +18,9 @@ from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.unknown import Reading, Unknown
 from servingpool.decision.witnesses import Witness
-from servingpool.reconcile.conduct import Conduct, gpus_of
 from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.estimating import estimated
+from servingpool.reconcile.preconditions import Conduct, gpus_of
 from servingpool.reconcile.victims import in_flight
 
 FIGURES_AFTER = 60.0

@@ -22,9 +22,9 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.learn import observe
 from servingpool.decision.unknown import Unknown
 from servingpool.decision.witnesses import SHAPE_WINDOW
-from servingpool.reconcile.conduct import target_of
+from servingpool.reconcile.collect import Backend, sound
 from servingpool.reconcile.observing import apart, core_pool, past, requests_for, share_of
-from servingpool.reconcile.reading import Backend, sound
+from servingpool.reconcile.preconditions import target_of
 from servingpool.reconcile.state import PoolState
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ YIELD_EVERY = 20
 """Looks between two turns of the event loop: the lease must be renewed beside a fleet of 1,000 (23 ms a look)."""
 
 
-class Fresh(NamedTuple):
+class PendingPool(NamedTuple):
     """A pool that is to be taught."""
 
     pool: ServingPool
@@ -62,7 +62,7 @@ class Fresh(NamedTuple):
     pods: int
 
 
-class Warming:
+class Backfill:
     """Asks the backends about the past."""
 
     def __init__(self, backends: Mapping[str, Backend], *, history: float) -> None:
@@ -72,14 +72,14 @@ class Warming:
         """Answers in a row that a backend failed to give."""
         self._gate = asyncio.Semaphore(BACKENDS_AT_ONCE)
 
-    async def warm(self, backend: str, fresh: Sequence[Fresh], now: float) -> None:
+    async def warm(self, backend: str, fresh: Sequence[PendingPool], now: float) -> None:
         """Teach as many of a backend's pools as a tick bears; those with a profile first: the operator managed them."""
         if self._most < 1:
             for one in fresh:
-                one.state.warm = True
+                one.state.backfilled = True
             return
         looks = {one.pool.key: self._looks(one, len(fresh), now) for one in fresh}
-        fresh = sorted(fresh, key=lambda one: (one.state.unheard, looks[one.pool.key]))
+        fresh = sorted(fresh, key=lambda one: (one.state.failed_backfills, looks[one.pool.key]))
         async with self._gate:
             until = asyncio.get_running_loop().time() + LONGEST_TICK
             for chunk in _chunks(fresh, looks):
@@ -90,7 +90,7 @@ class Warming:
                 if not heard or asyncio.get_running_loop().time() > until:
                     return
 
-    def _looks(self, one: Fresh, waiting: int, now: float) -> int:
+    def _looks(self, one: PendingPool, waiting: int, now: float) -> int:
         """How many looks back: all of the history, or what a kept profile has not seen and what fills its windows.
 
         Less of it where many wait, for a large fleet, and after a failure.
@@ -98,9 +98,9 @@ class Warming:
         fills = SHAPE_WINDOW / STEP
         unseen = math.ceil(max(0.0, now - one.state.memory.profile.at) / STEP) + fills
         most = min(self._most, unseen, max(fills, BACKLOG / waiting), PAGES_AT_ONCE / max(1, one.pods))
-        return max(1, int(most / 2**one.state.unheard))
+        return max(1, int(most / 2**one.state.failed_backfills))
 
-    async def _warm_chunk(self, name: str, chunk: Sequence[Fresh], looks: Mapping[Key, int], now: float) -> bool:
+    async def _warm_chunk(self, name: str, chunk: Sequence[PendingPool], looks: Mapping[Key, int], now: float) -> bool:
         """Whether the backend answered."""
         (request,) = requests_for([one.pool for one in chunk]).values()
         # By model and name too: one namespace may hold all pools, and each chunk would read the past of them all.
@@ -124,8 +124,8 @@ class Warming:
         if isinstance(history, Unknown):
             log.warning("no history for %d pools from backend %s: %s", len(chunk), name, history.reason)
             for one in chunk:
-                one.state.unheard += 1
-                one.state.warm = one.state.unheard >= PATIENCE
+                one.state.failed_backfills += 1
+                one.state.backfilled = one.state.failed_backfills >= PATIENCE
             # Too much is an answer, and is nothing to the other pools.
             answered = isinstance(history, TooLarge)
             self._failed[name] += not answered
@@ -142,24 +142,24 @@ class Warming:
                 log.exception("the past of a pool could not be learned", extra=extra)
             else:
                 log.info("warmed up from %d looks at the past", taught, extra=extra)
-            one.state.warm = True
+            one.state.backfilled = True
         return True
 
-    def _give_up(self, name: str, fresh: Sequence[Fresh]) -> None:
-        left = [one.state for one in fresh if not one.state.warm]
+    def _give_up(self, name: str, fresh: Sequence[PendingPool]) -> None:
+        left = [one.state for one in fresh if not one.state.backfilled]
         log.warning("backend %s failed %d times: %d pools begin without a past", name, self._failed[name], len(left))
         for state in left:
-            state.warm = True
+            state.backfilled = True
         self._failed[name] = 0
 
 
-def _chunks(fresh: Sequence[Fresh], looks: Mapping[Key, int]) -> Iterator[list[Fresh]]:
+def _chunks(fresh: Sequence[PendingPool], looks: Mapping[Key, int]) -> Iterator[list[PendingPool]]:
     """What is asked for at once, in order: pools that are read alike, and no more pages than fit, or one pool."""
-    kinds: dict[object, list[Fresh]] = {}
+    kinds: dict[object, list[PendingPool]] = {}
     for one in fresh:
         kinds.setdefault(share_of(one.pool), []).append(one)
     for alike in kinds.values():
-        chunk: list[Fresh] = []
+        chunk: list[PendingPool] = []
         for one in alike:
             if chunk and not _fits([*chunk, one], looks):
                 yield chunk
@@ -168,17 +168,17 @@ def _chunks(fresh: Sequence[Fresh], looks: Mapping[Key, int]) -> Iterator[list[F
         yield chunk
 
 
-def _fits(chunk: Sequence[Fresh], looks: Mapping[Key, int]) -> bool:
+def _fits(chunk: Sequence[PendingPool], looks: Mapping[Key, int]) -> bool:
     """Whether these may be asked for at once. Who was asked for in vain is asked alone: the fault may be its own."""
     longest = max(looks[one.pool.key] for one in chunk)
     pages = longest * sum(max(1, one.pods) for one in chunk)
     learned = sum(looks[one.pool.key] for one in chunk)
     names = {name for one in chunk for name in (*target_of(one.pool), one.pool.spec.model)}
     fits = pages <= PAGES_AT_ONCE and learned <= LOOKS_AT_ONCE and sum(map(len, names)) <= NAMES_AT_ONCE
-    return fits and not any(one.state.unheard for one in chunk)
+    return fits and not any(one.state.failed_backfills for one in chunk)
 
 
-async def _teach(one: Fresh, history: Sequence[tuple[float, PodPages]]) -> int:
+async def _teach(one: PendingPool, history: Sequence[tuple[float, PodPages]]) -> int:
     """Learn from the past, oldest first; how many looks there were."""
     core, memory, looks = core_pool(one.pool, in_charge=False), one.state.memory, 0
     kept = memory.profile

@@ -15,7 +15,7 @@ from prometheus_api_client import PrometheusConnect
 from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
-from servingpool.adapters.prometheus.config import BackendConfig
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.cutting import CuttableAdapter
 from servingpool.adapters.prometheus.errors import MetricsUnavailable
 

@@ -37,7 +37,7 @@ def gpus_of(pool: ServingPool, workload: Workload) -> int:
     return pool.spec.targets[0].gpus_per_replica or workload.gpus
 
 
-def judge(  # noqa: PLR0911, one a rule
+def check(  # noqa: PLR0911, one a rule
     pool: ServingPool,
     workload: Workload,
     cache: ClusterCache,

@@ -14,10 +14,10 @@ from servingpool.api.part import Part
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import LastDecision, Latency, Status, Throughput
 from servingpool.decision.decision import Decision
-from servingpool.reconcile.conduct import target_of
 from servingpool.reconcile.marking import FORBIDDEN, SWITCHED_OFF, Marker, PodWriter
+from servingpool.reconcile.preconditions import target_of
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.telling import changes, worth_writing
+from servingpool.reconcile.status_builder import changes, worth_writing
 from servingpool.reconcile.victims import choose, in_flight
 
 log = logging.getLogger(__name__)
@@ -83,13 +83,13 @@ class Actor:
         Neither, where someone else changed the number meanwhile: the next tick decides anew. When that goes on, it is
         something else that only looks like it, such as a webhook that says no with a bare 422.
         """
-        current, before = known.replicas, (state.contest, state.unanswered)
+        current, before = known.replicas, (state.drift, state.scale_outcome_unknown)
         # As if it were done, until an answer says otherwise: the tick may end before there is one.
-        state.contest, state.unanswered = state.contest.order(known, decision.replicas), now
+        state.drift, state.scale_outcome_unknown = state.drift.order(known, decision.replicas), now
         try:
             await self._writer.scale(known.key, current=current, replicas=decision.replicas)
         except Conflict as error:
-            state.contest, state.unanswered = before
+            state.drift, state.scale_outcome_unknown = before
             # Whoever changes the number shows a new one; what refuses an order leaves it where it was.
             state.conflicts = state.conflicts + 1 if state.refused_at == current else 1
             state.refused_at = current
@@ -105,11 +105,11 @@ class Actor:
             self.failures["scale"] += 1
             log.warning("%s", error, extra=_pool(pool.metadata))
             if not isinstance(error, Unanswered):
-                state.contest, state.unanswered = before
+                state.drift, state.scale_outcome_unknown = before
             return False, (Reason.FAILED_UPDATE_SCALE, str(error))
-        state.conflicts, state.unanswered = 0, None
+        state.conflicts, state.scale_outcome_unknown = 0, None
         self._cache.scaled(known, decision.replicas)
-        if not state.contest.answered:  # else the status would be written at every tick, for as long as nobody looks
+        if not state.drift.answered:  # else the status would be written at every tick, for as long as nobody looks
             state.scaled_at = now
         log.info(
             "%s",
@@ -121,7 +121,7 @@ class Actor:
     async def announce(self, pool: ServingPool, state: PoolState, decision: Decision, before: int) -> None:
         """Post what people are to know of a scaling from so many replicas."""
         message = f"New size: {decision.replicas}; reason: {decision.reason}"
-        if not state.contest.answered:
+        if not state.drift.answered:
             await self.event(pool.metadata, "Normal", Reason.SUCCESSFUL_RESCALE, message)
         if decision.replicas >= before or Reason.VICTIMS_NOT_CHOSEN in state.warned:
             return
@@ -155,7 +155,11 @@ class Actor:
         """Write the status if a person would care. Whether that was done."""
         learned = state.memory.profile
         due = state.settled and now - state.profile_at >= PROFILE_AFTER and learned.curve != state.profile_curve
-        if not due and not state.unsure and not worth_writing(state.status, status, now - state.written_at):
+        if (
+            not due
+            and not state.status_write_unknown
+            and not worth_writing(state.status, status, now - state.written_at)
+        ):
             return False
         if due:
             status = status.model_copy(update={"profile": state.kept()})
@@ -183,7 +187,7 @@ class Actor:
         learned = state.memory.profile
         if learned.learned > 0.0 and learned.curve != state.profile_curve:
             # The profile alone: where the last write was not answered, the status that is known is the one before it.
-            before = {} if state.unsure else state.status.profile or {}
+            before = {} if state.status_write_unknown else state.status.profile or {}
             await self._send(pool, state, {"profile": changes(before, state.kept())})
 
     async def event(self, pool: Metadata, type_: str, reason: Reason, message: str) -> None:
@@ -199,14 +203,14 @@ class Actor:
 
     async def _write(self, pool: Metadata, state: PoolState, status: Status) -> bool:
         # Where it is not known what is there everything is said, what is not there any more too.
-        patch = changes(ANYTHING if state.unsure else state.status.to_dict(), status.to_dict())
+        patch = changes(ANYTHING if state.status_write_unknown else state.status.to_dict(), status.to_dict())
         if patch and not await self._send(pool, state, patch):
             return False
-        state.status, state.unsure = status, False
+        state.status, state.status_write_unknown = status, False
         return True
 
     async def _send(self, pool: Metadata, state: PoolState, patch: dict[str, Any]) -> bool:
-        unsure, state.unsure = state.unsure, True
+        unknown, state.status_write_unknown = state.status_write_unknown, True
         try:
             await self._writer.write_status(pool.key, patch)
         except NotFound:
@@ -214,11 +218,11 @@ class Actor:
             self._cache.forget_pool(pool.key, pool.uid)
             return False
         except ClusterError as error:
-            state.unsure = unsure or isinstance(error, Unanswered)
+            state.status_write_unknown = unknown or isinstance(error, Unanswered)
             self.failures["status"] += 1
             log.warning("%s", error, extra=_pool(pool))
             return False
-        state.unsure = unsure
+        state.status_write_unknown = unknown
         return True
 
 
