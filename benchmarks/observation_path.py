@@ -31,6 +31,7 @@ from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.report import Reporter
 
 PACKAGE = Path(servingpool.__file__).parent
 BEGIN, INTERVAL = 1_790_000_000.0, 15.0
@@ -109,11 +110,13 @@ class Run:
         self._patches, self._prometheus = Patches(self._world), prometheus
         backends = {"default": PrometheusBackend(BackendConfig(url=prometheus.url))}
         self._backends, self._now = backends, BEGIN
+        cluster = PatchedCluster(self._patches)
         self._loop = Reconciler(
             cache,
             Readings(backends),
             Backfill(backends, history=3600.0),
-            Actor(PatchedCluster(self._patches), cache, deletion_costs=True),
+            Actor(cluster, cache, deletion_costs=True),
+            Reporter(cluster, cache),
             leading=lambda: True,
             interval=INTERVAL,
         )

@@ -10,21 +10,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from servingpool.adapters.cluster.names import pods_of_any
+from servingpool.adapters.cluster.names import pods_of, pods_of_any
 from servingpool.adapters.cluster.objects import Key
-from servingpool.adapters.prometheus import PodPages, TooLarge
+from servingpool.adapters.prometheus import PodKey, PodPages, TooLarge
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.learn import observe
+from servingpool.decision.observation import Observation, Replica, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
 from servingpool.decision.witnesses import SHAPE_WINDOW
-from servingpool.reconcile.collect import Backend, sound
-from servingpool.reconcile.observing import apart, core_pool, past, requests_for, share_of
-from servingpool.reconcile.preconditions import target_of
+from servingpool.reconcile.collect import Backend, own_samples, requests_for, share_of, sound, target_of
+from servingpool.reconcile.pool_plan import core_pool
 from servingpool.reconcile.state import PoolState
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,9 @@ LONGEST_TICK = 5.0
 """Seconds after which no further pools of a backend are taught in a tick."""
 PATIENCE = 3
 """Failures in a row of a backend, or with a pool, after which it goes on without a past."""
+LONG_READY = 1e6
+"""Seconds. History shows when a page was there, not when its pod was made: far enough back that no cold start
+and no fresh engine is read into it."""
 YIELD_EVERY = 20
 """Looks between two turns of the event loop: the lease must be renewed beside a fleet of 1,000 (23 ms a look)."""
 
@@ -72,18 +76,18 @@ class Backfill:
         """Answers in a row that a backend failed to give."""
         self._gate = asyncio.Semaphore(BACKENDS_AT_ONCE)
 
-    async def warm(self, backend: str, fresh: Sequence[PendingPool], now: float) -> None:
+    async def run(self, backend: str, fresh: Sequence[PendingPool], now: float) -> None:
         """Teach as many of a backend's pools as a tick bears; those with a profile first: the operator managed them."""
         if self._most < 1:
             for one in fresh:
-                one.state.backfilled = True
+                one.state.backfill_ended()
             return
         looks = {one.pool.key: self._looks(one, len(fresh), now) for one in fresh}
         fresh = sorted(fresh, key=lambda one: (one.state.failed_backfills, looks[one.pool.key]))
         async with self._gate:
             until = asyncio.get_running_loop().time() + LONGEST_TICK
             for chunk in _chunks(fresh, looks):
-                heard = await self._warm_chunk(backend, chunk, looks, now)
+                heard = await self._run_chunk(backend, chunk, looks, now)
                 if self._failed[backend] >= PATIENCE:
                     self._give_up(backend, fresh)
                 # Where it has failed, each further one would wait as long.
@@ -100,7 +104,7 @@ class Backfill:
         most = min(self._most, unseen, max(fills, BACKLOG / waiting), PAGES_AT_ONCE / max(1, one.pods))
         return max(1, int(most / 2**one.state.failed_backfills))
 
-    async def _warm_chunk(self, name: str, chunk: Sequence[PendingPool], looks: Mapping[Key, int], now: float) -> bool:
+    async def _run_chunk(self, name: str, chunk: Sequence[PendingPool], looks: Mapping[Key, int], now: float) -> bool:
         """Whether the backend answered."""
         (request,) = requests_for([one.pool for one in chunk]).values()
         # By model and name too: one namespace may hold all pools, and each chunk would read the past of them all.
@@ -124,8 +128,9 @@ class Backfill:
         if isinstance(history, Unknown):
             log.warning("no history for %d pools from backend %s: %s", len(chunk), name, history.reason)
             for one in chunk:
-                one.state.failed_backfills += 1
-                one.state.backfilled = one.state.failed_backfills >= PATIENCE
+                one.state.history_failed()
+                if one.state.failed_backfills >= PATIENCE:
+                    one.state.backfill_ended()
             # Too much is an answer, and is nothing to the other pools.
             answered = isinstance(history, TooLarge)
             self._failed[name] += not answered
@@ -142,14 +147,14 @@ class Backfill:
                 log.exception("the past of a pool could not be learned", extra=extra)
             else:
                 log.info("warmed up from %d looks at the past", taught, extra=extra)
-            one.state.backfilled = True
+            one.state.backfill_ended()
         return True
 
     def _give_up(self, name: str, fresh: Sequence[PendingPool]) -> None:
         left = [one.state for one in fresh if not one.state.backfilled]
         log.warning("backend %s failed %d times: %d pools begin without a past", name, self._failed[name], len(left))
         for state in left:
-            state.backfilled = True
+            state.backfill_ended()
         self._failed[name] = 0
 
 
@@ -191,5 +196,36 @@ async def _teach(one: PendingPool, history: Sequence[tuple[float, PodPages]]) ->
         if looks % YIELD_EVERY == 0:
             await asyncio.sleep(0)
     # Needs of the last minutes are not in the history: nothing is removed before a window has filled anew.
-    one.state.memory = replace(memory, since=None)
+    one.state.taught(replace(memory, since=None))
     return looks
+
+
+def apart(history: Sequence[tuple[float, PodPages]]) -> dict[tuple[str, str], list[tuple[float, PodPages]]]:
+    """The history of each namespace and model by itself: else every pool looks through the pages of all."""
+    found: defaultdict[tuple[str, str], list[tuple[float, PodPages]]] = defaultdict(list)
+    for at, pages in history:
+        looks: defaultdict[tuple[str, str], dict[PodKey, Mapping[str, ReplicaMetrics]]] = defaultdict(dict)
+        for pod, models in pages.items():
+            for model in models:
+                looks[pod[0], model][pod] = models
+        for owner, look in looks.items():
+            found[owner].append((at, look))
+    return found
+
+
+def past(pool: ServingPool, history: Sequence[tuple[float, PodPages]]) -> Iterator[tuple[float, Observation]]:
+    """The pool as Prometheus remembers it, oldest first.
+
+    Pods of the past are no longer in the cluster, so they are told by namespace, model and name.
+    """
+    (namespace, target), model = target_of(pool), pool.spec.model
+    own = re.compile(pods_of(target)).fullmatch
+    for at, pages in history:
+        found = tuple(
+            models[model]
+            for (where, pod), models in pages.items()
+            if where == namespace and model in models and own(pod)
+        )
+        if found:
+            ready = tuple(Replica(page.replica, age=LONG_READY, ready_for=LONG_READY) for page in found)
+            yield at, Observation(requested=len(ready), ready=ready, metrics=own_samples(pool, found))

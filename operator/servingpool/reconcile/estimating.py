@@ -10,19 +10,18 @@ import math
 
 from servingpool.api.duration import brief
 from servingpool.decision.ledger import KEPT_SECONDS
-from servingpool.decision.memory import Memory
 from servingpool.decision.slo_count import SloCount
+from servingpool.reconcile.pool_plan import Learned
 
 WORTH_SAYING = 0.05
 """Share of the requests."""
 
 
-def estimated(memory: Memory, ttft: float | None, tpot: float | None) -> str:
+def estimated(learned: Learned, ttft: float | None, tpot: float | None) -> str:
     """What to say of it, as a sentence; empty where hardly a request is concerned. Bounds in seconds."""
-    window = memory.ledger.last(KEPT_SECONDS)
     bounds = (
-        ("timeToFirstToken", ttft, window.first_tokens(), memory.edges[:2]),
-        ("timePerOutputToken", tpot, window.finished(), memory.edges[2:4]),
+        ("timeToFirstToken", ttft, learned.first_tokens, learned.edges[:2]),
+        ("timePerOutputToken", tpot, learned.finished, learned.edges[2:4]),
     )
     return "; ".join(filter(None, (_said(*each) for each in bounds)))
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Key, Raw, Workload, key_of
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
-from servingpool.decision.observation import Observation
+from servingpool.reconcile.collect import Collected
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,51 +26,38 @@ class Conduct:
     message: str
 
 
-def target_of(pool: ServingPool) -> Key:
-    """Namespace and name of the Deployment that the pool scales: always in its own namespace, as with HPA."""
-    return pool.metadata.namespace, pool.spec.targets[0].name
-
-
 def gpus_of(pool: ServingPool, workload: Workload) -> int:
     """GPUs that a replica occupies: as the pool says, or else as the Deployment asks for; 0 where neither tells."""
     return pool.spec.targets[0].gpus_per_replica or workload.gpus
 
 
-def check(  # noqa: PLR0911, one a rule
-    pool: ServingPool,
-    workload: Workload,
-    cache: ClusterCache,
-    owner: Key,
-    observation: Observation,
-    stuck: int,
-    contested: str | None,
-) -> Conduct:
+def check(seen: Collected, unschedulable: int, drift: str | None) -> Conduct:  # noqa: PLR0911, one a rule
     """What may be done with a pool in Auto mode, see `in_mode` for the others.
 
-    `owner` is the pool that owns its target, see `owners`; `stuck` are the replicas for which there has been no node
-    for too long; `contested` is what to tell of somebody else who sets their number.
+    `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the target's replicas.
     """
+    pool, workload, owner = seen.pool, seen.workload, seen.owner
     name = f"Deployment {workload.key[1]}"
     if owner != pool.key:
         message = f"ServingPool '{owner[1]}' is older and scales Deployment '{workload.key[1]}'; delete one of the two."
         return Conduct(False, Truth.FALSE, Reason.AMBIGUOUS_OWNER, message)
-    for other in cache.autoscalers(workload.key):
+    for other in seen.autoscalers:
         reason = Reason.OWNED_BY_KEDA if other.kind == "ScaledObject" else Reason.OWNED_BY_HPA
         message = f"{other.kind} '{other.key[1]}' scales Deployment '{workload.key[1]}'; delete it first."
         return Conduct(False, Truth.FALSE, reason, message)
     if workload.replicas == 0 and pool.spec.targets[0].min > 0:
         message = f"{name} was set to 0 replicas by hand, which pauses scaling; set it to {pool.spec.targets[0].min}"
         return Conduct(False, Truth.FALSE, Reason.SCALING_DISABLED, message)
-    if contested is not None:
-        return Conduct(True, Truth.FALSE, Reason.REPLICAS_CONTESTED, f"{name}: {contested}")
-    waiting = sum(replica.unschedulable for replica in observation.starting)
+    if drift is not None:
+        return Conduct(True, Truth.FALSE, Reason.REPLICAS_CONTESTED, f"{name}: {drift}")
+    waiting = sum(replica.unschedulable for replica in seen.observation.starting)
     if waiting:
         message = f"no node has room for {waiting} of {workload.replicas} replicas of {name}"
-        if stuck:
+        if unschedulable:
             return Conduct(True, Truth.FALSE, Reason.UNSCHEDULABLE, message)
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
         return Conduct(True, Truth.TRUE, Reason.WAITING_FOR_NODE, f"{message} yet")
-    if cache.rolling_out(workload):
+    if seen.observation.rollout:
         message = f"{name} is amid a rollout: it may grow, and is not shrunk until the rollout ends"
         return Conduct(True, Truth.TRUE, Reason.ROLLOUT_IN_PROGRESS, message)
     return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, f"{name} can be scaled")

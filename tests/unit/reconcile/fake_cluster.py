@@ -27,6 +27,7 @@ from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.loop import Reconciler, Tick
+from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
@@ -201,10 +202,22 @@ class FakeCluster:
     def restart(self) -> None:
         """A new process: all that it knew is gone, and the watches bring the cluster again."""
         self.actor = Actor(self, self.cache, deletion_costs=self._deletion_costs)
+        self.reporter = Reporter(self, self.cache)
         backfill = Backfill(self.backends, history=self._history)
         self.loop = Reconciler(
-            self.cache, Readings(self.backends), backfill, self.actor, leading=lambda: self.leading, interval=TICK
+            self.cache,
+            Readings(self.backends),
+            backfill,
+            self.actor,
+            self.reporter,
+            leading=lambda: self.leading,
+            interval=TICK,
         )
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Writes that failed, by kind."""
+        return self.actor.failures | self.reporter.failures
 
     def backend(self, name: str) -> Prometheus:
         """Another Prometheus, known from the next start on."""

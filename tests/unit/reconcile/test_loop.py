@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidde
 from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile import backfill, loop
+from servingpool.reconcile import backfill, loop, pool_plan
 
 from .fake_cluster import FakeCluster, merged
 
@@ -213,11 +213,11 @@ def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.Lo
         world.step()
     world.step()
     assert world.condition("Ready")[0] == "True"
-    assert world.actor.failures["scale"] == 0
+    assert world.failures["scale"] == 0
     world.step()
     assert world.condition("Ready") == ("False", "FailedUpdateScale")
     assert world.message("Ready") == "cannot scale Deployment chat/vllm: 422 Unprocessable Entity, again and again"
-    assert world.actor.failures["scale"] == 1, "of this there is an alert"
+    assert world.failures["scale"] == 1, "of this there is an alert"
     assert "422 Unprocessable Entity, 3 times in a row" in caplog.text
     world.step()
     assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
@@ -258,7 +258,7 @@ def test_a_refused_scale_is_told_until_it_succeeds() -> None:
     assert world.condition("Ready") == ("False", "FailedUpdateScale")
     assert world.message("Ready") == "cannot scale Deployment chat/vllm: 403 Forbidden"
     assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
-    assert world.actor.failures["scale"] > 1
+    assert world.failures["scale"] > 1
     world.writes.refuse.clear()
     world.step()
     assert world.condition("Ready") == ("True", "SucceededGetScale")
@@ -404,14 +404,14 @@ class TestOneBadPoolDoesNotStopTheOthers:
 
     def test_a_defect_in_deciding(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         world = self.two()
-        decide = loop.decide  # type: ignore[attr-defined]
+        decide = pool_plan.decide  # type: ignore[attr-defined]
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):
                 raise ZeroDivisionError("secret")
             return decide(observation, *args)
 
-        monkeypatch.setattr(loop, "decide", failing)
+        monkeypatch.setattr(pool_plan, "decide", failing)
         done = world.step(minutes=ONE_MINUTE)
         assert (done.decided, done.failed) == (1, 1)
         assert world.condition("Ready", "bad") == ("False", "InternalError")
@@ -451,7 +451,7 @@ class TestOneBadPoolDoesNotStopTheOthers:
         world.services["vllm"].rate = 30.0
         world.step(minutes=5)
         assert world.writes.scales != [], "scaling does not depend on telling"
-        assert world.actor.failures["status"] > 0
+        assert world.failures["status"] > 0
         world.writes.refuse.clear()
         world.step()
         ordered = [after for target, _, after in world.writes.scales if target[1] == "vllm"]

@@ -16,7 +16,7 @@ from .fake_cluster import FakeCluster
 
 def exposed(world: FakeCluster) -> CollectorRegistry:
     registry = CollectorRegistry()
-    writes, failures = {"scale": len(world.writes.scales)}, world.actor.failures
+    writes, failures = {"scale": len(world.writes.scales)}, world.failures
     registry.register(PoolCollector(lambda: world.loop.snapshot, lambda: writes, lambda: failures))
     return registry
 

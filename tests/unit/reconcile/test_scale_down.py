@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden
-from servingpool.reconcile import loop, marking
+from servingpool.reconcile import deletion_cost, loop
 
 from .fake_cluster import FakeCluster
 
@@ -201,7 +201,7 @@ def test_without_the_right_to_patch_pods_it_scales_all_the_same_and_says_so_once
     caplog.set_level(logging.WARNING, "servingpool")
     shrink(world)
     assert world.writes.scales[0][2] < world.writes.scales[0][1]
-    assert world.actor.failures["cost"] == 1, "what is forbidden for one pod is forbidden for all"
+    assert world.failures["cost"] == 1, "what is forbidden for one pod is forbidden for all"
     told = [reason for reason in world.writes.reasons("pool") if reason in {"SuccessfulRescale", "VictimsNotChosen"}]
     assert told == ["SuccessfulRescale", "VictimsNotChosen"], "an event that is slow does not hold the scale-down up"
     world.set_replicas("vllm", 6)
@@ -229,13 +229,13 @@ def test_with_deletion_costs_off_no_pod_is_written_and_it_is_said_once(caplog: p
         "podDeletionCost.enabled is false, so Kubernetes chooses which pods to delete, busy ones too.",
     )
     assert caplog.text == ""
-    assert world.actor.failures["cost"] == 0
+    assert world.failures["cost"] == 0
 
 
 def test_an_api_server_that_is_slow_with_pods_does_not_hold_the_scale_down_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(marking, "LONGEST_MARKING", 0.02)
+    monkeypatch.setattr(deletion_cost, "LONGEST_MARKING", 0.02)
     world = oversized()
 
     async def hangs(*_: Any) -> None:

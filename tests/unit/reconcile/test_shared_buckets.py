@@ -11,7 +11,7 @@ from servingpool.adapters.prometheus import FleetReading, ReadRequest
 from servingpool.adapters.prometheus.buckets import Layout
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile.observing import past
+from servingpool.reconcile.backfill import past
 
 from .fake_cluster import FakeCluster, Prometheus
 

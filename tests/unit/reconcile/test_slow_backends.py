@@ -133,13 +133,13 @@ def test_a_defect_in_a_round_ends_that_round_only(
 ) -> None:
     here = world(history=3600.0)
 
-    async def warm(_: Backfill, backend: str, fresh: Sequence[PendingPool], __: float) -> None:
+    async def run_(_: Backfill, backend: str, fresh: Sequence[PendingPool], __: float) -> None:
         if backend == "slow":
             raise KeyError("defect")
         for one in fresh:
-            one.state.backfilled = True
+            one.state.backfill_ended()
 
-    monkeypatch.setattr(Backfill, "warm", warm)
+    monkeypatch.setattr(Backfill, "run", run_)
     here.serve_on()
     done = run(lambda: here.loop.tick(here.now))
     assert (done.decided, done.failed) == (1, 1)

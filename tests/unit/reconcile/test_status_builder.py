@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from servingpool.api.conditions import ConditionType, Reason, Truth, condition
 from servingpool.api.status import Status, Throughput
 from servingpool.api.time import from_unix
-from servingpool.reconcile.status_builder import changes, worth_writing
+from servingpool.reconcile.report import changes, worth_writing
 
 from .fake_cluster import merged
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from servingpool.adapters.cluster.errors import Forbidden, Unanswered
 from servingpool.api.serving_pool import ServingPool
 from servingpool.cli.explained import show
-from servingpool.reconcile import loop
+from servingpool.reconcile import pool_plan
 
 from .fake_cluster import FakeCluster, stamp
 from .test_loop import settled
@@ -244,7 +244,7 @@ def test_a_defect_of_ours_leaves_no_figures_behind(monkeypatch: pytest.MonkeyPat
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("defect")
 
-    monkeypatch.setattr(loop, "decide", broken)
+    monkeypatch.setattr(pool_plan, "decide", broken)
     world.services["vllm"].rate = 60.0
     world.step(minutes=24)
     assert world.condition("Ready") == ("False", "InternalError")
