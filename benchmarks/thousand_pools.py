@@ -41,7 +41,7 @@ from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.status_builder import status
+from servingpool.reconcile.status_builder import build
 
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
@@ -78,7 +78,7 @@ class Bench:
         sent, writes = self._prometheus.sent(), dict(self.world.writes)
         with (
             patch("servingpool.reconcile.pool_plan.decide", self._meter.timed("decide", decide)),
-            patch("servingpool.reconcile.loop.status", self._meter.timed("status", status)),
+            patch("servingpool.reconcile.loop.build", self._meter.timed("status", build)),
         ):
             cpu, wall = time.process_time(), time.perf_counter()
             done: Tick = await self._reconciler.tick(self.now)

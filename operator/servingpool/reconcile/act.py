@@ -118,7 +118,7 @@ class Actor:
         return ScaleOutcome(
             scaled=True,
             ordered=None if state.drift.answered else action.replicas,
-            blind_choice=None if action.grows else self._blind_choice(plan.meta.namespace),
+            blind_choice=None if plan.grows else self._blind_choice(plan.meta.namespace),
         )
 
     def _blind_choice(self, namespace: str) -> tuple[str, str] | None:

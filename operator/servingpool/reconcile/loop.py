@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 from functools import partial
 
@@ -30,7 +30,7 @@ from servingpool.reconcile.preconditions import owners
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.state import PoolState, PoolStates
-from servingpool.reconcile.status_builder import refused, status
+from servingpool.reconcile.status_builder import build
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,9 @@ class Reconciler:
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
         self._acting = 0
         """Rounds that write."""
-        self.states = PoolStates()
+        self._under_way: dict[Key, Due] = {}
+        """Pools that are decided on in this tick, and not acted for yet."""
+        self.states = PoolStates(cache.pools)
         self.snapshot: Snapshot = NO_POOLS
         """The pools as of the end of the last tick, for other threads: replaced as a whole, never changed."""
 
@@ -115,7 +117,8 @@ class Reconciler:
         await self._rounds.wait(self._interval)
         if not self._acting:  # else marks would be taken back before the scale-down that they are for
             await self._actor.sweep(self._leading)
-        self.states.forget(self._cache.pools)
+        self.states.forget()
+        self._judge_rest(tuple(self._under_way))
         self.snapshot = snapshot(self.states)
         return Tick(pools=len(self._cache.pools)) + done + self._done()
 
@@ -147,7 +150,7 @@ class Reconciler:
         if not self._leading():
             return Tick(queries=queries)
         # At the start nobody waits for a decision meanwhile; later, whoever is warm goes first.
-        starting = not any(self.states[pool.key].backfilled for pool in own if self._stands(pool.metadata))
+        starting = not any(self.states[pool.key].backfilled for pool in own if self.states.stands(pool.metadata))
         if starting:
             await self._teach(backend, own, now)
         due, failed = await self._decide(own, now)
@@ -171,7 +174,7 @@ class Reconciler:
             if count % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
             # One that was changed meanwhile is not judged by what it said before.
-            if self._readings.rests(pool) or not self._stands(pool.metadata):
+            if self._readings.rests(pool) or not self.states.stands(pool.metadata):
                 continue
             raw = self._cache.pools[pool.key]
             if self._waits(pool):
@@ -207,7 +210,8 @@ class Reconciler:
         gate = self._gate
         until = asyncio.get_running_loop().time() + LONGEST_ACTING
         # Who lacks replicas does not wait until the victims of others are marked.
-        due = sorted(due, key=lambda each: not _grows(each[1]))
+        due = sorted(due, key=lambda each: not each[1].grows)
+        self._under_way.update((each.meta.key, (state, each)) for state, each in due)
         self._acting += 1
         try:
             done = await asyncio.gather(
@@ -215,6 +219,7 @@ class Reconciler:
             )
         finally:
             self._acting -= 1
+            self._judge_rest({each.meta.key for _, each in due})
         for (_, each), outcome in zip(due, done, strict=True):
             if isinstance(outcome, BaseException):
                 log.error("acting for a pool failed, the others go on", exc_info=outcome, extra=each.meta.log_fields)
@@ -232,83 +237,60 @@ class Reconciler:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(until):
                         return await self._act_and_report(state, due)
-            else:
-                _judge(state, due, NOT_SCALED)
             log.warning("the API server is slow: this pool is left for the next tick", extra=due.meta.log_fields)
             return False
 
     async def _act_and_report(self, state: PoolState, due: PoolPlan | Refusal) -> bool:
         """The writes of a tick for one pool. Whether replicas were changed."""
-        meta, outcome = due.meta, None
-        try:
-            if isinstance(due, PoolPlan):
-                outcome = await self._actor.act(due, state, partial(self._may_act, meta))
-        finally:
-            told = _judge(state, due, outcome or NOT_SCALED)
         # Each write may take seconds: another may lead by now, the pool be gone or made anew.
-        may = partial(self._may_report, meta)
-        if isinstance(due, PoolPlan):
-            if outcome is None:
-                return False
-            if outcome.scaled and may():
-                await self._reporter.announce(due, outcome, state)
-        await self._reporter.tell(meta, state, told, due.at, may)
-        return outcome is not None and outcome.scaled
+        may_act, may_report = partial(self._may_act, due.meta), partial(self._may_report, due.meta)
+        outcome = await self._actor.act(due, state, may_act) if isinstance(due, PoolPlan) else NOT_SCALED
+        if outcome is None:
+            return False
+        if isinstance(due, PoolPlan) and outcome.scaled and may_report():
+            await self._reporter.announce(due, outcome, state)
+        await self._reporter.tell(due.meta, state, self._judge(state, due, outcome), due.at, may_report)
+        return outcome.scaled
+
+    def _judge(self, state: PoolState, due: PoolPlan | Refusal, outcome: ScaleOutcome) -> Status:
+        """The status of a pool as of this tick."""
+        self._under_way.pop(due.meta.key, None)
+        told = build(due, outcome, state.status, state.scaled_at)
+        state.judged(told.conditions)
+        return told
+
+    def _judge_rest(self, keys: Iterable[Key]) -> None:
+        """Of these pools, those that could not be acted for: their conditions are shown all the same."""
+        for state, due in [self._under_way[key] for key in keys if key in self._under_way]:
+            self._judge(state, due, NOT_SCALED)
 
     async def _save(self, state: PoolState, gate: asyncio.Semaphore) -> None:
         async with gate:
-            if state.pool is not None and self._is_there(state.pool.metadata.key, state.uid):
+            if state.pool is not None and self.states.exists(state.pool.metadata):
                 await self._reporter.save(state.pool.metadata, state)
 
     def _may_act(self, meta: Metadata) -> bool:
-        return self._leading() and self._stands(meta)
+        return self._leading() and self.states.stands(meta)
 
     def _may_report(self, meta: Metadata) -> bool:
-        return self._leading() and self._is_there(meta.key, meta.uid)
-
-    def _is_there(self, key: Key, uid: str) -> bool:
-        raw = self._cache.pools.get(key)
-        return raw is not None and raw["metadata"]["uid"] == uid
-
-    def _stands(self, meta: Metadata) -> bool:
-        """The pool is still there, and says what was decided on: a person may have paused it since."""
-        return (
-            meta.key in self.states
-            and self._is_there(meta.key, meta.uid)
-            and self._cache.pools[meta.key]["metadata"].get("generation") == meta.generation
-        )
+        return self._leading() and self.states.exists(meta)
 
     def _waits(self, pool: ServingPool) -> bool:
         """Whether a pool is to be taught from history before anything is decided for it."""
         return not self.states[pool.key].backfilled and self._readings.answered(pool)
 
     async def _teach(self, backend: str, pools: list[ServingPool], now: float) -> None:
-        pending = [*self._pending(pools)]
-        if pending:
-            await self._backfill.run(backend, pending, now)
-
-    def _pending(self, pools: Iterable[ServingPool]) -> Iterator[PendingPool]:
-        for pool in pools:
-            if self._stands(pool.metadata) and self._waits(pool):
-                workload = self._cache.workload(target_of(pool))
-                yield PendingPool(pool, self.states[pool.key], 0 if workload is None else workload.replicas)
-
-
-def _judge(state: PoolState, due: PoolPlan | Refusal, outcome: ScaleOutcome) -> Status:
-    """The status of a pool as of this tick: built once, after acting."""
-    told = (
-        refused(due, state.status) if isinstance(due, Refusal) else status(due, outcome, state.status, state.scaled_at)
-    )
-    state.judged(told.conditions)
-    return told
+        waiting = [pool for pool in pools if self.states.stands(pool.metadata) and self._waits(pool)]
+        if waiting:
+            workloads = (self._cache.workload(target_of(pool)) for pool in waiting)
+            pods = (0 if workload is None else workload.replicas for workload in workloads)
+            await self._backfill.run(
+                backend, [*map(PendingPool, waiting, (self.states[pool.key] for pool in waiting), pods)], now
+            )
 
 
 def _failures(outcomes: Iterable[object]) -> int:
     return sum(isinstance(outcome, Exception) for outcome in outcomes)
-
-
-def _grows(due: PoolPlan | Refusal) -> bool:
-    return isinstance(due, PoolPlan) and due.action is not None and due.action.grows
 
 
 def _no_target(pool: ServingPool) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.api.conditions import Reason, Truth
@@ -55,11 +56,6 @@ class ScaleAction:
     busy: Mapping[str, float]
     """Requests in flight on each replica, by its pod's name; a replica of which that is unknown is left out."""
 
-    @property
-    def grows(self) -> bool:
-        """Whether replicas are added."""
-        return self.replicas > self.target.replicas
-
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
@@ -86,6 +82,11 @@ class PoolPlan:
         """Unix time in seconds."""
         return self.seen.at
 
+    @property
+    def grows(self) -> bool:
+        """Whether replicas are added."""
+        return self.action is not None and self.action.replicas > self.action.target.replicas
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -98,6 +99,8 @@ class Refusal:
     message: str
     truth: Truth = Truth.FALSE
     """Of the Ready condition."""
+    grows: ClassVar[bool] = False
+    """As of a `PoolPlan`: no replicas are added."""
 
 
 def plan(seen: Collected, drift: ReplicaDrift, memory: Memory, *, backfilled: bool) -> PoolPlan:

@@ -85,7 +85,7 @@ class PoolState:
         kept = pool.status.profile
         if kept is not None:
             try:
-                state._resume(kept)
+                state.resume(kept)
             except ValueError as damage:
                 log.warning("the learned profile is dropped: %s", damage, extra=pool.metadata.log_fields)
         return state
@@ -97,7 +97,7 @@ class PoolState:
         unreadable = status == Status() and bool(raw.get("status"))
         return cls(uid=meta.uid, model=model, status=status, status_write_unknown=unreadable)
 
-    def _resume(self, kept: Mapping[str, Any]) -> None:
+    def resume(self, kept: Mapping[str, Any]) -> None:
         """Go on with what `kept` has written. ValueError says why that cannot be."""
         if kept.get(MODEL) != self.model:
             raise ValueError(f"it is of model {kept.get(MODEL)!r}, the pool's is {self.model!r} now")
@@ -214,8 +214,10 @@ class PoolState:
 class PoolStates(dict[Key, PoolState]):
     """The states of all pools by namespace and name, and their specs as parsed last."""
 
-    def __init__(self) -> None:
+    def __init__(self, pools: Mapping[Key, Raw]) -> None:
+        """`pools` are those that exist, as the watches show them."""
         super().__init__()
+        self._pools = pools
         self._parsed: dict[Key, tuple[str, ServingPool | str]] = {}
         """By resourceVersion, the pool or what is wrong with it: most do not change between two ticks."""
 
@@ -247,9 +249,19 @@ class PoolStates(dict[Key, PoolState]):
         state.refused()
         return meta, state
 
-    def forget(self, pools: Mapping[Key, Raw]) -> None:
-        """Keep only what is of one of these pools."""
-        for key in self.keys() - pools.keys():
+    def exists(self, meta: Metadata) -> bool:
+        """Whether the pool still exists, changed or not."""
+        raw = self._pools.get(meta.key)
+        return raw is not None and raw["metadata"]["uid"] == meta.uid
+
+    def stands(self, meta: Metadata) -> bool:
+        """Whether the pool exists and says what was decided on: a person may have paused it since."""
+        generation = self._pools[meta.key]["metadata"].get("generation") if self.exists(meta) else None
+        return meta.key in self and generation == meta.generation
+
+    def forget(self) -> None:
+        """Keep only what is of pools that exist."""
+        for key in self.keys() - self._pools.keys():
             del self[key]
-        for key in self._parsed.keys() - pools.keys():
+        for key in self._parsed.keys() - self._pools.keys():
             del self._parsed[key]

@@ -60,12 +60,17 @@ def _pages_condition(observation: Observation, learned: Learned) -> tuple[Truth,
     return Truth.TRUE, Reason.VALID_METRICS, f"all {len(observation.ready)} ready replicas are scraped"
 
 
-def status(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
-    """The status of a pool that was decided on, and scaled or not.
+def build(due: PoolPlan | Refusal, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
+    """The status of a pool after acting.
 
     `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
     last order that is worth telling; None if there was none since the start.
     """
+    return _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at)
+
+
+def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
+    """The status of a pool that was decided on, and scaled or not."""
     pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
     conduct = plan.conduct if outcome.failure is None else _failed(plan.conduct, *outcome.failure)
     metrics = _metrics_condition(observation, plan.seen.selection, plan.learned)
@@ -108,7 +113,7 @@ def status(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float
     )
 
 
-def refused(refusal: Refusal, held: Status) -> Status:
+def _refused(refusal: Refusal, held: Status) -> Status:
     """The status of a pool for which nothing can be decided: `held` without what nobody looks at now.
 
     Of a deleted Deployment `2/2/10`, its tokens per second and "all 2 ready replicas are scraped" stood for ever.
