@@ -11,7 +11,7 @@ from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Unanswered
 from servingpool.adapters.cluster.objects import Key, Pod
 from servingpool.api.conditions import Reason
-from servingpool.reconcile.deletion_cost import FORBIDDEN, SWITCHED_OFF, Marker, PodWriter, choose
+from servingpool.reconcile.deletion_cost import FORBIDDEN, SWITCHED_OFF, Marker, PodWriter, choose, in_flight
 from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
 from servingpool.reconcile.state import PoolState
 
@@ -77,10 +77,11 @@ class Actor:
         workload, namespace = self._cache.workload(action.target.key), plan.meta.namespace
         if self._marker is None or workload is None or action.replicas >= workload.replicas:
             return
-        victims = choose(self._cache.pods(workload), action.busy, action.replicas)
+        busy = in_flight(plan.seen.observation)
+        victims = choose(self._cache.pods(workload), busy, action.replicas)
         await self._marker.mark(namespace, victims)
         if victims.marks and namespace not in self._marker.forbidden:
-            who = ", ".join(f"{pod.name} ({_in_flight(pod, action.busy)})" for pod in victims.pods[:MOST_TOLD])
+            who = ", ".join(f"{pod.name} ({_in_flight(pod, busy)})" for pod in victims.pods[:MOST_TOLD])
             log.info("least in flight, so to be removed: %s", who, extra=plan.meta.log_fields)
 
     async def _scale(self, plan: PoolPlan, action: ScaleAction, state: PoolState) -> ScaleOutcome:

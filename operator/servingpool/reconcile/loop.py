@@ -167,7 +167,7 @@ class Reconciler:
     async def _decide(self, own: list[ServingPool], now: float) -> tuple[list[Due], int]:
         """What is to be done for these pools; and for how many deciding failed."""
         # Reading takes seconds, in which pools are deleted.
-        owned = owners(self._cache.pools.values())
+        owned = owners(self._cache.pools)
         due: list[Due] = []
         failed = 0
         for count, pool in enumerate(own):

@@ -5,7 +5,6 @@ The only module that calls the decision core in a tick, and that reads its memor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -21,7 +20,6 @@ from servingpool.decision.memory import Memory
 from servingpool.decision.pool import Behavior, Pool, Slo
 from servingpool.decision.slo_count import SloCount
 from servingpool.reconcile.collect import Collected
-from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.preconditions import Conduct, check, gpus_of, in_mode
 from servingpool.reconcile.replica_drift import ReplicaDrift
 
@@ -53,8 +51,6 @@ class ScaleAction:
     target: Workload
     """As it was decided on."""
     replicas: int
-    busy: Mapping[str, float]
-    """Requests in flight on each replica, by its pod's name; a replica of which that is unknown is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ def plan(seen: Collected, drift: ReplicaDrift, memory: Memory, *, backfilled: bo
     decision, learning = decide(seen.observation, replace(core, in_charge=conduct.act), memory, seen.at)
     action = None
     if conduct.act and decision.verdict is not Verdict.HOLD:
-        action = ScaleAction(seen.workload, decision.replicas, in_flight(seen.observation))
+        action = ScaleAction(seen.workload, decision.replicas)
     kept = learning if backfilled else memory
     return PoolPlan(seen, conduct, decision, kept, learned(learning, kept), gpus_of(pool, seen.workload), action)
 

@@ -5,10 +5,10 @@ Each rule is what users of HPA and KEDA expect, and each has its own reason in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from servingpool.adapters.cluster.objects import Key, Raw, Workload, key_of
+from servingpool.adapters.cluster.objects import Key, Raw, Workload
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
@@ -82,7 +82,7 @@ def in_mode(mode: Mode, auto: Conduct) -> Conduct:
     return Conduct(False, Truth.TRUE, reason, message)
 
 
-def owners(pools: Iterable[Raw]) -> dict[Key, Key]:
+def owners(pools: Mapping[Key, Raw]) -> dict[Key, Key]:
     """For each pool, the one that owns its target: the oldest that names it, unless its mode is Recommend.
 
     `pools` are all that exist, as the API server stores them. An owner with an invalid spec, an unknown backend or mode
@@ -92,19 +92,18 @@ def owners(pools: Iterable[Raw]) -> dict[Key, Key]:
     """
     oldest: dict[Key, Key] = {}
     found: dict[Key, Key] = {}
-    for raw in sorted(pools, key=lambda raw: (raw["metadata"]["creationTimestamp"], key_of(raw))):
-        key = key_of(raw)
-        for target in _named(raw):
+    for key, raw in sorted(pools.items(), key=lambda each: (each[1]["metadata"]["creationTimestamp"], each[0])):
+        for target in _named(key, raw):
             found.setdefault(key, oldest.get(target, key))
             if raw["spec"].get("mode") != Mode.RECOMMEND:
                 oldest.setdefault(target, key)
     return found
 
 
-def _named(pool: Raw) -> Iterator[Key]:
+def _named(key: Key, pool: Raw) -> Iterator[Key]:
     """The Deployments that a pool names, even where the rest of its spec cannot be read."""
     spec = pool.get("spec")
     targets = spec.get("targets") if isinstance(spec, dict) else None
     for target in targets if isinstance(targets, list) else ():
         if isinstance(target, dict) and target.get("kind", "Deployment") == "Deployment":
-            yield key_of(pool)[0], str(target.get("name"))
+            yield key[0], str(target.get("name"))

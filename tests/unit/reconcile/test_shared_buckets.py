@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.prometheus import FleetReading, ReadRequest
-from servingpool.adapters.prometheus.buckets import Layout
+from servingpool.adapters.prometheus.samples import Layout
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
 from servingpool.reconcile.backfill import past

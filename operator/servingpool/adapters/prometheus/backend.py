@@ -7,12 +7,23 @@ from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from servingpool.adapters.prometheus.backend_config import BackendConfig
-from servingpool.adapters.prometheus.buckets import Layout
 from servingpool.adapters.prometheus.engines import profile_of
-from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
-from servingpool.adapters.prometheus.evaluate import (
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
+from servingpool.adapters.prometheus.plan import Plan
+from servingpool.adapters.prometheus.promql import Queries, Scope
+from servingpool.adapters.prometheus.samples import (
+    FleetReading,
+    GatewayReading,
+    Layout,
+    NotAsked,
+    PodPages,
+    ReadRequest,
+    TooLarge,
+)
+from servingpool.adapters.prometheus.workers import (
     Evaluation,
     Pages,
+    Workers,
     ask_one,
     partial,
     read_gateway,
@@ -20,11 +31,6 @@ from servingpool.adapters.prometheus.evaluate import (
     read_pages,
     read_range,
 )
-from servingpool.adapters.prometheus.gateway import GatewayReading
-from servingpool.adapters.prometheus.plan import Plan
-from servingpool.adapters.prometheus.promql import Queries, Scope
-from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodPages, ReadRequest, TooLarge
-from servingpool.adapters.prometheus.workers import Workers
 from servingpool.decision.unknown import Unknown
 
 LAYOUT_LASTS = 600.0

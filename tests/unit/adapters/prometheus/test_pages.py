@@ -9,7 +9,7 @@ import pytest
 
 from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, http_client, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of
-from servingpool.adapters.prometheus.pages import FIGURES, HISTOGRAMS
+from servingpool.adapters.prometheus.plan import FIGURES, HISTOGRAMS
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
 
