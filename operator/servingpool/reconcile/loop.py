@@ -126,8 +126,8 @@ class Reconciler:
         """End what is under way, and write what was learned since the last write, for who comes next."""
         await self._rounds.cancel()
         if self._leading():
-            gate = asyncio.Semaphore(WRITES_AT_ONCE)
-            await asyncio.gather(*(self._save(state, gate) for state in self.states.values()), return_exceptions=True)
+            self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
+            await asyncio.gather(*map(self._save, self.states.values()), return_exceptions=True)
 
     def _done(self) -> Tick:
         """What the rounds did that have ended. A defect in one does not affect the others."""
@@ -264,8 +264,8 @@ class Reconciler:
         for state, due in [self._under_way[key] for key in keys if key in self._under_way]:
             self._judge(state, due, NOT_SCALED)
 
-    async def _save(self, state: PoolState, gate: asyncio.Semaphore) -> None:
-        async with gate:
+    async def _save(self, state: PoolState) -> None:
+        async with self._gate:
             if state.pool is not None and self.states.exists(state.pool.metadata):
                 await self._reporter.save(state.pool.metadata, state)
 
