@@ -25,7 +25,7 @@ from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.collect import Readings, collect, target_of
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
-from servingpool.reconcile.pool_plan import PoolPlan, Refusal, plan
+from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal, plan
 from servingpool.reconcile.preconditions import owners
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.rounds import Rounds
@@ -61,7 +61,7 @@ class Tick:
         return Tick(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
-Due = tuple[PoolState, PoolPlan | Refusal]
+Due = tuple[PoolState, Planned]
 """What is to be done for a pool, and what is kept of it."""
 
 
@@ -225,9 +225,7 @@ class Reconciler:
                 log.error("acting for a pool failed, the others go on", exc_info=outcome, extra=each.meta.log_fields)
         return done
 
-    async def _carry_out_one(
-        self, state: PoolState, due: PoolPlan | Refusal, gate: asyncio.Semaphore, until: float
-    ) -> bool:
+    async def _carry_out_one(self, state: PoolState, due: Planned, gate: asyncio.Semaphore, until: float) -> bool:
         async with gate:
             # Reading, and the writes before this one, take seconds: what was true then may not be now.
             if not self._may_act(due.meta):
@@ -240,7 +238,7 @@ class Reconciler:
             log.warning("the API server is slow: this pool is left for the next tick", extra=due.meta.log_fields)
             return False
 
-    async def _act_and_report(self, state: PoolState, due: PoolPlan | Refusal) -> bool:
+    async def _act_and_report(self, state: PoolState, due: Planned) -> bool:
         """The writes of a tick for one pool. Whether replicas were changed."""
         # Each write may take seconds: another may lead by now, the pool be gone or made anew.
         may_act, may_report = partial(self._may_act, due.meta), partial(self._may_report, due.meta)
@@ -252,7 +250,7 @@ class Reconciler:
         await self._reporter.tell(due.meta, state, self._judge(state, due, outcome), due.at, may_report)
         return outcome.scaled
 
-    def _judge(self, state: PoolState, due: PoolPlan | Refusal, outcome: ScaleOutcome) -> Status:
+    def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""
         self._under_way.pop(due.meta.key, None)
         told = build(due, outcome, state.status, state.scaled_at)

@@ -99,6 +99,9 @@ class Refusal:
     """As of a `PoolPlan`: no replicas are added."""
 
 
+Planned = PoolPlan | Refusal
+
+
 def plan(seen: Collected, drift: ReplicaDrift, memory: Memory, *, backfilled: bool) -> PoolPlan:
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
     pool, core = seen.pool, core_pool(seen.pool, in_charge=False)

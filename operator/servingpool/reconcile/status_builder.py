@@ -19,7 +19,7 @@ from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.estimating import estimated
-from servingpool.reconcile.pool_plan import Learned, PoolPlan, Refusal
+from servingpool.reconcile.pool_plan import Learned, Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import Conduct
 
 SEEN = (
@@ -60,7 +60,7 @@ def _pages_condition(observation: Observation, learned: Learned) -> tuple[Truth,
     return Truth.TRUE, Reason.VALID_METRICS, f"all {len(observation.ready)} ready replicas are scraped"
 
 
-def build(due: PoolPlan | Refusal, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
+def build(due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
     """The status of a pool after acting.
 
     `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
