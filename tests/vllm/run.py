@@ -12,7 +12,7 @@ from servingpool.adapters.prometheus import PodPages
 from servingpool.decision import columns
 from servingpool.decision.unknown import Unknown
 from servingpool.lab.prometheus import Prometheus
-from servingpool.reconcile.observing import requests_for
+from servingpool.reconcile.collect import requests_for
 
 from .client import Answer, Ask, End, replay
 from .engine import SPECIAL, VOCABULARY, Vllm

@@ -26,6 +26,11 @@ class Metadata(Part):
         """Namespace and name: unique in a cluster."""
         return self.namespace, self.name
 
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """What a log line about the pool carries besides its message."""
+        return {"pool": f"{self.namespace}/{self.name}"}
+
 
 def readable_status(raw: Any) -> Status:
     """A status as found. The operator's own notes of another version, if unreadable, are begun afresh."""

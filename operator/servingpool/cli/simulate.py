@@ -69,7 +69,7 @@ def simulate(
     Exit codes: 0 the SLO was met, 3 the SLO was missed, 2 an argument is invalid.
     """
     # Here and not above: numba takes a second to import, which no other command should wait for.
-    from servingpool.reconcile.observing import core_pool
+    from servingpool.reconcile.pool_plan import core_pool
     from servingpool.simulation import inputs
     from servingpool.simulation.changes import Watched
     from servingpool.simulation.policies import Static

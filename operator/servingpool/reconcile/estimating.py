@@ -9,18 +9,16 @@ from __future__ import annotations
 import math
 
 from servingpool.catalogue.notes import Note
-from servingpool.decision.ledger import KEPT_SECONDS
-from servingpool.decision.memory import Memory
 from servingpool.decision.slo_count import SloCount
+from servingpool.reconcile.pool_plan import Learned
 
 WORTH_SAYING = 0.05
 """Share of the requests."""
 
 
-def estimated(memory: Memory, ttft: float | None, tpot: float | None) -> list[str]:
+def estimated(learned: Learned, ttft: float | None, tpot: float | None) -> list[str]:
     """A sentence for each bound (seconds) for which more than a few requests are estimated."""
-    window = memory.ledger.last(KEPT_SECONDS)
-    bounds = ((ttft, window.first_tokens(), memory.edges[:2]), (tpot, window.finished(), memory.edges[2:4]))
+    bounds = ((ttft, learned.first_tokens, learned.edges[:2]), (tpot, learned.finished, learned.edges[2:4]))
     return [said for each in bounds if (said := _said(*each))]
 
 

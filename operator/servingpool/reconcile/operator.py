@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from servingpool.adapters.cluster.lease import Election
-from servingpool.reconcile.exposing import LoopMetrics
 from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.metrics import LoopMetrics
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from servingpool.catalogue.metrics import Metric
 from servingpool.catalogue.notes import Note
 from servingpool.catalogue.template import fields, render
 from servingpool.decision import limits
-from servingpool.reconcile.exposing import LoopMetrics, PoolCollector
+from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
 
 SOURCES = Path(servingpool.__file__).parent
 OPERATOR = ("api", "decision", "adapters", "reconcile", "handlers", "cli")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from servingpool.reconcile.exposing import LoopMetrics
 from servingpool.reconcile.loop import Tick
+from servingpool.reconcile.metrics import LoopMetrics
 from servingpool.reconcile.operator import Heartbeat, Operator
 
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas

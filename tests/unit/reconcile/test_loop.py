@@ -13,19 +13,19 @@ from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidde
 from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile import loop, warming
+from servingpool.reconcile import backfill, loop, pool_plan
 
-from .world import World, merged
+from .fake_cluster import FakeCluster, merged
 
 ONE_MINUTE = 1.0
 
 
-def settled(**spec: Any) -> World:
+def settled(**spec: Any) -> FakeCluster:
     """A pool of a few replicas that is calibrated at a load that suits them.
 
     Its first orders, made before anything was learned, are no part of the stories.
     """
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool(**spec)
     world.step(minutes=25)
@@ -110,7 +110,7 @@ def test_a_fault_that_comes_and_goes_is_warned_of_every_ten_minutes_at_most() ->
 
 
 def test_follower_never_writes_nor_reads() -> None:
-    world = World()
+    world = FakeCluster()
     world.leading = False
     world.serve(rate=30.0)
     world.pool()
@@ -213,11 +213,11 @@ def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.Lo
         world.step()
     world.step()
     assert world.condition("Ready")[0] == "True"
-    assert world.actor.failures["scale"] == 0
+    assert world.failures["scale"] == 0
     world.step()
     assert world.condition("Ready") == ("False", "FailedUpdateScale")
     assert world.message("Ready") == "Cannot scale Deployment chat/vllm: 422 Unprocessable Entity, 3 times in a row."
-    assert world.actor.failures["scale"] == 1, "of this there is an alert"
+    assert world.failures["scale"] == 1, "of this there is an alert"
     assert "422 Unprocessable Entity, 3 times in a row" in caplog.text
     world.step()
     assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
@@ -258,7 +258,7 @@ def test_a_refused_scale_is_told_until_it_succeeds() -> None:
     assert world.condition("Ready") == ("False", "FailedUpdateScale")
     assert world.message("Ready") == "Cannot scale Deployment chat/vllm: 403 Forbidden."
     assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
-    assert world.actor.failures["scale"] > 1
+    assert world.failures["scale"] > 1
     world.writes.refuse.clear()
     world.step()
     assert world.condition("Ready") == ("True", "SucceededGetScale")
@@ -272,7 +272,7 @@ def test_a_number_changed_by_hand_is_where_the_next_order_starts() -> None:
 
 
 def test_recommend_touches_nothing() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=30.0)
     world.pool(mode="Recommend")
     world.step(minutes=10)
@@ -284,7 +284,7 @@ def test_recommend_touches_nothing() -> None:
 
 
 def test_paused_observes_and_touches_nothing() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=30.0)
     world.pool(mode="Paused")
     world.step(minutes=5)
@@ -385,8 +385,8 @@ def test_what_was_learned_is_of_one_pool_and_one_model(change: str) -> None:
 class TestOneBadPoolDoesNotStopTheOthers:
     """Whatever is wrong with it."""
 
-    def two(self, **spec: Any) -> World:
-        world = World(history=3600.0)
+    def two(self, **spec: Any) -> FakeCluster:
+        world = FakeCluster(history=3600.0)
         world.serve(rate=6.0)
         world.serve("bad", rate=6.0, model="bad-model")
         world.pool("good")
@@ -406,14 +406,14 @@ class TestOneBadPoolDoesNotStopTheOthers:
 
     def test_a_defect_in_deciding(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         world = self.two()
-        decide = loop.decide  # type: ignore[attr-defined]
+        decide = pool_plan.decide  # type: ignore[attr-defined]
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):
                 raise ZeroDivisionError("secret")
             return decide(observation, *args)
 
-        monkeypatch.setattr(loop, "decide", failing)
+        monkeypatch.setattr(pool_plan, "decide", failing)
         done = world.step(minutes=ONE_MINUTE)
         assert (done.decided, done.failed) == (1, 1)
         assert world.condition("Ready", "bad") == ("False", "InternalError")
@@ -427,14 +427,14 @@ class TestOneBadPoolDoesNotStopTheOthers:
     ) -> None:
         world = self.two()
         world.remember(minutes=30)
-        observe = warming.observe  # type: ignore[attr-defined]
+        observe = backfill.observe  # type: ignore[attr-defined]
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):
                 raise ZeroDivisionError
             return observe(observation, *args)
 
-        monkeypatch.setattr(warming, "observe", failing)
+        monkeypatch.setattr(backfill, "observe", failing)
         assert world.step().decided == 2
         assert world.state("good").memory.profile.learned > 1000
         assert "Traceback" in caplog.text
@@ -453,7 +453,7 @@ class TestOneBadPoolDoesNotStopTheOthers:
         world.services["vllm"].rate = 30.0
         world.step(minutes=5)
         assert world.writes.scales != [], "scaling does not depend on telling"
-        assert world.actor.failures["status"] > 0
+        assert world.failures["status"] > 0
         world.writes.refuse.clear()
         world.step()
         ordered = [after for target, _, after in world.writes.scales if target[1] == "vllm"]
@@ -543,7 +543,7 @@ def test_a_follower_that_stops_writes_nothing() -> None:
 
 def test_requests_held_at_the_gateway_are_demand() -> None:
     queue = GatewayQueue(metric="queue_size", namespace_label="namespace")
-    world = World(gateway=queue)
+    world = FakeCluster(gateway=queue)
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = GatewayReading({("chat", "llama"): 0.0}, by_namespace=True)
@@ -556,7 +556,7 @@ def test_requests_held_at_the_gateway_are_demand() -> None:
 
 
 def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
-    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = Unknown("Prometheus backend 'default' did not answer within 10 s")
@@ -568,7 +568,7 @@ def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
 
 def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -> None:
     """It forbids scale-downs, and stood in the last decision's sentence only."""
-    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = GatewayReading({(None, "llama-2"): 0.0}, by_namespace=False)
@@ -584,7 +584,7 @@ def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -
 
 
 def test_a_gateway_that_answers_now_and_then_is_not_written_at_every_tick() -> None:
-    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
@@ -645,7 +645,7 @@ def test_the_price_of_tokens_is_told() -> None:
 
 
 def test_the_status_counts_ready_wanted_and_most_replicas() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.set_replicas("vllm", 3)

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.adapters.prometheus import NotAsked, PrometheusBackend, client, workers
+from servingpool.adapters.prometheus import NotAsked, PrometheusBackend, http_client, workers
 from servingpool.adapters.prometheus import backend as backend_module
-from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
 from servingpool.decision.unknown import Unknown
 
 NOW = 1_790_000_000.0
@@ -88,7 +88,7 @@ async def test_a_reply_that_is_broken_in_its_middle_is_no_reading(prometheus, ba
 
 async def test_a_body_that_drips_ends_at_the_deadline(prometheus, open_backend, request_2s_100ms, raw, monkeypatch):
     stop = threading.Event()
-    cut: list[client.PrometheusClient] = []
+    cut: list[http_client.PrometheusClient] = []
 
     def drip(connection) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
@@ -100,7 +100,7 @@ async def test_a_body_that_drips_ends_at_the_deadline(prometheus, open_backend, 
     backend = open_backend(patience=0.15)
     with monkeypatch.context() as watched:
         watched.setattr(workers, "GRACE", 60.0)
-        watched.setattr(client.PrometheusClient, "cut", cut.append)
+        watched.setattr(http_client.PrometheusClient, "cut", cut.append)
         assert "did not answer within 0.15 s" in await reason(backend, request_2s_100ms)
     assert cut == [], "the client gives up by itself, so its thread is free again"
     stop.set()
@@ -260,7 +260,7 @@ async def test_an_answer_cut_short_is_no_reading(prometheus, backend, request_2s
 async def test_an_endless_answer_is_cut_off(
     prometheus, backend, request_2s_100ms, raw, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(client, "LARGEST_REPLY", 1_000)
+    monkeypatch.setattr(http_client, "LARGEST_REPLY", 1_000)
     prometheus.raw = raw(200, b" " * 5_000)
     assert "closed the connection early" in await reason(backend, request_2s_100ms)
 

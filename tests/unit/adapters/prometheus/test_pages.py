@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, client, with_own_buckets
+from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, http_client, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of
-from servingpool.adapters.prometheus.pages import FIGURES, HISTOGRAMS
+from servingpool.adapters.prometheus.plan import FIGURES, HISTOGRAMS
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
 
@@ -50,7 +50,7 @@ HOSTILE = 'a","pod":"b"},"value":[1,"2"]},{"metric":{"'
 async def test_a_long_reply_is_read_in_pieces(
     prometheus, backend, request_2s_100ms, page, monkeypatch, piece, separators
 ):
-    monkeypatch.setattr(client, "PIECE", piece)
+    monkeypatch.setattr(http_client, "PIECE", piece)
     prometheus.separators = separators
     for index in range(20):
         prometheus.expose(f"llama-{index}", page | {"vllm:num_requests_running": index}, model_name=HOSTILE)

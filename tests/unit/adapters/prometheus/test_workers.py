@@ -11,8 +11,7 @@ import pytest
 
 from servingpool.adapters.prometheus import BackendConfig, MetricsUnavailable
 from servingpool.adapters.prometheus import workers as workers_module
-from servingpool.adapters.prometheus.client import PrometheusClient
-from servingpool.adapters.prometheus.errors import Unsent
+from servingpool.adapters.prometheus.http_client import PrometheusClient, Unsent
 from servingpool.adapters.prometheus.workers import Workers
 
 

@@ -16,7 +16,7 @@ CALM = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class ReplicaDrift:
     """Of one target. After a restart it is found out anew."""
 
     target: str = ""
@@ -38,18 +38,18 @@ class Contest:
     fresh: bool = False
     """It was seen at the last look, so that an order now is an answer to it."""
 
-    def order(self, workload: Workload, replicas: int) -> Contest:
+    def order(self, workload: Workload, replicas: int) -> ReplicaDrift:
         """Behind an order of ours, given on what is known of the target."""
         return replace(self, ordered=replicas, generation=workload.generation)
 
-    def rest(self) -> Contest:
+    def rest(self) -> ReplicaDrift:
         """While nothing may be ordered: what people do then is no contest."""
         return replace(self, ordered=None)
 
-    def see(self, workload: Workload, now: float) -> Contest:
+    def see(self, workload: Workload, now: float) -> ReplicaDrift:
         """Behind a look at the target."""
         if workload.uid != self.target:
-            return Contest(workload.uid)
+            return ReplicaDrift(workload.uid)
         calmed, who = self._calmed(now), workload.set_by
         as_ordered = calmed.ordered is None or calmed.ordered == workload.replicas
         if as_ordered or who is None or workload.generation <= calmed.generation:
@@ -77,7 +77,7 @@ class Contest:
         """An order now is one of many that answer it, and not worth an event each."""
         return self.fresh and self.problem is not None
 
-    def _calmed(self, now: float) -> Contest:
+    def _calmed(self, now: float) -> ReplicaDrift:
         if not self.times:
             return self
         apart = (self.times[-1] - self.times[0]) / max(1, len(self.times) - 1)
@@ -87,7 +87,7 @@ class Contest:
         return replace(self, rival="", times=(), alike=0, fresh=False)
 
 
-def _set_back(known: Contest, program: str, number: int, now: float) -> Contest:
+def _set_back(known: ReplicaDrift, program: str, number: int, now: float) -> ReplicaDrift:
     same = program == known.rival
     if not same and known.problem is not None:
         return replace(known, ordered=None)  # a person, amid a tool's contest

@@ -8,32 +8,32 @@ from servingpool.adapters.prometheus import SeriesLabels
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.decision.memory import Profile
-from servingpool.reconcile import warming
+from servingpool.reconcile import backfill
 
-from .world import World
+from .fake_cluster import FakeCluster
 
 QUERIES = Queries(profile_of("vllm"), SeriesLabels())
 
 
-def pools(count: int, *, replicas: int = 2) -> World:
+def pools(count: int, *, replicas: int = 2) -> FakeCluster:
     """New ones, each with a model and a Deployment of its own."""
-    world = World(history=3600.0)
+    world = FakeCluster(history=3600.0)
     for number in range(count):
         world.serve(f"vllm-{number}", model=f"model-{number}", replicas=replicas)
         world.pool(f"pool-{number}", target=f"vllm-{number}", model=f"model-{number}")
     return world
 
 
-def warm(world: World) -> list[bool]:
-    return [state.warm for _, state in sorted(world.loop.states.items())]
+def warm(world: FakeCluster) -> list[bool]:
+    return [state.backfilled for _, state in sorted(world.loop.states.items())]
 
 
-def writes(world: World, pool: str) -> int:
+def writes(world: FakeCluster, pool: str) -> int:
     return sum(name == pool for (_, name), _ in world.writes.statuses)
 
 
 def test_the_past_teaches_before_the_first_decision() -> None:
-    world = World(history=3600.0)
+    world = FakeCluster(history=3600.0)
     world.serve(rate=6.0)
     world.pool()
     world.remember(minutes=50)
@@ -47,7 +47,7 @@ def test_the_past_teaches_before_the_first_decision() -> None:
 
 
 def test_another_deployment_of_the_model_in_the_namespace_teaches_nothing() -> None:
-    worlds = World(history=3600.0), World(history=3600.0)
+    worlds = FakeCluster(history=3600.0), FakeCluster(history=3600.0)
     worlds[1].serve("vllm-canary", rate=30.0)
     worlds[1].pool("canary", target="vllm-canary")
     for world in worlds:
@@ -62,7 +62,7 @@ def test_another_deployment_of_the_model_in_the_namespace_teaches_nothing() -> N
 
 def test_a_large_past_of_the_model_beside_it_costs_a_pool_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the pages of all its namesakes in the answer it was refused, three times, and nobody had a past."""
-    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 700)
+    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 700)
     world = pools(2)
     world.serve("vllm-0-large", model="model-0", replicas=30)
     world.remember(minutes=50)
@@ -71,7 +71,7 @@ def test_a_large_past_of_the_model_beside_it_costs_a_pool_nothing(monkeypatch: p
 
 
 def test_a_query_names_no_more_than_victoriametrics_takes() -> None:
-    world = World(history=600.0)
+    world = FakeCluster(history=600.0)
     for number in range(40):
         name, model = f"llama-3-1-8b-instruct-{number}", f"meta-llama/Llama-3.1-8B-Instruct-{number}"
         world.serve(name, model=model, replicas=1)
@@ -98,7 +98,7 @@ def test_pasts_that_are_too_large_are_nothing_to_others(caplog: pytest.LogCaptur
 
 
 def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost() -> None:
-    world = World(history=3600.0)
+    world = FakeCluster(history=3600.0)
     world.serve(rate=6.0)
     world.pool()
     world.remember(minutes=50)
@@ -113,7 +113,7 @@ def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost()
 
 
 def test_a_past_that_the_profile_has_seen_teaches_nothing_twice() -> None:
-    world = World(history=3600.0)
+    world = FakeCluster(history=3600.0)
     world.serve(rate=6.0)
     world.pool()
     world.remember(minutes=50)
@@ -125,8 +125,8 @@ def test_a_past_that_the_profile_has_seen_teaches_nothing_twice() -> None:
 
 
 def test_many_new_pools_are_taught_over_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 2 * 2 * 240)
-    monkeypatch.setattr(warming, "LONGEST_TICK", 0.0)
+    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 2 * 2 * 240)
+    monkeypatch.setattr(backfill, "LONGEST_TICK", 0.0)
     world = pools(5)
     world.prometheus.slow = 0.001
     # Two are taught before the first decisions, for nobody else is there; then who is warm decides first.
@@ -135,8 +135,8 @@ def test_many_new_pools_are_taught_over_several_ticks(monkeypatch: pytest.Monkey
 
 
 def test_a_new_pool_that_waits_for_its_turn_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 2 * 240)
-    monkeypatch.setattr(warming, "LONGEST_TICK", 0.0)
+    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 2 * 240)
+    monkeypatch.setattr(backfill, "LONGEST_TICK", 0.0)
     world = pools(3)
     world.prometheus.slow = 0.001
     world.step()
@@ -157,8 +157,8 @@ def test_a_pool_that_waits_behind_a_restart_keeps_what_it_said(monkeypatch: pyte
     world = pools(2)
     world.step()
     told, written = world.status("pool-1"), writes(world, "pool-1")
-    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 2 * 240)
-    monkeypatch.setattr(warming, "LONGEST_TICK", 0.0)
+    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 2 * 240)
+    monkeypatch.setattr(backfill, "LONGEST_TICK", 0.0)
     world.prometheus.slow = 0.001
     world.restart()
     world.step()
@@ -167,20 +167,20 @@ def test_a_pool_that_waits_behind_a_restart_keeps_what_it_said(monkeypatch: pyte
 
 
 def test_the_more_wait_the_less_each_looks_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "BACKLOG", 1000)
+    monkeypatch.setattr(backfill, "BACKLOG", 1000)
     for count, looks in ((1, 240), (10, 100), (50, 40)):
         world = pools(count)
         world.step()
         start, end = world.prometheus.spans[0]
-        assert (end - start) / warming.STEP == looks
+        assert (end - start) / backfill.STEP == looks
         assert all(warm(world))
 
 
 def test_a_large_fleet_looks_back_less_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 600)
+    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 600)
     world = pools(2, replicas=6)
     world.step()
-    assert [(end - start) / warming.STEP for start, end in world.prometheus.spans] == [100, 100]
+    assert [(end - start) / backfill.STEP for start, end in world.prometheus.spans] == [100, 100]
 
 
 def test_times_lie_on_the_grid_of_their_step() -> None:
@@ -189,14 +189,14 @@ def test_times_lie_on_the_grid_of_their_step() -> None:
     world.now += 7.3
     world.step()
     start, end = world.prometheus.spans[0]
-    assert start % warming.STEP == end % warming.STEP == 0.0
-    assert warming.ENDS <= world.now - end < warming.ENDS + warming.STEP
+    assert start % backfill.STEP == end % backfill.STEP == 0.0
+    assert backfill.ENDS <= world.now - end < backfill.ENDS + backfill.STEP
 
 
 def test_after_a_restart_only_what_was_not_seen_is_asked_for_and_those_it_managed_come_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(history=3600.0)
+    world = FakeCluster(history=3600.0)
     world.serve(rate=6.0)
     world.pool("z-managed")
     world.remember(minutes=50)
@@ -204,22 +204,22 @@ def test_after_a_restart_only_what_was_not_seen_is_asked_for_and_those_it_manage
     world.serve("new", rate=6.0, model="new")
     world.pool("new", target="new", model="new")
     world.restart()
-    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 2 * 240)
+    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 2 * 240)
     world.prometheus.spans.clear()
     world.step()
     managed, new = world.prometheus.spans
-    assert managed[0] == pytest.approx(world.status("z-managed")["profile"]["at"] - 600.0, abs=2 * warming.STEP)
+    assert managed[0] == pytest.approx(world.status("z-managed")["profile"]["at"] - 600.0, abs=2 * backfill.STEP)
     assert new[1] - new[0] == 3600.0
 
 
 def test_a_backend_without_a_past_is_asked_once_a_tick_and_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(warming, "PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 1)
     world = pools(5)
     world.prometheus.poison = {f"model-{number}" for number in range(5)}
     assert [world.step().decided for _ in range(4)] == [0, 0, 5, 5]
-    assert world.prometheus.asked.count("history") == warming.PATIENCE
+    assert world.prometheus.asked.count("history") == backfill.PATIENCE
     assert "failed 3 times; 5 pools start without history" in caplog.text
 
 
@@ -233,12 +233,12 @@ def test_a_pool_whose_past_cannot_be_read_costs_no_other_its_own() -> None:
         world.step()
         ticks += 1
         assert ticks < 10
-    unheard = [state.unheard for _, state in sorted(world.loop.states.items())]
-    assert unheard == [warming.PATIENCE, 1, 1], "from then on each was asked for alone"
+    unheard = [state.failed_backfills for _, state in sorted(world.loop.states.items())]
+    assert unheard == [backfill.PATIENCE, 1, 1], "from then on each was asked for alone"
 
 
 def test_no_more_is_learned_at_once_than_a_tick_bears(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "LOOKS_AT_ONCE", 2 * 240)
+    monkeypatch.setattr(backfill, "LOOKS_AT_ONCE", 2 * 240)
     world = pools(5, replicas=1)
     world.step()
     assert world.prometheus.asked.count("history") == 3
@@ -246,7 +246,7 @@ def test_no_more_is_learned_at_once_than_a_tick_bears(monkeypatch: pytest.Monkey
 
 
 def test_who_is_warm_acts_before_others_are_taught() -> None:
-    world = World(history=3600.0)
+    world = FakeCluster(history=3600.0)
     service = world.serve(rate=2.0)
     world.pool()
     world.step(minutes=8)

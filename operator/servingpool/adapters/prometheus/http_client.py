@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +15,12 @@ from typing import Any
 import orjson
 import requests
 from prometheus_api_client import PrometheusConnect
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
-from servingpool.adapters.prometheus.config import BackendConfig
-from servingpool.adapters.prometheus.cutting import CuttableAdapter
-from servingpool.adapters.prometheus.errors import MetricsUnavailable
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 
 LONGEST_URL_QUERY = 2_000
 """Characters; a longer query is sent as a POST, for proxies cap a URL at 4 to 8 kB."""
@@ -34,6 +37,22 @@ _LOGGED = 500
 _KNOWN_ERROR_TYPES = {"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found"}
 
 _log = logging.getLogger(__name__)
+
+
+class MetricsUnavailable(Exception):
+    """Prometheus gave no usable answer.
+
+    The message reaches the status of pools, which tenants can read. It is therefore worded here and never
+    carries a response body: bodies have held internal addresses, and whatever an authentication proxy prints.
+    """
+
+    def __init__(self, backend: str, what: str) -> None:
+        """`what` goes on from the backend's name: "did not answer within 10 s"."""
+        super().__init__(f"Prometheus backend '{backend}' {what}")
+
+
+class Unsent(MetricsUnavailable):
+    """It was not asked: other queries took all the time that there was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +207,38 @@ def _read(response: requests.Response, deadline: float) -> bytearray:
         if len(body) > LARGEST_REPLY:
             raise requests.exceptions.ContentDecodingError(f"over {LARGEST_REPLY} bytes")
     return body
+
+
+class CuttableAdapter(HTTPAdapter):
+    """For one thread's requests to one server, one at a time: remembers the connection opened last, which is in use."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.deadline = math.inf
+        """Monotonic time after which a new connection is refused."""
+        self._socket: socket.socket | None = None
+        super().__init__(**settings)
+
+    def init_poolmanager(self, *args: Any, **settings: Any) -> None:
+        """Make the pools open connections that are remembered."""
+        super().init_poolmanager(*args, **settings)
+        manager = self.poolmanager
+        manager.pool_classes_by_scheme = {
+            scheme: type(pool.__name__, (pool,), {"ConnectionCls": self._remembered(pool.ConnectionCls)})
+            for scheme, pool in manager.pool_classes_by_scheme.items()
+        }
+
+    def cut(self) -> None:
+        """End the connection. A thread that waits for its next byte continues at once, with an error."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # it is closed already
+                # Not a TLS socket's own method, which takes the session from under the thread that reads.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def _remembered(self, kind: type[HTTPConnection]) -> type[HTTPConnection]:
+        def connect(connection: HTTPConnection) -> None:
+            kind.connect(connection)
+            self._socket = connection.sock
+            if time.monotonic() > self.deadline:  # `cut` may have come before there was a connection
+                raise TimeoutError("connected too late")
+
+        return type(kind.__name__, (kind,), {"connect": connect})

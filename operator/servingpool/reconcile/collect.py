@@ -1,15 +1,19 @@
-"""Reads the metrics of all pools: once per backend and kind of pool, however many pools there are.
+"""The first stage of a tick: what Prometheus and the cluster show of each pool.
 
-Each backend is read by itself, within its own deadline: one that is slow delays its own pools only.
+Prometheus is read once per backend and kind of pool, however many pools there are. Each backend is read by itself,
+within its own deadline: one that is slow delays its own pools only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Workload
 from servingpool.adapters.prometheus import (
     BackendConfig,
     FleetReading,
@@ -17,19 +21,38 @@ from servingpool.adapters.prometheus import (
     NotAsked,
     PodPages,
     ReadRequest,
+    Selection,
+    with_own_buckets,
 )
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.notes import Note
-from servingpool.decision.observation import NOT_EXPOSED
+from servingpool.decision.observation import NOT_EXPOSED, Observation, Replica, ReplicaMetrics
 from servingpool.decision.unknown import Reading, Unknown
-from servingpool.reconcile.observing import requests_for, share_of
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Share = tuple[str, tuple[tuple[str, str], ...]]
 """Engine and extra labels: what pools of a backend that are read together share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What was collected for one pool: all that the next stage knows of Prometheus and the cluster."""
+
+    pool: ServingPool
+    at: float
+    """Unix time in seconds."""
+    workload: Workload
+    """The pool's target."""
+    owner: Key
+    """The pool that owns the target, see `preconditions.owners`."""
+    autoscalers: Sequence[Autoscaler]
+    """Others that scale the target."""
+    observation: Observation
+    selection: Selection | None
+    """The samples that `observation` uses; None if the reading failed."""
 
 
 class Backend(Protocol):
@@ -166,3 +189,86 @@ async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
     except Exception as defect:
         log.exception("Reading backend %s failed.", backend)
         return Unknown(f"Prometheus backend '{backend}' could not be read: internal error {type(defect).__name__}")
+
+
+def target_of(pool: ServingPool) -> Key:
+    """Namespace and name of the Deployment that the pool scales: always in its own namespace, as with HPA."""
+    return pool.metadata.namespace, pool.spec.targets[0].name
+
+
+def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
+    """One request for all pools of a backend that share engine and labels, by that pair."""
+    merged: dict[Share, ReadRequest] = {}
+    for pool in pools:
+        share = share_of(pool)
+        before = merged.get(share, ReadRequest(engine=share[0], match_labels=share[1]))
+        ttft, tpot = pool.spec.slo.time_to_first_token, pool.spec.slo.time_per_output_token
+        merged[share] = ReadRequest(
+            engine=share[0],
+            ttft_bounds=before.ttft_bounds | ({ttft} if ttft is not None else set()),
+            tpot_bounds=before.tpot_bounds | ({tpot} if tpot is not None else set()),
+            match_labels=share[1],
+        )
+    return merged
+
+
+def share_of(pool: ServingPool) -> Share:
+    """What pools must have in common to be read together: engine and extra labels."""
+    return pool.spec.engine.value, tuple(sorted(pool.spec.metrics.match_labels.items()))
+
+
+def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readings, now: float) -> Collected | None:
+    """One pool as it is now; None if its target does not exist."""
+    workload = cache.workload(target_of(pool))
+    if workload is None:
+        return None
+    observation, selection = observe(pool, workload, cache, readings.of(pool), readings.gateway_queue(pool), now)
+    return Collected(pool, now, workload, owner, cache.autoscalers(workload.key), observation, selection)
+
+
+def observe(
+    pool: ServingPool,
+    workload: Workload,
+    cache: ClusterCache,
+    reading: FleetReading | Unknown,
+    gateway_queue: Reading,
+    now: float,
+) -> tuple[Observation, Selection | None]:
+    """The core's observation of a pool, and which samples it uses; no selection if the reading failed."""
+    ready: list[Replica] = []
+    starting: list[Replica] = []
+    for pod in cache.pods(workload):
+        (ready if pod.ready_since is not None else starting).append(_replica(pod, now))
+    selection = None
+    metrics: tuple[ReplicaMetrics, ...] | Unknown
+    if isinstance(reading, Unknown):
+        metrics = reading
+    elif workload.replicas and not ready and not starting:
+        metrics = Unknown(f"none of {workload.replicas} requested replicas has a pod yet")
+    else:
+        selection = reading.select(pool.metadata.namespace, [replica.name for replica in ready], pool.spec.model)
+        metrics = own_samples(pool, selection.pages)
+    observation = Observation(
+        requested=workload.replicas,
+        ready=tuple(ready),
+        starting=tuple(starting),
+        metrics=metrics,
+        gateway_queue=gateway_queue,
+        rollout=cache.rolling_out(workload),
+    )
+    return observation, selection
+
+
+def own_samples(pool: ServingPool, pages: Iterable[ReplicaMetrics]) -> tuple[ReplicaMetrics, ...]:
+    """The samples with this pool's buckets only: they were read for all pools together."""
+    slo = pool.spec.slo
+    return tuple(with_own_buckets(page, slo.time_to_first_token, slo.time_per_output_token) for page in pages)
+
+
+def _replica(pod: Pod, now: float) -> Replica:
+    if pod.ready_since is None:
+        return Replica(pod.name, age=max(0.0, now - pod.created_at), unschedulable=pod.unschedulable)
+    # Between two times of the API server's clock, which ours may be behind: else a cold start would read as short.
+    load_time = pod.ready_since - pod.created_at
+    ready_for = max(0.0, now - pod.ready_since)
+    return Replica(pod.name, age=ready_for + load_time, ready_for=ready_for)

@@ -21,8 +21,8 @@ AGE = 7200.0
 """Seconds that the first pods have served."""
 
 
-class World:
-    """What the operator watches and writes to; `reconcile.acting.Writer`."""
+class FakeCluster:
+    """What the operator watches and writes to; `reconcile.act.Writer`."""
 
     def __init__(self, cache: ClusterCache, every: Sequence[Entry], replicas: int, now: float) -> None:
         self._cache, self._every, self._now = cache, every, now

@@ -5,16 +5,15 @@ Each rule is what users of HPA and KEDA expect, and each has its own reason in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import Key, Raw, Workload, key_of
+from servingpool.adapters.cluster.objects import Key, Raw, Workload
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
 from servingpool.catalogue.notes import Note
-from servingpool.decision.observation import Observation
+from servingpool.reconcile.collect import Collected
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +27,21 @@ class Conduct:
     message: str
 
 
-def target_of(pool: ServingPool) -> Key:
-    """Namespace and name of the Deployment that the pool scales: always in its own namespace, as with HPA."""
-    return pool.metadata.namespace, pool.spec.targets[0].name
-
-
 def gpus_of(pool: ServingPool, workload: Workload) -> int:
     """GPUs that a replica occupies: as the pool says, or else as the Deployment asks for; 0 where neither tells."""
     return pool.spec.targets[0].gpus_per_replica or workload.gpus
 
 
-def judge(  # noqa: PLR0911, one a rule
-    pool: ServingPool,
-    workload: Workload,
-    cache: ClusterCache,
-    owner: Key,
-    observation: Observation,
-    stuck: int,
-    contested: str | None,
-) -> Conduct:
+def check(seen: Collected, unschedulable: int, drift: str | None) -> Conduct:  # noqa: PLR0911, one a rule
     """What may be done with a pool in Auto mode, see `in_mode` for the others.
 
-    `owner` is the pool that owns its target, see `owners`; `stuck` are the replicas for which there has been no node
-    for too long; `contested` is what to tell of somebody else who sets their number.
+    `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the target's replicas.
     """
+    pool, workload, owner = seen.pool, seen.workload, seen.owner
     if owner != pool.key:
         message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], deployment=workload.key[1])
         return Conduct(False, Truth.FALSE, Reason.AMBIGUOUS_OWNER, message)
-    for other in cache.autoscalers(workload.key):
+    for other in seen.autoscalers:
         deployment, name = workload.key[1], other.key[1]
         if other.kind == "ScaledObject":
             message = Reason.OWNED_BY_KEDA.message(name=name, deployment=deployment)
@@ -65,18 +51,18 @@ def judge(  # noqa: PLR0911, one a rule
     if workload.replicas == 0 and pool.spec.targets[0].min > 0:
         message = Reason.SCALING_DISABLED.message(min=pool.spec.targets[0].min)
         return Conduct(False, Truth.FALSE, Reason.SCALING_DISABLED, message)
-    if contested is not None:
-        return Conduct(True, Truth.FALSE, Reason.REPLICAS_CONTESTED, contested)
-    waiting = sum(replica.unschedulable for replica in observation.starting)
+    if drift is not None:
+        return Conduct(True, Truth.FALSE, Reason.REPLICAS_CONTESTED, drift)
+    waiting = sum(replica.unschedulable for replica in seen.observation.starting)
     if waiting:
         are = "is" if waiting == 1 else "are"
-        if stuck:
+        if unschedulable:
             message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=workload.replicas, are=are)
             return Conduct(True, Truth.FALSE, Reason.UNSCHEDULABLE, message)
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
         message = Reason.WAITING_FOR_NODE.message(waiting=waiting, replicas=workload.replicas, are=are)
         return Conduct(True, Truth.TRUE, Reason.WAITING_FOR_NODE, message)
-    if cache.rolling_out(workload):
+    if seen.observation.rollout:
         return Conduct(True, Truth.TRUE, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
     message = Reason.SUCCEEDED_GET_SCALE.message(deployment=workload.key[1])
     return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, message)
@@ -102,7 +88,7 @@ def in_mode(mode: Mode, auto: Conduct) -> Conduct:
     return Conduct(False, Truth.TRUE, reason, message)
 
 
-def owners(pools: Iterable[Raw]) -> dict[Key, Key]:
+def owners(pools: Mapping[Key, Raw]) -> dict[Key, Key]:
     """For each pool, the one that owns its target: the oldest that names it, unless its mode is Recommend.
 
     `pools` are all that exist, as the API server stores them. An owner with an invalid spec, an unknown backend or mode
@@ -112,19 +98,18 @@ def owners(pools: Iterable[Raw]) -> dict[Key, Key]:
     """
     oldest: dict[Key, Key] = {}
     found: dict[Key, Key] = {}
-    for raw in sorted(pools, key=lambda raw: (raw["metadata"]["creationTimestamp"], key_of(raw))):
-        key = key_of(raw)
-        for target in _named(raw):
+    for key, raw in sorted(pools.items(), key=lambda each: (each[1]["metadata"]["creationTimestamp"], each[0])):
+        for target in _named(key, raw):
             found.setdefault(key, oldest.get(target, key))
             if raw["spec"].get("mode") != Mode.RECOMMEND:
                 oldest.setdefault(target, key)
     return found
 
 
-def _named(pool: Raw) -> Iterator[Key]:
+def _named(key: Key, pool: Raw) -> Iterator[Key]:
     """The Deployments that a pool names, even where the rest of its spec cannot be read."""
     spec = pool.get("spec")
     targets = spec.get("targets") if isinstance(spec, dict) else None
     for target in targets if isinstance(targets, list) else ():
         if isinstance(target, dict) and target.get("kind", "Deployment") == "Deployment":
-            yield key_of(pool)[0], str(target.get("name"))
+            yield key[0], str(target.get("name"))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from servingpool.api.conditions import ConditionType, Reason, Truth, condition
 from servingpool.api.status import Status, Throughput
 from servingpool.api.time import from_unix
-from servingpool.reconcile.telling import changes, worth_writing
+from servingpool.reconcile.report import changes, worth_writing
 
-from .world import merged
+from .fake_cluster import merged
 
 SCALARS = st.integers(0, 3)
 FLAT = st.dictionaries(st.sampled_from("abc"), SCALARS | st.lists(SCALARS, max_size=2), max_size=3)

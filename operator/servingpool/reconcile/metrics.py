@@ -1,20 +1,76 @@
-"""The operator's own metrics: live figures of every pool, and how the loop itself does."""
+"""The operator's own metrics: live figures of every pool, and how the loop itself does.
+
+They are read by other threads, from a snapshot that is built at the end of a tick and never changed after it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
+from servingpool.adapters.cluster.objects import Key
+from servingpool.api.conditions import Condition
 from servingpool.catalogue.metrics import Metric
+from servingpool.decision.decision import Figures
 from servingpool.decision.unknown import Reading, Unknown
-from servingpool.reconcile.snapshot import Decided, Snapshot
+from servingpool.reconcile.state import PoolState
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The last decision for a pool, and the fleet that it was made for."""
+
+    desired: int
+    """Replicas."""
+    need: Reading
+    """Replicas, before any limit."""
+    figures: Figures
+    requested: int
+    ready: int
+    gpus: int
+    """Of all requested replicas."""
+    objective: float
+    """Share of requests that the SLO asks for, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSnapshot:
+    """One pool. It has conditions even where nothing could be decided."""
+
+    conditions: tuple[Condition, ...]
+    decided: Decided | None
+
+
+Snapshot = Mapping[Key, PoolSnapshot]
+NO_POOLS: Snapshot = MappingProxyType({})
+
+
+def snapshot(states: Mapping[Key, PoolState]) -> Snapshot:
+    """All pools as they are now."""
+    return MappingProxyType({key: PoolSnapshot(state.conditions, _decided(state)) for key, state in states.items()})
+
+
+def _decided(state: PoolState) -> Decided | None:
+    pool, decision, observation = state.pool, state.decision, state.observation
+    if pool is None or decision is None or observation is None:
+        return None
+    return Decided(
+        desired=decision.replicas,
+        need=decision.need,
+        figures=decision.figures,
+        requested=observation.requested,
+        ready=len(observation.ready),
+        gpus=observation.requested * state.gpus,
+        objective=pool.spec.slo.attainment / 100.0,
+    )
 
 
 @dataclass(frozen=True, slots=True)

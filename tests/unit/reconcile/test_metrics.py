@@ -9,14 +9,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 
 from servingpool.adapters.cluster.errors import Forbidden
-from servingpool.reconcile.exposing import FIGURES, PoolCollector
+from servingpool.reconcile.metrics import FIGURES, PoolCollector
 
-from .world import World
+from .fake_cluster import FakeCluster
 
 
-def exposed(world: World) -> CollectorRegistry:
+def exposed(world: FakeCluster) -> CollectorRegistry:
     registry = CollectorRegistry()
-    writes, failures = {"scale": len(world.writes.scales)}, world.actor.failures
+    writes, failures = {"scale": len(world.writes.scales)}, world.failures
     registry.register(PoolCollector(lambda: world.loop.snapshot, lambda: writes, lambda: failures))
     return registry
 
@@ -26,7 +26,7 @@ def figure(registry: CollectorRegistry, name: str, pool: str = "pool") -> float 
 
 
 def test_figures_are_those_of_the_last_decision() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool(targets=[{"name": "vllm", "min": 2, "max": 2}])
     world.step(minutes=8)
@@ -45,7 +45,7 @@ def test_figures_are_those_of_the_last_decision() -> None:
 
 
 def test_what_is_unknown_is_absent_not_zero() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
@@ -58,7 +58,7 @@ def test_what_is_unknown_is_absent_not_zero() -> None:
 
 
 def test_a_deleted_pool_leaves_no_series() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.step()
@@ -68,7 +68,7 @@ def test_a_deleted_pool_leaves_no_series() -> None:
 
 
 def test_a_pool_that_can_no_longer_be_decided_on_shows_no_old_figures() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.step()
@@ -80,7 +80,7 @@ def test_a_pool_that_can_no_longer_be_decided_on_shows_no_old_figures() -> None:
 
 def test_a_tick_in_the_middle_of_a_scrape_changes_nothing_of_that_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     """The HTTP thread reads while the loop runs: a pool that was refused in between ended the scrape with HTTP 500."""
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.step(minutes=8)
@@ -101,7 +101,7 @@ def test_a_tick_in_the_middle_of_a_scrape_changes_nothing_of_that_scrape(monkeyp
     assert figure(registry, "desired_replicas") is None, "the next scrape shows the tick"
 
 
-def conditions(world: World) -> dict[tuple[str, str], tuple[str, str]]:
+def conditions(world: FakeCluster) -> dict[tuple[str, str], tuple[str, str]]:
     """By pool and type: status and reason. One series each, of value 1."""
     found = {}
     for family in exposed(world).collect():
@@ -116,7 +116,7 @@ def conditions(world: World) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def test_a_pool_on_which_nothing_can_be_decided_shows_why() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool("typo", slo={})
     world.pool("astray", target="vlm")
@@ -129,7 +129,7 @@ def test_a_pool_on_which_nothing_can_be_decided_shows_why() -> None:
 
 
 def test_of_each_condition_only_how_it_is_now_is_a_series() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.step(minutes=8)
@@ -147,7 +147,7 @@ def test_of_each_condition_only_how_it_is_now_is_a_series() -> None:
 
 
 def test_a_refused_scale_shows_although_the_pool_was_well_before_it() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=30.0)
     world.pool()
     world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/vllm: 403 Forbidden")
@@ -156,7 +156,7 @@ def test_a_refused_scale_shows_although_the_pool_was_well_before_it() -> None:
 
 
 def test_conditions_show_even_where_no_status_can_be_written() -> None:
-    world = World()
+    world = FakeCluster()
     world.pool()
     world.writes.refuse["status"] = Forbidden("Cannot write the status of ServingPool chat/pool: 403 Forbidden")
     world.step()
@@ -165,7 +165,7 @@ def test_conditions_show_even_where_no_status_can_be_written() -> None:
 
 
 def test_conditions_are_the_leaders_and_go_with_their_pool() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.step()
@@ -182,7 +182,7 @@ def test_conditions_are_the_leaders_and_go_with_their_pool() -> None:
 
 
 def test_the_objective_is_shown_in_the_unit_of_the_attainment() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool(slo={"timeToFirstToken": "2s", "attainment": 99.5})
     world.step()

@@ -1,41 +1,28 @@
-"""From a decision to the status that people read, and whether it is worth a write."""
+"""The status that people read, built once a tick: of a pool that was decided on, after acting; or of a refused one."""
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from dataclasses import replace
 
-from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.prometheus import Absence, Selection
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
 from servingpool.api.duration import brief
-from servingpool.api.serving_pool import Metadata, ServingPool
+from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import LastDecision, Latency, Limit, Status, Throughput
 from servingpool.api.time import from_unix
 from servingpool.catalogue.notes import Note
 from servingpool.decision import limits
 from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
-from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.unknown import Reading, Unknown
 from servingpool.decision.witnesses import Witness
-from servingpool.reconcile.conduct import Conduct, gpus_of
+from servingpool.reconcile.act import ScaleOutcome
+from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.estimating import estimated
-from servingpool.reconcile.victims import in_flight
+from servingpool.reconcile.pool_plan import Learned, Planned, PoolPlan, Refusal
+from servingpool.reconcile.preconditions import Conduct
 
-FIGURES_AFTER = 60.0
-"""Seconds between two writes for nothing but changed figures."""
-FIGURES_CHANGE = 0.2
-"""Relative change of a figure that is worth one."""
-SERVING_AFTER = 300.0
-"""Seconds after which a pool with traffic is written all the same: a decision that is older than this reads as if
-the operator were gone. An idle pool is not written at all."""
-FIGURES_FLOOR = 5.0
-"""Tokens per second, requests, percent: what is smaller is measured by this. One request that waits now and then
-caused half of all writes to 1,000 pools under steady traffic."""
-NUMBER = re.compile(r"(?<![\w.-])(?<!HTTP )\d+(\.\d+)?(?![\w-]|\.\d)")
-"""In a message, one that may be another at every tick: seconds since a scrape, replicas, percent. Not in a name."""
 SEEN = (
     *("fleet", "replicas", "ready_replicas", "desired_replicas"),
     *("throughput", "queue_depth", "latency", "attainment"),
@@ -43,10 +30,10 @@ SEEN = (
 """What a status tells of now. The last decision stays: it says when it was made."""
 
 
-def metrics_condition(
-    observation: Observation, selection: Selection | None, memory: Memory
+def _metrics_condition(
+    observation: Observation, selection: Selection | None, learned: Learned
 ) -> tuple[Truth, Reason, str]:
-    """What to say of the metrics. `memory`: as they were taken in."""
+    """What to say of the metrics."""
     if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
         said = Reason.FAILED_GET_METRICS.message(detail=observation.metrics.reason)
         return Truth.FALSE, Reason.FAILED_GET_METRICS, said
@@ -54,7 +41,7 @@ def metrics_condition(
         return Truth.UNKNOWN, Reason.NO_READY_REPLICAS, Reason.NO_READY_REPLICAS.message()
     missing, detail = selection.missing, selection.explain()
     if not missing:
-        return _pages_condition(observation, memory)
+        return _pages_condition(observation, learned)
     if len(missing) < len(observation.ready):
         return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     if all(one.kind is Absence.OTHER_MODEL for one in missing.values()):
@@ -62,215 +49,103 @@ def metrics_condition(
     return Truth.FALSE, Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
 
 
-def _pages_condition(observation: Observation, memory: Memory) -> tuple[Truth, Reason, str]:
+def _pages_condition(observation: Observation, learned: Learned) -> tuple[Truth, Reason, str]:
     """Of a fleet of which every page is there: what they lack."""
-    if memory.lacking is not None:
-        detail = Note.ALL_PAGES_LACK.message(names=memory.lacking)
-        if memory.coverage > 0.0:
+    if learned.lacking is not None:
+        detail = Note.ALL_PAGES_LACK.message(names=learned.lacking)
+        if learned.coverage > 0.0:
             return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
         return Truth.FALSE, Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
-    if memory.no_queue is not None:
-        detail = Note.QUEUE_UNKNOWN.message(detail=memory.no_queue)
+    if learned.no_queue is not None:
+        detail = Note.QUEUE_UNKNOWN.message(detail=learned.no_queue)
         return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     return Truth.TRUE, Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=len(observation.ready))
 
 
-def status(
-    pool: ServingPool,
-    held: Status,
-    workload: Workload,
-    conduct: Conduct,
-    metrics: tuple[Truth, Reason, str],
-    decision: Decision,
-    memory: Memory,
-    observation: Observation,
-) -> Status:
-    """The status as it should be now. `held` is the one before: conditions keep their transition times."""
-    target = pool.spec.targets[0]
-    figures = decision.figures
-    gpus = gpus_of(pool, workload)
-    ready = len(observation.ready)
+def build(due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
+    """The status of a pool after acting.
+
+    `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
+    last order that is worth telling; None if there was none since the start.
+    """
+    return _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at)
+
+
+def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
+    """The status of a pool that was decided on, and scaled or not."""
+    pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
+    conduct = plan.conduct if outcome.failure is None else _failed(plan.conduct, *outcome.failure)
+    metrics = _metrics_condition(observation, plan.seen.selection, plan.learned)
+    target, figures, ready = pool.spec.targets[0], decision.figures, len(observation.ready)
+    scale_time = {} if scaled_at is None else {"last_scale_time": from_unix(scaled_at)}
     judged = [
         _condition(pool, decision, ConditionType.READY, conduct.ready, conduct.reason, conduct.message),
         _condition(pool, decision, ConditionType.METRICS_AVAILABLE, *metrics),
-        _slo_condition(pool, decision, memory),
+        _slo_condition(pool, decision, plan.learned),
         _limited_condition(pool, decision),
         _calibrating_condition(pool, decision),
         _condition(
             pool,
             decision,
             ConditionType.DRAIN_READY,
-            *judge_drain(workload.drain, in_flight(observation).values()),
+            *judge_drain(plan.seen.workload.drain, in_flight(observation).values()),
         ),
     ]
-    starts = memory.profile.cold_start
+    cold_start = plan.learned.cold_start
     return held.model_copy(
         update={
             "observed_generation": pool.metadata.generation,
             "conditions": updated(held.conditions, judged),
             "fleet": f"{ready}/{decision.replicas}/{target.max}",
             "why": _why(conduct, metrics, decision),
-            "replicas": observation.requested,
+            "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
             "desired_replicas": decision.replicas,
-            "throughput": _throughput(figures.generation_rate, figures.prompt_rate, ready, gpus, pool),
+            "throughput": _throughput(figures.generation_rate, figures.prompt_rate, ready, plan.gpus, pool),
             "queue_depth": _rounded(figures.queue, 1),
             "latency": Latency(
                 time_to_first_token=_seconds(figures.time_to_first_token),
                 time_per_output_token=_seconds(figures.time_per_output_token),
             ),
             "attainment": _percent(figures.attainment),
-            "cold_start": brief(starts.expected(0.0)) if starts.seconds else None,
+            "cold_start": None if cold_start is None else brief(cold_start),
             "last_decision": _last_decision(decision),
+            **scale_time,
         }
     )
 
 
-def scaled(status: Status, replicas: int, at: float) -> Status:
-    """The status of a pool that was scaled last at this Unix time in seconds."""
-    return status.model_copy(update={"replicas": replicas, "last_scale_time": from_unix(at)})
-
-
-def still(status: Status, held: Status, type_: ConditionType) -> Status:
-    """`status`, with this condition as it was held: since when it is so must not be since a moment's hope."""
-    before = held.condition(type_)
-    return status if before is None else status.model_copy(update={"conditions": updated(status.conditions, (before,))})
-
-
-def blind(meta: Metadata, held: Status, problem: tuple[Reason, str], now: float) -> Status:
-    """`held` without what nobody looks at now.
+def _refused(refusal: Refusal, held: Status) -> Status:
+    """The status of a pool for which nothing can be decided: `held` without what nobody looks at now.
 
     Of a deleted Deployment `2/2/10`, its tokens per second and "all 2 ready replicas are scraped" stood for ever.
     """
-    reason, message = problem
-    unknown = [
+    judged = [(ConditionType.READY, refusal.truth)]
+    judged += [(one.type, Truth.UNKNOWN) for one in held.conditions if one.type is not ConditionType.READY]
+    conditions = [
         condition(
-            one.type,
-            Truth.UNKNOWN,
-            reason=reason,
-            message=message,
-            generation=meta.generation,
-            now=from_unix(now),
+            type_,
+            truth,
+            reason=refusal.reason,
+            message=refusal.message,
+            generation=refusal.meta.generation,
+            now=from_unix(refusal.at),
         )
-        for one in held.conditions
-        if one.type is not ConditionType.READY
+        for type_, truth in judged
     ]
-    return held.model_copy(update=dict.fromkeys(SEEN) | {"conditions": updated(held.conditions, unknown)})
-
-
-def with_ready(
-    meta: Metadata, held: Status, problem: tuple[Reason, str], now: float, truth: Truth = Truth.FALSE
-) -> Status:
-    """`held`, with Ready turned false, or unknown, for this reason."""
-    reason, message = problem
-    judged = condition(
-        ConditionType.READY,
-        truth,
-        reason=reason,
-        message=message,
-        generation=meta.generation,
-        now=from_unix(now),
-    )
     return held.model_copy(
-        update={
-            "observed_generation": meta.generation,
-            "conditions": updated(held.conditions, (judged,)),
-            "why": reason.value,
+        update=dict.fromkeys(SEEN)
+        | {
+            "observed_generation": refusal.meta.generation,
+            "conditions": updated(held.conditions, conditions),
+            "why": refusal.reason.value,
         }
     )
 
 
-def worth_writing(before: Status, after: Status, age: float) -> bool:
-    """Whether a person would care, `age` seconds after the last write."""
-    if _headline(before) != _headline(after) or _seen_whole_again(before, after):
-        return True
-    if age < FIGURES_AFTER:
-        return False
-    return (
-        _reasons(before) != _reasons(after)
-        or _other_complaints(before, after)
-        or _figures_moved(before, after)
-        or (age >= SERVING_AFTER and _serving(after))
-    )
-
-
-def changes(before: Any, after: Any) -> Any:
-    """The merge patch (RFC 7386) that turns `before` into `after`: lists whole, what is gone as None."""
-    patch: dict[str, Any] = {key: None for key in before if key not in after}
-    for key, value in after.items():
-        if isinstance(value, dict) and isinstance(before.get(key), dict):
-            inner = changes(before[key], value)
-            if inner:
-                patch[key] = inner
-        elif key not in before or before[key] != value:
-            patch[key] = value
-    return patch
-
-
-def _headline(status: Status) -> tuple[Any, ...]:
-    conditions = tuple((one.type, one.status, one.reason if _tells(one) else "") for one in status.conditions)
-    return (status.observed_generation, conditions, status.fleet, status.replicas, status.last_scale_time)
-
-
-def _reasons(status: Status) -> tuple[str | None, ...]:
-    return (status.why, *(one.reason for one in status.conditions))
-
-
-def _other_complaints(before: Status, after: Status) -> bool:
-    """Whether something else is said of what may be wrong; "last scraped 93 s ago" is new at every tick.
-
-    "Cannot be reached" stood for a day where it was "answered HTTP 401" by then, for both are FailedGetMetrics.
-    """
-    held = {one.type: one.message for one in before.conditions}
-    return any(
-        (_tells(one) or one.type is ConditionType.METRICS_AVAILABLE)
-        and held.get(one.type) != one.message  # in most cases it is not, and quick to see
-        and NUMBER.sub("#", held.get(one.type, "")) != NUMBER.sub("#", one.message)
-        for one in after.conditions
-    )
-
-
-def _tells(condition: Condition) -> bool:
-    """Whether the reason is what a person looks for. Of what is well it may come and go with a gateway that does."""
-    return condition.type is ConditionType.READY or condition.status is not Truth.TRUE
-
-
-def _seen_whole_again(before: Status, after: Status) -> bool:
-    """Whether what could be read again when it was last written, but in part, now is read whole.
-
-    When Prometheus is back its first pages are old: a minute long "last scraped 16 s ago" stood there. Told each time
-    that pages are whole again, a gateway that answers at every other tick makes two writes a minute instead of one.
-    """
-    back = before.last_decision.at if before.last_decision is not None else None
-    partial = any(
-        one.reason == Reason.PARTIAL_METRICS and one.last_transition_time == back for one in before.conditions
-    )
-    return partial and any(one.reason == Reason.VALID_METRICS for one in after.conditions)
-
-
-def _figures_moved(before: Status, after: Status) -> bool:
-    return any(
-        (old is None) != (new is None) or (old is not None and new is not None and _moved(old, new))
-        for old, new in zip(_figures(before), _figures(after), strict=True)
-    )
-
-
-def _serving(status: Status) -> bool:
-    return status.throughput is not None and bool(status.throughput.generation_tokens_per_second)
-
-
-def _moved(old: float, new: float) -> bool:
-    return abs(new - old) > FIGURES_CHANGE * max(abs(old), abs(new), FIGURES_FLOOR)
-
-
-def _figures(status: Status) -> tuple[float | None, ...]:
-    throughput = status.throughput
-    return (
-        None if throughput is None else throughput.generation_tokens_per_second,
-        status.queue_depth,
-        # A percent of requests late is a fifth of a 95% budget: count the misses, not the hits.
-        None if status.attainment is None else 100.0 - status.attainment,
-    )
+def _failed(conduct: Conduct, reason: Reason, message: str) -> Conduct:
+    """What is said of a pool whose scale attempt failed."""
+    return replace(conduct, ready=Truth.FALSE, reason=reason, message=message)
 
 
 def _why(conduct: Conduct, metrics: tuple[Truth, Reason, str], decision: Decision) -> str:
@@ -296,7 +171,7 @@ def _condition(
     )
 
 
-def _slo_condition(pool: ServingPool, decision: Decision, memory: Memory) -> Condition:
+def _slo_condition(pool: ServingPool, decision: Decision, learned: Learned) -> Condition:
     figures, slo = decision.figures, pool.spec.slo
     attained, met = figures.attainment, slo_met(figures, slo.attainment / 100.0)
     if isinstance(attained, Unknown):
@@ -312,7 +187,7 @@ def _slo_condition(pool: ServingPool, decision: Decision, memory: Memory) -> Con
             said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
             if not isinstance(figures.attainment_now, Unknown):
                 said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
-        said += _believed(figures) + estimated(memory, slo.time_to_first_token, slo.time_per_output_token)
+        said += _believed(figures) + estimated(learned, slo.time_to_first_token, slo.time_per_output_token)
     said += decision.warnings[:1]
     return _condition(pool, decision, ConditionType.SLO_MET, truth, reason, " ".join(said))
 

@@ -15,10 +15,10 @@ from servingpool.adapters.prometheus import (
     PodPages,
     ReadRequest,
 )
-from servingpool.adapters.prometheus.config import GatewayQueue
+from servingpool.adapters.prometheus.backend_config import GatewayQueue
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile.reading import Readings
+from servingpool.reconcile.collect import Readings
 
 
 @dataclass

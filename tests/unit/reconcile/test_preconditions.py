@@ -10,22 +10,22 @@ import pytest
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
-from servingpool.reconcile.contest import Contest
+from servingpool.reconcile.replica_drift import ReplicaDrift
 
 from ..decision.world import START  # noqa: TID252
-from .world import World, stamp
+from .fake_cluster import FakeCluster, stamp
 
 
-def hungry(**spec: Any) -> World:
+def hungry(**spec: Any) -> FakeCluster:
     """Two replicas that need to be more, calibrated, if nothing stands in the way."""
-    world = World()
+    world = FakeCluster()
     world.serve(rate=30.0)
     world.pool(**spec)
     return world
 
 
 def test_a_missing_target_is_waited_for() -> None:
-    world = World()
+    world = FakeCluster()
     world.pool()
     world.step()
     assert world.condition("Ready") == ("False", "TargetNotFound")
@@ -38,7 +38,7 @@ def test_a_missing_target_is_waited_for() -> None:
 
 
 def test_a_deployment_of_that_name_in_another_namespace_is_no_target() -> None:
-    world = World()
+    world = FakeCluster()
     world.pool()
     raw = {"metadata": {"namespace": "other", "name": "vllm", "uid": "d-other"}, "spec": {"replicas": 2}}
     world.cache.see_workload(raw, gone=False)
@@ -175,7 +175,7 @@ def test_a_node_may_take_as_long_as_a_replica_takes_to_start() -> None:
 
 
 def test_a_fleet_amid_a_rollout_may_grow_and_does_not_shrink() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.step(minutes=8)
@@ -212,7 +212,7 @@ def test_a_backend_that_nobody_configured_is_told_with_those_that_there_are() ->
 
 
 def test_a_backend_of_other_namespaces_is_not_read() -> None:
-    world = World(namespaces=("team-*",))
+    world = FakeCluster(namespaces=("team-*",))
     world.serve(rate=30.0)
     world.pool()
     world.step(minutes=5)
@@ -241,7 +241,7 @@ def test_the_need_beyond_max_is_told() -> None:
 
 
 def test_below_min_is_brought_up_without_any_metrics() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(replicas=1, rate=1.0)
     world.pool(targets=[{"name": "vllm", "min": 3, "max": 10}])
     world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
@@ -249,7 +249,7 @@ def test_below_min_is_brought_up_without_any_metrics() -> None:
     assert world.writes.scales == [(("chat", "vllm"), 1, 3)]
 
 
-def contested(by: str = "argocd-controller", times: int = 3, every: int = 1, to: tuple[int, ...] = (2,)) -> World:
+def contested(by: str = "argocd-controller", times: int = 3, every: int = 1, to: tuple[int, ...] = (2,)) -> FakeCluster:
     """A pool that needs more, and somebody who sets it back behind so many ticks each time."""
     world = hungry()
     world.step(minutes=3)
@@ -368,7 +368,7 @@ def test_a_number_set_by_hand_that_is_left_standing_counts_once() -> None:
     world.writes.refuse["scale"] = Forbidden("403")
     world.set_replicas("vllm", 2, by="kubectl-scale")
     world.step(minutes=3)
-    assert world.state().contest.times == (world.now - 165.0,)
+    assert world.state().drift.times == (world.now - 165.0,)
 
 
 def test_what_people_do_while_nothing_is_touched_is_no_contest() -> None:
@@ -380,7 +380,7 @@ def test_what_people_do_while_nothing_is_touched_is_no_contest() -> None:
         world.step()
         world.set_replicas("vllm", 2, by="kubectl-scale")
         world.step(minutes=3)
-    assert world.state().contest.times == ()
+    assert world.state().drift.times == ()
 
 
 def test_another_target_has_no_contest_of_the_last_one() -> None:
@@ -397,7 +397,7 @@ class TestContest:
 
     def test_ours_is_taken_over_whoever_wrote_it(self) -> None:
         """A write that was taken for lost was applied: the next one who changes it changes that number."""
-        known = Contest().see(deployment(4, "kubectl", 0), 0.0).order(deployment(4, "kubectl", 0), 7)
+        known = ReplicaDrift().see(deployment(4, "kubectl", 0), 0.0).order(deployment(4, "kubectl", 0), 7)
         known = known.see(deployment(10, FIELD_MANAGER, 1), 15.0)
         known = known.see(deployment(2, "argocd", 2), 30.0)
         assert (known.instead, known.rival, known.number) == (10, "argocd", 2)
@@ -405,7 +405,7 @@ class TestContest:
     def test_what_the_watch_shows_late_is_none(self) -> None:
         """Neither the number that an order of ours was given on, nor what we had ordered before."""
         found = deployment(2, "kubectl", 0)
-        known = Contest().see(found, 0.0)
+        known = ReplicaDrift().see(found, 0.0)
         for tick in range(1, 6):
             known = known.order(found, 4 + tick).see(found, 15.0 * tick)
         known = known.see(deployment(5, FIELD_MANAGER, 1), 90.0).see(deployment(9, FIELD_MANAGER, 5), 90.0)
@@ -413,21 +413,21 @@ class TestContest:
         assert known.see(deployment(2, "kubectl", 6), 105.0).times == (105.0,), "and this is somebody"
 
     def test_without_managed_fields_nothing_is_said(self) -> None:
-        known = Contest().see(deployment(4, None, 0), 0.0)
+        known = ReplicaDrift().see(deployment(4, None, 0), 0.0)
         for tick in range(10):
             known = known.order(deployment(4, None, 0), 7).see(deployment(4, None, 0), 15.0 * tick)
         assert known.problem is None
 
     def test_set_back_twice_within_a_second_is_set_back_twice(self) -> None:
         """The API server writes to the second who has set a field."""
-        known = Contest().see(deployment(1, "kubectl", 0), 9.0)
+        known = ReplicaDrift().see(deployment(1, "kubectl", 0), 9.0)
         for tick in range(3):
             reset = replace(deployment(1, "argocd", 10), generation=2 * tick + 2)
             known = known.order(replace(reset, generation=2 * tick), 2).see(reset, 10.0 + 0.3 * tick)
         assert known.problem is not None
 
     def test_a_clock_that_goes_back_ends_it(self) -> None:
-        known, now = Contest().see(deployment(4, "kubectl", 0), 0.0), 10_000.0
+        known, now = ReplicaDrift().see(deployment(4, "kubectl", 0), 0.0), 10_000.0
         for tick in range(3):
             known = known.order(deployment(4, "argocd", tick), 7).see(deployment(4, "argocd", tick + 1), now + tick)
         assert known.problem is not None

@@ -23,11 +23,12 @@ from servingpool.adapters.prometheus import (
 )
 from servingpool.decision.observation import ReplicaMetrics
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile.acting import Actor
+from servingpool.reconcile.act import Actor
+from servingpool.reconcile.backfill import Backfill
+from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.loop import Reconciler, Tick
-from servingpool.reconcile.reading import Readings
+from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.warming import Warming
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
 
@@ -73,10 +74,10 @@ class Writes:
 
 @dataclass
 class Prometheus:
-    """`reconcile.reading.Backend`. `silent` is why it does not answer."""
+    """`reconcile.collect.Backend`. `silent` is why it does not answer."""
 
     config: BackendConfig
-    world: World
+    world: FakeCluster
     silent: str | None = None
     busy: bool = False
     """It has other queries to answer."""
@@ -173,7 +174,7 @@ class Service:
     """Deletion costs by pod, and whether they are ours."""
 
 
-class World:
+class FakeCluster:
     """`step` serves for 15 s, lets pods come up, and gives the loop its turn."""
 
     def __init__(
@@ -201,10 +202,22 @@ class World:
     def restart(self) -> None:
         """A new process: all that it knew is gone, and the watches bring the cluster again."""
         self.actor = Actor(self, self.cache, deletion_costs=self._deletion_costs)
-        warming = Warming(self.backends, history=self._history)
+        self.reporter = Reporter(self, self.cache)
+        backfill = Backfill(self.backends, history=self._history)
         self.loop = Reconciler(
-            self.cache, Readings(self.backends), warming, self.actor, leading=lambda: self.leading, interval=TICK
+            self.cache,
+            Readings(self.backends),
+            backfill,
+            self.actor,
+            self.reporter,
+            leading=lambda: self.leading,
+            interval=TICK,
         )
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Writes that failed, by kind."""
+        return self.actor.failures | self.reporter.failures
 
     def backend(self, name: str) -> Prometheus:
         """Another Prometheus, known from the next start on."""
