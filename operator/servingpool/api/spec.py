@@ -158,7 +158,7 @@ class Behavior(Part):
     scale_down_window: Annotated[float, DurationBetween("0s", "1h")] = 120.0
     """Scale-down keeps the replicas needed within this window, or within two cold starts if longer. 0s to 1h."""
     calibration: Annotated[float, DurationBetween("0s", "1h")] = 300.0
-    """Time after a pool is first seen without scale-down. 0s to 1h."""
+    """No scale-down for this long after a pool is first seen. 0s to 1h."""
     cold_start: Annotated[float, DurationBetween("1s", "1h")] = 120.0
     """Assumed start-up time of a replica until one was measured. 1s to 1h."""
 

@@ -198,5 +198,5 @@ def test_every_entry_is_explained() -> None:
     texts += [text for alert in ALERTS for text in (alert.summary, alert.description, alert.effect, alert.action)]
     texts += [entry.template for entry in (*Reason, *Note)]
     assert [text for text in texts if not text.strip()] == []
-    sentences = [sentence for text in texts for sentence in re.split(r"(?<=[.;:,])\s", text)]
+    sentences = [sentence for text in texts for sentence in re.split(r"(?<=[.;:])\s", text)]
     assert [sentence for sentence in sentences if len(sentence.split()) > 20] == []
