@@ -101,7 +101,7 @@ def goes_on(cluster: Cluster, operator: OperatorRelease, learned: dict[str, Any]
 def test_uninstalled_it_leaves_pools_and_pods_as_they_are(
     cluster: Cluster, operator: OperatorRelease, steady: Steady, results: Results
 ) -> None:
-    """The last test of all: nothing is left that scales."""
+    """Nothing is left that scales: only the pages' own test comes after it."""
     moment, before = time.time(), (kept(cluster), pods(cluster), status(cluster, NAME, NAME)["profile"])
     started = time.monotonic()
     operator.uninstall()
