@@ -112,7 +112,7 @@ class Reason(Templated, StrEnum):
     OWNED_BY_HPA = (
         "OwnedByHPA",
         _NOT_READY,
-        "{kind} '{name}' scales Deployment '{deployment}'; delete it first.",
+        "HorizontalPodAutoscaler '{name}' scales Deployment '{deployment}'; delete it first.",
         "Two autoscalers would work against each other, so the operator does not scale.",
         "Delete the HorizontalPodAutoscaler.",
     )

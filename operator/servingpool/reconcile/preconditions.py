@@ -46,7 +46,7 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> Conduct:  #
         if other.kind == "ScaledObject":
             message = Reason.OWNED_BY_KEDA.message(name=name, deployment=deployment)
             return Conduct(False, Truth.FALSE, Reason.OWNED_BY_KEDA, message)
-        message = Reason.OWNED_BY_HPA.message(kind=other.kind, name=name, deployment=deployment)
+        message = Reason.OWNED_BY_HPA.message(name=name, deployment=deployment)
         return Conduct(False, Truth.FALSE, Reason.OWNED_BY_HPA, message)
     if workload.replicas == 0 and pool.spec.targets[0].min > 0:
         message = Reason.SCALING_DISABLED.message(min=pool.spec.targets[0].min)
