@@ -12,7 +12,7 @@ import gc
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -21,28 +21,27 @@ from unittest.mock import patch
 
 import numpy as np
 import real_cluster
+from fake_cluster import FakeCluster
 from fleet import MOST_REPLICAS, entries
 from measuring import Meter, Sample, rss, summary
 from prometheus_process import StandInPrometheus
 from reporting import show, write
-from world import World
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
-from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.cli.assembly import GC_THRESHOLDS
 from servingpool.decision.decide import PRICE_LASTS, decide
-from servingpool.decision.decision import Decision
 from servingpool.decision.forecast import KEPT
-from servingpool.reconcile.acting import Actor
+from servingpool.reconcile.act import Actor, ScaleOutcome
+from servingpool.reconcile.backfill import Backfill, PendingPool
+from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.loop import Reconciler, Tick
-from servingpool.reconcile.reading import Readings
+from servingpool.reconcile.pool_plan import PoolPlan
+from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.telling import status
-from servingpool.reconcile.warming import Fresh, Warming
+from servingpool.reconcile.status_builder import build
 
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
@@ -58,15 +57,16 @@ class Bench:
     """The operator without kopf, against a counting world and a stand-in Prometheus."""
 
     def __init__(
-        self, world: World, cache: ClusterCache, prometheus: StandInPrometheus, backend: PrometheusBackend
+        self, world: FakeCluster, cache: ClusterCache, prometheus: StandInPrometheus, backend: PrometheusBackend
     ) -> None:
         self.world, self._prometheus, self._meter = world, prometheus, Meter()
         self.now = BEGIN
         self._reconciler = Reconciler(
             cache,
             _MeteredReadings(self._meter, backend),
-            _MeteredWarming(self._meter, backend),
+            _MeteredBackfill(self._meter, backend),
             _MeteredActor(self._meter, world, cache),
+            _MeteredReporter(self._meter, world, cache),
             leading=lambda: True,
             interval=INTERVAL,
         )
@@ -77,8 +77,8 @@ class Bench:
         self._prometheus.advance(self.now, self.world.advance(self.now), share)
         sent, writes = self._prometheus.sent(), dict(self.world.writes)
         with (
-            patch("servingpool.reconcile.loop.decide", self._meter.timed("decide", decide)),
-            patch("servingpool.reconcile.loop.status", self._meter.timed("status", status)),
+            patch("servingpool.reconcile.pool_plan.decide", self._meter.timed("decide", decide)),
+            patch("servingpool.reconcile.loop.build", self._meter.timed("status", build)),
         ):
             cpu, wall = time.process_time(), time.perf_counter()
             done: Tick = await self._reconciler.tick(self.now)
@@ -111,7 +111,7 @@ class Bench:
             remembered = np.tile(pairs, (math.ceil(KEPT / max(1, len(pairs))), 1))[-KEPT:]
             seen = replace(profile, forecast=replace(profile.forecast, pairs=remembered, seen=DAY))
             until = self.now + random.uniform(0.0, PRICE_LASTS)
-            state.memory = replace(state.memory, profile=seen, price_until=until)
+            state.taught(replace(state.memory, profile=seen, price_until=until))
 
     async def ticks(self, count: int, share: float = 1.0) -> list[Sample]:
         return [await self.tick(share) for _ in range(count)]
@@ -127,44 +127,44 @@ class _MeteredReadings(Readings):
             return await super().read(backend, pools, now)
 
 
-class _MeteredWarming(Warming):
+class _MeteredBackfill(Backfill):
     def __init__(self, meter: Meter, backend: PrometheusBackend) -> None:
         super().__init__({backend.config.name: backend}, history=HISTORY)
         self._meter = meter
 
-    async def warm(self, backend: str, fresh: Sequence[Fresh], now: float) -> None:
+    async def run(self, backend: str, fresh: Sequence[PendingPool], now: float) -> None:
         with self._meter.part("history"):
-            await super().warm(backend, fresh, now)
+            await super().run(backend, fresh, now)
 
 
 class _MeteredActor(Actor):
-    def __init__(self, meter: Meter, world: World, cache: ClusterCache) -> None:
+    def __init__(self, meter: Meter, world: FakeCluster, cache: ClusterCache) -> None:
         super().__init__(world, cache, deletion_costs=True)
         self._meter = meter
 
-    async def scale(
-        self, pool: ServingPool, state: PoolState, decision: Decision, known: Workload, now: float
-    ) -> tuple[bool, tuple[Reason, str] | None]:
+    async def act(self, plan: PoolPlan, state: PoolState, stands: Callable[[], bool]) -> ScaleOutcome | None:
         with self._meter.part("write"):
-            return await super().scale(pool, state, decision, known, now)
+            return await super().act(plan, state, stands)
 
-    async def announce(self, pool: ServingPool, state: PoolState, decision: Decision, before: int) -> None:
-        with self._meter.part("write"):
-            await super().announce(pool, state, decision, before)
 
-    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float) -> bool:
-        with self._meter.part("write"):
-            return await super().tell(pool, state, status, now)
+class _MeteredReporter(Reporter):
+    def __init__(self, meter: Meter, world: FakeCluster, cache: ClusterCache) -> None:
+        super().__init__(world, cache)
+        self._meter = meter
 
-    async def warn(self, pool: Metadata, state: PoolState, before: Status, now: float) -> None:
+    async def announce(self, plan: PoolPlan, outcome: ScaleOutcome, state: PoolState) -> None:
         with self._meter.part("write"):
-            await super().warn(pool, state, before, now)
+            await super().announce(plan, outcome, state)
+
+    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool]) -> None:
+        with self._meter.part("write"):
+            await super().tell(pool, state, status, now, may)
 
 
 async def measure(options: argparse.Namespace) -> dict[str, object]:
     """First ticks with history, then steady traffic, the same to pools seen for a day, then none."""
     every, cache = entries(options.pools, options.per_namespace), ClusterCache()
-    world = World(cache, every, options.pods, BEGIN)
+    world = FakeCluster(cache, every, options.pods, BEGIN)
     settings = {
         "pools": options.pools,
         "replicas": options.pods,

@@ -12,12 +12,12 @@ import yaml
 from prometheus_client import CollectorRegistry, start_http_server
 
 from servingpool.adapters.cluster.errors import Forbidden
-from servingpool.reconcile.exposing import PoolCollector
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.control_plane import free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
+from servingpool.reconcile.metrics import PoolCollector
 
-from ..unit.reconcile.world import World  # noqa: TID252, tests are no package of an installed name
+from ..unit.reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from .conftest import Render
 
 Alerts = dict[tuple[str, str, str], dict[str, str]]
@@ -63,7 +63,7 @@ def firing(url: str) -> Alerts:
     }
 
 
-def fired(world: World, expected: set[tuple[str, str, str]], render: Render, directory: Path) -> Alerts:
+def fired(world: FakeCluster, expected: set[tuple[str, str, str]], render: Render, directory: Path) -> Alerts:
     """What fires, once it is what is expected; fails with what fires instead."""
     [rule] = [each for each in render("monitoring") if each["kind"] == "PrometheusRule"]
     groups = [group for group in rule["spec"]["groups"] if group["name"] == "servingpool-pools"]
@@ -84,7 +84,7 @@ def fired(world: World, expected: set[tuple[str, str, str]], render: Render, dir
 
 
 def test_a_pool_that_is_not_ready_alerts_by_reason(render: Render, tmp_path: Path) -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool("well", targets=[{"name": "vllm", "min": 2, "max": 2}])
     world.pool("typo", target="typo", slo={})
@@ -92,7 +92,7 @@ def test_a_pool_that_is_not_ready_alerts_by_reason(render: Render, tmp_path: Pat
     world.pool("thanos", target="thanos", metrics={"backend": "thanos"})
     world.serve("frozen", rate=6.0)
     world.pool("frozen", targets=[{"name": "frozen", "min": 3, "max": 10}])
-    world.writes.refuse["scale"] = Forbidden("cannot scale Deployment chat/frozen: 403 Forbidden")
+    world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/frozen: 403 Forbidden")
     world.step(minutes=6)
     expected = {
         ("ServingPoolNotReady", "typo", "InvalidSpec"),
@@ -108,7 +108,7 @@ def test_a_pool_that_is_not_ready_alerts_by_reason(render: Render, tmp_path: Pat
 
 def test_the_slo_is_missed_by_the_pools_own_objective(render: Render, tmp_path: Path) -> None:
     """90% was asked of every pool: one that asks for 99% missed it unheard, one that asks for 60% met it and alerted."""
-    world = World()
+    world = FakeCluster()
     for name, objective in (("strict", 99), ("modest", 60)):
         world.serve(name, rate=6.0)
         world.pool(name, target=name, mode="Recommend", slo={"timeToFirstToken": "2s", "attainment": objective})
@@ -127,7 +127,7 @@ def test_the_slo_is_missed_by_the_pools_own_objective(render: Render, tmp_path: 
 
 def test_a_pool_without_metrics_alerts_with_the_reason_and_an_idle_one_does_not(render: Render, tmp_path: Path) -> None:
     """The need of a pool without a request so far is unknown too: it was said to have no metrics."""
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.serve("idle", rate=0.0)
     world.pool("misnamed", model="lama")
@@ -138,7 +138,7 @@ def test_a_pool_without_metrics_alerts_with_the_reason_and_an_idle_one_does_not(
 
 def test_replicas_without_a_node_alert_once(render: Render, tmp_path: Path) -> None:
     """As a pool that is not Ready; not once more as replicas that are late and as a fleet below its need."""
-    world = World()
+    world = FakeCluster()
     world.serve(rate=30.0)
     world.pool()
     world.services["vllm"].unschedulable = True

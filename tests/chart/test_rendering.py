@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from chart import manifests
+from servingpool.catalogue.alerts import ALERTS
 from servingpool.reconcile.config import load
 from servingpool_lab.binaries import ensure_binaries
 
@@ -137,15 +138,31 @@ def test_pods_are_spread_by_the_releases_own_labels(render: Render) -> None:
     assert host["labelSelector"]["matchLabels"] == {"app": "other"}
 
 
-def test_alerts_lead_to_the_documentation_where_its_site_is_named(render: Render) -> None:
-    def links(*arguments: str) -> list[str | None]:
-        [rule] = [each for each in render("monitoring", *arguments) if each["kind"] == "PrometheusRule"]
-        rules = [each for group in rule["spec"]["groups"] for each in group["rules"]]
-        return [each["annotations"].get("runbook_url") for each in rules if each["alert"] == "ServingPoolBlind"]
+def alerts(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    [rule] = [each for each in objects if each["kind"] == "PrometheusRule"]
+    return {each["alert"]: each for group in rule["spec"]["groups"] for each in group["rules"]}
 
-    assert links() == [None]
+
+def test_the_alerts_are_those_of_the_catalogue(render: Render) -> None:
+    found = alerts(render("monitoring"))
+    assert {name: each["labels"] for name, each in found.items()} == {
+        alert.name: {"severity": alert.severity, "team": "inference"} for alert in ALERTS
+    }
+    assert "$(" not in str(found)
+    blind = found["ServingPoolBlind"]
+    assert blind["annotations"]["summary"].startswith("Pool {{ $labels.namespace }}/{{ $labels.pool }} has no metrics")
+    assert 'namespace="servingpool-system"' in found["ServingPoolNoLeader"]["expr"]
+    assert "replaced after 15s" in found["ServingPoolNoLeader"]["annotations"]["runbook"]
+
+
+def test_alerts_lead_to_the_documentation_where_its_site_is_named(render: Render) -> None:
+    def links(*arguments: str) -> set[str | None]:
+        return {each["annotations"].get("runbook_url") for each in alerts(render("monitoring", *arguments)).values()}
+
+    assert links() == {None}
     site = "--set=prometheusRule.runbookBaseUrl=https://docs.example.com/servingpool/"
-    assert links(site) == ["https://docs.example.com/servingpool/operate/alerts/#servingpoolblind"]
+    page = "https://docs.example.com/servingpool/operate/alerts/"
+    assert links(site) == {f"{page}#{alert.name.lower()}" for alert in ALERTS}
 
 
 def test_the_monitoring_kinds_have_only_fields_that_exist(render: Render) -> None:

@@ -182,7 +182,7 @@ def chosen(operator: OperatorRelease, fleets: list[Fleet]) -> list[float]:
     return [
         float(busy)
         for line in operator.logs().splitlines()
-        if "least in flight, so to be removed" in line and any(f"{name}/{name}" in line for name in names)
+        if "Chosen for removal, fewest requests in flight" in line and any(f"{name}/{name}" in line for name in names)
         for busy in re.findall(r"\(([\d.]+) in flight\)", line)
     ]
 
@@ -269,4 +269,4 @@ def test_without_it_scale_downs_lose_requests_and_the_pool_says_so(
     assert fmean(busy) < usual
     assert waiting["lost"] > 0
     assert condition(cluster, pool, pool, "DrainReady") == ("False", "NoShutdownTimeout")
-    assert "cut what is in flight" in said
+    assert "Scale-down aborts running requests" in said

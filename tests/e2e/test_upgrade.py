@@ -94,14 +94,14 @@ def goes_on(cluster: Cluster, operator: OperatorRelease, learned: dict[str, Any]
     eventually(lambda: operator.says(f"{NAME}/{NAME}"), 60, "the new operator has taken the pool up")
     profile = status(cluster, NAME, NAME)["profile"]
     assert profile["learned"] >= learned["learned"]
-    assert "the learned profile is dropped" not in operator.logs()
+    assert "The learned profile is discarded" not in operator.logs()
     return float(profile["learned"])
 
 
 def test_uninstalled_it_leaves_pools_and_pods_as_they_are(
     cluster: Cluster, operator: OperatorRelease, steady: Steady, results: Results
 ) -> None:
-    """The last test of all: nothing is left that scales."""
+    """Nothing is left that scales: only the pages' own test comes after it."""
     moment, before = time.time(), (kept(cluster), pods(cluster), status(cluster, NAME, NAME)["profile"])
     started = time.monotonic()
     operator.uninstall()

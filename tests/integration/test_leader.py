@@ -144,6 +144,6 @@ def test_a_leader_that_was_frozen_writes_nothing_when_it_wakes(
         os.kill(pid, signal.SIGCONT)
     wait_until(lambda: not leader.process.running, PATIENCE, "it leaves")
     assert leader.process.exit_code == 1, leader.process.log_tail()
-    assert "the lease was lost" in leader.log()
+    assert "The lease was lost" in leader.log()
     assert leads(heir)
     assert len(cluster.events("chat", "SuccessfulRescale")) - events <= 1

@@ -169,7 +169,7 @@ def test_who_keeps_setting_replicas_back_is_named(cluster: Cluster, how: str) ->
         else:
             cluster.plane.client.request("PATCH", path, manifest, content_type="application/merge-patch+json")
     cluster.wait_condition(name, "Ready", ("False", "ReplicasContested"))
-    said = "argocd-controller keeps setting the number of replicas, last to 1 where 2 had been ordered"
+    said = "argocd-controller keeps resetting spec.replicas (last 2 -> 1)."
     assert said in cluster.told(name, "Ready")
     cluster.wait_event(name, "ReplicasContested")
     assert len(cluster.events(name, "ReplicasContested")) == 1
@@ -186,7 +186,9 @@ def test_a_target_that_comes_late_is_taken_up(cluster: Cluster) -> None:
 
 def test_a_backend_that_is_not_open_to_the_namespace_is_refused(cluster: Cluster) -> None:
     cluster.wait_condition("lost", "Ready", ("False", "UnknownBackend"))
-    assert cluster.told("lost", "Ready") == "backend elsewhere is not open to namespace stories"
+    assert cluster.told("lost", "Ready") == (
+        "spec.metrics.backend 'elsewhere' cannot be used: it does not allow namespace stories."
+    )
 
 
 def test_a_wrong_model_name_is_told_with_the_right_one(cluster: Cluster) -> None:
@@ -225,7 +227,7 @@ def test_explain_shows_the_last_decision(cluster: Cluster) -> None:
     assert "raw need" in shown.stdout
     assert "MetricsAvailable" in shown.stdout
     missing = explain(cluster, "no-such")
-    assert (missing.returncode, missing.stderr) == (1, "there is no ServingPool stories/no-such\n")
+    assert (missing.returncode, missing.stderr) == (1, "ServingPool stories/no-such does not exist\n")
 
 
 def shrink(cluster: Cluster, most: int) -> None:
@@ -241,7 +243,7 @@ def work(cluster: Cluster, order: list[str]) -> None:
     """So many requests run on each pod as its place in `order` says, and the operator has seen it."""
     # Prometheus passes newly found pods on every five seconds only: until then they are not known, and go in any order.
     wait_until(
-        lambda: f"all {len(order)} ready" in cluster.told("shrinking", "MetricsAvailable"), 30, "all are scraped"
+        lambda: f"All {len(order)} ready" in cluster.told("shrinking", "MetricsAvailable"), 30, "all are scraped"
     )
     cluster.traffic.services[cluster.namespace, "shrinking"].running = {pod: float(n) for n, pod in enumerate(order)}
     time.sleep(4)
@@ -264,9 +266,13 @@ def test_a_scale_down_takes_the_idlest_and_leaves_no_cost_behind(cluster: Cluste
     assert set(cluster.pods("shrinking")) == {order[0], *order[5:]}, "of whom somebody wants to keep stays, idle or not"
     costs = {name: pod["metadata"]["annotations"].get(COST) for name, pod in cluster.pods("shrinking").items()}
     assert costs == {order[0]: "100", **dict.fromkeys(order[5:])}
-    chosen = [line for line in operator.log().splitlines() if "so to be removed: shrinking-" in line]
+    chosen = [
+        line
+        for line in operator.log().splitlines()
+        if "Chosen for removal, fewest requests in flight: shrinking-" in line
+    ]
     assert len(chosen) == 1
-    assert f"least in flight, so to be removed: {order[1]} (1 in flight)" in chosen[0]
+    assert f"fewest requests in flight: {order[1]} (1 in flight)" in chosen[0]
     time.sleep(3)  # some ticks more, in which nothing is to be taken back
     assert {name: version for name, version in versions(cluster, "shrinking").items() if name in costs} == {
         name: before[name] for name in costs
@@ -274,7 +280,7 @@ def test_a_scale_down_takes_the_idlest_and_leaves_no_cost_behind(cluster: Cluste
     costs_written = operator.figure("servingpool_api_writes_total", kind="cost")
     assert costs_written is not None
     # Those of `chat`, which may shrink meanwhile, are named in the log as well: nobody is marked twice.
-    assert written + 4 <= costs_written <= operator.log().count(" in flight)") + operator.log().count(" (not known)")
+    assert written + 4 <= costs_written <= operator.log().count(" in flight)") + operator.log().count(" (unknown)")
     assert operator.figure("servingpool_api_write_failures_total", kind="cost") == 0
 
 
@@ -343,18 +349,18 @@ def test_nothing_is_removed_while_prometheus_is_down(
 def test_goes_on_after_the_api_server_was_away_for_longer_than_a_lease(
     cluster: Cluster, operator: OperatorProcess
 ) -> None:
-    terms = operator.log().count("leading as")
+    terms = operator.log().count("Leading as")
     cluster.plane.stop_apiserver()
     time.sleep(8)
     cluster.plane.start_apiserver()
-    assert "the lease was not renewed for 4 s: nothing is written" in operator.log()
+    assert "The lease was not renewed for 4 s; this operator stops writing." in operator.log()
     assert operator.process.running, operator.process.log_tail()
     before = cluster.replicas("chat")
     cluster.plane.client.patch(
         cluster.path("chat"), {"spec": {"targets": [{"name": "chat", "min": before + 1, "max": 8}]}}
     )
     wait_until(lambda: cluster.replicas("chat") == before + 1, 40, "what the pool says now is done")
-    assert operator.log().count("leading as") > terms
+    assert operator.log().count("Leading as") > terms
 
 
 def test_a_deleted_pool_leaves_its_workload_and_no_series(cluster: Cluster, operator: OperatorProcess) -> None:
@@ -369,9 +375,9 @@ def test_resumes_with_what_it_had_learned_after_a_crash(cluster: Cluster, operat
     learned = cluster.status("chat")["profile"]
     before = cluster.replicas("chat")
     operator.process.kill()
-    killed, terms = time.time(), operator.log().count("leading as")
+    killed, terms = time.time(), operator.log().count("Leading as")
     operator.start()
-    wait_until(lambda: operator.log().count("leading as") > terms, 20, "it leads again")
+    wait_until(lambda: operator.log().count("Leading as") > terms, 20, "it leads again")
     leading = time.monotonic()
     wait_until(lambda: decided_since(cluster, killed), 20, "a decision after the restart")
     assert time.monotonic() - leading < 4  # status shows whole seconds, and headlines only
@@ -452,4 +458,4 @@ def test_a_start_that_cannot_succeed_ends_at_once_with_the_reason(cluster: Clust
     operator.process.start()
     wait_until(lambda: not operator.process.running, 15, "it ends")
     assert operator.process.exit_code == 1
-    assert f"cannot read the cluster's credentials: there is no file {tmp_path / 'no-such'}" in operator.log()
+    assert f"Cannot read the cluster's credentials: file {tmp_path / 'no-such'} does not exist" in operator.log()

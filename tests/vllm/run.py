@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from servingpool.adapters.prometheus import PodPages
 from servingpool.decision import columns
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile.observing import requests_for
 from servingpool_lab.prometheus import Prometheus
+from servingpool.reconcile.collect import requests_for
 
 from .client import Answer, Ask, End, replay
 from .engine import SPECIAL, VOCABULARY, Vllm

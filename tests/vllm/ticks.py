@@ -18,9 +18,9 @@ from servingpool.decision.intake import Intake, Page, take_in
 from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation, ReplicaMetrics
 from servingpool.decision.pool import Pool
-from servingpool.reconcile.observing import core_pool, observe
-from servingpool.reconcile.reading import Readings
 from servingpool_lab.prometheus import Prometheus
+from servingpool.reconcile.collect import Readings, observe
+from servingpool.reconcile.pool_plan import core_pool
 
 from .engine import MODEL, Vllm
 

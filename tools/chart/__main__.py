@@ -1,4 +1,4 @@
-"""Generate: values.schema.json, README.md and the CRD's template of the chart; then deploy/ with Helm."""
+"""Generate: values.schema.json, README.md, the CRD's template and the alerts of the chart; then deploy/ with Helm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from chart import crd, manifests, readme, schema, values
+from chart import alerts, crd, manifests, readme, schema, values
 from servingpool_lab.binaries import BuildError, ensure_binaries
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Write everything; each file is a function of values.yaml, the templates and crds/."""
+    """Write everything; each file is a function of values.yaml, the templates, the catalogue and crds/."""
     read = values.read(CHART / "values.yaml")
     definitions = yaml.safe_load((HERE / "definitions.yaml").read_text())
     text = json.dumps(schema.schema(read, definitions), indent=2, ensure_ascii=False)
@@ -26,6 +26,7 @@ def main() -> int:
     document.write_text(readme.updated(document.read_text(), read, definitions["backend"]))
     source = ROOT / "crds" / "servingpools.servingpool.dev.yaml"
     (CHART / "templates" / "crd.yaml").write_text(crd.template(source.read_text()))
+    (CHART / "files" / "alerts.yaml").write_text(alerts.rules())
     try:
         helm = ensure_binaries("helm")["helm"]
         rendered = manifests.render(helm, CHART, HERE / "deploy-values.yaml")

@@ -1,22 +1,27 @@
-"""Generate docs/reference: the API, Helm values and the operator's configuration, the command line."""
+"""Generate docs/reference, and the page on alerts in docs/operate."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from reference import api, command_line, configuration
+from reference import api, catalogue, command_line, configuration
 
 ROOT = Path(__file__).parents[2]
-PAGES = ROOT / "docs" / "reference"
+PAGES = ROOT / "docs"
+DASHBOARD = ROOT / "charts" / "servingpool-operator" / "files" / "dashboard.json"
 
 
 def pages() -> dict[str, str]:
-    """Text of each page, by file name. Each is a function of the types, the chart and deploy/."""
+    """Text of each page, by its path in docs/: from the types, the catalogue, the chart and deploy/."""
     return {
-        "api.md": api.page(),
-        "configuration.md": configuration.page(ROOT),
-        "cli.md": command_line.page(),
+        "reference/api.md": api.page(),
+        "reference/conditions.md": catalogue.conditions(),
+        "reference/limits-and-events.md": catalogue.limits_and_events(),
+        "reference/metrics.md": catalogue.metrics(DASHBOARD),
+        "reference/configuration.md": configuration.page(ROOT),
+        "reference/cli.md": command_line.page(),
+        "operate/alerts.md": catalogue.alerts(),
     }
 
 

@@ -60,7 +60,7 @@ def main() -> int:
         said = judged(pools, where, name, seconds)
     finally:
         pools.delete_namespaced_custom_object(*where, name, _request_timeout=TIMEOUT)
-    sys.stdout.write(f"{said or f'the operator did not judge the pool within {seconds:g} s'}\n")
+    sys.stdout.write(f"{said or f'The operator set no conditions within {seconds:g} s.'}\n")
     return 0 if said else 1
 
 

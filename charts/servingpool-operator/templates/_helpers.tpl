@@ -47,13 +47,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{- /* The annotation with an alert's part of the documentation, of (list . NAME); empty where no site is configured. */}}
-{{- define "servingpool.runbookUrl" -}}
-{{- with (index . 0).Values.prometheusRule.runbookBaseUrl -}}
-runbook_url: {{ trimSuffix "/" . }}/operate/alerts/#{{ lower (index $ 1) }}
-{{- end }}
-{{- end }}
-
 {{- define "servingpool.secretDirectory" -}}
 /var/run/secrets/servingpool/{{ .name }}
 {{- end }}

@@ -60,26 +60,26 @@ def render() -> str:
 
 def _columns() -> list[dict[str, Any]]:
     usual = [
-        ("Mode", "string", ".spec.mode", "What the operator may do"),
+        ("Mode", "string", ".spec.mode", "Auto, Recommend or Paused"),
         ("Model", "string", ".spec.model", "Served model name"),
-        ("Ready/Desired/Max", "string", ".status.fleet", "Replicas"),
+        ("Ready/Desired/Max", "string", ".status.fleet", "Ready, desired and max replicas"),
         ("Tok/s", "number", ".status.throughput.generationTokensPerSecond", "Output tokens per second"),
-        ("Queue", "number", ".status.queueDepth", "Requests that wait"),
+        ("Queue", "number", ".status.queueDepth", "Requests that wait in engines and gateway"),
         ("SLO%", "number", ".status.attainment", "Percent of the last hour's requests that met the SLO"),
-        ("Why", "string", ".status.why", "What decides the number now"),
+        ("Why", "string", ".status.why", "What determines the replicas now"),
     ]
     wide = [
-        ("TTFT", "string", ".status.latency.timeToFirstToken", "At the SLO's percentile"),
-        ("TPOT", "string", ".status.latency.timePerOutputToken", "At the SLO's percentile"),
-        ("Tok/s/GPU", "number", ".status.throughput.tokensPerSecondPerGpu", "Output tokens per second and GPU"),
+        ("TTFT", "string", ".status.latency.timeToFirstToken", "Time to first token at the SLO's percentile"),
+        ("TPOT", "string", ".status.latency.timePerOutputToken", "Time per output token at the SLO's percentile"),
+        ("Tok/s/GPU", "number", ".status.throughput.tokensPerSecondPerGpu", "Output tokens per second per GPU"),
         ("$/MTok", "number", ".status.throughput.dollarsPerMillionTokens", "Dollars per million output tokens"),
         (
             "Drain",
             "string",
             '.status.conditions[?(@.type=="DrainReady")].status',
-            "A scale-down loses no request, as far as the pod template tells",
+            "Whether a removed pod finishes its requests, judged by the pod template",
         ),
-        ("Reason", "string", ".status.lastDecision.reason", "The last decision, as a sentence"),
+        ("Reason", "string", ".status.lastDecision.reason", "Reason for the last decision"),
     ]
     columns = [_column(*column) for column in usual]
     columns.append({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})

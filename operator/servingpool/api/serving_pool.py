@@ -26,6 +26,11 @@ class Metadata(Part):
         """Namespace and name: unique in a cluster."""
         return self.namespace, self.name
 
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """What a log line about the pool carries besides its message."""
+        return {"pool": f"{self.namespace}/{self.name}"}
+
 
 def readable_status(raw: Any) -> Status:
     """A status as found. The operator's own notes of another version, if unreadable, are begun afresh."""
@@ -36,7 +41,7 @@ def readable_status(raw: Any) -> Status:
 
 
 class ServingPool(Part):
-    """Holds a latency objective for one served model at the smallest fleet that can."""
+    """Keeps a latency objective for one served model with as few replicas as possible."""
 
     api_version: Literal["servingpool.dev/v1alpha1"] = "servingpool.dev/v1alpha1"
     kind: Literal["ServingPool"] = "ServingPool"

@@ -1,4 +1,4 @@
-"""What a user asks for."""
+"""The spec of a pool."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LABEL_IS_FINE = f"k.matches({quoted(f'^{LABEL_NAME}$')}) && !(k in {json.dumps(
 _SAME_TARGET = "o.apiVersion == t.apiVersion && o.kind == t.kind && o.name == t.name"
 _NOT_ANOTHER_POOL = Rule(
     f"self.model == oldSelf.model || self.targets.exists(t, oldSelf.targets.exists(o, {_SAME_TARGET}))",
-    "model and target may not both change, for that is another pool: create it under its own name; got {}",
+    "model and target must not change together: that is another pool, create a new one; got {}",
     "self.model + ' on ' + self.targets[0].name + ' for ' + oldSelf.model + ' on ' + oldSelf.targets[0].name",
 )
 
@@ -47,7 +47,7 @@ class Engine(StrEnum):
 
 
 class Mode(StrEnum):
-    """What the operator may do."""
+    """What the operator does with its decisions."""
 
     AUTO = "Auto"
     RECOMMEND = "Recommend"
@@ -55,16 +55,16 @@ class Mode(StrEnum):
 
 
 class Slo(Part):
-    """The latency objective. A request counts as good if it meets every bound that is set."""
+    """Latency objective. A request is good if it meets every bound that is set."""
 
     time_to_first_token: Annotated[float, DurationBetween("1ms", "10m")] | None = None
-    """Longest time from a request's arrival at the engine to its first token, queueing included: `2500ms`. 1ms to 10m.
-    Misses are exact at an edge of vLLM's buckets (100ms, 250ms, 500ms, 750ms, 1s, 2500ms, 5s), else estimated."""
+    """Longest time to first token, including the engine's queue: `2500ms`. 1ms to 10m.
+    Attainment is exact at vLLM's bucket bounds (100ms, 250ms, 500ms, 750ms, 1s, 2500ms, 5s), else estimated."""
     time_per_output_token: Annotated[float, DurationBetween("1ms", "10s")] | None = None
-    """Longest mean time between a request's output tokens: `100ms`. 1ms to 10s.
-    Misses are exact at an edge of vLLM's buckets (25ms, 50ms, 75ms, 100ms, 150ms, 200ms), else estimated."""
+    """Longest mean time between the output tokens of a request: `100ms`. 1ms to 10s.
+    Attainment is exact at vLLM's bucket bounds (25ms, 50ms, 75ms, 100ms, 150ms, 200ms), else estimated."""
     attainment: Annotated[float, Between(50, 99.9)] = 95.0
-    """Percent of requests that must be good, 50 to 99.9."""
+    """Percent of requests that must meet every bound, 50 to 99.9."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(Rule("has(self.timeToFirstToken) || has(self.timePerOutputToken)", _NO_BOUND)),
@@ -83,22 +83,22 @@ class Slo(Part):
 
 
 class Target(Part):
-    """A workload whose replicas the operator sets, through its scale subresource."""
+    """A workload whose replicas the operator sets through the scale subresource."""
 
     api_version: Annotated[str, Field(max_length=64)] = "apps/v1"
-    """API group and version of the workload. This release scales apps/v1 only."""
+    """API group and version of the workload. Only apps/v1 is supported."""
     kind: Annotated[str, Field(max_length=63)] = "Deployment"
-    """Kind of the workload. This release scales Deployments only."""
+    """Kind of the workload. Only Deployment is supported."""
     name: Annotated[str, Field(max_length=253), WORKLOAD_NAME]
-    """Name of the workload, in the pool's own namespace."""
+    """Name of the workload in the pool's namespace."""
     min: Annotated[int, Between(1, 10_000)] = 1
-    """Fewest replicas, 1 to 10000. Not 0: to scale from zero takes demand seen before the engines."""
+    """Lowest number of replicas, 1 to 10000. Scale to zero is not supported."""
     max: Annotated[int, Between(1, 10_000)]
-    """Most replicas, 1 to 10000."""
+    """Highest number of replicas, 1 to 10000."""
     gpus_per_replica: Annotated[int, Between(1, 1_024)] | None = None
-    """GPUs that a replica occupies, 1 to 1024. Default: read from the pod template's resource limits, any vendor."""
+    """GPUs of one replica, 1 to 1024. Default: the resource limits in the pod template, of any vendor."""
     cost_per_replica_hour: Annotated[float, Between(0, 100_000)] | None = None
-    """Dollars that a replica costs in an hour, 0 to 100000: turns tokens per second into dollars per million."""
+    """Cost of one replica in dollars per hour, 0 to 100000. It adds dollars per million tokens to the status."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -127,10 +127,10 @@ class Target(Part):
 
 
 class Metrics(Part):
-    """Where the engines' metrics are read."""
+    """Where the operator reads the engines' metrics."""
 
     backend: Annotated[str, Field(max_length=63), BACKEND_NAME] = "default"
-    """Name of a Prometheus backend in the operator's own configuration."""
+    """Name of a Prometheus backend in the operator's configuration."""
     match_labels: Annotated[
         dict[str, Annotated[str, Field(max_length=256)]],
         Field(
@@ -140,8 +140,8 @@ class Metrics(Part):
             ),
         ),
     ] = Field(default_factory=dict)
-    """Further labels, with their exact values, that a series must carry to belong to the pool. A Prometheus that holds
-    several clusters (Thanos, Mimir) needs the one that names the cluster: pods are known by namespace and name."""
+    """Labels with exact values that the pool's series must have. Set the cluster's label if Prometheus holds several
+    clusters (Thanos, Mimir): series are matched by namespace and pod name only."""
 
     @field_validator("match_labels")
     @classmethod
@@ -153,25 +153,25 @@ class Metrics(Part):
 
 
 class Behavior(Part):
-    """The few knobs. Nobody should need one."""
+    """Tuning. The defaults fit most pools."""
 
     scale_down_window: Annotated[float, DurationBetween("0s", "1h")] = 120.0
-    """A scale-down keeps what was worth keeping in this window, or in two cold starts where longer. 0s to 1h."""
+    """Scale-down keeps the replicas needed within this window, or within two cold starts if longer. 0s to 1h."""
     calibration: Annotated[float, DurationBetween("0s", "1h")] = 300.0
-    """Time from first sight during which nothing is scaled down. 0s to 1h."""
+    """No scale-down for this long after a pool is first seen. 0s to 1h."""
     cold_start: Annotated[float, DurationBetween("1s", "1h")] = 120.0
-    """Time from order to Ready to assume of a replica until a start was measured. 1s to 1h."""
+    """Assumed start-up time of a replica until one was measured. 1s to 1h."""
 
 
 class Spec(Part):
-    """What a user asks for: hold this objective for this model, with these replicas."""
+    """Desired state: this objective for this model, within these replicas."""
 
     model: Annotated[str, Field(min_length=1, max_length=256)]
-    """Served model name, as in the engine's metrics label `model_name`."""
+    """Served model name: the engine's metrics label `model_name`."""
     engine: Annotated[Engine, Field(strict=False)] = Engine.VLLM
-    """Inference engine that the replicas run."""
+    """Inference engine of the replicas."""
     slo: Slo
-    """The latency objective. A request counts as good if it meets every bound that is set."""
+    """Latency objective. A request is good if it meets every bound that is set."""
     targets: Annotated[
         tuple[Target, ...],
         Field(
@@ -184,13 +184,13 @@ class Spec(Part):
             },
         ),
     ]
-    """Workloads to scale; exactly one in this release."""
+    """Workload to scale; exactly one is supported."""
     mode: Annotated[Mode, Field(strict=False)] = Mode.AUTO
-    """Auto: scales. Recommend: decides and explains, touches nothing. Paused: only watches."""
+    """Auto: scales. Recommend: computes a replica count and does not apply it. Paused: observes and does not scale."""
     metrics: Metrics = Metrics()
-    """Where the engines' metrics are read."""
+    """Where the operator reads the engines' metrics."""
     behavior: Behavior = Behavior()
-    """The few knobs. Nobody should need one."""
+    """Tuning. The defaults fit most pools."""
 
     model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL))
 

@@ -1,4 +1,4 @@
-"""What the operator tells of a pool."""
+"""The status of a pool."""
 
 from __future__ import annotations
 
@@ -17,72 +17,72 @@ Word = Annotated[str, Field(max_length=64)]
 
 
 class Throughput(Part):
-    """Aggregate over all replicas, over the last half minute, or two scrapes. What is not known is absent."""
+    """Sum over all replicas, over half a minute or two scrapes. An unknown figure is absent."""
 
     generation_tokens_per_second: Amount | None = None
     """Output tokens per second."""
     prompt_tokens_per_second: Amount | None = None
     """Prompt tokens per second."""
     tokens_per_second_per_gpu: Amount | None = None
-    """Output tokens per second and GPU."""
+    """Output tokens per second per GPU."""
     dollars_per_million_tokens: Amount | None = None
-    """Dollars per million output tokens, at the target's costPerReplicaHour."""
+    """Dollars per million output tokens, from costPerReplicaHour."""
 
 
 class Latency(Part):
-    """At the percentile that the SLO's attainment names, over the last 5 minutes."""
+    """Latency at the SLO's percentile over the last 5 minutes."""
 
     time_to_first_token: Word | None = None
-    """TTFT, such as `1.32s`."""
+    """Time to first token, such as `1.32s`."""
     time_per_output_token: Word | None = None
-    """TPOT, such as `48ms`."""
+    """Time per output token, such as `48ms`."""
 
 
 class Limit(Part):
-    """One step between the raw need and the answer."""
+    """One limit that changed the answer."""
 
     name: Word
-    """CamelCase and stable."""
+    """Name of the limit, in CamelCase; stable across releases."""
     before: Count
-    """Replicas before it."""
+    """Replicas before the limit."""
     after: Count
-    """Replicas after it."""
+    """Replicas after the limit."""
     reason: Text
-    """A sentence with figures and units."""
+    """What the limit did, as a sentence with figures."""
 
 
 class LastDecision(Part):
-    """The last decision, in full."""
+    """Last decision in full."""
 
     at: Time
-    """When it was taken."""
+    """Time of the decision."""
     replicas: Count
-    """Replicas that the target should have."""
+    """Replicas that the target should have, after all limits."""
     verdict: Word
     """ScaleUp, ScaleDown or Hold."""
     need: Amount | None = None
-    """Raw need in replicas, before any limit."""
+    """Replicas needed before any limit; absent if unknown."""
     limits: Annotated[tuple[Limit, ...], Field(strict=False, max_length=16)] = ()
-    """Every limit that changed the answer, in the order applied."""
+    """Limits that changed the answer, in the order applied."""
     reason: Text
-    """Why, as one sentence with units."""
+    """Reason for the decision, as a sentence with figures."""
     load: Amount | None = None
-    """Offered work over capacity of the ready replicas; from 1 queues grow without end."""
+    """Offered work divided by the capacity of the ready replicas. From 1 on, queues grow without end."""
     safe_load: Amount | None = None
-    """The highest load at which expected misses stay within the budget."""
+    """Highest load at which the SLO is expected to hold."""
     forecast: Amount | None = None
-    """Expected work at the horizon, in replicas kept fully busy."""
+    """Work expected at the horizon, in fully busy replicas."""
     horizon: Word | None = None
-    """How far ahead the forecast looks: what a replica ordered now takes to serve."""
+    """How far ahead the forecast looks: the time that a new replica takes to serve."""
     warnings: Annotated[tuple[Text, ...], Field(strict=False, max_length=8)] = ()
-    """What is wrong but not fatal."""
+    """Problems that do not stop scaling."""
 
 
 class Status(Part):
-    """What was observed and decided. Written when a person would care; live figures are in the operator's metrics."""
+    """Observed state and last decision, written on important changes. Live figures are in the operator's metrics."""
 
     observed_generation: Count | None = None
-    """The spec's generation that this status speaks of."""
+    """Generation of the spec that this status is about."""
     conditions: Annotated[
         tuple[Condition, ...],
         Field(
@@ -91,27 +91,27 @@ class Status(Part):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()
-    """Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating, DrainReady."""
+    """Conditions: Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating, DrainReady."""
     fleet: Word | None = None
-    """Ready, desired and most replicas for `kubectl get`, such as `3/4/8`."""
+    """Ready, desired and max replicas for `kubectl get`, such as `3/4/8`."""
     why: Word | None = None
-    """What decides the number now, for `kubectl get`: a condition's reason, a limit's name or a verdict."""
+    """What determines the replicas now, for `kubectl get`: a condition's reason, a limit or a verdict."""
     replicas: Count | None = None
-    """Replicas that the target's spec asks for."""
+    """The target's spec.replicas."""
     ready_replicas: Count | None = None
-    """Replicas that serve."""
+    """Replicas that are Ready."""
     desired_replicas: Count | None = None
     """Replicas that the last decision wants."""
     throughput: Throughput | None = None
-    """Tokens per second and what they cost."""
+    """Tokens per second and their cost."""
     queue_depth: Amount | None = None
-    """Requests that wait."""
+    """Requests that wait in engines and gateway."""
     latency: Latency | None = None
-    """TTFT and TPOT at the SLO's percentile."""
+    """Latency at the SLO's percentile."""
     attainment: Annotated[float, Field(ge=0, le=100)] | None = None
     """Percent of the last hour's requests that met the SLO."""
     cold_start: Word | None = None
-    """Measured time from order to Ready, such as `1m35s`."""
+    """Measured start-up time of a replica, such as `1m35s`."""
     profile: (
         Annotated[
             dict[str, Any],
@@ -119,11 +119,11 @@ class Status(Part):
         ]
         | None
     ) = None
-    """What was learned of this model on this hardware, so that a restart resumes. Its form belongs to the operator."""
+    """Learned data about this model on this hardware, for restarts. Internal to the operator; its form may change."""
     last_decision: LastDecision | None = None
-    """The last decision, in full."""
+    """Last decision in full."""
     last_scale_time: Time | None = None
-    """When the operator last changed the target's replicas."""
+    """Time when the operator last changed the target's replicas."""
 
     def condition(self, type_: ConditionType) -> Condition | None:
         """The condition of this type, if it was judged."""

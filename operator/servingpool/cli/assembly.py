@@ -22,13 +22,14 @@ from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.prometheus import PrometheusBackend
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
-from servingpool.reconcile.acting import Actor
+from servingpool.reconcile.act import Actor
+from servingpool.reconcile.backfill import Backfill
+from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.config import LeaderElection, OperatorConfig
-from servingpool.reconcile.exposing import LoopMetrics, PoolCollector
 from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
 from servingpool.reconcile.operator import Heartbeat, Operator
-from servingpool.reconcile.reading import Readings
-from servingpool.reconcile.warming import Warming
+from servingpool.reconcile.report import Reporter
 
 log = logging.getLogger(__name__)
 
@@ -68,18 +69,22 @@ class _Assembly:
         await self.watches.expect(self._cluster)
         election = _election(self._cluster, config.leader_election)
         actor = Actor(self._cluster, self._cache, deletion_costs=config.pod_deletion_cost.enabled)
+        reporter = Reporter(self._cluster, self._cache)
         reconciler = Reconciler(
             self._cache,
             Readings(self._backends),
-            Warming(self._backends, history=config.history),
+            Backfill(self._backends, history=config.history),
             actor,
+            reporter,
             leading=lambda: election is None or election.leading,
             interval=config.interval,
         )
         registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
-        registry.register(PoolCollector(lambda: reconciler.snapshot, self._writes, lambda: actor.failures))
+        registry.register(
+            PoolCollector(lambda: reconciler.snapshot, self._writes, lambda: actor.failures | reporter.failures)
+        )
         if config.metrics_port:
             start_http_server(config.metrics_port, registry=registry)
         self._operator = Operator(
@@ -157,7 +162,7 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
             stop_flag=assembly.stop_flag,
         )
     except Exception as error:
-        log.error("the operator ends: %s", assembly.failure or error)  # noqa: TRY400, kopf has logged the traceback
+        log.error("The operator stops: %s", assembly.failure or error)  # noqa: TRY400, kopf has logged the traceback
         return 1
     return 1 if assembly.lost else 0
 

@@ -18,13 +18,15 @@ REMEDY = "Correct the backend's url and credentials, or open the network to it."
 
 def check(
     *,
-    config: Annotated[Path, typer.Option(help="The operator's configuration, YAML.", envvar="SERVINGPOOL_CONFIG")],
+    config: Annotated[
+        Path, typer.Option(help="The operator's configuration file (YAML).", envvar="SERVINGPOOL_CONFIG")
+    ],
 ) -> None:
-    """Ask every Prometheus of the operator's configuration a trivial query. `helm test` runs it.
+    """Send a test query to every Prometheus in the operator's configuration. `helm test` runs this command.
 
     Example: `servingpool check --config config.yaml`
 
-    Exit codes: 0 all answer, 1 at least one does not, 2 the configuration is wrong.
+    Exit codes: 0 all answer, 1 at least one does not answer, 2 the configuration is invalid.
     """
     from servingpool.cli.logs import configure
     from servingpool.reconcile.config import ConfigError, load

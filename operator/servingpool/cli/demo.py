@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def demo(  # noqa: PLR0913, a command line's options are its parameters
     trace: Annotated[
-        str, typer.Option(help="azure-conv, azure-code, llmd-ramp, or the path of a CSV in the Azure traces' format.")
+        str, typer.Option(help="azure-conv, azure-code, llmd-ramp, or a CSV file in the format of the Azure traces.")
     ] = "azure-conv",
     hardware: Annotated[
-        str, typer.Option(help="GPU and model of a replica; a wrong name lists those that are shipped.")
+        str, typer.Option(help="GPU and model of a replica; a wrong name lists the valid ones.")
     ] = "a100-70b-tp4",
     ttft: Annotated[str, typer.Option(help="Bound on time to first token, 1ms to 10m, or none.")] = "2s",
     tpot: Annotated[str, typer.Option(help="Bound on time per output token, 1ms to 10s, or none.")] = "150ms",
@@ -34,24 +34,24 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
     ] = 95.0,
     history: Annotated[
         str,
-        typer.Option(help="Traffic like this that Prometheus remembers from before, 0s to 6h; 0s: a pool never seen."),
+        typer.Option(help="History of such traffic in Prometheus before the start, 0s to 6h; 0s is a new pool."),
     ] = "2h",
-    max_replicas: Annotated[int, typer.Option(min=1, max=64, help="Most replicas that a policy may ask for.")] = 16,
-    price: Annotated[float | None, typer.Option(min=0, help="Dollars a GPU-hour; adds what each run costs.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of start-up times, scrape phases and generated traces.")] = 0,
-    output: Annotated[Path, typer.Option(help="The report.")] = Path("report/demo.html"),
+    max_replicas: Annotated[int, typer.Option(min=1, max=64, help="Highest replica count of every policy.")] = 16,
+    price: Annotated[float | None, typer.Option(min=0, help="Dollars per GPU-hour; adds the cost of each run.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of start-up times, scrape phases and generated traces.")] = 0,
+    output: Annotated[Path, typer.Option(help="File for the report (HTML).")] = Path("report/demo.html"),
     picture: Annotated[
-        Path | None, typer.Option(help="Also write load, replicas and TTFT as an SVG here.", dir_okay=False)
+        Path | None, typer.Option(help="File for a chart of load, replicas and TTFT (SVG).", dir_okay=False)
     ] = None,
     open_report: Annotated[bool, typer.Option("--open/--no-open", help="Open the report in a browser.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the comparison as JSON (no table); keys as below.")
+        bool, typer.Option("--json", help="Print the comparison as JSON instead of a table, with the keys below.")
     ] = False,
 ) -> None:
-    """Compare the operator's decisions with other autoscalers, on one hour of real traffic, in seconds.
+    """Compare the operator with other autoscalers on one hour of real traffic, in seconds.
 
-    No cluster, no GPU, no Prometheus: the operator's own decision core scales a modelled vLLM fleet on virtual
-    time, beside fixed fleets, HPA on running requests and llm-d slo-aware. Writes one HTML file.
+    It needs no cluster, GPU or Prometheus. The operator's decision core scales a simulated vLLM fleet on virtual
+    time, next to fixed fleets, HPA on running requests and llm-d slo-aware. It writes one HTML file.
 
     For example:
 
@@ -62,10 +62,10 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
         servingpool demo --trace my-requests.csv --price 2.50 --json | jq .conclusion
 
     JSON: format, verdict (cheapest, level, dearer, missed), conclusion, entries (label, role, settings, held, result,
-    changes), frontier and variants (label, attainment, gpu_hours, average_replicas). New keys may come; format rises
-    when one changes its meaning.
+    changes), frontier and variants (label, attainment, gpu_hours, average_replicas). New keys may be added; format
+    increases when a key changes its meaning.
 
-    Exit codes: 0 the comparison was made, whoever won; 2 something given cannot be used.
+    Exit codes: 0 the comparison was made, 2 an argument is invalid.
     """
     # Here and not above: numba and matplotlib take a second to import, which no other command should wait for.
     from servingpool.decision.pool import Pool, Slo
@@ -169,7 +169,7 @@ def _compared(setup: Setup) -> Comparison:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         if not COMPILED:
-            bar.console.print("numba (extra `simulation`) is not installed: this takes many times as long.")
+            bar.console.print("numba (extra `simulation`) is not installed, so this takes many times as long.")
 
         def show(doing: str, done: int, total: int) -> None:
             # Machine code is made on the first run after an installation, which takes a moment.

@@ -26,19 +26,21 @@ class Exit(IntEnum):
 
 
 def explain(
-    pool: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The ServingPool.")],
+    pool: Annotated[
+        str, typer.Argument(metavar="NAMESPACE/NAME", help="The ServingPool. The namespace defaults to `default`.")
+    ],
     *,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
     ] = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The status as JSON.")] = False,
+    context: Annotated[str | None, typer.Option(help="Context in the kubeconfig.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
 ) -> None:
-    """Say what was decided for a pool, and why: raw need, each limit, the figures, the conditions.
+    """Show the last decision for a pool: raw need, each limit, the figures and the conditions.
 
     Example: `servingpool explain default/chat`
 
-    Exit codes: 0 explained, 1 no such pool, 2 wrong usage, 3 nothing decided yet, 4 the cluster did not answer,
+    Exit codes: 0 explained, 1 no such pool, 2 wrong usage, 3 no decision yet, 4 the cluster did not answer,
     5 the pool is not valid.
     """
     from pydantic import ValidationError
@@ -51,12 +53,12 @@ def explain(
     if not slash:
         namespace, name = "default", namespace
     if not namespace or not name or "/" in name:
-        typer.echo(f"write the pool as NAMESPACE/NAME, got '{pool}'", err=True)
+        typer.echo(f"Write the pool as NAMESPACE/NAME, got '{pool}'", err=True)
         raise typer.Exit(Exit.USAGE)
     try:
         found = asyncio.run(_read((namespace, name), None if kubeconfig is None else str(kubeconfig), context))
     except NotFound:
-        typer.echo(f"there is no ServingPool {namespace}/{name}", err=True)
+        typer.echo(f"ServingPool {namespace}/{name} does not exist", err=True)
         raise typer.Exit(Exit.NOT_FOUND) from None
     except ClusterError as error:
         typer.echo(str(error), err=True)

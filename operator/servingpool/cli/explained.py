@@ -7,20 +7,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from servingpool.api.conditions import ConditionType, Truth
+from servingpool.api.conditions import ConditionType
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import LastDecision, Status
 from servingpool.api.time import write
-
-GOOD = {
-    ConditionType.READY: Truth.TRUE,
-    ConditionType.METRICS_AVAILABLE: Truth.TRUE,
-    ConditionType.SLO_MET: Truth.TRUE,
-    ConditionType.SCALING_LIMITED: Truth.FALSE,
-    ConditionType.CALIBRATING: Truth.FALSE,
-    ConditionType.DRAIN_READY: Truth.TRUE,
-}
 
 
 def show(pool: ServingPool, console: Console | None = None) -> None:
@@ -29,7 +20,7 @@ def show(pool: ServingPool, console: Console | None = None) -> None:
     status, decision = pool.status, pool.status.last_decision
     parts: list[RenderableType] = [_of_what(pool)]
     if decision is None:
-        parts += [Text("Nothing was decided yet."), _conditions(status)]
+        parts += [Text("No decision yet."), _conditions(status)]
     else:
         parts += _explained(pool, decision)
     console.print(Panel(Group(*parts), title=f"ServingPool {'/'.join(pool.key)}", title_align="left"))
@@ -66,13 +57,13 @@ def _steps(decision: LastDecision, status: Status) -> Table:
     table.add_column("replicas", justify="right")
     table.add_column("why", overflow="fold")
     need = "unknown" if decision.need is None else f"{decision.need:g}"
-    table.add_row("raw need", need, "" if decision.need is not None else "unknown is not zero: the fleet stays")
+    table.add_row("raw need", need, "" if decision.need is not None else "Unknown: replicas stay as they are.")
     for limit in decision.limits:
         table.add_row(limit.name, f"{limit.before} -> {limit.after}", limit.reason)
     table.add_row(
         Text("answer", style="bold"),
         Text(str(decision.replicas), style="bold"),
-        "" if status.replicas is None else f"asked for: {status.replicas}",
+        "" if status.replicas is None else f"spec.replicas is {status.replicas}",
     )
     return table
 
@@ -90,7 +81,7 @@ def _figures(pool: ServingPool) -> Table:
 
     percentile = f"p{slo.attainment:g}"
     row("replicas", status.fleet, aside="  ready/desired/max")
-    row("attainment, last hour", status.attainment, "%", f"  of {slo.attainment:g}% asked for")
+    row("attainment, last hour", status.attainment, "%", f"  objective {slo.attainment:g}%")
     if slo.time_to_first_token is not None:
         bound = f"  SLO {brief(slo.time_to_first_token)}"
         row(f"TTFT {percentile}", latency.time_to_first_token if latency else None, aside=bound)
@@ -115,6 +106,6 @@ def _conditions(status: Status) -> Table:
     for name in ("condition", "status", "reason", "message"):
         table.add_column(name, overflow="fold")
     for one in status.conditions:
-        style = "green" if one.status == GOOD[one.type] else "yellow"
+        style = "green" if one.status == one.type.good else "yellow"
         table.add_row(one.type.value, Text(one.status.value, style=style), one.reason, one.message)
     return table

@@ -30,34 +30,34 @@ def _seconds(text: str) -> float:
 def lab(  # noqa: PLR0913, one parameter an option
     *,
     trace: Annotated[
-        TraceName, typer.Option(help="conv: a chat service, 5.5 requests/s. code: completions in bursts.")
+        TraceName, typer.Option(help="conv: chat at 5.5 requests/s. code: code completions in bursts.")
     ] = TraceName.CONV,
     minutes: Annotated[
-        float | None, typer.Option(help="Stop by itself so long after the first request, and leave a record.")
+        float | None, typer.Option(help="Stop this many minutes after the first request, and write a record.")
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(help="Where the record of the run goes, as JSON. [default: .lab/record.json]")
+        Path | None, typer.Option(help="File for the record of the run (JSON). [default: .lab/record.json]")
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="Where a picture of the last screen goes, as SVG.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="File for a picture of the last screen (SVG).")] = None,
     no_live: Annotated[
-        bool, typer.Option("--no-live", help="A line every 15 s instead of the live view, as without a terminal.")
+        bool, typer.Option("--no-live", help="Print a line every 15 s instead of the live view.")
     ] = False,
     start_at: Annotated[
         float | None,
-        typer.Option(parser=_seconds, metavar="DURATION", help="Begin so far into the trace, such as 10m."),
+        typer.Option(parser=_seconds, metavar="DURATION", help="Skip this much of the trace, such as 10m."),
     ] = None,
-    mode: Annotated[Mode, typer.Option(help="Recommend decides and explains, and touches nothing.")] = Mode.AUTO,
+    mode: Annotated[Mode, typer.Option(help="Recommend computes a replica count and does not apply it.")] = Mode.AUTO,
     load_seconds: Annotated[
-        float, typer.Option(min=0, max=1800, help="How long a new replica loads before it is ready.")
+        float, typer.Option(min=0, max=1800, help="Seconds that a new replica loads before it is ready.")
     ] = 60.0,
-    directory: Annotated[Path, typer.Option(help="For data, kubeconfig and logs. Emptied at each start.")] = Path(
-        ".lab"
-    ),
+    directory: Annotated[
+        Path, typer.Option(help="Folder for data, kubeconfig and logs. It is emptied at each start.")
+    ] = Path(".lab"),
 ) -> None:
-    """Watch the operator hold a latency SLO: a real kube-apiserver, a real Prometheus, a replayed trace.
+    """Run the operator on this machine: real kube-apiserver, real Prometheus, emulated replicas, a replayed trace.
 
-    Builds the control plane from Go packages the first time (about 7 minutes on 2 idle cores); later it starts in
-    15 s. No root, no Docker, no GPU: the replicas are emulated. Ctrl-C stops all that it started.
+    The first run builds the control plane from Go packages (about 7 minutes on 2 idle cores); later runs start in
+    15 s. It needs no root, Docker or GPU. Ctrl-C stops everything that it started.
 
     Example: `servingpool lab`
 
@@ -65,7 +65,7 @@ def lab(  # noqa: PLR0913, one parameter an option
 
     Example: `servingpool lab --minutes 20 --start-at 0s --record run.json --no-live`
 
-    Exit codes: 0 stopped as asked, 1 a part failed, 2 wrong options or something is missing.
+    Exit codes: 0 stopped on request, 1 a part failed, 2 wrong options or a missing tool.
     """
     with needs("lab"):
         from servingpool_lab import command

@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Holds a latency SLO of LLM serving at minimum fleet size.",
+    help="Autoscaler for vLLM: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
 for command in (run, explain, check, demo, simulate, lab, crd):

@@ -30,7 +30,9 @@ def _duration(text: str) -> str:
 
 def run(
     *,
-    config: Annotated[Path, typer.Option(help="The operator's configuration, YAML.", envvar="SERVINGPOOL_CONFIG")],
+    config: Annotated[
+        Path, typer.Option(help="The operator's configuration file (YAML).", envvar="SERVINGPOOL_CONFIG")
+    ],
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Default: the pod's service account, else ~/.kube/config.", envvar="KUBECONFIG")
     ] = None,
@@ -38,16 +40,19 @@ def run(
         list[str] | None, typer.Option(help="Watch only this namespace; repeat for more. Default: all.")
     ] = None,
     interval: Annotated[
-        str | None, typer.Option(parser=_duration, metavar="DURATION", help="Overrides the configuration's interval.")
+        str | None,
+        typer.Option(
+            parser=_duration, metavar="DURATION", help="Time between two ticks, 1s to 1m. Overrides the configuration."
+        ),
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="json for machines, text for people.")] = LogFormat.JSON,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Debug messages too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log debug messages.")] = False,
 ) -> None:
     """Run the operator until it is stopped.
 
     Example: `servingpool run --config config.yaml --kubeconfig ~/.kube/config --log-format text`
 
-    Exit codes: 0 stopped on request, 1 the lease was lost or kopf failed, 2 the configuration is wrong.
+    Exit codes: 0 stopped on request, 1 the lease was lost or kopf failed, 2 the configuration is invalid.
     """
     from servingpool.cli.assembly import operate
     from servingpool.cli.logs import configure

@@ -24,25 +24,25 @@ MISSED = 3
 
 
 def simulate(
-    pool: Annotated[Path, typer.Option(help="A ServingPool manifest: SLO, min, max, behavior, cost.")],
+    pool: Annotated[Path, typer.Option(help="A ServingPool manifest; SLO, min, max, behavior and cost are used.")],
     trace: Annotated[
         str,
         typer.Option(
-            help="azure-conv, azure-code, azure-conv-day, llmd-ramp, or the path of a CSV with the columns "
+            help="azure-conv, azure-code, azure-conv-day, llmd-ramp, or a CSV file with the columns "
             "TIMESTAMP, ContextTokens, GeneratedTokens."
         ),
     ] = "azure-conv",
     fleet: Annotated[
-        str, typer.Option(help="Shipped hardware such as h100-8b-tp1, or the path of a fleet description (below).")
+        str, typer.Option(help="Built-in hardware such as h100-8b-tp1, or a file with a fleet description (below).")
     ] = "a100-70b-tp4",
     policy: Annotated[
         str, typer.Option(help="servingpool, static:N, or a baseline such as hpa-running:16 or llmd-slo-aware.")
     ] = "servingpool",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; keys as below.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with the keys below.")] = False,
 ) -> None:
-    """Run one scaling policy on one trace, on virtual time.
+    """Simulate one scaling policy on one trace, on virtual time.
 
-    The pool's mode is taken as Auto, and its metrics are those of the modelled fleet.
+    The pool's mode counts as Auto; its metrics come from the simulated fleet.
 
     For example:
 
@@ -52,7 +52,7 @@ def simulate(
 
         servingpool simulate --pool pool.yaml --trace requests.csv --json | jq .score.attainment
 
-    A fleet description; all but hardware may be left out, and this is what they are then:
+    A fleet description with its defaults; only hardware is required:
 
         hardware: a100-70b-tp4
         coldStart: 100s
@@ -65,13 +65,13 @@ def simulate(
         routing: least-loaded
 
     JSON: format, held, policy, trace, profile, slo, score (attainment, gpu_hours, average_replicas, ttft, tpot, ...),
-    series (lists, one place a decision), changes (at, before, after, ready, reason, need, limits). Times are seconds,
-    attainment is a share. New keys may come; format rises when one changes its meaning.
+    series (lists with one value per decision), changes (at, before, after, ready, reason, need, limits). Times are
+    seconds, attainment is a share. New keys may be added; format increases when a key changes its meaning.
 
-    Exit codes: 0 the SLO was held; 3 the SLO was missed; 2 something given cannot be used.
+    Exit codes: 0 the SLO was met, 3 the SLO was missed, 2 an argument is invalid.
     """
     # Here and not above: numba takes a second to import, which no other command should wait for.
-    from servingpool.reconcile.observing import core_pool
+    from servingpool.reconcile.pool_plan import core_pool
 
     with needs("simulation"):
         from servingpool_simulation import inputs

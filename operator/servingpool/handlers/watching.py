@@ -106,7 +106,7 @@ class Watches:
         for uid, (type_, where, name) in deleted:
             self._see[kind]({"kind": type_, "metadata": {"namespace": where, "name": name, "uid": uid}}, gone=True)
         if deleted:
-            log.info("%d %s no longer exist, which no watch has said: they are forgotten", len(deleted), kind[2])
+            log.info("Removed %d deleted %s from the cache; no watch had reported the deletion.", len(deleted), kind[2])
 
     def _handler(self, kind: Kind, see: See) -> Any:
         async def handler(*, event: Any, **_: Any) -> None:

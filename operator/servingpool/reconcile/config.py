@@ -27,19 +27,19 @@ class _Section(BaseModel):
 
 
 class LeaderElection(_Section):
-    """One of several operators writes. Off, where there is only ever one."""
+    """One of several operators writes. Disable it only where one operator runs."""
 
     enabled: bool = True
     namespace: str | None = None
-    """Of the Lease. Default: the operator's own, from POD_NAMESPACE."""
+    """Namespace of the Lease. Default: the operator's own, from POD_NAMESPACE."""
     name: Annotated[str, Field(max_length=63)] = "servingpool-operator"
-    """Of the Lease."""
+    """Name of the Lease."""
     duration: Annotated[float, DurationBetween("3s", "5m")] = 15.0
-    """Others take over this long after the last renewal."""
+    """Another operator takes over this long after the last renewal."""
     deadline: Annotated[float, DurationBetween("2s", "5m")] = 10.0
-    """The leader stops writing this long after its last renewal; less than duration."""
+    """The leader stops writing this long after its last renewal. Less than duration."""
     retry: Annotated[float, DurationBetween("500ms", "1m")] = 2.0
-    """Between two tries; less than deadline."""
+    """Time between two renewals. Less than deadline."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -51,29 +51,29 @@ class LeaderElection(_Section):
 
 
 class PodDeletionCost(_Section):
-    """Which pods a scale-down removes: those with the least requests in flight, told to Kubernetes by annotation."""
+    """Scale-down removes the pods with the fewest requests in flight, marked by annotation."""
 
     enabled: bool = True
-    """Off: no pod is patched, and Kubernetes chooses."""
+    """If false, no pod is patched and Kubernetes chooses the pods to remove."""
 
 
 class OperatorConfig(_Section):
-    """Everything that can be set, with defaults that fit."""
+    """The operator's configuration."""
 
     interval: Annotated[float, DurationBetween("1s", "1m")] = 15.0
-    """How often all pools are looked at."""
+    """Time between two ticks."""
     backends: Annotated[tuple[BackendConfig, ...], Field(min_length=1, max_length=64)]
-    """Prometheus servers, by the name that a pool gives."""
+    """Prometheus servers, by the name in spec.metrics.backend."""
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch. Default: all."""
     leader_election: LeaderElection = LeaderElection()
     pod_deletion_cost: PodDeletionCost = PodDeletionCost()
     health_port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    """For /healthz; 0 for none."""
+    """Port of /healthz; 0 for none."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 9090
-    """For the operator's own /metrics; 0 for none."""
+    """Port of the operator's own /metrics; 0 for none."""
     history: Annotated[float, DurationBetween("0s", "6h")] = 7200.0
-    """How far back Prometheus is asked about a pool seen for the first time, and after a restart."""
+    """History to load from Prometheus for a new pool, and after a restart."""
 
     @field_validator("backends")
     @classmethod
@@ -111,9 +111,9 @@ def load(path: Path, changes: Mapping[str, object] | None = None) -> OperatorCon
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no YAML: it is not UTF-8") from error
+        raise ConfigError(f"{path} is not YAML: it is not UTF-8") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no YAML: {error}") from error
+        raise ConfigError(f"{path} is not YAML: {error}") from error
     try:
         return OperatorConfig.model_validate({**raw, **(changes or {})} if isinstance(raw, dict) else raw)
     except ValidationError as error:

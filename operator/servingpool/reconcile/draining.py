@@ -28,16 +28,17 @@ def judge_drain(drain: Drain, busy: Collection[float]) -> tuple[Truth, Reason, s
     """What to say in DrainReady of a vLLM replica. `busy`: requests in flight on each replica that is known."""
     lacks = _lacks(drain, busy)
     if lacks:
-        return Truth.FALSE, lacks[0].reason, "; ".join(lack.message for lack in lacks)
+        return Truth.FALSE, lacks[0].reason, " ".join(lack.message for lack in lacks)
     unknown = [each.reason for each in (drain.shutdown_timeout, drain.pre_stop) if isinstance(each, Unknown)]
     if unknown:
-        return Truth.UNKNOWN, Reason.DRAIN_NOT_VISIBLE, "; ".join(unknown)
+        return (
+            Truth.UNKNOWN,
+            Reason.DRAIN_NOT_VISIBLE,
+            Reason.DRAIN_NOT_VISIBLE.message(detail="; ".join(unknown)),
+        )
     assert not isinstance(drain.pre_stop, Unknown)
     assert not isinstance(drain.shutdown_timeout, Unknown)
-    said = (
-        f"a replica that is removed waits {drain.pre_stop:g} s, finishes what it has within "
-        f"{drain.shutdown_timeout:g} s, and is killed after {drain.grace:g} s"
-    )
+    said = Reason.FINISHES_REQUESTS.message(pre_stop=drain.pre_stop, timeout=drain.shutdown_timeout, grace=drain.grace)
     return Truth.TRUE, Reason.FINISHES_REQUESTS, said
 
 
@@ -46,16 +47,14 @@ def _lacks(drain: Drain, busy: Collection[float]) -> list[Lack]:
     hook = 0.0 if isinstance(drain.pre_stop, Unknown) else drain.pre_stop
     timeout = 0.0 if isinstance(drain.shutdown_timeout, Unknown) else drain.shutdown_timeout
     if drain.shutdown_timeout == 0.0:
-        now = f", about {sum(busy) / len(busy):.0f} requests per replica now" if busy else ""
-        said = f"scale-downs cut what is in flight{now}: vLLM's --shutdown-timeout is not set"
-        found.append(Lack(Reason.NO_SHUTDOWN_TIMEOUT, said))
+        now = f", about {sum(busy) / len(busy):.0f} per replica now" if busy else ""
+        found.append(Lack(Reason.NO_SHUTDOWN_TIMEOUT, Reason.NO_SHUTDOWN_TIMEOUT.message(now=now)))
     if not isinstance(drain.pre_stop, Unknown) and drain.pre_stop < WITHDRAWN_AFTER:
-        hooked = f"the preStop hook sleeps {hook:g} s only" if hook else "there is no preStop sleep"
-        said = f"scale-downs fail requests that still arrive while a load balancer learns of it: {hooked}"
-        found.append(Lack(Reason.PRE_STOP_TOO_SHORT, f"{said}, {WITHDRAWN_AFTER:g} s is the least, 15 s is safe"))
+        hooked = f"The preStop hook sleeps only {hook:g} s" if hook else "There is no preStop sleep"
+        said = Reason.PRE_STOP_TOO_SHORT.message(hook=hooked, least=WITHDRAWN_AFTER)
+        found.append(Lack(Reason.PRE_STOP_TOO_SHORT, said))
     needed = hook + timeout + EXIT
     if drain.grace < needed:
-        said = f"what runs longer is killed: terminationGracePeriodSeconds is {drain.grace:g}, "
-        said += f"preStop {hook:g} s and --shutdown-timeout {timeout:g} s need {needed:g}"
+        said = Reason.GRACE_PERIOD_TOO_SHORT.message(grace=drain.grace, hook=hook, timeout=timeout, needed=needed)
         found.append(Lack(Reason.GRACE_PERIOD_TOO_SHORT, said))
     return found

@@ -8,34 +8,30 @@ from __future__ import annotations
 
 import math
 
-from servingpool.api.duration import brief
-from servingpool.decision.ledger import KEPT_SECONDS
-from servingpool.decision.memory import Memory
+from servingpool.catalogue.notes import Note
 from servingpool.decision.slo_count import SloCount
+from servingpool.reconcile.pool_plan import Learned
 
 WORTH_SAYING = 0.05
 """Share of the requests."""
 
 
-def estimated(memory: Memory, ttft: float | None, tpot: float | None) -> str:
-    """What to say of it, as a sentence; empty where hardly a request is concerned. Bounds in seconds."""
-    window = memory.ledger.last(KEPT_SECONDS)
-    bounds = (
-        ("timeToFirstToken", ttft, window.first_tokens(), memory.edges[:2]),
-        ("timePerOutputToken", tpot, window.finished(), memory.edges[2:4]),
-    )
-    return "; ".join(filter(None, (_said(*each) for each in bounds)))
+def estimated(learned: Learned, ttft: float | None, tpot: float | None) -> list[str]:
+    """A sentence for each bound (seconds) for which more than a few requests are estimated."""
+    bounds = ((ttft, learned.first_tokens, learned.edges[:2]), (tpot, learned.finished, learned.edges[2:4]))
+    return [said for each in bounds if (said := _said(*each))]
 
 
-def _said(name: str, bound: float | None, count: SloCount, bucket: tuple[float, float]) -> str:
+def _said(bound: float | None, count: SloCount, bucket: tuple[float, float]) -> str:
     if bound is None or not count.total or count.straddling < WORTH_SAYING * count.total:
         return ""
     share, (lower, upper) = count.straddling / count.total, bucket
-    of_requests = f"{share:.0%} of the last {KEPT_SECONDS / 60:.0f} minutes' requests"
     if math.isinf(upper):
-        last = f"the engine's last bucket begins at {brief(lower)}"
-        return f"{of_requests} count as late, for {last} and {name} is {brief(bound)}"
-    place = f"between the engine's buckets of {brief(lower)} and {brief(upper)}"
-    if lower == 0.0:
-        place = f"below the engine's first bucket of {brief(upper)}"
-    return f"for {of_requests} it is an estimate, because {name} {brief(bound)} lies {place}"
+        return Note.BEYOND_LAST_BUCKET.message(share=share, last=_written(lower), bound=_written(bound))
+    exact = " or ".join(_written(edge) for edge in bucket if edge > 0.0)
+    return Note.ESTIMATED.message(share=share, bound=_written(bound), exact=exact)
+
+
+def _written(seconds: float) -> str:
+    """A duration as it can be put into the spec: `1s`, `2500ms`."""
+    return f"{seconds:g}s" if seconds == int(seconds) else f"{1_000 * seconds:g}ms"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from servingpool.adapters.cluster.lease import Election
-from servingpool.reconcile.exposing import LoopMetrics
 from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.metrics import LoopMetrics
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +66,9 @@ class Heartbeat:
         since = self.clock() - (self.ticked if self.ticked is not None else self.started + LONGEST_LISTING)
         longest = max(DEAD_AFTER * interval, LEAST_PATIENCE)
         if since > longest:
-            return f"no tick for {since:.0f} s, more than {longest:.0f} s"
+            return f"No tick for {since:.0f} s; the limit is {longest:.0f} s."
         if silence > LONGEST_SILENCE:
-            return f"the lease could not be read for {silence:.0f} s, more than {LONGEST_SILENCE:.0f} s"
+            return f"The lease could not be read for {silence:.0f} s; the limit is {LONGEST_SILENCE:.0f} s."
         return None
 
 
@@ -129,10 +129,10 @@ class Operator:
         try:
             await election.run()
         except Exception:
-            log.exception("the election failed: leaving")
+            log.exception("Leader election failed; exiting.")
         else:
             # Another leads by now. What this process believes of the fleet is no longer its to act on.
-            log.error("the lease was lost: leaving, to start afresh as a follower")
+            log.error("The lease was lost; exiting to restart as a follower.")
         self._lost()
 
     async def _loop(self) -> None:
@@ -144,7 +144,7 @@ class Operator:
                 await self._tick()
             except Exception:
                 # One tick that fails must not be the last: the fleet stays as it is and the next tick tries again.
-                log.exception("the tick failed")
+                log.exception("The tick failed; the next one runs as usual.")
             else:
                 self._heartbeat.ticked = self._heartbeat.clock()
             if leading:
@@ -171,7 +171,7 @@ class Operator:
             try:
                 await self._watched.forget_deleted()
             except Exception:
-                log.exception("comparing the cache with the cluster failed; it is tried again in %.0f s", FORGET_EVERY)
+                log.exception("Comparing the cache with the cluster failed; the next try is in %.0f s.", FORGET_EVERY)
 
     async def _first_lists(self) -> None:
         """Wait until the watches have shown what there is.
@@ -183,6 +183,6 @@ class Operator:
             clock = self._heartbeat.clock()
             quiet = clock - max(self._watched.listed_at, self._heartbeat.started)
             if quiet >= QUIET or clock - self._heartbeat.started >= LONGEST_LISTING:
-                log.warning("not all that there was at the start was shown by the watches; going on without")
+                log.warning("The watches did not show all objects in time; starting without the rest.")
                 return
             await asyncio.sleep(0.1)

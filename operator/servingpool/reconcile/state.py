@@ -1,21 +1,36 @@
-"""What the loop keeps of each pool between two ticks."""
+"""What the loop keeps of each pool between two ticks.
+
+The only module that changes it: the stages of a tick say what happened, and read.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
+from servingpool.adapters.cluster.objects import Key, Raw, Workload
 from servingpool.api.conditions import Condition
-from servingpool.api.serving_pool import ServingPool
+from servingpool.api.serving_pool import Metadata, ServingPool, problems, readable_status
 from servingpool.api.status import Status
 from servingpool.decision.decision import Decision
 from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
-from servingpool.reconcile.contest import Contest
+from servingpool.reconcile.pool_plan import PoolPlan
+from servingpool.reconcile.replica_drift import ReplicaDrift
+
+log = logging.getLogger(__name__)
 
 MODEL = "model"
 """Key in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it."""
+PROFILE_AFTER = 600.0
+"""Seconds between two writes of the learned profile, the first one when calibration ends.
+
+What a crash would lose is in Prometheus's history."""
 
 
 @dataclass(slots=True)
@@ -31,17 +46,17 @@ class PoolState:
     conditions: tuple[Condition, ...] = ()
     """As judged last, or as found: whether they could be written or not."""
     memory: Memory = field(default_factory=Memory.new)
-    warm: bool = False
+    backfilled: bool = False
     """History was learned, or given up on."""
-    unheard: int = 0
+    failed_backfills: int = 0
     """How often it was asked for in vain."""
-    unsure: bool = False
+    status_write_unknown: bool = False
     """Whether a write of it was begun of which no answer came: it may be applied, or not."""
     written_at: float = 0.0
     """Unix time in seconds of the last write of status."""
     scaled_at: float | None = None
     """Likewise, of the last order that is to be told of; None where there was none since the start."""
-    unanswered: float | None = None
+    scale_outcome_unknown: float | None = None
     """Likewise, of the last order, while it is not known whether it was done."""
     profile_at: float = 0.0
     """Likewise, of the last write of the learned profile."""
@@ -51,7 +66,7 @@ class PoolState:
     """Orders in a row that failed because the target was not as it had been seen."""
     refused_at: int | None = None
     """Replicas that it had then, as far as was known."""
-    contest: Contest = field(default_factory=Contest)
+    drift: ReplicaDrift = field(default_factory=ReplicaDrift)
     warned: dict[str, float] = field(default_factory=dict)
     """Unix time in seconds of the last warning event, by reason."""
     pool: ServingPool | None = None
@@ -59,35 +74,194 @@ class PoolState:
     observation: Observation | None = None
     gpus: int = 0
     """Per replica."""
+    _before_order: tuple[ReplicaDrift, float | None] = (ReplicaDrift(), None)
+    """`drift` and `scale_outcome_unknown` as they were before the order that is under way."""
 
     @classmethod
-    def found(cls, pool: ServingPool) -> tuple[PoolState, str | None]:
-        """The state of a pool seen for the first time, resumed from its status; and why it could not be, if so."""
-        found = pool.status
-        state = cls(uid=pool.metadata.uid, model=pool.spec.model, status=found, conditions=found.conditions)
-        kept = found.profile
-        if kept is None:
-            return state, None
-        if kept.get(MODEL) != pool.spec.model:
-            return state, f"it is of model {kept.get(MODEL)!r}, the pool's is {pool.spec.model!r} now"
-        try:
-            profile = Profile.from_dict(kept)
-        except ValueError as error:
-            return state, str(error)
-        state.memory = Memory.resume(profile)
+    def found(cls, pool: ServingPool, raw: Raw) -> PoolState:
+        """The state of a pool seen for the first time, resumed from its status."""
+        state = cls.of_status(pool.metadata, pool.spec.model, pool.status, raw)
+        state.conditions = pool.status.conditions
+        kept = pool.status.profile
+        if kept is not None:
+            try:
+                state.resume(kept)
+            except ValueError as damage:
+                log.warning("The learned profile is discarded: %s", damage, extra=pool.metadata.log_fields)
+        return state
+
+    @classmethod
+    def of_status(cls, meta: Metadata, model: str, status: Status, raw: Raw) -> PoolState:
+        """The state of a pool of which no more is known than its status."""
+        # What stands there and cannot be read is of another version: all of it is to be written anew.
+        unreadable = status == Status() and bool(raw.get("status"))
+        return cls(uid=meta.uid, model=model, status=status, status_write_unknown=unreadable)
+
+    def resume(self, kept: Mapping[str, Any]) -> None:
+        """Go on with what `kept` has written. ValueError says why that cannot be."""
+        if kept.get(MODEL) != self.model:
+            raise ValueError(f"learned for model {kept.get(MODEL)!r}, spec.model is now {self.model!r}")
+        profile = Profile.from_dict(kept)
+        self.memory = Memory.resume(profile)
         # Not written again before it has changed: after a restart that would be every pool at once.
-        state.profile_at, state.profile_curve = profile.at, profile.curve
-        return state, None
+        self.profile_at, self.profile_curve = profile.at, profile.curve
+
+    def is_of(self, pool: ServingPool) -> bool:
+        """Whether what is kept still speaks of this pool."""
+        return (self.uid, self.model) == (pool.metadata.uid, pool.spec.model)
+
+    # What history taught.
+
+    def taught(self, memory: Memory) -> None:
+        """History was learned."""
+        self.memory = memory
+
+    def history_failed(self) -> None:
+        """The backend did not give the history that was asked for."""
+        self.failed_backfills += 1
+
+    def backfill_ended(self) -> None:
+        """History was learned, or is given up on."""
+        self.backfilled = True
+
+    # What a tick collected and decided.
+
+    def target_seen(self, workload: Workload, now: float) -> None:
+        """The target as it is now: it shows whether others set its replicas, and whether an order was done."""
+        self.drift = self.drift.see(workload, now)
+        if self.scale_outcome_unknown is not None and self.drift.carried_out(workload):
+            self.scaled_at, self.scale_outcome_unknown = self.scale_outcome_unknown, None
+
+    def decided(self, plan: PoolPlan) -> None:
+        """A decision was made."""
+        if not plan.conduct.act:
+            self.drift = self.drift.rest()
+        self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
+        self.memory, self.gpus = plan.memory, plan.gpus
+
+    def refused(self) -> None:
+        """Nothing can be decided: figures of a time when it could are none of now."""
+        self.decision = self.observation = None
+
+    # What acting did.
+
+    def order_sent(self, target: Workload, replicas: int, now: float) -> None:
+        """It counts as done until an answer says otherwise: the tick may end before there is one."""
+        self._before_order = self.drift, self.scale_outcome_unknown
+        self.drift, self.scale_outcome_unknown = self.drift.order(target, replicas), now
+
+    def order_done(self, now: float) -> None:
+        """The API server has set the replicas."""
+        self.conflicts, self.scale_outcome_unknown = 0, None
+        if not self.drift.answered:  # else the status would be written at every tick, for as long as nobody looks
+            self.scaled_at = now
+
+    def order_failed(self, *, unknown: bool) -> None:
+        """The order failed; `unknown`: it may have been carried out."""
+        self.conflicts = 0
+        if not unknown:
+            self.drift, self.scale_outcome_unknown = self._before_order
+
+    def order_conflicted(self, target: Workload) -> int:
+        """The target is not as it was decided on. How often in a row."""
+        self.drift, self.scale_outcome_unknown = self._before_order
+        # Whoever changes the number shows a new one; what refuses an order leaves it where it was.
+        self.conflicts = self.conflicts + 1 if self.refused_at == target.replicas else 1
+        self.refused_at = target.replicas
+        return self.conflicts
+
+    # What is reported.
+
+    def judged(self, conditions: Sequence[Condition]) -> None:
+        """The conditions as of this tick, whether they can be written or not."""
+        self.conditions = tuple(conditions)
+
+    def profile_due(self, now: float) -> bool:
+        """Whether what was learned is to be written: calibration has ended, and it has changed since some time."""
+        settled = self.decision is not None and not self.decision.calibrating
+        return settled and now - self.profile_at >= PROFILE_AFTER and self.memory.profile.curve != self.profile_curve
 
     @property
-    def settled(self) -> bool:
-        """Calibration has ended, so what was learned is worth keeping."""
-        return self.decision is not None and not self.decision.calibrating
+    def unsaved(self) -> bool:
+        """Something was learned since the profile was last written."""
+        profile = self.memory.profile
+        return profile.learned > 0.0 and profile.curve != self.profile_curve
 
     def kept(self) -> dict[str, Any]:
         """What was learned, in the form that `found` reads."""
         return self.memory.profile.to_dict() | {MODEL: self.model}
 
-    def is_of(self, pool: ServingPool) -> bool:
-        """Whether what is kept still speaks of this pool."""
-        return (self.uid, self.model) == (pool.metadata.uid, pool.spec.model)
+    def status_write_begun(self) -> bool:
+        """A write of the status is sent. Whether it was unknown before what is there."""
+        before, self.status_write_unknown = self.status_write_unknown, True
+        return before
+
+    def status_write_ended(self, *, unknown: bool) -> None:
+        """An answer came, or none will: then what is there is `unknown`."""
+        self.status_write_unknown = unknown
+
+    def status_written(self, status: Status, now: float, *, with_profile: bool) -> None:
+        """The API server has this status."""
+        self.status, self.status_write_unknown, self.written_at = status, False, now
+        if with_profile:
+            self.profile_at, self.profile_curve = now, self.memory.profile.curve
+
+    def warned_of(self, reason: str, now: float) -> None:
+        """A warning event is posted."""
+        self.warned[reason] = now
+
+
+class PoolStates(dict[Key, PoolState]):
+    """The states of all pools by namespace and name, and their specs as parsed last."""
+
+    def __init__(self, pools: Mapping[Key, Raw]) -> None:
+        """`pools` are those that exist, as the watches show them."""
+        super().__init__()
+        self._pools = pools
+        self._parsed: dict[Key, tuple[str, ServingPool | str]] = {}
+        """By resourceVersion, the pool or what is wrong with it: most do not change between two ticks."""
+
+    def parse(self, key: Key, raw: Raw) -> ServingPool | str:
+        """The pool, or what is wrong with its spec."""
+        version = raw["metadata"].get("resourceVersion", "")
+        held = self._parsed.get(key)
+        if held is not None and held[0] == version:
+            return held[1]
+        try:
+            pool: ServingPool | str = ServingPool.read(raw)
+        except ValidationError as error:
+            pool = problems(error)
+        self._parsed[key] = (version, pool)
+        return pool
+
+    def keep(self, pool: ServingPool, raw: Raw) -> None:
+        """Begin a state for a pool, or a model, not seen before."""
+        state = self.get(pool.key)
+        if state is None or not state.is_of(pool):
+            self[pool.key] = PoolState.found(pool, raw)
+
+    def of_refused(self, raw: Raw) -> tuple[Metadata, PoolState]:
+        """The state of a pool for which nothing can be decided, perhaps not even its spec be read."""
+        meta = Metadata.read(raw["metadata"])
+        state = self.get(meta.key)
+        if state is None or state.uid != meta.uid:
+            state = self[meta.key] = PoolState.of_status(meta, "", readable_status(raw.get("status")), raw)
+        state.refused()
+        return meta, state
+
+    def exists(self, meta: Metadata) -> bool:
+        """Whether the pool still exists, changed or not."""
+        raw = self._pools.get(meta.key)
+        return raw is not None and raw["metadata"]["uid"] == meta.uid
+
+    def stands(self, meta: Metadata) -> bool:
+        """Whether the pool exists and says what was decided on: a person may have paused it since."""
+        generation = self._pools[meta.key]["metadata"].get("generation") if self.exists(meta) else None
+        return meta.key in self and generation == meta.generation
+
+    def forget(self) -> None:
+        """Keep only what is of pools that exist."""
+        for key in self.keys() - self._pools.keys():
+            del self[key]
+        for key in self._parsed.keys() - self._pools.keys():
+            del self._parsed[key]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from servingpool.reconcile.exposing import LoopMetrics
 from servingpool.reconcile.loop import Tick
+from servingpool.reconcile.metrics import LoopMetrics
 from servingpool.reconcile.operator import Heartbeat, Operator
 
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
@@ -122,7 +122,7 @@ def test_a_comparison_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixtur
     parts = Parts(unreadable=1)
     lives(parts, 130.0)
     assert len(parts.compared) == 2
-    assert "comparing the cache with the cluster failed" in caplog.text
+    assert "Comparing the cache with the cluster failed" in caplog.text
 
 
 def test_one_that_follows_looks_every_second_whether_it_leads() -> None:
@@ -150,7 +150,7 @@ def test_a_tick_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> 
     parts = Parts(takes=failing)
     lives(parts, 20.0)
     assert len(parts.ticks) == 2
-    assert "the tick failed" in caplog.text
+    assert "The tick failed" in caplog.text
 
 
 def test_nothing_is_decided_before_the_watches_have_shown_what_there_is() -> None:
@@ -175,7 +175,7 @@ def test_a_list_that_never_becomes_whole_is_not_waited_for_without_end(caplog: p
     lives(parts, 30.0)
     assert parts.ticks
     assert 9.0 <= parts.ticks[0] <= 12.0
-    assert "not all that there was at the start was shown" in caplog.text
+    assert "The watches did not show all objects in time" in caplog.text
 
 
 def test_stopping_ends_the_tick_keeps_what_was_learned_and_gives_the_lease_back() -> None:
@@ -238,7 +238,7 @@ def test_without_an_election_it_leads() -> None:
     assert parts.registry.get_sample_value("servingpool_leader") == 1
 
 
-@pytest.mark.parametrize(("hangs", "said"), [(False, None), (True, "no tick for ")])
+@pytest.mark.parametrize(("hangs", "said"), [(False, None), (True, "No tick for ")])
 def test_liveness_means_that_the_loop_ticks(hangs: bool, said: str | None) -> None:
     async def story() -> str | None:
         parts = Parts(takes=lambda number: NEVER if hangs and number == 2 else 0.1)
@@ -275,7 +275,7 @@ def test_a_lease_that_cannot_be_read_for_long_is_a_reason_to_restart() -> None:
         parts.silence = 299.0
         assert operator.problem is None
         parts.silence = 301.0
-        assert "the lease could not be read for 301 s" in str(operator.problem)
+        assert "The lease could not be read for 301 s" in str(operator.problem)
         await operator.stop()
 
     run(story)

@@ -40,7 +40,7 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
     [
         ("", "file: Input should be a valid dictionary"),
         ("backends: []", "backends: Tuple should have at least 1 item"),
-        ("[1, 2", "is no YAML"),
+        ("[1, 2", "is not YAML"),
         ("- a list", "is not valid"),
         (BACKEND + "interval: 100ms", "interval: Value error, must be 1s to 1m, got 100ms"),
         (BACKEND + "interval: 15", "interval"),
@@ -59,7 +59,7 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
             "interval: 5s\nbackends: [{name: slow, url: 'http://x', timeout: 5500ms}]",
             "timeout of backend 'slow' must be 1s to 5s, which is the interval, got 5.5s",
         ),
-        ("backends: [{name: a, url: 'ftp://x'}]", "must be http:// or https:// and a host, got 'ftp://x'"),
+        ("backends: [{name: a, url: 'ftp://x'}]", "must be http:// or https:// with a host, got 'ftp://x'"),
     ],
 )
 def test_what_is_wrong_is_said_with_file_field_and_value(tmp_path: Path, text: str, said: str) -> None:

@@ -13,6 +13,7 @@ from servingpool.decision.ledger import Ledger
 from servingpool.decision.memory import Memory
 from servingpool.decision.observation import NOT_EXPOSED
 from servingpool.reconcile.estimating import estimated
+from servingpool.reconcile.pool_plan import learned
 
 TTFT, TPOT = 2.0, 0.12
 
@@ -46,46 +47,43 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[f
 
 def test_bounds_that_are_the_engines_own_are_counted_and_nothing_is_said() -> None:
     memory = seen(ttft=(90.0, 90.0), tpot=(80.0, 80.0), edges=(2.0, 2.0, 0.12, 0.12))
-    assert estimated(memory, TTFT, TPOT) == ""
+    assert estimated(learned(memory, memory), TTFT, TPOT) == []
 
 
 def test_a_bound_inside_a_bucket_with_many_requests_is_named_with_its_buckets() -> None:
     memory = seen(ttft=(98.0, 100.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
-    assert estimated(memory, TTFT, TPOT) == (
-        "for 50% of the last 20 minutes' requests it is an estimate, because timePerOutputToken 120ms lies between the "
-        "engine's buckets of 100ms and 150ms"
-    )
+    assert estimated(learned(memory, memory), TTFT, TPOT) == [
+        "Estimated for 50% of requests: vLLM has no 120ms bucket. Use 100ms or 150ms for exact counts."
+    ]
 
 
 def test_both_are_named() -> None:
-    said = estimated(seen(ttft=(50.0, 80.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15)), TTFT, TPOT)
-    first, second = said.split("; ")
-    assert first.startswith(
-        "for 30% of the last 20 minutes' requests it is an estimate, because timeToFirstToken 2s lies"
-    )
-    assert second.startswith("for 50% of the last 20 minutes' requests it is an estimate, because timePerOutputToken")
+    memory = seen(ttft=(50.0, 80.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
+    assert estimated(learned(memory, memory), TTFT, TPOT) == [
+        "Estimated for 30% of requests: vLLM has no 2s bucket. Use 1s or 2500ms for exact counts.",
+        "Estimated for 50% of requests: vLLM has no 120ms bucket. Use 100ms or 150ms for exact counts.",
+    ]
 
 
 def test_there_is_no_bucket_below_the_first() -> None:
     memory = seen(ttft=(90.0, 90.0), tpot=(0.0, 30.0), edges=(2.0, 2.0, 0.0, 0.01))
-    assert estimated(memory, TTFT, 0.004).endswith(
-        "because timePerOutputToken 4ms lies below the engine's first bucket of 10ms"
-    )
+    assert estimated(learned(memory, memory), TTFT, 0.004) == [
+        "Estimated for 30% of requests: vLLM has no 4ms bucket. Use 10ms for exact counts."
+    ]
 
 
 def test_beyond_the_last_bucket_all_count_as_late() -> None:
     memory = seen(ttft=(60.0, 100.0), tpot=(100.0, 100.0), edges=(1.0, math.inf, 0.12, 0.12))
-    assert estimated(memory, TTFT, TPOT) == (
-        "40% of the last 20 minutes' requests count as late, for the engine's last bucket begins at 1s and "
-        "timeToFirstToken is 2s"
-    )
+    assert estimated(learned(memory, memory), TTFT, TPOT) == [
+        "40% of requests count as late: vLLM's last bucket ends at 1s, below 2s. Use 1s or less."
+    ]
 
 
 @pytest.mark.parametrize("bounds", [(None, None), (None, TPOT)])
 def test_a_bound_that_is_not_set_is_not_spoken_of(bounds: tuple[float | None, float | None]) -> None:
     memory = seen(ttft=(50.0, 80.0), tpot=(100.0, 100.0), edges=(1.0, 2.5, 0.1, 0.15))
-    assert estimated(memory, *bounds) == ""
+    assert estimated(learned(memory, memory), *bounds) == []
 
 
 def test_without_requests_there_is_nothing_to_estimate() -> None:
-    assert estimated(Memory.new(), TTFT, TPOT) == ""
+    assert estimated(learned(Memory.new(), Memory.new()), TTFT, TPOT) == []

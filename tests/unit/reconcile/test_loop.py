@@ -13,19 +13,19 @@ from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidde
 from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile import loop, warming
+from servingpool.reconcile import backfill, loop, pool_plan
 
-from .world import World, merged
+from .fake_cluster import FakeCluster, merged
 
 ONE_MINUTE = 1.0
 
 
-def settled(**spec: Any) -> World:
+def settled(**spec: Any) -> FakeCluster:
     """A pool of a few replicas that is calibrated at a load that suits them.
 
     Its first orders, made before anything was learned, are no part of the stories.
     """
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool(**spec)
     world.step(minutes=25)
@@ -94,7 +94,7 @@ def test_a_lost_prometheus_is_warned_of_once_and_forgiven() -> None:
     world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
     world.step(minutes=5)
     assert world.writes.reasons("pool").count("FailedGetMetrics") == 1
-    assert world.message("MetricsAvailable") == world.prometheus.silent
+    assert world.message("MetricsAvailable") == f"{world.prometheus.silent}. Replicas stay as they are."
     assert world.status()["why"] == "FailedGetMetrics"
     world.prometheus.silent = None
     world.step(minutes=ONE_MINUTE)
@@ -110,7 +110,7 @@ def test_a_fault_that_comes_and_goes_is_warned_of_every_ten_minutes_at_most() ->
 
 
 def test_follower_never_writes_nor_reads() -> None:
-    world = World()
+    world = FakeCluster()
     world.leading = False
     world.serve(rate=30.0)
     world.pool()
@@ -167,7 +167,7 @@ def test_an_api_server_that_hangs_leaves_the_rest_for_the_next_tick(
     with monkeypatch.context() as patch:
         patch.setattr(world, "scale", hangs)
         world.step(minutes=2)
-    assert "the API server is slow" in caplog.text
+    assert "The API server is slow" in caplog.text
     world.step()
     assert len(world.writes.scales) == 1
 
@@ -175,7 +175,7 @@ def test_an_api_server_that_hangs_leaves_the_rest_for_the_next_tick(
 def test_scale_conflict_is_retried_next_tick() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("cannot scale Deployment chat/vllm: 422 Invalid")
+    world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Invalid")
     while not world.state().conflicts:
         world.step()
     assert world.writes.scales == []
@@ -198,7 +198,7 @@ def test_a_pool_whose_turn_it_is_not_is_left_as_it_was_for_as_long_as_a_page_may
         assert world.status() == before
     world.step(minutes=1)
     assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
-    assert "had other queries to answer" in world.message("MetricsAvailable")
+    assert "was busy with other queries" in world.message("MetricsAvailable")
     world.prometheus.busy = False
     world.step()
     assert world.condition("MetricsAvailable")[0] == "True"
@@ -208,16 +208,16 @@ def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.Lo
     """A webhook that says no with a bare 422 looks like one."""
     world = settled()
     world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("cannot scale Deployment chat/vllm: 422 Unprocessable Entity")
+    world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Unprocessable Entity")
     while not world.state().conflicts:
         world.step()
     world.step()
     assert world.condition("Ready")[0] == "True"
-    assert world.actor.failures["scale"] == 0
+    assert world.failures["scale"] == 0
     world.step()
     assert world.condition("Ready") == ("False", "FailedUpdateScale")
-    assert world.message("Ready") == "cannot scale Deployment chat/vllm: 422 Unprocessable Entity, again and again"
-    assert world.actor.failures["scale"] == 1, "of this there is an alert"
+    assert world.message("Ready") == "Cannot scale Deployment chat/vllm: 422 Unprocessable Entity, 3 times in a row."
+    assert world.failures["scale"] == 1, "of this there is an alert"
     assert "422 Unprocessable Entity, 3 times in a row" in caplog.text
     world.step()
     assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
@@ -253,12 +253,12 @@ def test_conflicts_with_something_else_between_them_are_not_in_a_row() -> None:
 def test_a_refused_scale_is_told_until_it_succeeds() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Forbidden("cannot scale Deployment chat/vllm: 403 Forbidden")
+    world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/vllm: 403 Forbidden")
     world.step(minutes=3)
     assert world.condition("Ready") == ("False", "FailedUpdateScale")
-    assert world.message("Ready") == "cannot scale Deployment chat/vllm: 403 Forbidden"
+    assert world.message("Ready") == "Cannot scale Deployment chat/vllm: 403 Forbidden."
     assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
-    assert world.actor.failures["scale"] > 1
+    assert world.failures["scale"] > 1
     world.writes.refuse.clear()
     world.step()
     assert world.condition("Ready") == ("True", "SucceededGetScale")
@@ -272,7 +272,7 @@ def test_a_number_changed_by_hand_is_where_the_next_order_starts() -> None:
 
 
 def test_recommend_touches_nothing() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=30.0)
     world.pool(mode="Recommend")
     world.step(minutes=10)
@@ -284,7 +284,7 @@ def test_recommend_touches_nothing() -> None:
 
 
 def test_paused_observes_and_touches_nothing() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=30.0)
     world.pool(mode="Paused")
     world.step(minutes=5)
@@ -336,7 +336,7 @@ def test_a_deleted_pool_is_forgotten_and_its_workload_kept() -> None:
 def test_a_pool_that_the_api_server_no_longer_has_is_forgotten_at_once() -> None:
     """It was deleted while its watch was broken: nothing else tells of that."""
     world = settled()
-    world.writes.refuse["status"] = NotFound("cannot write the status of ServingPool chat/pool: 404 Not Found")
+    world.writes.refuse["status"] = NotFound("Cannot write the status of ServingPool chat/pool: 404 Not Found")
     world.autoscaler("HorizontalPodAutoscaler")  # which is told at once
     world.step()
     assert world.cache.pools == {}
@@ -385,8 +385,8 @@ def test_what_was_learned_is_of_one_pool_and_one_model(change: str) -> None:
 class TestOneBadPoolDoesNotStopTheOthers:
     """Whatever is wrong with it."""
 
-    def two(self, **spec: Any) -> World:
-        world = World(history=3600.0)
+    def two(self, **spec: Any) -> FakeCluster:
+        world = FakeCluster(history=3600.0)
         world.serve(rate=6.0)
         world.serve("bad", rate=6.0, model="bad-model")
         world.pool("good")
@@ -398,20 +398,22 @@ class TestOneBadPoolDoesNotStopTheOthers:
         done = world.step(minutes=ONE_MINUTE)
         assert (done.decided, done.failed) == (1, 0)
         assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
-        assert world.message("Ready", "bad") == "spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m"
+        assert world.message("Ready", "bad") == (
+            "Invalid spec, so replicas stay as they are: spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m"
+        )
         assert world.writes.reasons("bad") == ["InvalidSpec"]
         assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
 
     def test_a_defect_in_deciding(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         world = self.two()
-        decide = loop.decide  # type: ignore[attr-defined]
+        decide = pool_plan.decide  # type: ignore[attr-defined]
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):
                 raise ZeroDivisionError("secret")
             return decide(observation, *args)
 
-        monkeypatch.setattr(loop, "decide", failing)
+        monkeypatch.setattr(pool_plan, "decide", failing)
         done = world.step(minutes=ONE_MINUTE)
         assert (done.decided, done.failed) == (1, 1)
         assert world.condition("Ready", "bad") == ("False", "InternalError")
@@ -425,14 +427,14 @@ class TestOneBadPoolDoesNotStopTheOthers:
     ) -> None:
         world = self.two()
         world.remember(minutes=30)
-        observe = warming.observe  # type: ignore[attr-defined]
+        observe = backfill.observe  # type: ignore[attr-defined]
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):
                 raise ZeroDivisionError
             return observe(observation, *args)
 
-        monkeypatch.setattr(warming, "observe", failing)
+        monkeypatch.setattr(backfill, "observe", failing)
         assert world.step().decided == 2
         assert world.state("good").memory.profile.learned > 1000
         assert "Traceback" in caplog.text
@@ -447,11 +449,11 @@ class TestOneBadPoolDoesNotStopTheOthers:
     def test_a_status_that_the_api_server_refuses(self, caplog: pytest.LogCaptureFixture) -> None:
         world = self.two()
         world.step(minutes=ONE_MINUTE)
-        world.writes.refuse["status"] = ClusterError("cannot write the status: 500")
+        world.writes.refuse["status"] = ClusterError("Cannot write the status: 500")
         world.services["vllm"].rate = 30.0
         world.step(minutes=5)
         assert world.writes.scales != [], "scaling does not depend on telling"
-        assert world.actor.failures["status"] > 0
+        assert world.failures["status"] > 0
         world.writes.refuse.clear()
         world.step()
         ordered = [after for target, _, after in world.writes.scales if target[1] == "vllm"]
@@ -518,7 +520,7 @@ def test_a_profile_that_cannot_be_used_is_dropped(damage: dict[str, Any], caplog
     world.cache.see_pool({**raw, "metadata": {**raw["metadata"], "resourceVersion": "x"}, "status": status}, gone=False)
     world.restart()
     world.step()
-    assert "the learned profile is dropped" in caplog.text
+    assert "The learned profile is discarded" in caplog.text
     assert world.state().memory.profile.learned == 0.0
 
 
@@ -541,7 +543,7 @@ def test_a_follower_that_stops_writes_nothing() -> None:
 
 def test_requests_held_at_the_gateway_are_demand() -> None:
     queue = GatewayQueue(metric="queue_size", namespace_label="namespace")
-    world = World(gateway=queue)
+    world = FakeCluster(gateway=queue)
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = GatewayReading({("chat", "llama"): 0.0}, by_namespace=True)
@@ -554,7 +556,7 @@ def test_requests_held_at_the_gateway_are_demand() -> None:
 
 
 def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
-    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = Unknown("Prometheus backend 'default' did not answer within 10 s")
@@ -566,14 +568,15 @@ def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
 
 def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -> None:
     """It forbids scale-downs, and stood in the last decision's sentence only."""
-    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = GatewayReading({(None, "llama-2"): 0.0}, by_namespace=False)
     world.step(minutes=ONE_MINUTE)
     assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
     assert world.message("MetricsAvailable") == (
-        "the queue could not be read, so nothing is removed: the gateway publishes no queue of model 'llama'"
+        "The number of queued requests is unknown: the gateway exports no queue for model 'llama'. "
+        "Scale-down is blocked until all metrics are read."
     )
     world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
     world.step(minutes=ONE_MINUTE)
@@ -581,7 +584,7 @@ def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -
 
 
 def test_a_gateway_that_answers_now_and_then_is_not_written_at_every_tick() -> None:
-    world = World(gateway=GatewayQueue(metric="queue_size"))
+    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
@@ -622,11 +625,15 @@ def test_pages_that_lack_a_series_are_no_valid_metrics() -> None:
     world.pages = relabelled  # type: ignore[method-assign]
     world.step()
     assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
-    assert world.message("MetricsAvailable") == "pages lack time to first token"
+    assert world.message("MetricsAvailable") == (
+        "Pods are scraped but do not export time to first token. Replicas stay as they are."
+    )
     world.pages = lambda: relabelled() | dict([next(iter(pages().items()))])  # type: ignore[method-assign]
     world.step(minutes=ONE_MINUTE)
     assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
-    assert world.message("MetricsAvailable") == "pages lack time to first token"
+    assert world.message("MetricsAvailable") == (
+        "Pods are scraped but do not export time to first token. Scale-down is blocked until all metrics are read."
+    )
 
 
 def test_the_price_of_tokens_is_told() -> None:
@@ -638,7 +645,7 @@ def test_the_price_of_tokens_is_told() -> None:
 
 
 def test_the_status_counts_ready_wanted_and_most_replicas() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.set_replicas("vllm", 3)

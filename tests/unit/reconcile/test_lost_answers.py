@@ -13,23 +13,23 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.api.part import Part
 from servingpool.api.status import Status
 from servingpool.reconcile import loop
-from servingpool.reconcile.acting import ANYTHING
-from servingpool.reconcile.exposing import PoolCollector
+from servingpool.reconcile.metrics import PoolCollector
+from servingpool.reconcile.report import ANYTHING
 
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
+from .fake_cluster import FakeCluster
 from .test_loop import settled
-from .world import World
 
 
-def short(**spec: Any) -> World:
+def short(**spec: Any) -> FakeCluster:
     """A pool that orders a second replica at its first tick."""
-    world = World()
+    world = FakeCluster()
     world.serve(replicas=1, rate=0.0)
     world.pool(targets=[{"name": "vllm", "min": 2, "max": 4}], **spec)
     return world
 
 
-def tick(world: World) -> None:
+def tick(world: FakeCluster) -> None:
     """One, on virtual time: what hangs takes no real time."""
     world.now += 15.0
     world.show("vllm")
@@ -80,7 +80,7 @@ def test_a_scale_is_told_though_the_tick_ends_amid(amid: str, monkeypatch: pytes
     assert world.status().get("lastScaleTime"), "nothing says that the operator has scaled"
 
 
-def loses_the_lead_amid(world: World, write: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def loses_the_lead_amid(world: FakeCluster, write: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lease runs out before the answer to that write is there: another may lead by then."""
     work = getattr(world, write)
 
@@ -115,7 +115,7 @@ def test_who_loses_the_lead_amid_a_status_does_not_warn(monkeypatch: pytest.Monk
 def test_what_is_past_the_end_of_acting_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """17 pools, 16 at a time; the API server hangs. Of the last one nothing may be asked: its time is over."""
     monkeypatch.setattr(loop, "WRITES_AT_ONCE", 1)
-    world = World()
+    world = FakeCluster()
     for name in ("a", "b", "c"):
         world.serve(name, replicas=1, rate=0.0)
         world.pool(name, target=name, targets=[{"name": name, "min": 2, "max": 4}])
@@ -162,7 +162,7 @@ def test_such_a_keeper_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.condition("Ready") == ("False", "ReplicasContested")
 
 
-def made_anew(world: World) -> None:
+def made_anew(world: FakeCluster) -> None:
     """The pool is deleted, and another of its name is there."""
     raw = world.cache.pools["chat", "pool"]
     world.delete()
@@ -184,7 +184,7 @@ def test_a_pool_made_anew_does_not_get_the_status_of_the_one_before(monkeypatch:
 
 
 def test_stopping_does_not_give_a_pool_made_anew_what_was_learned_of_the_one_before() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.step(minutes=14)
@@ -195,7 +195,7 @@ def test_stopping_does_not_give_a_pool_made_anew_what_was_learned_of_the_one_bef
 
 def test_figures_of_a_leader_that_no_longer_leads_are_none_of_now() -> None:
     """The API server is away for an hour: nothing is read nor decided, and its /metrics goes on as if."""
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.step(minutes=5)
@@ -261,7 +261,7 @@ def test_whatever_is_nested_in_a_status_can_be_taken_back() -> None:
 
 
 def test_who_owns_a_target_goes_on_owning_it_while_it_is_edited() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(replicas=2, rate=0.0)
     born = world.now - 30
     world.pool("older", created=born, targets=[{"name": "vllm", "min": 2, "max": 10}])

@@ -11,9 +11,8 @@ import pytest
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Pod
-from servingpool.reconcile import marking
-from servingpool.reconcile.marking import Marker
-from servingpool.reconcile.victims import Victims
+from servingpool.reconcile import deletion_cost
+from servingpool.reconcile.deletion_cost import Marker, Victims
 
 
 class Pods:
@@ -29,7 +28,7 @@ class Pods:
         self.asked.append(pod[0])
         await asyncio.sleep(60.0 if pod[0] in self.hang else 0.0)
         if pod[0] in self.refuse:
-            raise Forbidden(f"cannot set the deletion cost of Pod {'/'.join(pod)}: 403 Forbidden")
+            raise Forbidden(f"Cannot set the deletion cost of Pod {'/'.join(pod)}: 403 Forbidden")
         self.written.append(pod[0])
 
 
@@ -77,7 +76,7 @@ async def test_a_namespace_that_hangs_does_not_keep_the_costs_of_others_standing
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A webhook on pods that does not answer: the first in the row would have used the whole time up, at every tick."""
-    monkeypatch.setattr(marking, "LONGEST_CLEARING", 0.05)
+    monkeypatch.setattr(deletion_cost, "LONGEST_CLEARING", 0.05)
     pods = Pods(hang=["hung"])
     await marker(pods, left_by_a_crash("hung", "a", "b")).sweep(lambda: True)
     assert pods.written == ["a", "b"]
@@ -85,7 +84,7 @@ async def test_a_namespace_that_hangs_does_not_keep_the_costs_of_others_standing
 
 async def test_who_loses_the_lead_amid_a_sweep_clears_nothing_more() -> None:
     """The next leader marks by then, under the same name: a late clear would take its mark away."""
-    many = [f"n-{number}" for number in range(3 * marking.CLEARED_AT_ONCE)]
+    many = [f"n-{number}" for number in range(3 * deletion_cost.CLEARED_AT_ONCE)]
     pods = Pods()
     await marker(pods, left_by_a_crash(*many)).sweep(lambda: not pods.written)
-    assert len(pods.asked) == marking.CLEARED_AT_ONCE, "those under way"
+    assert len(pods.asked) == deletion_cost.CLEARED_AT_ONCE, "those under way"

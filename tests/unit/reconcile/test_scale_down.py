@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden
-from servingpool.reconcile import loop, marking
+from servingpool.reconcile import deletion_cost, loop
 
-from .world import World
+from .fake_cluster import FakeCluster
 
-DENIED = Forbidden("cannot set the deletion cost of Pod chat/vllm-7c9f-bbbbc: 403 Forbidden")
+DENIED = Forbidden("Cannot set the deletion cost of Pod chat/vllm-7c9f-bbbbc: 403 Forbidden")
 
 
-def oversized(replicas: int = 6, *, deletion_costs: bool = True) -> World:
+def oversized(replicas: int = 6, *, deletion_costs: bool = True) -> FakeCluster:
     """Calibrated, and larger than its traffic asks for. The oldest replica is idle, the youngest the busiest."""
-    world = World(deletion_costs=deletion_costs)
+    world = FakeCluster(deletion_costs=deletion_costs)
     world.serve(rate=6.0)
     world.pool(targets=[{"name": "vllm", "min": replicas, "max": 10}])
     world.step(minutes=25)
@@ -32,11 +32,11 @@ def oversized(replicas: int = 6, *, deletion_costs: bool = True) -> World:
     return world
 
 
-def weigh(world: World) -> None:
+def weigh(world: FakeCluster) -> None:
     """Work in flight by the order of birth: 0, 10, 20 and so on."""
-    pages = World.pages
+    pages = FakeCluster.pages
 
-    def weighed(self: World) -> Any:
+    def weighed(self: FakeCluster) -> Any:
         found = pages(self)
         names = [engine.name for engine in self.services["vllm"].engines]
         for models in found.values():
@@ -53,7 +53,7 @@ def fields(page: Any) -> dict[str, Any]:
     return {name: getattr(page, name) for name in page.__slots__}
 
 
-def shrink(world: World, minutes: float = 15) -> None:
+def shrink(world: FakeCluster, minutes: float = 15) -> None:
     for _ in range(round(minutes * 4)):
         world.step()
         if world.writes.order:
@@ -61,7 +61,7 @@ def shrink(world: World, minutes: float = 15) -> None:
     raise AssertionError("nothing was removed")
 
 
-def standing(world: World) -> list[str]:
+def standing(world: FakeCluster) -> list[str]:
     return [engine.name for engine in world.services["vllm"].engines]
 
 
@@ -201,7 +201,7 @@ def test_without_the_right_to_patch_pods_it_scales_all_the_same_and_says_so_once
     caplog.set_level(logging.WARNING, "servingpool")
     shrink(world)
     assert world.writes.scales[0][2] < world.writes.scales[0][1]
-    assert world.actor.failures["cost"] == 1, "what is forbidden for one pod is forbidden for all"
+    assert world.failures["cost"] == 1, "what is forbidden for one pod is forbidden for all"
     told = [reason for reason in world.writes.reasons("pool") if reason in {"SuccessfulRescale", "VictimsNotChosen"}]
     assert told == ["SuccessfulRescale", "VictimsNotChosen"], "an event that is slow does not hold the scale-down up"
     world.set_replicas("vllm", 6)
@@ -226,16 +226,16 @@ def test_with_deletion_costs_off_no_pod_is_written_and_it_is_said_once(caplog: p
     [told] = [(type_, said) for _, type_, reason, said in world.writes.events if reason == "VictimsNotChosen"]
     assert told == (
         "Normal",
-        "podDeletionCost.enabled is false, so Kubernetes chooses which pods to delete, busy ones too.",
+        "podDeletionCost.enabled is false, so Kubernetes may delete busy ones. Set it to true to delete idle ones first.",
     )
     assert caplog.text == ""
-    assert world.actor.failures["cost"] == 0
+    assert world.failures["cost"] == 0
 
 
 def test_an_api_server_that_is_slow_with_pods_does_not_hold_the_scale_down_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(marking, "LONGEST_MARKING", 0.02)
+    monkeypatch.setattr(deletion_cost, "LONGEST_MARKING", 0.02)
     world = oversized()
 
     async def hangs(*_: Any) -> None:
@@ -244,7 +244,7 @@ def test_an_api_server_that_is_slow_with_pods_does_not_hold_the_scale_down_up(
     world.set_deletion_cost = hangs  # type: ignore[assignment, method-assign]
     shrink(world)
     assert world.writes.scales[0][2] < world.writes.scales[0][1]
-    assert "not all victims of a scale-down in chat are marked" in caplog.text
+    assert "not all pods to remove in namespace chat are marked" in caplog.text
 
 
 def test_who_loses_the_lead_while_marking_does_not_scale_and_the_next_leader_takes_it_back() -> None:
@@ -296,7 +296,7 @@ def test_amid_a_rollout_only_a_lowered_max_removes_and_nothing_stays_written() -
 
 
 def test_a_template_that_loses_requests_is_warned_of_once_and_scaled_all_the_same() -> None:
-    world = World()
+    world = FakeCluster()
     service = world.serve(rate=6.0)
     world.pool()
     world.step(minutes=2)
@@ -304,7 +304,7 @@ def test_a_template_that_loses_requests_is_warned_of_once_and_scaled_all_the_sam
     service.args = ()
     world.step(minutes=2)
     assert world.condition("DrainReady") == ("False", "NoShutdownTimeout")
-    assert "requests per replica now: vLLM's --shutdown-timeout is not set" in world.message("DrainReady")
+    assert "per replica now. Set vLLM's --shutdown-timeout." in world.message("DrainReady")
     assert world.writes.reasons("pool").count("NoShutdownTimeout") == 1
     assert world.condition("Ready")[0] == "True"
     world.restart()

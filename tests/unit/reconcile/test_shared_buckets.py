@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.prometheus import FleetReading, ReadRequest
-from servingpool.adapters.prometheus.buckets import Layout
+from servingpool.adapters.prometheus.samples import Layout
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile.observing import past
+from servingpool.reconcile.backfill import past
 
-from .world import Prometheus, World
+from .fake_cluster import FakeCluster, Prometheus
 
 BUCKETS = (0.001, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
 LAYOUT = Layout.read(("ttft", repr(bound), 4.0) for bound in BUCKETS)
@@ -46,22 +46,22 @@ def _with_ttft(page: ReplicaMetrics, bounds: tuple[float, ...]) -> ReplicaMetric
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
+def world() -> FakeCluster:
+    world = FakeCluster()
     world.prometheus.__class__ = Shared
     world.serve(rate=6.0)
     world.pool()
     return world
 
 
-def others_come(world: World) -> None:
+def others_come(world: FakeCluster) -> None:
     for number, ttft in enumerate(OTHERS):
         world.serve(f"other-{number}", model=f"other-{number}")
         slo = {"timeToFirstToken": ttft}
         world.pool(f"other-{number}", target=f"other-{number}", model=f"other-{number}", slo=slo)
 
 
-def seen(world: World) -> Observation:
+def seen(world: FakeCluster) -> Observation:
     observation = world.state().observation
     assert observation is not None
     return observation
@@ -73,13 +73,13 @@ def histograms(observation: Observation) -> list[tuple[float, ...]]:
     return [histogram.bounds for histogram in found if isinstance(histogram, Histogram)]
 
 
-def ttft(world: World) -> Any:
+def ttft(world: FakeCluster) -> Any:
     decision = world.state().decision
     assert decision is not None
     return decision.figures.time_to_first_token
 
 
-def test_the_slos_of_others_change_nothing_of_what_a_pool_sees(world: World) -> None:
+def test_the_slos_of_others_change_nothing_of_what_a_pool_sees(world: FakeCluster) -> None:
     world.step(5)
     alone, figure = histograms(seen(world)), ttft(world)
     others_come(world)
@@ -88,7 +88,7 @@ def test_the_slos_of_others_change_nothing_of_what_a_pool_sees(world: World) -> 
     assert histograms(seen(world)) == alone
 
 
-def test_a_pool_sees_its_own_buckets_beside_any_number_of_others(world: World) -> None:
+def test_a_pool_sees_its_own_buckets_beside_any_number_of_others(world: FakeCluster) -> None:
     others_come(world)
     world.step()
     assert histograms(seen(world)) == [(0.5, 1.0, 2.5, 5.0, 7.5)] * 2
@@ -99,7 +99,7 @@ def test_a_pool_sees_its_own_buckets_beside_any_number_of_others(world: World) -
     assert histograms(without_bound) == [()] * 2, "what no SLO bounds has no buckets, whoever else asks"
 
 
-def test_the_past_shows_a_pool_the_buckets_that_the_present_does(world: World) -> None:
+def test_the_past_shows_a_pool_the_buckets_that_the_present_does(world: FakeCluster) -> None:
     others_come(world)
     world.step()
     ours = world.state().pool

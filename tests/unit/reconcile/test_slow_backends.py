@@ -11,19 +11,19 @@ import pytest
 from servingpool.adapters.prometheus import PodPages
 from servingpool.decision.decision import Decision
 from servingpool.decision.unknown import Unknown
-from servingpool.reconcile.warming import BACKENDS_AT_ONCE, Fresh, Warming
+from servingpool.reconcile.backfill import BACKENDS_AT_ONCE, Backfill, PendingPool
 
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
-from .world import TICK, Prometheus, World
+from .fake_cluster import TICK, FakeCluster, Prometheus
 
 TIMEOUT = 10.0
 FOR_EVER = 1e9
 LATE = f"Prometheus backend 'slow' did not answer within {TIMEOUT:g} s"
 
 
-def world(*, history: float = 0.0) -> World:
+def world(*, history: float = 0.0) -> FakeCluster:
     """Pools `sound` and `slow`, each on a Prometheus of that name."""
-    world = World(history=history)
+    world = FakeCluster(history=history)
     for name in ("slow", "sound"):
         world.backend(name)
         world.serve(name, model=name, rate=6.0)
@@ -32,7 +32,9 @@ def world(*, history: float = 0.0) -> World:
     return world
 
 
-def decided(world: World, ticks: int, at: Mapping[int, Callable[[], None]] | None = None) -> dict[str, list[float]]:
+def decided(
+    world: FakeCluster, ticks: int, at: Mapping[int, Callable[[], None]] | None = None
+) -> dict[str, list[float]]:
     """When each pool was decided, in seconds since the first tick; ticks begin every 15 s, or when the last one ends.
 
     `at` is what happens ahead of a tick, by its number.
@@ -73,7 +75,7 @@ def test_a_prometheus_that_hangs_delays_nobody_elses_decisions() -> None:
     assert times["sound"] == pytest.approx([0.0, 15.0, 30.0, 45.0], abs=0.5)
     assert times["slow"] == pytest.approx([10.0, 25.0, 40.0, 55.0], abs=0.5)
     assert here.condition("MetricsAvailable", "sound")[0] == "True"
-    assert here.message("MetricsAvailable", "slow") == LATE
+    assert here.message("MetricsAvailable", "slow") == f"{LATE}. Replicas stay as they are."
 
 
 def test_a_prometheus_that_takes_longer_than_a_tick_has_a_pace_of_its_own() -> None:
@@ -131,21 +133,21 @@ def test_a_defect_in_a_round_ends_that_round_only(
 ) -> None:
     here = world(history=3600.0)
 
-    async def warm(_: Warming, backend: str, fresh: Sequence[Fresh], __: float) -> None:
+    async def run_(_: Backfill, backend: str, fresh: Sequence[PendingPool], __: float) -> None:
         if backend == "slow":
             raise KeyError("defect")
         for one in fresh:
-            one.state.warm = True
+            one.state.backfill_ended()
 
-    monkeypatch.setattr(Warming, "warm", warm)
+    monkeypatch.setattr(Backfill, "run", run_)
     here.serve_on()
     done = run(lambda: here.loop.tick(here.now))
     assert (done.decided, done.failed) == (1, 1)
-    assert "a round over the pools of backend 'slow' failed, the others go on" in caplog.text
+    assert "A round over the pools of backend 'slow' failed; others continue." in caplog.text
 
 
 def test_no_more_pasts_are_held_at_once_than_fit_into_memory() -> None:
-    here = World(history=3600.0)
+    here = FakeCluster(history=3600.0)
     for number in range(3 * BACKENDS_AT_ONCE):
         name = f"backend-{number}"
         here.backend(name).__class__ = _Counted
@@ -155,7 +157,7 @@ def test_no_more_pasts_are_held_at_once_than_fit_into_memory() -> None:
     _Counted.at_once, _Counted.most = 0, 0
     decided(here, 1)
     assert _Counted.most == BACKENDS_AT_ONCE
-    assert all(state.warm for state in here.loop.states.values())
+    assert all(state.backfilled for state in here.loop.states.values())
 
 
 class _Counted(Prometheus):
@@ -184,7 +186,7 @@ def test_marks_are_not_taken_back_while_the_scale_down_that_they_are_for_is_unde
     assert first > 0
 
 
-class _SlowToScale(World):
+class _SlowToScale(FakeCluster):
     """An API server that answers a scale after two ticks."""
 
     async def scale(self, target: tuple[str, str], *, current: int, replicas: int) -> None:

@@ -10,16 +10,16 @@ from rich.console import Console
 from servingpool.adapters.cluster.errors import Forbidden, Unanswered
 from servingpool.api.serving_pool import ServingPool
 from servingpool.cli.explained import show
-from servingpool.reconcile import loop
+from servingpool.reconcile import pool_plan
 
+from .fake_cluster import FakeCluster, stamp
 from .test_loop import settled
 from .test_lost_answers import short
-from .world import World, stamp
 
 FIGURES = {"fleet", "replicas", "readyReplicas", "desiredReplicas", "throughput", "queueDepth", "latency", "attainment"}
 
 
-def gone(world: World) -> None:
+def gone(world: FakeCluster) -> None:
     """The Deployment and its pods are deleted."""
     service = world.services.pop("vllm")
     for engine in service.engines:
@@ -28,7 +28,7 @@ def gone(world: World) -> None:
     world.step(minutes=2)
 
 
-def since(world: World) -> str:
+def since(world: FakeCluster) -> str:
     """When Ready last turned."""
     return next(str(one["lastTransitionTime"]) for one in world.status()["conditions"] if one["type"] == "Ready")
 
@@ -37,21 +37,22 @@ def since(world: World) -> str:
 @pytest.mark.parametrize("before", ["cannot be reached", "answered HTTP 503"])
 def test_why_prometheus_cannot_be_read_is_told_when_it_changes(before: str, restarted: bool) -> None:
     """A wrong url is put right in the operator's configuration, which takes a restart; now a token is missing."""
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.silent = f"Prometheus backend 'default' {before}"
     world.step(minutes=5)
-    assert world.message("MetricsAvailable") == f"Prometheus backend 'default' {before}"
+    assert world.message("MetricsAvailable") == f"Prometheus backend 'default' {before}. Replicas stay as they are."
     world.prometheus.silent = "Prometheus backend 'default' answered HTTP 401"
     if restarted:
         world.restart()
     world.step(minutes=1.5)
-    assert world.message("MetricsAvailable") == "Prometheus backend 'default' answered HTTP 401"
+    said = "Prometheus backend 'default' answered HTTP 401. Replicas stay as they are."
+    assert world.message("MetricsAvailable") == said
 
 
 def test_how_long_a_page_is_old_is_no_news() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
     world.prometheus.silent = "pods a and b: last scraped 93 s ago"
@@ -64,7 +65,7 @@ def test_how_long_a_page_is_old_is_no_news() -> None:
 
 
 def test_which_autoscaler_is_in_the_way_is_told_when_another_is() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(rate=0.0)
     world.pool()
 
@@ -91,7 +92,7 @@ def test_which_autoscaler_is_in_the_way_is_told_when_another_is() -> None:
 @pytest.mark.parametrize(("first", "second"), [("first", "second"), ("chat-1", "chat-2")])
 def test_which_pool_owns_the_target_is_told_when_another_does(first: str, second: str) -> None:
     """Names that differ in a number are others: it is no figure."""
-    world = World()
+    world = FakeCluster()
     world.serve(rate=0.0)
     world.pool(first, created=world.now - 30)
     world.pool(second, created=world.now - 20)
@@ -109,7 +110,7 @@ def test_why_an_order_is_refused_is_told_when_it_changes() -> None:
     world.step(minutes=5)
     world.writes.refuse["scale"] = Forbidden("403 Forbidden")
     world.step(minutes=2)
-    assert world.message("Ready") == "403 Forbidden"
+    assert world.message("Ready") == "403 Forbidden."
 
 
 def test_of_an_unsure_status_nothing_stays_that_is_not_meant(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +138,7 @@ def test_of_an_unsure_status_nothing_stays_that_is_not_meant(monkeypatch: pytest
 @pytest.mark.parametrize("spec", [{}, {"targets": []}])
 def test_a_status_that_cannot_be_read_leaves_nothing_behind(spec: dict[str, Any]) -> None:
     """After a downgrade: one condition's type is not known to this version."""
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool(**spec)
     raw = world.cache.pools["chat", "pool"]
@@ -197,7 +198,7 @@ def test_a_pool_that_cannot_be_judged_shows_no_figures(spec: dict[str, Any], rea
 
 def test_what_was_judged_of_an_older_spec_is_not_told_of_the_newer() -> None:
     """The target is put right while Prometheus is read."""
-    world = World()
+    world = FakeCluster()
     world.serve(rate=6.0)
     world.pool(target="vlm")
     world.step()
@@ -216,7 +217,7 @@ def test_what_was_judged_of_an_older_spec_is_not_told_of_the_newer() -> None:
 
 
 def test_the_order_of_pods_is_no_news() -> None:
-    world = World()
+    world = FakeCluster()
     world.serve(replicas=4, rate=6.0)
     world.pool()
     world.step(minutes=5)
@@ -244,7 +245,7 @@ def test_a_defect_of_ours_leaves_no_figures_behind(monkeypatch: pytest.MonkeyPat
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("defect")
 
-    monkeypatch.setattr(loop, "decide", broken)
+    monkeypatch.setattr(pool_plan, "decide", broken)
     world.services["vllm"].rate = 60.0
     world.step(minutes=24)
     assert world.condition("Ready") == ("False", "InternalError")

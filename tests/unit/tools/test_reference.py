@@ -16,20 +16,20 @@ def test_a_page_is_as_generated(name: str) -> None:
 
 
 def test_every_field_of_the_spec_has_a_meaning() -> None:
-    spec = GENERATED["api.md"].partition("## spec")[2].partition("## Columns")[0]
+    spec = GENERATED["reference/api.md"].partition("## spec")[2].partition("## Columns")[0]
     rows = [line for line in spec.splitlines() if line.startswith("| `")]
     assert len(rows) > 20
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
 def test_exit_codes_of_every_command_are_in_the_table() -> None:
-    text = GENERATED["cli.md"]
+    text = GENERATED["reference/cli.md"]
     assert "5 the pool is not valid" in text
     assert "Exit codes:" not in text
 
 
 def test_rights_are_those_of_the_operator_and_not_of_people() -> None:
-    rights = GENERATED["configuration.md"].partition("## Rights")[2]
+    rights = GENERATED["reference/configuration.md"].partition("## Rights")[2]
     assert "| apps | deployments/scale | patch |" in rights
     assert "deletecollection" not in rights
 

@@ -138,8 +138,7 @@ class Cluster:
         found = stored.get("spec", {}).get("replicas", 0)
         if found != replicas:
             raise ClusterError(
-                f"cannot scale Deployment {namespace}/{name}: {replicas} replicas were ordered and {found} stored, "
-                "which an admission webhook may do"
+                f"Requested {replicas} replicas, the API server stored {found}. Check admission webhooks"
             )
 
     async def set_deletion_cost(self, pod: Key, uid: str, cost: int | None) -> None:
@@ -285,4 +284,4 @@ async def _configuration(kubeconfig: str | None, context: str | None) -> client.
 def _must_exist(kubeconfig: str) -> None:
     """One file, or several that are merged. The library takes none for an empty one."""
     if not any(Path(path).expanduser().is_file() for path in kubeconfig.split(os.pathsep)):
-        raise config.ConfigException(f"there is no file {kubeconfig}")
+        raise config.ConfigException(f"file {kubeconfig} does not exist")

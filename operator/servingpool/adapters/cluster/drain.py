@@ -19,9 +19,9 @@ Raw = Mapping[str, Any]
 
 DEFAULT_GRACE = 30.0
 """Seconds; what the API server puts where the template names none."""
-HOOK_UNCLEAR = Unknown("its preStop hook is no plain sleep, so how long it takes is not known")
-ARGUMENTS_UNSEEN = Unknown("its pod template does not show the engine's arguments, so --shutdown-timeout is not known")
-ARGUMENTS_ELSEWHERE = Unknown("--shutdown-timeout may be set in what its arguments refer to, and is not known")
+HOOK_UNCLEAR = Unknown("the preStop hook is not a plain sleep, so its duration is unknown")
+ARGUMENTS_UNSEEN = Unknown("the pod template shows no vLLM arguments, so --shutdown-timeout is unknown")
+ARGUMENTS_ELSEWHERE = Unknown("--shutdown-timeout may be set by a variable or a file that vLLM's arguments name")
 
 SHELLS = {"sh", "bash", "ash", "dash"}
 LOOPS = {"while", "until", "for"}

@@ -46,12 +46,12 @@ def translated(what: str) -> Iterator[None]:
         if error.status == INVALID:
             judged = _names_an_object(error)
             kind = ClusterError if judged else Conflict
-            said += ": an admission policy or the API server's validation refuses it" if judged else ""
-        raise kind(f"cannot {what}: {said}") from error
+            said += ": rejected by an admission policy or by validation" if judged else ""
+        raise kind(f"Cannot {what}: {said}") from error
     except (ConfigException, yaml.YAMLError) as error:
-        raise ClusterError(f"cannot {what}: {error}") from error
+        raise ClusterError(f"Cannot {what}: {error}") from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise Unanswered(f"cannot {what}: the API server did not answer ({type(error).__name__})") from error
+        raise Unanswered(f"Cannot {what}: the API server did not answer ({type(error).__name__})") from error
 
 
 def _names_an_object(error: ApiException) -> bool:

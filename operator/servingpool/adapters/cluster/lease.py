@@ -101,9 +101,11 @@ class Election:
             if leading != self.leading:
                 leading = not leading
                 if leading:
-                    log.info("leading as %s", self.identity)
+                    log.info("Leading as %s", self.identity)
                 else:
-                    log.warning("the lease was not renewed for %g s: nothing is written", self._terms.deadline)
+                    log.warning(
+                        "The lease was not renewed for %g s; this operator stops writing.", self._terms.deadline
+                    )
             led = led or leading
             if led and self._taken:
                 return
@@ -148,7 +150,7 @@ class Election:
         try:
             await self._soon(self._give_back())
         except (ClusterError, TimeoutError) as error:
-            log.info("the lease was not released and will run out: %s", error or "timed out")
+            log.info("The lease was not released and will expire: %s", error or "timed out")
 
     async def _ours(self) -> dict[str, Any] | None:
         """The Lease as it stands, if it names us."""

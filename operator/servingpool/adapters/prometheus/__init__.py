@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from servingpool.adapters.prometheus.backend import PrometheusBackend
-from servingpool.adapters.prometheus.buckets import with_own_buckets
-from servingpool.adapters.prometheus.config import BackendConfig, BasicAuth, GatewayQueue, SeriesLabels, Tls
-from servingpool.adapters.prometheus.errors import MetricsUnavailable
-from servingpool.adapters.prometheus.gateway import GatewayReading
-from servingpool.adapters.prometheus.reading import (
+from servingpool.adapters.prometheus.backend_config import BackendConfig, BasicAuth, GatewayQueue, SeriesLabels, Tls
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable
+from servingpool.adapters.prometheus.samples import (
     Absence,
     FleetReading,
+    GatewayReading,
     Missing,
     NotAsked,
     PodKey,
@@ -17,6 +16,7 @@ from servingpool.adapters.prometheus.reading import (
     ReadRequest,
     Selection,
     TooLarge,
+    with_own_buckets,
 )
 
 __all__ = [

@@ -6,13 +6,24 @@ import asyncio
 from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from servingpool.adapters.prometheus.buckets import Layout
-from servingpool.adapters.prometheus.config import BackendConfig
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.engines import profile_of
-from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
-from servingpool.adapters.prometheus.evaluate import (
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
+from servingpool.adapters.prometheus.plan import Plan
+from servingpool.adapters.prometheus.promql import Queries, Scope
+from servingpool.adapters.prometheus.samples import (
+    FleetReading,
+    GatewayReading,
+    Layout,
+    NotAsked,
+    PodPages,
+    ReadRequest,
+    TooLarge,
+)
+from servingpool.adapters.prometheus.workers import (
     Evaluation,
     Pages,
+    Workers,
     ask_one,
     partial,
     read_gateway,
@@ -20,11 +31,6 @@ from servingpool.adapters.prometheus.evaluate import (
     read_pages,
     read_range,
 )
-from servingpool.adapters.prometheus.gateway import GatewayReading
-from servingpool.adapters.prometheus.plan import Plan
-from servingpool.adapters.prometheus.promql import Queries, Scope
-from servingpool.adapters.prometheus.reading import FleetReading, NotAsked, PodPages, ReadRequest, TooLarge
-from servingpool.adapters.prometheus.workers import Workers
 from servingpool.decision.unknown import Unknown
 
 LAYOUT_LASTS = 600.0
@@ -56,6 +62,8 @@ class PrometheusBackend:
         self.config = config
         self._workers = Workers(config)
         self._known: dict[tuple[str, Scope], _Known] = {}
+        self._queries: dict[str, Queries] = {}
+        """By engine."""
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         """Every pod's page as last scraped; Unknown, with a reason fit for status, if Prometheus did not answer.
@@ -65,7 +73,7 @@ class PrometheusBackend:
         that is Prometheus's own, so that a skewed clock here makes nothing look stale. ValueError for an engine
         without a profile.
         """
-        queries = Queries(profile_of(request.engine), self.config.labels)
+        queries = self._queries_for(request.engine)
         scope = Scope(request.match_labels, models=tuple(sorted(request.models)))
         which = (request.engine, scope)
         deadline = self._workers.deadline()
@@ -109,7 +117,7 @@ class PrometheusBackend:
         could not be read, for what is learned from part of a fleet is wrong; TooLarge where there are more than
         `most_pages` (of one pod at one time each), for memory. All its queries together take at most the timeout.
         """
-        queries = Queries(profile_of(request.engine), self.config.labels)
+        queries = self._queries_for(request.engine)
         scope = Scope(
             request.match_labels,
             namespaces=tuple(sorted(namespaces)),
@@ -130,7 +138,7 @@ class PrometheusBackend:
                     for at, pages in (await run(deadline, read_range, plan, part, times)).items():
                         found[round((at - start) / step)].update(pages)
                     if sum(map(len, found.values())) > most_pages:
-                        said = f"remembers more than {most_pages} pages of what is asked for"
+                        said = f"returned more than {most_pages} samples"
                         return TooLarge(f"Prometheus backend '{self.config.name}' {said}")
         except MetricsUnavailable as error:
             return Unknown(str(error))
@@ -139,7 +147,7 @@ class PrometheusBackend:
     async def gateway(self) -> GatewayReading | Unknown:
         """What waits before the engines, for all pools in one query. Unknown too where no gateway is configured."""
         if self.config.gateway is None:
-            return Unknown(f"Prometheus backend '{self.config.name}' is told of no gateway")
+            return Unknown(f"Prometheus backend '{self.config.name}' has no gateway configured")
         try:
             return await self._workers.run(self._workers.deadline(), read_gateway, self.config.gateway)
         except MetricsUnavailable as error:
@@ -156,6 +164,11 @@ class PrometheusBackend:
     async def close(self) -> None:
         """Let go of connections and threads."""
         self._workers.close()
+
+    def _queries_for(self, engine: str) -> Queries:
+        if engine not in self._queries:
+            self._queries[engine] = Queries(profile_of(engine), self.config.labels)
+        return self._queries[engine]
 
     def _keep(self, which: tuple[str, Scope], known: _Known, now: float) -> None:
         # Who has not been asked for since two look-ups is no more: a preview environment's labels, say.
@@ -190,4 +203,4 @@ def _why(failures: Sequence[MetricsUnavailable], *, of: int) -> Unknown:
     if sent:
         return Unknown(str(sent[0]))
     said = str(failures[0])
-    return NotAsked(said) if len(failures) == of else Unknown(f"{said}, behind {of - len(failures)} of {of} parts")
+    return NotAsked(said) if len(failures) == of else Unknown(f"{said}, after {of - len(failures)} of {of} parts")

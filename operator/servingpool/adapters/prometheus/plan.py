@@ -1,14 +1,20 @@
-"""How one request is read: which series, which buckets, in how many queries."""
+"""How one request is read: which series, which buckets, in how many queries; and from the rows of a reply to samples.
+
+20,000 pods make half a million rows a tick, so each row costs little.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from servingpool.adapters.prometheus.buckets import Layout
-from servingpool.adapters.prometheus.pages import Columns
 from servingpool.adapters.prometheus.promql import Queries, Scope
-from servingpool.adapters.prometheus.reading import ReadRequest
+from servingpool.adapters.prometheus.samples import Layout, PodKey, ReadRequest
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
+from servingpool.decision.unknown import Reading, Unknown
 
 ROWS_PER_SLICE = 100_000
 """About 20 MB of JSON, and 0.2 s to read."""
@@ -18,6 +24,24 @@ SAMPLES_PER_CHUNK = 400_000
 """Samples in one reply of a range query, about 10 MB."""
 MOST_POINTS = 10_000
 """Times in one range query; Prometheus refuses over 11,000."""
+FIGURES = (
+    "running",
+    "waiting",
+    "kv_cache_usage",
+    "generation_tokens",
+    "prompt_tokens",
+    "cached_prompt_tokens",
+    "admission_rejections",
+)
+HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
+"""With `FIGURES`, the fields of `ReplicaMetrics` in their order."""
+
+SCRAPED_AT = ""
+"""The scrape time's row has no metric name."""
+
+Row = list[float | None]
+PageKey = tuple[str, str, str]
+"""Namespace, pod, model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +85,157 @@ class Plan:
     def query(self, scope: Scope) -> str:
         """The expression that returns the scope's pages."""
         return self.queries.pages(self.buckets, scope)
+
+
+@dataclass(frozen=True, slots=True)
+class _HistogramColumns:
+    name: str
+    total: int
+    count: int
+    buckets: tuple[tuple[float, int], ...]
+
+
+class Columns:
+    """Where in a page's row each series goes: page rows are lists, for 20,000 dicts would take 100 MB."""
+
+    def __init__(
+        self,
+        queries: Queries,
+        buckets: Mapping[str, Mapping[float, Collection[str]]],
+        bounded: Collection[str],
+    ) -> None:
+        """`buckets`: histogram -> upper bound -> texts of `le`. `bounded`: the histogram fields of no use without."""
+        profile = queries.profile
+        self._identity = queries.owned
+        self.plain: dict[str, int] = {SCRAPED_AT: 0}
+        self.by_le: dict[str, dict[str, int]] = {}
+        self.width = 1
+        names = {**profile.sums, **profile.means}
+        self.figures = tuple(tuple((self._plain(name), name) for name in names.get(field, ())) for field in FIGURES)
+        self.histograms = tuple(
+            (
+                field in bounded,
+                tuple(self._histogram(name, buckets.get(name, {})) for name in profile.histograms.get(field, ())),
+            )
+            for field in HISTOGRAMS
+        )
+
+    def locate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[PageKey, int, Mapping[str, Any]]]:
+        """The page and the column of each row; rows that were not asked for are left out.
+
+        A label that the page itself carried wins over the one that scraping added.
+        """
+        (namespace, own_namespace), (pod, own_pod), (model, own_model) = self._identity
+        plain, by_le = self.plain, self.by_le
+        for row in rows:
+            metric = row["metric"]
+            name = metric.get("__name__", SCRAPED_AT)
+            column = plain.get(name)
+            if column is None and name in by_le:
+                column = by_le[name].get(metric["le"])
+            if column is None:
+                continue
+            page = (
+                metric.get(own_namespace) or metric[namespace],
+                metric.get(own_pod) or metric[pod],
+                metric.get(own_model) or metric[model],
+            )
+            yield page, column, row
+
+    def _plain(self, name: str) -> int:
+        if name not in self.plain:
+            self.plain[name] = self._new()
+        return self.plain[name]
+
+    def _histogram(self, name: str, buckets: Mapping[float, Collection[str]]) -> _HistogramColumns:
+        by_le = self.by_le.setdefault(f"{name}_bucket", {})
+        columns = []
+        for bound, texts in sorted(buckets.items()):
+            column = next((by_le[text] for text in texts if text in by_le), None)
+            column = self._new() if column is None else column
+            by_le.update(dict.fromkeys(texts, column))
+            columns.append((bound, column))
+        return _HistogramColumns(name, self._plain(f"{name}_sum"), self._plain(f"{name}_count"), tuple(columns))
+
+    def _new(self) -> int:
+        self.width += 1
+        return self.width - 1
+
+
+class Table:
+    """The rows of one evaluation, gathered by page."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self.rows: defaultdict[PageKey, Row] = defaultdict(lambda: [None] * columns.width)
+        self.lacks_buckets = False
+        """Some page had a histogram that matters, and none of its buckets was among those asked for."""
+
+    def pages(self, at: float, staleness: float) -> tuple[dict[PodKey, dict[str, ReplicaMetrics]], dict[PodKey, float]]:
+        """The pages scraped within `staleness` seconds before `at`, and the age in seconds of the others."""
+        fresh: dict[PodKey, dict[str, ReplicaMetrics]] = {}
+        stale: dict[PodKey, float] = {}
+        for (namespace, pod, model), row in self.rows.items():
+            scraped_at = row[0]
+            if scraped_at is None:
+                continue  # no scrape time, no rate: as good as not scraped
+            if at - scraped_at > staleness:
+                stale[namespace, pod] = at - scraped_at
+                continue
+            page = ReplicaMetrics(pod, scraped_at, *self._figures(row), *self._histograms(row))  # type: ignore[arg-type]
+            fresh.setdefault((namespace, pod), {})[model] = page
+        return fresh, stale
+
+    def _figures(self, row: Row) -> Iterator[Reading]:
+        for names in self._columns.figures:
+            for column, name in names:
+                value = row[column]
+                if value is not None:
+                    yield value if math.isfinite(value) else Unknown(f"{name} is {value}")
+                    break
+            else:
+                yield NOT_EXPOSED
+
+    def _histograms(self, row: Row) -> Iterator[Histogram | Unknown]:
+        for bounded, names in self._columns.histograms:
+            for columns in names:
+                if row[columns.count] is not None:
+                    yield self._histogram(row, columns, bounded=bounded)
+                    break
+            else:
+                yield NOT_EXPOSED
+
+    def _histogram(self, row: Row, columns: _HistogramColumns, *, bounded: bool) -> Histogram | Unknown:
+        total, count = row[columns.total], row[columns.count]
+        if total is None or count is None:
+            return Unknown(f"{columns.name}_sum is missing")
+        bounds, counts = [], []
+        for bound, column in columns.buckets:
+            value = row[column]
+            if value is not None:
+                bounds.append(bound)
+                counts.append(value)
+        self.lacks_buckets |= bounded and not bounds
+        if not math.isfinite(total + count + sum(counts)):
+            return Unknown(f"{columns.name} contains NaN")
+        return Histogram(tuple(bounds), tuple(counts), total, count)
+
+
+def gather(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Table:
+    """The table of an instant query's rows. KeyError, TypeError or ValueError if they are not what was asked for."""
+    table = Table(columns)
+    for page, column, row in columns.locate(rows):
+        table.rows[page][column] = float(row["value"][1])
+    return table
+
+
+def gather_range(rows: Iterable[Mapping[str, Any]], columns: Columns) -> dict[float, Table]:
+    """The tables of a range query's rows, by time of evaluation. Errors as `gather`."""
+    tables: dict[float, Table] = {}
+    for page, column, row in columns.locate(rows):
+        for at, value in row["values"]:
+            table = tables.get(at)
+            if table is None:
+                table = tables[at] = Table(columns)
+            table.rows[page][column] = float(value)
+    return tables

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from servingpool.adapters.prometheus.config import GatewayQueue, SeriesLabels
+from servingpool.adapters.prometheus.backend_config import GatewayQueue, SeriesLabels
 from servingpool.adapters.prometheus.engines import EngineProfile
 
 # A ReplicaSet's pods end in one of the first 27 characters, evenly; a StatefulSet's in a digit; nothing

@@ -87,7 +87,9 @@ async def test_a_number_that_was_changed_on_its_way_is_told(
     """By a webhook that caps it, say: it was taken for scaled, and ordered anew at every tick."""
     fake, cluster = api
     fake.answers = {"kind": "Scale", "spec": spec}
-    with pytest.raises(ClusterError, match=f"5 replicas were ordered and {stored} stored, which an admission webhook"):
+    with pytest.raises(
+        ClusterError, match=f"Requested 5 replicas, the API server stored {stored}. Check admission webhooks"
+    ):
         await cluster.scale(TARGET, current=2, replicas=5)
 
 
@@ -148,7 +150,7 @@ async def test_a_refusal_is_told_without_the_servers_own_words(
 ) -> None:
     fake, cluster = api
     fake.status = status
-    with pytest.raises(error, match=f"cannot scale Deployment chat/vllm: {status}") as caught:
+    with pytest.raises(error, match=f"Cannot scale Deployment chat/vllm: {status}") as caught:
         await cluster.scale(TARGET, current=2, replicas=5)
     assert type(caught.value) is error
     assert "secret" not in str(caught.value)
@@ -167,7 +169,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
 
 async def test_a_server_that_is_not_there_is_told() -> None:
     cluster = Cluster(client.ApiClient(client.Configuration(host="http://127.0.0.1:1")))
-    with pytest.raises(ClusterError, match="cannot read ServingPool chat/pool: the API server did not answer"):
+    with pytest.raises(ClusterError, match="Cannot read ServingPool chat/pool: the API server did not answer"):
         await cluster.read_pool(POOL)
     await cluster.close()
 
@@ -214,7 +216,7 @@ async def test_a_list_that_breaks_off_is_not_taken_for_the_whole(api: tuple[Api,
         return {"metadata": {"continue": "more"}, "items": [{"metadata": {"uid": "p-1"}}]}
 
     fake.answers = page
-    with pytest.raises(ClusterError, match="cannot list pods: 410"):
+    with pytest.raises(ClusterError, match="Cannot list pods: 410"):
         await cluster.uids(("", "v1", "pods"), "chat")
 
 
@@ -239,5 +241,5 @@ async def test_a_kubeconfig_that_cannot_be_used_is_told(tmp_path: Path, content:
     path = tmp_path / "config"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(ClusterError, match="cannot read the cluster's credentials"):
+    with pytest.raises(ClusterError, match="Cannot read the cluster's credentials"):
         await Cluster.connect(str(path))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.adapters.prometheus.buckets import NO_BUCKETS, Layout, with_own_buckets
+from servingpool.adapters.prometheus.samples import NO_BUCKETS, Layout, with_own_buckets
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 
 VLLM_TTFT = (

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.adapters.prometheus import NotAsked, PrometheusBackend, client, workers
+from servingpool.adapters.prometheus import NotAsked, PrometheusBackend, http_client, workers
 from servingpool.adapters.prometheus import backend as backend_module
-from servingpool.adapters.prometheus.errors import MetricsUnavailable, Unsent
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
 from servingpool.decision.unknown import Unknown
 
 NOW = 1_790_000_000.0
@@ -41,7 +41,7 @@ async def test_an_error_body_never_reaches_the_reason(prometheus, backend, reque
 
 async def test_a_redirect_is_not_followed(prometheus, backend, request_2s_100ms, raw):
     prometheus.raw = raw(302, headers={"Location": "http://169.254.169.254/latest/meta-data"})
-    assert "redirects (HTTP 302), which is not followed" in await reason(backend, request_2s_100ms)
+    assert "answered with a redirect (HTTP 302)" in await reason(backend, request_2s_100ms)
     assert len(prometheus.asked) == 1
 
 
@@ -59,7 +59,7 @@ async def test_a_redirect_is_not_followed(prometheus, backend, request_2s_100ms,
 )
 async def test_a_login_page_or_broken_json_is_no_reading(prometheus, backend, request_2s_100ms, raw, body):
     prometheus.raw = raw(200, body)
-    assert "something other than query results" in await reason(backend, request_2s_100ms)
+    assert "did not answer with query results" in await reason(backend, request_2s_100ms)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_a_login_page_or_broken_json_is_no_reading(prometheus, backend, re
 )
 async def test_rows_of_another_shape_are_no_reading(prometheus, backend, request_2s_100ms, row):
     prometheus.rows.append(row)
-    assert "rows of another shape" in await reason(backend, request_2s_100ms)
+    assert "in an unexpected format" in await reason(backend, request_2s_100ms)
 
 
 async def test_a_reply_that_is_broken_in_its_middle_is_no_reading(prometheus, backend, request_2s_100ms, raw):
@@ -83,12 +83,12 @@ async def test_a_reply_that_is_broken_in_its_middle_is_no_reading(prometheus, ba
     rows = b",".join([whole, whole.replace(b"[1,", b"[1;"), whole])
     await backend.read(request_2s_100ms, NOW)
     prometheus.raw = raw(200, b'{"status":"success","data":{"resultType":"vector","result":[%b]}}' % rows)
-    assert "rows of another shape" in await reason(backend, request_2s_100ms)
+    assert "in an unexpected format" in await reason(backend, request_2s_100ms)
 
 
 async def test_a_body_that_drips_ends_at_the_deadline(prometheus, open_backend, request_2s_100ms, raw, monkeypatch):
     stop = threading.Event()
-    cut: list[client.PrometheusClient] = []
+    cut: list[http_client.PrometheusClient] = []
 
     def drip(connection) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
@@ -100,7 +100,7 @@ async def test_a_body_that_drips_ends_at_the_deadline(prometheus, open_backend, 
     backend = open_backend(patience=0.15)
     with monkeypatch.context() as watched:
         watched.setattr(workers, "GRACE", 60.0)
-        watched.setattr(client.PrometheusClient, "cut", cut.append)
+        watched.setattr(http_client.PrometheusClient, "cut", cut.append)
         assert "did not answer within 0.15 s" in await reason(backend, request_2s_100ms)
     assert cut == [], "the client gives up by itself, so its thread is free again"
     stop.set()
@@ -231,8 +231,8 @@ async def test_a_query_that_was_never_sent_is_no_slow_one(prometheus, open_backe
     stop.set()
     assert [reading.reason for reading in readings if isinstance(reading, Unknown)] == [
         "Prometheus backend 'default' did not answer within 0.15 s",
-        "Prometheus backend 'default' had other queries to answer for 0.15 s",
-        "Prometheus backend 'default' had other queries to answer for 0.15 s",
+        "Prometheus backend 'default' was busy with other queries for 0.15 s",
+        "Prometheus backend 'default' was busy with other queries for 0.15 s",
     ]
     assert [type(reading) for reading in readings] == [Unknown, NotAsked, NotAsked]
 
@@ -242,7 +242,7 @@ def test_a_read_of_which_one_slice_was_sent_has_had_its_turn():
     late, unsent = MetricsUnavailable("default", "did not answer within 1 s"), Unsent("default", "had other queries")
     assert backend_module._why([unsent, unsent], of=2) == NotAsked(str(unsent))
     assert backend_module._why([unsent, late], of=2) == Unknown(str(late))
-    assert backend_module._why([unsent], of=2) == Unknown(f"{unsent}, behind 1 of 2 parts")
+    assert backend_module._why([unsent], of=2) == Unknown(f"{unsent}, after 1 of 2 parts")
 
 
 async def test_labels_that_nobody_asks_for_any_more_are_forgotten(prometheus, backend, request_2s_100ms):
@@ -254,15 +254,15 @@ async def test_labels_that_nobody_asks_for_any_more_are_forgotten(prometheus, ba
 
 async def test_an_answer_cut_short_is_no_reading(prometheus, backend, request_2s_100ms, raw):
     prometheus.raw = raw(200, b'{"status":"success"', {"Content-Length": "5000", "Connection": "close"})
-    assert "broke off its answer" in await reason(backend, request_2s_100ms)
+    assert "closed the connection early" in await reason(backend, request_2s_100ms)
 
 
 async def test_an_endless_answer_is_cut_off(
     prometheus, backend, request_2s_100ms, raw, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(client, "LARGEST_REPLY", 1_000)
+    monkeypatch.setattr(http_client, "LARGEST_REPLY", 1_000)
     prometheus.raw = raw(200, b" " * 5_000)
-    assert "broke off its answer" in await reason(backend, request_2s_100ms)
+    assert "closed the connection early" in await reason(backend, request_2s_100ms)
 
 
 async def test_nobody_at_home(open_backend, request_2s_100ms):
@@ -282,7 +282,7 @@ async def test_a_server_whose_authority_is_unknown_gets_no_token(
 ):
     (tmp_path / "token").write_text("secret")
     backend = open_backend(url=secure_prometheus.url, bearer_token_file=tmp_path / "token")
-    assert "TLS certificate that is not trusted" in await reason(backend, request_2s_100ms)
+    assert "TLS handshake: its certificate is not trusted" in await reason(backend, request_2s_100ms)
     assert secure_prometheus.asked == []
 
 
@@ -291,7 +291,7 @@ async def test_a_token_that_cannot_be_read_is_reported_without_its_path(
 ):
     backend = open_backend(bearer_token_file=tmp_path / "missing")
     assert await reason(backend, request_2s_100ms) == (
-        "Prometheus backend 'default' has a bearerTokenFile that cannot be read"
+        "Prometheus backend 'default' has a bearerTokenFile that is not readable"
     )
     assert prometheus.asked == []
 
@@ -308,10 +308,10 @@ async def test_a_partial_answer_is_marked_and_the_store_not_named(prometheus, ba
     prometheus.warnings = ["store 10.4.5.6:10901: context deadline exceeded"]
     prometheus.expose("llama-0")
     reading = await backend.read(request_2s_100ms, NOW)
-    assert reading.partial == Unknown("Prometheus backend 'default' warned (1x) that its answer may lack series")
+    assert reading.partial == Unknown("Prometheus backend 'default' warned (1x) that its answer may be incomplete")
     selection = reading.select("chat", ["llama-0", "llama-1"], "llama")
     assert [page.replica for page in selection.pages] == ["llama-0"]
-    assert "may lack series" in selection.missing["llama-1"].reason
+    assert "may be incomplete" in selection.missing["llama-1"].reason
 
 
 async def test_a_check_asks_for_one_and_takes_no_other_answer(prometheus, backend):

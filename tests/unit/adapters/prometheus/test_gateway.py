@@ -32,7 +32,7 @@ async def test_where_the_series_have_a_namespace_only_its_pools_see_them(prometh
 
 async def test_a_queue_without_a_series_is_unknown_not_empty(prometheus, open_backend):
     reading = await open_backend(gateway=EPP).gateway()
-    assert reading.select("chat", "llama") == Unknown("the gateway publishes no queue of model 'llama'")
+    assert reading.select("chat", "llama") == Unknown("the gateway exports no queue for model 'llama'")
 
 
 async def test_a_queue_that_is_nan_is_unknown(prometheus, open_backend):

@@ -103,7 +103,7 @@ async def test_a_past_of_more_pages_than_fit_is_unknown(prometheus, backend, req
     past = await backend.history(request_2s_100ms, **times, most_pages=6)
     assert [len(pages) for _, pages in past] == [2, 2, 2]
     past = await backend.history(request_2s_100ms, **times, most_pages=5)
-    assert past == TooLarge("Prometheus backend 'default' remembers more than 5 pages of what is asked for")
+    assert past == TooLarge("Prometheus backend 'default' returned more than 5 samples")
 
 
 async def test_no_series_has_more_points_than_prometheus_gives(prometheus, backend, request_2s_100ms):
@@ -117,7 +117,7 @@ async def test_a_past_of_which_a_part_is_missing_is_unknown(prometheus, backend,
     prometheus.expose("llama-0")
     prometheus.warnings = ["store 10.4.5.6 is down"]
     past = await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
-    assert past == Unknown("Prometheus backend 'default' warned (1x) that its answer may lack series")
+    assert past == Unknown("Prometheus backend 'default' warned (1x) that its answer may be incomplete")
 
 
 async def test_a_prometheus_that_is_down_has_no_past(prometheus, backend, request_2s_100ms, raw):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, client, with_own_buckets
+from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, http_client, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of
-from servingpool.adapters.prometheus.pages import FIGURES, HISTOGRAMS
+from servingpool.adapters.prometheus.plan import FIGURES, HISTOGRAMS
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 from servingpool.decision.unknown import Unknown
 
@@ -50,7 +50,7 @@ HOSTILE = 'a","pod":"b"},"value":[1,"2"]},{"metric":{"'
 async def test_a_long_reply_is_read_in_pieces(
     prometheus, backend, request_2s_100ms, page, monkeypatch, piece, separators
 ):
-    monkeypatch.setattr(client, "PIECE", piece)
+    monkeypatch.setattr(http_client, "PIECE", piece)
     prometheus.separators = separators
     for index in range(20):
         prometheus.expose(f"llama-{index}", page | {"vllm:num_requests_running": index}, model_name=HOSTILE)
@@ -153,7 +153,7 @@ async def test_a_page_that_was_scraped_long_ago_is_dropped_and_said_so(prometheu
     selection = (await backend.read(request_2s_100ms, NOW)).select("chat", ["fresh", "lost"], "llama")
     assert [page.replica for page in selection.pages] == ["fresh"]
     assert selection.missing["lost"].kind is Absence.STALE
-    assert selection.explain() == "pod lost: last scraped 93 s ago"
+    assert selection.explain() == "lost: last scraped 93 s ago"
 
 
 async def test_a_clock_that_is_wrong_here_makes_nothing_stale(prometheus, backend, request_2s_100ms):
@@ -186,8 +186,8 @@ async def test_a_wrong_model_name_is_told_from_an_idle_pool(prometheus, backend,
     assert selection.pages == ()
     assert selection.missing["a"].kind is Absence.OTHER_MODEL
     assert selection.explain() == (
-        "pods a, b, c and 2 more: scraped, but the page is of model 'meta-llama/Llama-3.1-8B', not 'llama'; "
-        "pod z: not scraped, or the engine publishes no metrics (--disable-log-stats)"
+        "a, b, c and 2 more: pod exports model_name 'meta-llama/Llama-3.1-8B'; spec.model is 'llama'. "
+        "z: not scraped, or vLLM runs with --disable-log-stats"
     )
 
 
@@ -217,7 +217,7 @@ async def test_without_a_bound_a_histogram_needs_no_buckets(prometheus, backend,
 
 
 async def test_an_engine_without_a_profile_is_refused_by_name(backend):
-    with pytest.raises(ValueError, match="no metrics of engine 'ollama' are known, only of vllm"):
+    with pytest.raises(ValueError, match="engine 'ollama' is not supported; use vllm"):
         await backend.read(ReadRequest(engine="ollama"), NOW)
 
 

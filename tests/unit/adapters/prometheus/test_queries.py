@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.adapters.prometheus import ReadRequest
-from servingpool.adapters.prometheus.buckets import Layout
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.plan import MOST_SLICES, ROWS_PER_SLICE, Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope, quote
+from servingpool.adapters.prometheus.samples import Layout
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "vllm-0.32.0-metrics.txt"
 NOW = 1_790_000_000.0

@@ -11,8 +11,7 @@ import pytest
 
 from servingpool.adapters.prometheus import BackendConfig, MetricsUnavailable
 from servingpool.adapters.prometheus import workers as workers_module
-from servingpool.adapters.prometheus.client import PrometheusClient
-from servingpool.adapters.prometheus.errors import Unsent
+from servingpool.adapters.prometheus.http_client import PrometheusClient, Unsent
 from servingpool.adapters.prometheus.workers import Workers
 
 
@@ -58,7 +57,7 @@ async def test_what_others_keep_waiting_to_the_end_is_not_sent(workers: Workers,
     first, second = workers.run(deadline, clock.busy, 0.95), workers.run(deadline, clock.busy, 0.0)
     clock.all_are_asked.set()
     assert await first == "done"
-    with pytest.raises(Unsent, match="had other queries to answer for 1 s"):
+    with pytest.raises(Unsent, match="was busy with other queries for 1 s"):
         await second
 
 

@@ -13,7 +13,7 @@ def profile_of(engine: str) -> EngineProfile:
     try:
         return _PROFILES[engine]
     except KeyError:
-        raise ValueError(f"no metrics of engine '{engine}' are known, only of {', '.join(_PROFILES)}") from None
+        raise ValueError(f"engine '{engine}' is not supported; use {', '.join(_PROFILES)}") from None
 
 
 __all__ = ["EngineProfile", "profile_of"]

@@ -1,0 +1,288 @@
+"""What is asked of a backend, and what comes back: the metrics samples of all its pods at about one time.
+
+One query serves all pools, so it asks for the buckets of all their SLOs' bounds. Each pool is handed its own samples
+and its own buckets only, else pools of other tenants would change them.
+
+A row of the reply is about 210 bytes and costs 1.8 microseconds to read; with 20,000 pods each bucket is 4 MB
+and 36 ms a tick. The SLO needs the two around each bound, and a percentile for the status a few more on either side.
+vLLM has 43 in the two histograms with a bound.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Self
+
+from servingpool.adapters.prometheus.backend_config import GatewayQueue
+from servingpool.decision.observation import Histogram, ReplicaMetrics
+from servingpool.decision.unknown import Reading, Unknown
+
+PodKey = tuple[str, str]
+"""Namespace and pod name."""
+PodPages = Mapping[PodKey, Mapping[str, ReplicaMetrics]]
+"""Each pod's pages by the model name they carry: one, unless a pod serves several."""
+
+MOST_ASIDE = 4
+"""Buckets taken on one side of a bound, or around a neighbour, where pods have different buckets."""
+NO_BUCKETS = Unknown("its histogram buckets near the SLO bound are not known yet")
+_NEIGHBOURS = (2.0, 0.5, 4.0, 0.25)
+"""Of a bound: the buckets nearest to these multiples of it are read for the percentile."""
+_EQUAL = 1e-9
+_LABEL_NAME = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
+_NAMED = 3
+"""Pods that a sentence names before it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What all pools with the same engine and the same `matchLabels` have in common: one request serves them all."""
+
+    engine: str = "vllm"
+    ttft_bounds: frozenset[float] = frozenset()
+    """Every TTFT bound, in seconds, of these pools' SLOs: the buckets around them are read."""
+    tpot_bounds: frozenset[float] = frozenset()
+    """Every TPOT bound, in seconds, likewise."""
+    match_labels: tuple[tuple[str, str], ...] = ()
+    """Label names and exact values that a series must carry, sorted by name."""
+    models: frozenset[str] = frozenset()
+    """Served models; all where empty."""
+    pods: str = ""
+    """A regular expression that a pod's whole name matches; anything where empty."""
+
+    def __post_init__(self) -> None:
+        for name, _ in self.match_labels:
+            if not _LABEL_NAME.fullmatch(name):
+                raise ValueError(f"'{name}' is no Prometheus label name: use letters, digits and _, no digit first")
+
+
+class NotAsked(Unknown):
+    """The backend had other queries to answer for as long as it has: the one for this was never sent."""
+
+    __slots__ = ()
+
+
+class TooLarge(Unknown):
+    """The backend answered, with more than is taken."""
+
+    __slots__ = ()
+
+
+class Absence(StrEnum):
+    """Why a pod's page is not among those read. The values serve as reasons of conditions."""
+
+    NOT_SCRAPED = "NotScraped"
+    STALE = "StaleMetrics"
+    OTHER_MODEL = "ModelNameMismatch"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A pod without a usable page."""
+
+    kind: Absence
+    reason: str
+    """Goes after the pod's name: "was last scraped 93 s ago"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """One pool's part of a reading."""
+
+    pages: tuple[ReplicaMetrics, ...]
+    missing: Mapping[str, Missing]
+    """By pod name."""
+
+    def explain(self) -> str:
+        """One sentence on the missing pods, those that fail alike together; empty where none is missing.
+
+        By name, for what the watch shows first is no news.
+        """
+        alike: dict[str, list[str]] = {}
+        for pod, missing in sorted(self.missing.items(), key=lambda one: one[0]):
+            alike.setdefault(missing.reason, []).append(pod)
+        return ". ".join(f"{_names(pods)}: {reason}" for reason, pods in alike.items())
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReading:
+    """Every fresh page that a backend holds for a request."""
+
+    at: float
+    """Unix time of the evaluation by Prometheus's clock, which `scraped_at` is by too."""
+    pages: PodPages
+    stale: Mapping[PodKey, float]
+    """Seconds since the last scrape of pods whose pages were too old to use."""
+    partial: Unknown | None = None
+    """Set when Prometheus warned that the answer may lack series (Thanos with a store down): a pod that is
+    not among `pages` may be scraped all the same."""
+    queries: int = 0
+
+    def select(self, namespace: str, pods: Iterable[str], model: str) -> Selection:
+        """The pages of these pods for this model, and why the others have none."""
+        found, missing = [], {}
+        for pod in pods:
+            models = self.pages.get((namespace, pod), {})
+            page = models.get(model)
+            if page is not None:
+                found.append(page)
+            else:
+                missing[pod] = self._why(namespace, pod, model, models)
+        return Selection(tuple(found), missing)
+
+    def _why(self, namespace: str, pod: str, model: str, models: Mapping[str, ReplicaMetrics]) -> Missing:
+        if models:
+            others = ", ".join(f"'{name}'" for name in sorted(models)[:_NAMED])
+            return Missing(Absence.OTHER_MODEL, f"pod exports model_name {others}; spec.model is '{model}'")
+        age = self.stale.get((namespace, pod))
+        if age is not None:
+            return Missing(Absence.STALE, f"last scraped {age:.0f} s ago")
+        if self.partial is not None:
+            return Missing(Absence.NOT_SCRAPED, f"no sample, and {self.partial.reason}")
+        return Missing(Absence.NOT_SCRAPED, "not scraped, or vLLM runs with --disable-log-stats")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayReading:
+    """The queues of all models at about one time."""
+
+    queues: Mapping[tuple[str | None, str], Reading]
+    """Requests held, by namespace (None where the gateway's series have none) and model."""
+    by_namespace: bool
+
+    @classmethod
+    def of(cls, gateway: GatewayQueue, rows: Iterable[Mapping[str, Any]]) -> Self:
+        """From an instant query's rows. KeyError, TypeError or ValueError if they are not what was asked for."""
+        queues: dict[tuple[str | None, str], Reading] = {}
+        for row in rows:
+            labels, value = row["metric"], float(row["value"][1])
+            namespace = labels.get(gateway.namespace_label, "") if gateway.namespace_label else None
+            finite = math.isfinite(value)
+            queues[namespace, labels.get(gateway.model_label, "")] = (
+                value if finite else Unknown(f"{gateway.metric} is {value}")
+            )
+        return cls(queues, gateway.namespace_label is not None)
+
+    def select(self, namespace: str, model: str) -> Reading:
+        """One pool's part. A queue without a series is unknown, not empty: the gateway may know it by another name."""
+        absent = Unknown(f"the gateway exports no queue for model '{model}'")
+        return self.queues.get((namespace if self.by_namespace else None, model), absent)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One upper bound as pods expose it."""
+
+    pods: int
+    """How many engines have it."""
+    texts: frozenset[str]
+    """How `le` is written: `1` or `1.0`, by the version of Prometheus and the format it scraped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The buckets found: histogram name -> upper bound in seconds (finite ones) -> bucket."""
+
+    buckets: Mapping[str, Mapping[float, Bucket]]
+    engines: int
+    """Engines that expose any of the histograms."""
+
+    @classmethod
+    def read(cls, counts: Iterable[tuple[str, str, float]]) -> Layout:
+        """From (histogram, text of `le`, number of series). ValueError if `le` is no number."""
+        found: dict[str, dict[float, Bucket]] = {}
+        engines = 0
+        for name, text, count in counts:
+            engines = max(engines, int(count))
+            bound = float(text)
+            buckets = found.setdefault(name, {})
+            if not math.isinf(bound):
+                before = buckets.get(bound, Bucket(0, frozenset(_spellings(bound))))
+                buckets[bound] = Bucket(before.pods + int(count), before.texts | {text})
+        return cls(found, engines)
+
+    def choose(self, name: str, bounds: Collection[float], *, neighbours: bool = True) -> dict[float, frozenset[str]]:
+        """The buckets of a histogram to read for these SLO bounds, ascending, with their texts.
+
+        What is read for one bound does not depend on the others.
+        """
+        buckets = self.buckets.get(name, {})
+        ascending = tuple(sorted(buckets))
+        everyone = max((bucket.pods for bucket in buckets.values()), default=0)
+        rare = frozenset(le for le in ascending if buckets[le].pods < everyone)
+        chosen = {place for bound in bounds for place in _places(ascending, rare, bound, neighbours=neighbours)}
+        return {ascending[place]: buckets[ascending[place]].texts for place in sorted(chosen)}
+
+
+def with_own_buckets(page: ReplicaMetrics, ttft: float | None, tpot: float | None) -> ReplicaMetrics:
+    """The page with the buckets that an SLO of these bounds (seconds) needs, whatever others were read for other pools.
+
+    A histogram with a bound and without buckets is Unknown: all its requests would count as late.
+    """
+    own = (
+        _own(page.time_to_first_token, ttft),
+        _own(page.inter_token_latency, None),
+        _own(page.time_per_output_token, tpot),
+        _own(page.queue_time, ttft, neighbours=False),
+    )
+    read = (page.time_to_first_token, page.inter_token_latency, page.time_per_output_token, page.queue_time)
+    if own == read:
+        return page
+    return replace(
+        page,
+        time_to_first_token=own[0],
+        inter_token_latency=own[1],
+        time_per_output_token=own[2],
+        queue_time=own[3],
+    )
+
+
+def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: bool = True) -> Histogram | Unknown:
+    if isinstance(histogram, Unknown):
+        return histogram
+    if bound is not None and not histogram.bounds:
+        return NO_BUCKETS
+    places = () if bound is None else _places(histogram.bounds, frozenset(), bound, neighbours=neighbours)
+    if len(places) == len(histogram.bounds):
+        return histogram
+    bounds, counts = ([column[place] for place in places] for column in (histogram.bounds, histogram.counts))
+    return Histogram(tuple(bounds), tuple(counts), histogram.total, histogram.count)
+
+
+@lru_cache(maxsize=16_384)
+def _places(bounds: tuple[float, ...], rare: frozenset[float], bound: float, *, neighbours: bool) -> tuple[int, ...]:
+    """Where among ascending bounds the two around `bound` are, and its neighbours. `rare`: some pods lack them."""
+    above = bisect_right(bounds, bound * (1 + _EQUAL))
+    orders = [bounds[:above][::-1], bounds[above:]]
+    if neighbours:
+        orders += [tuple(sorted(bounds, key=_from(bound * factor))) for factor in _NEIGHBOURS]
+    needed = {le for order in orders for le in _until_shared(order, rare)}
+    return tuple(place for place, le in enumerate(bounds) if le in needed)
+
+
+def _from(value: float) -> Callable[[float], float]:
+    """How far a bucket is from a value."""
+    return lambda le: abs(math.log(le / value)) if le > 0 else math.inf
+
+
+def _until_shared(order: tuple[float, ...], rare: frozenset[float]) -> tuple[float, ...]:
+    """In this order, up to a bucket that every pod has: then each pod's own first one is among them."""
+    shared = next((place for place, le in enumerate(order) if le not in rare), MOST_ASIDE)
+    return order[: min(shared + 1, MOST_ASIDE)]
+
+
+def _spellings(bound: float) -> tuple[str, ...]:
+    """Both, whichever was seen: a Prometheus upgrade changes it between two looks at the layout."""
+    return (repr(bound), str(int(bound))) if bound.is_integer() else (repr(bound),)
+
+
+def _names(pods: list[str]) -> str:
+    more = len(pods) - _NAMED
+    if more > 0:
+        return f"{', '.join(pods[:_NAMED])} and {more} more"
+    return ", ".join(pods)

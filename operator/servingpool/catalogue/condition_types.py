@@ -1,0 +1,40 @@
+"""The conditions of a ServingPool, and the statuses that they have."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+
+class Truth(StrEnum):
+    """The status of a condition."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class ConditionType(StrEnum):
+    """What a condition is about."""
+
+    good: Truth
+    """The status of a pool that needs no attention."""
+    meaning: str
+
+    def __new__(cls, name: str, good: Truth, meaning: str) -> Self:
+        """A member is the string `name`."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.good, member.meaning = good, meaning
+        return member
+
+    READY = (
+        "Ready",
+        Truth.TRUE,
+        "The spec is valid and the target can be scaled. True in mode Recommend and Paused.",
+    )
+    METRICS_AVAILABLE = "MetricsAvailable", Truth.TRUE, "Prometheus has fresh metrics of the ready replicas."
+    SLO_MET = "SLOMet", Truth.TRUE, "Enough requests met the SLO in the last hour, and roughly in the last 5 minutes."
+    SCALING_LIMITED = "ScalingLimited", Truth.FALSE, "The required replicas lie outside min and max."
+    CALIBRATING = "Calibrating", Truth.FALSE, "The operator still learns the engine and the traffic."
+    DRAIN_READY = "DrainReady", Truth.TRUE, "The pod template lets a removed pod finish its requests."

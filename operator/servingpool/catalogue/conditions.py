@@ -1,0 +1,291 @@
+"""The reasons of conditions. HPA's word wherever it has one.
+
+A reason belongs to one condition type and status. Where a pool cannot be judged at all, its other conditions turn
+Unknown with the reason and the message of `Ready`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+from servingpool.catalogue.condition_types import ConditionType, Truth
+from servingpool.catalogue.template import Templated
+
+_READY = ConditionType.READY, Truth.TRUE
+_NOT_READY = ConditionType.READY, Truth.FALSE
+_READY_UNKNOWN = ConditionType.READY, Truth.UNKNOWN
+_METRICS = ConditionType.METRICS_AVAILABLE, Truth.TRUE
+_NO_METRICS = ConditionType.METRICS_AVAILABLE, Truth.FALSE
+_METRICS_UNKNOWN = ConditionType.METRICS_AVAILABLE, Truth.UNKNOWN
+_LIMITED = ConditionType.SCALING_LIMITED, Truth.TRUE
+_NO_DRAIN = ConditionType.DRAIN_READY, Truth.FALSE
+
+
+class Reason(Templated, StrEnum):
+    """Why a condition is as it is."""
+
+    type: ConditionType
+    status: Truth
+    meaning: str
+    action: str
+
+    def __new__(cls, name: str, of: tuple[ConditionType, Truth], template: str, meaning: str, action: str) -> Self:
+        """A member is the string `name`."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.type, member.status = of
+        member.template, member.meaning, member.action = template, meaning, action
+        return member
+
+    # Ready
+    SUCCEEDED_GET_SCALE = (
+        "SucceededGetScale",
+        _READY,
+        "Deployment {deployment} can be scaled.",
+        "The pool is valid and nothing blocks scaling.",
+        "Nothing.",
+    )
+    RECOMMENDING = (
+        "Recommending",
+        _READY,
+        "Recommend mode: computes a replica count and does not apply it.",
+        "Replicas are never changed. The message adds what would block or limit mode Auto.",
+        "Set spec.mode to Auto when you trust the recommendations.",
+    )
+    PAUSED = (
+        "Paused",
+        _READY,
+        "Paused mode: observes and does not scale.",
+        "Replicas are never changed. The message adds what would block or limit mode Auto.",
+        "Set spec.mode to Auto to resume.",
+    )
+    ROLLOUT_IN_PROGRESS = (
+        "RolloutInProgress",
+        _READY,
+        "Rollout in progress: scale-down is blocked until it ends.",
+        "The Deployment replaces its pods. Scale-up continues.",
+        "Nothing. If it does not end, check the rollout: kubectl rollout status.",
+    )
+    WAITING_FOR_NODE = (
+        "WaitingForNode",
+        _READY,
+        "{waiting} of {replicas} pods {are} unschedulable; waiting for a node.",
+        "A cluster autoscaler adds nodes because pods are pending, so this is normal after a scale-up.",
+        "Nothing at first. It turns into Unschedulable if no node comes.",
+    )
+    READING_HISTORY = (
+        "ReadingHistory",
+        _READY_UNKNOWN,
+        "Loading this pool's history from Prometheus; no decision until that is done.",
+        "The pool is new, or the operator has restarted. Many new pools load one after another.",
+        "Wait. The operator starts without history if Prometheus fails three times.",
+    )
+    INVALID_SPEC = (
+        "InvalidSpec",
+        _NOT_READY,
+        "Invalid spec, so replicas stay as they are: {problems}",
+        "The pool was stored without the CRD's validation, or by another version of the CRD.",
+        "Correct the fields that the message names.",
+    )
+    TARGET_NOT_FOUND = (
+        "TargetNotFound",
+        _NOT_READY,
+        "Deployment {deployment} does not exist in namespace {namespace}.",
+        "There is nothing to scale. A pool scales a Deployment in its own namespace.",
+        "Create the Deployment, or correct spec.targets[].name.",
+    )
+    UNKNOWN_BACKEND = (
+        "UnknownBackend",
+        _NOT_READY,
+        "spec.metrics.backend '{backend}' cannot be used: {detail}.",
+        "The operator's configuration has no such Prometheus, or does not allow it for this namespace.",
+        "Correct spec.metrics.backend, or add the backend or the namespace to the operator's configuration.",
+    )
+    AMBIGUOUS_OWNER = (
+        "AmbiguousOwner",
+        _NOT_READY,
+        "ServingPool '{owner}' is older and scales Deployment '{deployment}'; delete one of the two.",
+        "Two pools name one Deployment. The older one scales it.",
+        "Delete one of the two pools, or set the younger one to mode Recommend.",
+    )
+    OWNED_BY_HPA = (
+        "OwnedByHPA",
+        _NOT_READY,
+        "HorizontalPodAutoscaler '{name}' scales Deployment '{deployment}'; delete it first.",
+        "Two autoscalers would work against each other, so the operator does not scale.",
+        "Delete the HorizontalPodAutoscaler.",
+    )
+    OWNED_BY_KEDA = (
+        "OwnedByKEDA",
+        _NOT_READY,
+        "ScaledObject '{name}' scales Deployment '{deployment}'; delete it first.",
+        "Two autoscalers would work against each other, so the operator does not scale.",
+        "Delete the ScaledObject.",
+    )
+    SCALING_DISABLED = (
+        "ScalingDisabled",
+        _NOT_READY,
+        "Deployment has 0 replicas, so scaling is off. Scale it to {min} to resume.",
+        "Somebody set 0 replicas by hand. As with HPA, that switches scaling off.",
+        "Scale the Deployment to min or more.",
+    )
+    REPLICAS_CONTESTED = (
+        "ReplicasContested",
+        _NOT_READY,
+        "{program} keeps resetting spec.replicas (last {ordered} -> {found}). Make it ignore that field.",
+        "Another program, such as a GitOps tool, sets the replicas back. The operator keeps scaling, as HPA does.",
+        "Remove spec.replicas from the manifest, or make the program ignore that field.",
+    )
+    UNSCHEDULABLE = (
+        "Unschedulable",
+        _NOT_READY,
+        "{waiting} of {replicas} pods {are} unschedulable; no more are added. Free or add GPU nodes.",
+        "No node came for these pods within the usual time. More replicas would not help.",
+        "Add nodes, free GPUs, or lower targets[].max.",
+    )
+    FAILED_UPDATE_SCALE = (
+        "FailedUpdateScale",
+        _NOT_READY,
+        "{error}.",
+        "The API server did not accept the new replica count, or changed it. The operator retries at every tick.",
+        "Check the operator's RBAC rights, admission webhooks and quotas.",
+    )
+    INTERNAL_ERROR = (
+        "InternalError",
+        _NOT_READY,
+        "Internal error ({error}): replicas stay as they are. The operator's log has the traceback.",
+        "A defect of the operator. Other pools are not affected.",
+        "Report the traceback together with the pool's manifest.",
+    )
+    # MetricsAvailable
+    VALID_METRICS = (
+        "ValidMetrics",
+        _METRICS,
+        "All {ready} ready replicas are scraped.",
+        "Every ready replica has fresh and complete metrics.",
+        "Nothing.",
+    )
+    PARTIAL_METRICS = (
+        "PartialMetrics",
+        _METRICS,
+        "{detail}. Scale-down is blocked until all metrics are read.",
+        "Some replicas or some metrics are missing. Scale-up uses those that were read.",
+        "Check the scrape of the pods that the message names.",
+    )
+    FAILED_GET_METRICS = (
+        "FailedGetMetrics",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are.",
+        "No usable metrics. Replicas change only to enforce min and max.",
+        "Check that Prometheus is reachable and that it scrapes the pods.",
+    )
+    NO_SERIES_FOR_MODEL = (
+        "NoSeriesForModel",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are.",
+        "The pods are scraped, but they export another model_name.",
+        "Set spec.model to the engine's model_name, see vLLM's --served-model-name.",
+    )
+    NO_READY_REPLICAS = (
+        "NoReadyReplicas",
+        _METRICS_UNKNOWN,
+        "No replica is ready, so there are no metrics to read.",
+        "All replicas are starting, or the Deployment has 0 replicas.",
+        "Wait. If pods do not become ready, kubectl describe them.",
+    )
+    # SLOMet
+    OBJECTIVE_MET = (
+        "ObjectiveMet",
+        (ConditionType.SLO_MET, Truth.TRUE),
+        "{attained:.1f}% of the last hour's requests met the SLO; the objective is {objective:g}%.",
+        "Attainment is at or above spec.slo.attainment.",
+        "Nothing.",
+    )
+    OBJECTIVE_MISSED = (
+        "ObjectiveMissed",
+        (ConditionType.SLO_MET, Truth.FALSE),
+        "{attained:.1f}% of the last hour's requests met the SLO; the objective is {objective:g}%.",
+        "Attainment is below spec.slo.attainment, or the last 5 minutes missed twice what is allowed.",
+        "servingpool explain shows what limits the replicas. Raise max, or relax the SLO.",
+    )
+    TOO_FEW_REQUESTS = (
+        "TooFewRequests",
+        (ConditionType.SLO_MET, Truth.UNKNOWN),
+        "SLO attainment is unknown: {detail}.",
+        "There was too little traffic to judge.",
+        "Nothing.",
+    )
+    # ScalingLimited
+    DESIRED_WITHIN_RANGE = (
+        "DesiredWithinRange",
+        (ConditionType.SCALING_LIMITED, Truth.FALSE),
+        "The required replicas are within min and max.",
+        "Neither min nor max changes the answer.",
+        "Nothing.",
+    )
+    TOO_FEW_REPLICAS = (
+        "TooFewReplicas",
+        _LIMITED,
+        "Required replicas: {needed}. min keeps them at {bound}.",
+        "targets[].min is above the requirement.",
+        "Lower min to save GPUs.",
+    )
+    TOO_MANY_REPLICAS = (
+        "TooManyReplicas",
+        _LIMITED,
+        "Required replicas: {needed}. max limits them to {bound}.",
+        "targets[].max is below the requirement, so requests may miss the SLO.",
+        "Raise max if there are GPUs, or relax the SLO.",
+    )
+    # Calibrating
+    LEARNING = (
+        "Learning",
+        (ConditionType.CALIBRATING, Truth.TRUE),
+        "Learning. No scale-down; scale-up only if requests are late or queued.",
+        "The operator has seen too little of this pool, see spec.behavior.calibration.",
+        "Wait, usually 5 minutes. It takes requests to learn from.",
+    )
+    LEARNED = (
+        "Learned",
+        (ConditionType.CALIBRATING, Truth.FALSE),
+        "Engine and traffic are known; calibration has ended.",
+        "The operator has seen enough to size the fleet.",
+        "Nothing.",
+    )
+    # DrainReady
+    FINISHES_REQUESTS = (
+        "FinishesRequests",
+        (ConditionType.DRAIN_READY, Truth.TRUE),
+        "A removed pod waits {pre_stop:g} s, drains for up to {timeout:g} s, and is killed after {grace:g} s.",
+        "A scale-down loses no request that ends within the shutdown timeout.",
+        "Nothing.",
+    )
+    NO_SHUTDOWN_TIMEOUT = (
+        "NoShutdownTimeout",
+        _NO_DRAIN,
+        "Scale-down aborts running requests{now}. Set vLLM's --shutdown-timeout.",
+        "vLLM ends at once when its pod is removed.",
+        "Add --shutdown-timeout with the longest request's seconds to vLLM's arguments.",
+    )
+    PRE_STOP_TOO_SHORT = (
+        "PreStopTooShort",
+        _NO_DRAIN,
+        "{hook}, so scale-down fails requests that still arrive. Sleep {least:g} s or more; 15 s is safe.",
+        "Load balancers send requests to a pod for seconds after its removal begins.",
+        "Add a preStop hook that sleeps 15 s.",
+    )
+    GRACE_PERIOD_TOO_SHORT = (
+        "GracePeriodTooShort",
+        _NO_DRAIN,
+        "Longer requests are killed: preStop {hook:g} s and drain {timeout:g} s need {needed:g} s, not {grace:g} s.",
+        "Kubernetes kills the pod before vLLM has finished.",
+        "Raise terminationGracePeriodSeconds to the needed number in the message.",
+    )
+    DRAIN_NOT_VISIBLE = (
+        "DrainNotVisible",
+        (ConditionType.DRAIN_READY, Truth.UNKNOWN),
+        "Drain settings are not visible: {detail}.",
+        "The pod template does not show how the engine ends.",
+        "Check it yourself, or write the settings out in the pod template.",
+    )

@@ -1,0 +1,47 @@
+"""The events on a ServingPool. A condition that turns bad posts one too, with its own reason and message."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+from servingpool.catalogue.condition_types import ConditionType, Truth
+from servingpool.catalogue.template import Templated
+
+WARNED = {
+    ConditionType.READY: Truth.FALSE,
+    ConditionType.METRICS_AVAILABLE: Truth.FALSE,
+    ConditionType.DRAIN_READY: Truth.FALSE,
+}
+"""Conditions that post a Warning event when they turn to this status."""
+
+
+class EventReason(Templated, StrEnum):
+    """Why an event was posted that no condition stands for."""
+
+    type: str
+    """Normal or Warning."""
+    meaning: str
+    action: str
+
+    def __new__(cls, name: str, type_: str, template: str, meaning: str, action: str) -> Self:
+        """A member is the string `name`."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.type, member.template, member.meaning, member.action = type_, template, meaning, action
+        return member
+
+    SUCCESSFUL_RESCALE = (
+        "SuccessfulRescale",
+        "Normal",
+        "New size: {replicas}; reason: {reason}",
+        "The operator has set the target's replicas.",
+        "Nothing.",
+    )
+    VICTIMS_NOT_CHOSEN = (
+        "VictimsNotChosen",
+        "Warning",
+        "{cause}, so Kubernetes may delete busy ones. {remedy}",
+        "Before a scale-down the operator could not mark the idle pods for removal. Posted once a pool.",
+        "Grant the right, or accept it. With podDeletionCost.enabled=false the event is Normal.",
+    )

@@ -1,0 +1,284 @@
+"""The operator's own metrics, on its /metrics. A figure that is unknown has no series."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+POOL = ("namespace", "pool")
+
+
+class Metric(StrEnum):
+    """One metric, by the name that a query uses."""
+
+    kind: str
+    """gauge, counter or histogram."""
+    labels: tuple[str, ...]
+    unit: str
+    help: str
+    meaning: str
+    """How to read it."""
+
+    def __new__(cls, name: str, kind: str, labels: tuple[str, ...], unit: str, help_: str, meaning: str) -> Self:
+        """A member is the string `name`."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.kind, member.labels, member.unit, member.help, member.meaning = kind, labels, unit, help_, meaning
+        return member
+
+    CONDITION = (
+        "servingpool_condition",
+        "gauge",
+        (*POOL, "type", "status", "reason"),
+        "",
+        "The pool's conditions: 1 for the status and reason that each type has now.",
+        "One series per condition. Filter by type, status and reason.",
+    )
+    DESIRED_REPLICAS = (
+        "servingpool_desired_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Replicas that the last decision wants.",
+        "After all limits. In mode Auto the target follows it.",
+    )
+    NEEDED_REPLICAS = (
+        "servingpool_needed_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Replicas needed before any limit.",
+        "Above desired: a limit holds the fleet below its need.",
+    )
+    REQUESTED_REPLICAS = (
+        "servingpool_requested_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "The target's spec.replicas.",
+        "What Kubernetes was told to run.",
+    )
+    READY_REPLICAS = (
+        "servingpool_ready_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Replicas that are Ready.",
+        "Below requested: pods are starting or unschedulable.",
+    )
+    GPUS = (
+        "servingpool_gpus",
+        "gauge",
+        POOL,
+        "GPUs",
+        "GPUs of all requested replicas.",
+        "The cost of the fleet.",
+    )
+    ARRIVAL_RATE = (
+        "servingpool_arrival_rate",
+        "gauge",
+        POOL,
+        "requests/s",
+        "Requests that arrive per second.",
+        "Over half a minute, or two scrapes.",
+    )
+    GENERATION_TOKENS_RATE = (
+        "servingpool_generation_tokens_rate",
+        "gauge",
+        POOL,
+        "tokens/s",
+        "Output tokens per second of all replicas.",
+        "Over half a minute, or two scrapes.",
+    )
+    PROMPT_TOKENS_RATE = (
+        "servingpool_prompt_tokens_rate",
+        "gauge",
+        POOL,
+        "tokens/s",
+        "Prompt tokens per second of all replicas.",
+        "Over half a minute, or two scrapes.",
+    )
+    QUEUE_DEPTH = (
+        "servingpool_queue_depth",
+        "gauge",
+        POOL,
+        "requests",
+        "Requests that wait in engines and gateway.",
+        "A queue that lasts longer than a cold start needs replicas.",
+    )
+    RUNNING_REQUESTS = (
+        "servingpool_running_requests",
+        "gauge",
+        POOL,
+        "requests",
+        "Requests in running batches.",
+        "Compare with full_replica_batch times ready replicas.",
+    )
+    TIME_TO_FIRST_TOKEN = (
+        "servingpool_time_to_first_token_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "TTFT at the SLO's percentile.",
+        "Over 5 minutes, interpolated within a histogram bucket.",
+    )
+    TIME_PER_OUTPUT_TOKEN = (
+        "servingpool_time_per_output_token_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "TPOT at the SLO's percentile.",
+        "Over 5 minutes, interpolated within a histogram bucket.",
+    )
+    OBJECTIVE = (
+        "servingpool_objective_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Share of requests that must meet the SLO.",
+        "spec.slo.attainment, 0 to 1.",
+    )
+    ATTAINMENT = (
+        "servingpool_attainment_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Share of the last hour's requests that met the SLO.",
+        "Below objective_ratio: the SLO is missed.",
+    )
+    RECENT_ATTAINMENT = (
+        "servingpool_recent_attainment_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Share of the last 5 minutes' requests that met the SLO.",
+        "Reacts faster than attainment_ratio.",
+    )
+    LONGEST_WAIT = (
+        "servingpool_longest_wait_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "Longest time that a queued request has waited.",
+        "Estimated from the queues' length and rate.",
+    )
+    FULL_REPLICA_BATCH = (
+        "servingpool_full_replica_batch",
+        "gauge",
+        POOL,
+        "requests",
+        "Requests that a full replica decodes at a time.",
+        "Absent until a replica was full while requests waited.",
+    )
+    FULL_REPLICA_REQUESTS = (
+        "servingpool_full_replica_requests_rate",
+        "gauge",
+        POOL,
+        "requests/s",
+        "Requests per second of a full replica.",
+        "Absent until a replica was full while requests waited.",
+    )
+    FULL_REPLICA_TOKENS = (
+        "servingpool_full_replica_tokens_rate",
+        "gauge",
+        POOL,
+        "tokens/s",
+        "Output tokens per second of a full replica.",
+        "Absent until a replica was full while requests waited.",
+    )
+    LOAD = (
+        "servingpool_load_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Offered work divided by the capacity of the ready replicas.",
+        "From 1 on, queues grow without end.",
+    )
+    SAFE_LOAD = (
+        "servingpool_safe_load_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Highest load at which the SLO is expected to hold.",
+        "Learned. A load above it means misses.",
+    )
+    FORECAST = (
+        "servingpool_forecast_busy_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Work expected at the horizon, in fully busy replicas.",
+        "Divide by safe_load_ratio to compare with replicas.",
+    )
+    HORIZON = (
+        "servingpool_horizon_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "How far ahead the forecast looks: one cold start.",
+        "Measured from the pool's own pods once some have started.",
+    )
+    API_WRITES = (
+        "servingpool_api_writes_total",
+        "counter",
+        ("kind",),
+        "writes",
+        "Writes to the API server.",
+        "kind is scale, cost, status or event.",
+    )
+    API_WRITE_FAILURES = (
+        "servingpool_api_write_failures_total",
+        "counter",
+        ("kind",),
+        "writes",
+        "Writes that failed.",
+        "The log has the API server's answer.",
+    )
+    TICK_DURATION = (
+        "servingpool_tick_duration_seconds",
+        "histogram",
+        (),
+        "seconds",
+        "Duration of one tick over all pools.",
+        "Must stay below the interval.",
+    )
+    TICK_LATENESS = (
+        "servingpool_tick_lateness_seconds",
+        "histogram",
+        (),
+        "seconds",
+        "How late a tick began.",
+        "More than the interval: the operator falls behind.",
+    )
+    POOLS = (
+        "servingpool_pools",
+        "gauge",
+        (),
+        "pools",
+        "Pools that this operator watches.",
+        "Every replica of the operator has the same number.",
+    )
+    LEADER = (
+        "servingpool_leader",
+        "gauge",
+        (),
+        "",
+        "1 on the operator that leads, else 0.",
+        "The sum over all replicas must be 1.",
+    )
+    PROMETHEUS_QUERIES = (
+        "servingpool_prometheus_queries_total",
+        "counter",
+        (),
+        "queries",
+        "Queries sent to Prometheus.",
+        "Depends on backends and matchLabels, hardly on pools.",
+    )
+    POOL_FAILURES = (
+        "servingpool_pool_failures_total",
+        "counter",
+        (),
+        "pools",
+        "Pools whose processing ended in an exception.",
+        "Each one is a defect; the log has the traceback.",
+    )

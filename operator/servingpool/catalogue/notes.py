@@ -1,0 +1,62 @@
+"""Sentences that fill in or follow the message of a condition."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+from servingpool.catalogue.template import Templated
+
+
+class Note(Templated, StrEnum):
+    """One such sentence."""
+
+    meaning: str
+
+    def __new__(cls, template: str, meaning: str) -> Self:
+        """A member is its template."""
+        member = str.__new__(cls, template)
+        member._value_ = member.template = template
+        member.meaning = meaning
+        return member
+
+    AUTO_WOULD_BE = (
+        "Auto would be {effect} ({reason}): {message}",
+        "Follows Recommending and Paused: what would block or limit mode Auto.",
+    )
+    ALL_PAGES_LACK = (
+        "Pods are scraped but do not export {names}",
+        "In PartialMetrics and FailedGetMetrics: check the vLLM version and its metrics options.",
+    )
+    QUEUE_UNKNOWN = (
+        "The number of queued requests is unknown: {detail}",
+        "In PartialMetrics: without it a fleet could shrink while requests wait.",
+    )
+    RECENT = (
+        "In the last 5 minutes it was {recent:.1f}%.",
+        "In ObjectiveMissed: attainment over the last 5 minutes.",
+    )
+    WITNESS = (
+        "The TTFT histogram excludes queue time, so the {witness} is used instead.",
+        "In SLOMet: late requests are counted from the queue's length, or from the engine's queue-time histogram.",
+    )
+    WAITING_NOW = (
+        "Requests wait {seconds:.0f} s now.",
+        "In SLOMet, after the sentence on queue time.",
+    )
+    ESTIMATED = (
+        "Estimated for {share:.0%} of requests: vLLM has no {bound} bucket. Use {exact} for exact counts.",
+        "In SLOMet: a histogram cannot say how many requests met a bound that lies inside one of its buckets.",
+    )
+    BEYOND_LAST_BUCKET = (
+        "{share:.0%} of requests count as late: vLLM's last bucket ends at {last}, below {bound}. Use {last} or less.",
+        "In SLOMet: requests beyond the last bucket cannot be told apart.",
+    )
+    UNKNOWN_BACKENDS = (
+        "known backends are {known}",
+        "In UnknownBackend: the operator's configuration has no backend of this name.",
+    )
+    CLOSED_TO_NAMESPACE = (
+        "it does not allow namespace {namespace}",
+        "In UnknownBackend: the backend's `namespaces` leave this one out.",
+    )

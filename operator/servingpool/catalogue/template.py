@@ -1,0 +1,28 @@
+"""Message templates: `str.format` with named fields, which must be given exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Formatter
+
+
+def fields(template: str) -> frozenset[str]:
+    """The names of the fields of a template."""
+    return frozenset(name for _, name, _, _ in Formatter().parse(template) if name is not None)
+
+
+def render(template: str, given: Mapping[str, object]) -> str:
+    """The template with its fields filled in. ValueError where a field is missing or unknown."""
+    if given.keys() != fields(template):
+        raise ValueError(f"'{template}' has the fields {sorted(fields(template))}, got {sorted(given)}")
+    return template.format(**given)
+
+
+class Templated:
+    """An entry of the catalogue with a message."""
+
+    template: str
+
+    def message(self, **given: object) -> str:
+        """The message. ValueError where a field is missing or unknown."""
+        return render(self.template, given)

@@ -1,0 +1,140 @@
+"""The third stage of a tick: it sets replicas, and before a scale-down tells Kubernetes which pods to remove."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Unanswered
+from servingpool.adapters.cluster.objects import Key, Pod
+from servingpool.api.conditions import Reason
+from servingpool.catalogue.events import EventReason
+from servingpool.reconcile.deletion_cost import FORBIDDEN, SWITCHED_OFF, Marker, PodWriter, choose, in_flight
+from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
+from servingpool.reconcile.state import PoolState
+
+log = logging.getLogger(__name__)
+
+CONFLICTS_BORNE = 2
+"""In a row: by then the watch has shown whatever else there is."""
+MOST_TOLD = 10
+"""Pods named in a log line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleOutcome:
+    """What acting did."""
+
+    scaled: bool = False
+    """The API server has set the replicas."""
+    ordered: int | None = None
+    """Replicas that were set, if that is worth telling: not one of many orders that answer another program."""
+    failure: tuple[Reason, str] | None = None
+    """What to say in the Ready condition."""
+    blind_choice: tuple[str, str] | None = None
+    """Type and message of an event: why Kubernetes chose itself which pods to remove."""
+
+
+NOT_SCALED = ScaleOutcome()
+"""Nothing was to be done; or somebody else changed the number meanwhile, and the next tick decides anew."""
+
+
+class ScaleWriter(PodWriter, Protocol):
+    """What acting needs of a cluster."""
+
+    async def scale(self, target: Key, *, current: int, replicas: int) -> None:
+        """Set replicas, if they are still `current`."""
+
+
+class Actor:
+    """Acts for all pools."""
+
+    def __init__(self, writer: ScaleWriter, cache: ClusterCache, *, deletion_costs: bool) -> None:
+        self._writer, self._cache = writer, cache
+        self.failures: dict[str, int] = {"scale": 0, "cost": 0}
+        """Writes that failed, by kind, since the start."""
+        self._marker = Marker(writer, cache, self._count_cost) if deletion_costs else None
+
+    async def act(self, plan: PoolPlan, state: PoolState, stands: Callable[[], bool]) -> ScaleOutcome | None:
+        """Carry the plan's action out, if there is one. None if the plan no longer `stands` once the pods are marked.
+
+        Who leads then, or the next tick, takes the marks back.
+        """
+        if plan.action is None:
+            return NOT_SCALED
+        await self._mark(plan, plan.action)
+        return await self._scale(plan, plan.action, state) if stands() else None
+
+    async def sweep(self, leading: Callable[[], bool]) -> None:
+        """Take back what was told of pods that have survived."""
+        if self._marker is not None:
+            await self._marker.sweep(leading)
+
+    async def _mark(self, plan: PoolPlan, action: ScaleAction) -> None:
+        """Ahead of a scale-down, tell Kubernetes which pods to take."""
+        workload, namespace = self._cache.workload(action.target.key), plan.meta.namespace
+        if self._marker is None or workload is None or action.replicas >= workload.replicas:
+            return
+        busy = in_flight(plan.seen.observation)
+        victims = choose(self._cache.pods(workload), busy, action.replicas)
+        await self._marker.mark(namespace, victims)
+        if victims.marks and namespace not in self._marker.forbidden:
+            who = ", ".join(f"{pod.name} ({_in_flight(pod, busy)})" for pod in victims.pods[:MOST_TOLD])
+            log.info("Chosen for removal, fewest requests in flight: %s", who, extra=plan.meta.log_fields)
+
+    async def _scale(self, plan: PoolPlan, action: ScaleAction, state: PoolState) -> ScaleOutcome:
+        """Order the replicas, of a target as it was decided on.
+
+        A conflict that goes on is something else that only looks like one, such as a webhook that says no with a bare
+        422.
+        """
+        target, fields = action.target, plan.meta.log_fields
+        state.order_sent(target, action.replicas, plan.at)
+        try:
+            await self._writer.scale(target.key, current=target.replicas, replicas=action.replicas)
+        except Conflict as error:
+            conflicts = state.order_conflicted(target)
+            if conflicts <= CONFLICTS_BORNE:
+                said = "Replicas changed in the meantime; deciding again at the next tick: %s"
+                log.info(said, error, extra=fields)
+                return NOT_SCALED
+            self.failures["scale"] += 1
+            repeated = f"{error}, {conflicts} times in a row"
+            log.warning("%s", repeated, extra=fields)
+            said = Reason.FAILED_UPDATE_SCALE.message(error=repeated)
+            return ScaleOutcome(failure=(Reason.FAILED_UPDATE_SCALE, said))
+        except ClusterError as error:
+            self.failures["scale"] += 1
+            log.warning("%s", error, extra=fields)
+            state.order_failed(unknown=isinstance(error, Unanswered))
+            return ScaleOutcome(failure=(Reason.FAILED_UPDATE_SCALE, Reason.FAILED_UPDATE_SCALE.message(error=error)))
+        state.order_done(plan.at)
+        self._cache.scaled(target, action.replicas)
+        decision = plan.decision
+        log.info(
+            "%s",
+            decision.reason,
+            extra=fields | {"from": target.replicas, "to": action.replicas, "need": str(decision.need)},
+        )
+        return ScaleOutcome(
+            scaled=True,
+            ordered=None if state.drift.answered else action.replicas,
+            blind_choice=None if plan.grows else self._blind_choice(plan.meta.namespace),
+        )
+
+    def _blind_choice(self, namespace: str) -> tuple[str, str] | None:
+        if self._marker is None:
+            return "Normal", SWITCHED_OFF
+        return (EventReason.VICTIMS_NOT_CHOSEN.type, FORBIDDEN) if namespace in self._marker.forbidden else None
+
+    def _count_cost(self) -> None:
+        self.failures["cost"] += 1
+
+
+def _in_flight(pod: Pod, busy: Mapping[str, float]) -> str:
+    if pod.ready_since is None:
+        return "not ready"
+    return f"{busy[pod.name]:g} in flight" if pod.name in busy else "unknown"

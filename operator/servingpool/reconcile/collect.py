@@ -1,0 +1,274 @@
+"""The first stage of a tick: what Prometheus and the cluster show of each pool.
+
+Prometheus is read once per backend and kind of pool, however many pools there are. Each backend is read by itself,
+within its own deadline: one that is slow delays its own pools only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Workload
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    FleetReading,
+    GatewayReading,
+    NotAsked,
+    PodPages,
+    ReadRequest,
+    Selection,
+    with_own_buckets,
+)
+from servingpool.api.conditions import Reason
+from servingpool.api.serving_pool import ServingPool
+from servingpool.catalogue.notes import Note
+from servingpool.decision.observation import NOT_EXPOSED, Observation, Replica, ReplicaMetrics
+from servingpool.decision.unknown import Reading, Unknown
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Share = tuple[str, tuple[tuple[str, str], ...]]
+"""Engine and extra labels: what pools of a backend that are read together share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What was collected for one pool: all that the next stage knows of Prometheus and the cluster."""
+
+    pool: ServingPool
+    at: float
+    """Unix time in seconds."""
+    workload: Workload
+    """The pool's target."""
+    owner: Key
+    """The pool that owns the target, see `preconditions.owners`."""
+    autoscalers: Sequence[Autoscaler]
+    """Others that scale the target."""
+    observation: Observation
+    selection: Selection | None
+    """The samples that `observation` uses; None if the reading failed."""
+
+
+class Backend(Protocol):
+    """What the loop needs of a Prometheus."""
+
+    config: BackendConfig
+
+    async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
+        """Every pod's page as last scraped; NotAsked where it had no time for this request."""
+
+    async def history(
+        self,
+        request: ReadRequest,
+        *,
+        start: float,
+        end: float,
+        step: float,
+        most_pages: int,
+        namespaces: Sequence[str],
+    ) -> Sequence[tuple[float, PodPages]] | Unknown:
+        """The pages of these namespaces as they were; Unknown where there are more than so many."""
+
+    async def gateway(self) -> GatewayReading | Unknown:
+        """What waits before the engines."""
+
+
+class Readings:
+    """The backends by name, and what each said last."""
+
+    def __init__(self, backends: Mapping[str, Backend]) -> None:
+        self._readers = {name: _Reader(name, backend) for name, backend in backends.items()}
+
+    @property
+    def backends(self) -> Collection[str]:
+        """Their names."""
+        return self._readers.keys()
+
+    def problem(self, pool: ServingPool) -> tuple[Reason, str] | None:
+        """Why this pool cannot be read at all; None where it can."""
+        name, namespace = pool.spec.metrics.backend, pool.metadata.namespace
+        reader = self._readers.get(name)
+        if reader is None:
+            known = ", ".join(sorted(self._readers))
+            detail = Note.UNKNOWN_BACKENDS.message(known=known)
+            return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
+        if not reader.backend.config.serves(namespace):
+            detail = Note.CLOSED_TO_NAMESPACE.message(namespace=namespace)
+            return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
+        return None
+
+    def of(self, pool: ServingPool) -> FleetReading | Unknown:
+        """What was read last for this pool."""
+        return self._reader(pool).latest[share_of(pool)]
+
+    def gateway_queue(self, pool: ServingPool) -> Reading:
+        """What waits for this pool before its engines, where its backend is told of a gateway."""
+        reading = self._reader(pool).queues
+        if reading is None:
+            return NOT_EXPOSED
+        if isinstance(reading, Unknown):
+            return reading
+        return reading.select(pool.metadata.namespace, pool.spec.model)
+
+    def rests(self, pool: ServingPool) -> bool:
+        """Whether it had no turn, and what was read last is no older than a page may be.
+
+        Nothing is decided then: it is as if its backend were looked at less often. Decided on what was read last, a
+        fleet would shrink on it.
+        """
+        return share_of(pool) in self._reader(pool).resting
+
+    def answered(self, pool: ServingPool) -> bool:
+        """Whether its backend did when it was last asked. One that does not has its history asked for later."""
+        return isinstance(self.of(pool), FleetReading)
+
+    async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> int:
+        """Ask one backend for all its pools. How many queries that took."""
+        return await self._readers[backend].read(pools, now)
+
+    def _reader(self, pool: ServingPool) -> _Reader:
+        return self._readers[pool.spec.metrics.backend]
+
+
+class _Reader:
+    """One backend, and what it said last."""
+
+    def __init__(self, name: str, backend: Backend) -> None:
+        self.backend = backend
+        self.latest: dict[Share, FleetReading | Unknown] = {}
+        self.resting: set[Share] = set()
+        self.queues: GatewayReading | Unknown | None = None
+        """None where there is no gateway."""
+        self._name = name
+        self._answered: dict[Share, float] = {}
+        """When each was last answered, in Unix time in seconds."""
+        self._rounds = 0
+        self._turns: dict[Share, int] = {}
+        """The round of each one's last turn, answered or not."""
+
+    async def read(self, pools: Sequence[ServingPool], now: float) -> int:
+        """Ask for all pools; whoever has waited longest for a turn comes first.
+
+        There is one deadline for all that is asked. A backend that is too slow for as many different labels as its
+        pools have would else answer the same few for ever.
+        """
+        self._rounds += 1
+        wanted = dict(sorted(requests_for(pools).items(), key=lambda one: self._turns.get(one[0], 0)))
+        # The gateway first: it is one small query, for all pools.
+        asked = self.backend.config.gateway is not None and bool(wanted)
+        (self.queues,), answers = await asyncio.gather(
+            asyncio.gather(self._gateway(asked=asked)),
+            asyncio.gather(*(sound(self._name, self.backend.read(request, now)) for request in wanted.values())),
+        )
+        self.latest = dict(zip(wanted, answers, strict=True))
+        unasked = {one for one, answer in self.latest.items() if isinstance(answer, NotAsked)}
+        self._turns = {one: self._turns.get(one, 0) if one in unasked else self._rounds for one in wanted}
+        self._answered = {one: at for one, at in self._answered.items() if one in wanted} | {
+            one: now for one, answer in self.latest.items() if isinstance(answer, FleetReading)
+        }
+        self.resting = {one for one in unasked if self._lasts(one, now)}
+        return asked + sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
+
+    async def _gateway(self, *, asked: bool) -> GatewayReading | Unknown | None:
+        return await sound(self._name, self.backend.gateway()) if asked else None
+
+    def _lasts(self, one: Share, now: float) -> bool:
+        return one in self._answered and 0.0 <= now - self._answered[one] < self.backend.config.staleness
+
+
+async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
+    """The answer. A defect in reading one backend is unknown for its pools, and nothing to the others."""
+    try:
+        return await answer
+    except Exception as defect:
+        log.exception("Reading backend %s failed.", backend)
+        return Unknown(f"Prometheus backend '{backend}' could not be read: internal error {type(defect).__name__}")
+
+
+def target_of(pool: ServingPool) -> Key:
+    """Namespace and name of the Deployment that the pool scales: always in its own namespace, as with HPA."""
+    return pool.metadata.namespace, pool.spec.targets[0].name
+
+
+def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
+    """One request for all pools of a backend that share engine and labels, by that pair."""
+    merged: dict[Share, ReadRequest] = {}
+    for pool in pools:
+        share = share_of(pool)
+        before = merged.get(share, ReadRequest(engine=share[0], match_labels=share[1]))
+        ttft, tpot = pool.spec.slo.time_to_first_token, pool.spec.slo.time_per_output_token
+        merged[share] = ReadRequest(
+            engine=share[0],
+            ttft_bounds=before.ttft_bounds | ({ttft} if ttft is not None else set()),
+            tpot_bounds=before.tpot_bounds | ({tpot} if tpot is not None else set()),
+            match_labels=share[1],
+        )
+    return merged
+
+
+def share_of(pool: ServingPool) -> Share:
+    """What pools must have in common to be read together: engine and extra labels."""
+    return pool.spec.engine.value, tuple(sorted(pool.spec.metrics.match_labels.items()))
+
+
+def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readings, now: float) -> Collected | None:
+    """One pool as it is now; None if its target does not exist."""
+    workload = cache.workload(target_of(pool))
+    if workload is None:
+        return None
+    observation, selection = observe(pool, workload, cache, readings.of(pool), readings.gateway_queue(pool), now)
+    return Collected(pool, now, workload, owner, cache.autoscalers(workload.key), observation, selection)
+
+
+def observe(
+    pool: ServingPool,
+    workload: Workload,
+    cache: ClusterCache,
+    reading: FleetReading | Unknown,
+    gateway_queue: Reading,
+    now: float,
+) -> tuple[Observation, Selection | None]:
+    """The core's observation of a pool, and which samples it uses; no selection if the reading failed."""
+    ready: list[Replica] = []
+    starting: list[Replica] = []
+    for pod in cache.pods(workload):
+        (ready if pod.ready_since is not None else starting).append(_replica(pod, now))
+    selection = None
+    metrics: tuple[ReplicaMetrics, ...] | Unknown
+    if isinstance(reading, Unknown):
+        metrics = reading
+    elif workload.replicas and not ready and not starting:
+        metrics = Unknown(f"none of {workload.replicas} requested replicas has a pod yet")
+    else:
+        selection = reading.select(pool.metadata.namespace, [replica.name for replica in ready], pool.spec.model)
+        metrics = own_samples(pool, selection.pages)
+    observation = Observation(
+        requested=workload.replicas,
+        ready=tuple(ready),
+        starting=tuple(starting),
+        metrics=metrics,
+        gateway_queue=gateway_queue,
+        rollout=cache.rolling_out(workload),
+    )
+    return observation, selection
+
+
+def own_samples(pool: ServingPool, pages: Iterable[ReplicaMetrics]) -> tuple[ReplicaMetrics, ...]:
+    """The samples with this pool's buckets only: they were read for all pools together."""
+    slo = pool.spec.slo
+    return tuple(with_own_buckets(page, slo.time_to_first_token, slo.time_per_output_token) for page in pages)
+
+
+def _replica(pod: Pod, now: float) -> Replica:
+    if pod.ready_since is None:
+        return Replica(pod.name, age=max(0.0, now - pod.created_at), unschedulable=pod.unschedulable)
+    # Between two times of the API server's clock, which ours may be behind: else a cold start would read as short.
+    load_time = pod.ready_since - pod.created_at
+    ready_for = max(0.0, now - pod.ready_since)
+    return Replica(pod.name, age=ready_for + load_time, ready_for=ready_for)

@@ -1,0 +1,149 @@
+"""The second stage of a tick: from what was collected to what is to be done about one pool.
+
+The only module that calls the decision core in a tick, and that reads its memory for the status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from servingpool.adapters.cluster.objects import Workload
+from servingpool.api.conditions import Reason, Truth
+from servingpool.api.serving_pool import Metadata, ServingPool
+from servingpool.decision.belief import stuck
+from servingpool.decision.decide import decide
+from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.intake import Edges
+from servingpool.decision.ledger import KEPT_SECONDS
+from servingpool.decision.memory import Memory
+from servingpool.decision.pool import Behavior, Pool, Slo
+from servingpool.decision.slo_count import SloCount
+from servingpool.reconcile.collect import Collected
+from servingpool.reconcile.preconditions import Conduct, check, gpus_of, in_mode
+from servingpool.reconcile.replica_drift import ReplicaDrift
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What the status tells of the core's memory."""
+
+    lacking: str | None
+    """A series that some sample lacks."""
+    coverage: float
+    """Share of ready replicas that could be read."""
+    no_queue: str | None
+    """Why the queue is not known."""
+    first_tokens: SloCount
+    """Requests of the last 20 minutes, by their time to first token."""
+    finished: SloCount
+    """The same by their time per output token."""
+    edges: Edges
+    """The buckets that the SLO's bounds lie in."""
+    cold_start: float | None
+    """Seconds from order to Ready, as measured; None if no start was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleAction:
+    """Set the target's replicas."""
+
+    target: Workload
+    """As it was decided on."""
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """What is to be done about one pool, and why."""
+
+    seen: Collected
+    conduct: Conduct
+    decision: Decision
+    memory: Memory
+    """What the core knows now."""
+    learned: Learned
+    gpus: int
+    """Per replica."""
+    action: ScaleAction | None
+    """None where nothing changes, or the pool may not be scaled."""
+
+    @property
+    def meta(self) -> Metadata:
+        """The pool's."""
+        return self.seen.pool.metadata
+
+    @property
+    def at(self) -> float:
+        """Unix time in seconds."""
+        return self.seen.at
+
+    @property
+    def grows(self) -> bool:
+        """Whether replicas are added."""
+        return self.action is not None and self.action.replicas > self.action.target.replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nothing can be decided for a pool. Its workload stays as it is."""
+
+    meta: Metadata
+    at: float
+    """Unix time in seconds."""
+    reason: Reason
+    message: str
+    truth: Truth = Truth.FALSE
+    """Of the Ready condition."""
+    grows: ClassVar[bool] = False
+    """As of a `PoolPlan`: no replicas are added."""
+
+
+Planned = PoolPlan | Refusal
+
+
+def plan(seen: Collected, drift: ReplicaDrift, memory: Memory, *, backfilled: bool) -> PoolPlan:
+    """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
+    pool, core = seen.pool, core_pool(seen.pool, in_charge=False)
+    auto = check(seen, stuck(seen.observation, memory, core), drift.problem)
+    conduct = in_mode(pool.spec.mode, auto)
+    decision, learning = decide(seen.observation, replace(core, in_charge=conduct.act), memory, seen.at)
+    action = None
+    if conduct.act and decision.verdict is not Verdict.HOLD:
+        action = ScaleAction(seen.workload, decision.replicas)
+    kept = learning if backfilled else memory
+    return PoolPlan(seen, conduct, decision, kept, learned(learning, kept), gpus_of(pool, seen.workload), action)
+
+
+def learned(learning: Memory, kept: Memory) -> Learned:
+    """What the status tells: of the samples as `learning` took them in, of the rest as it is `kept`."""
+    window, starts = kept.ledger.last(KEPT_SECONDS), kept.profile.cold_start
+    return Learned(
+        lacking=learning.lacking,
+        coverage=learning.coverage,
+        no_queue=learning.no_queue,
+        first_tokens=window.first_tokens(),
+        finished=window.finished(),
+        edges=kept.edges,
+        cold_start=starts.expected(0.0) if starts.seconds else None,
+    )
+
+
+def core_pool(pool: ServingPool, *, in_charge: bool) -> Pool:
+    """The spec in the core's own units."""
+    spec = pool.spec
+    return Pool(
+        slo=Slo(
+            time_to_first_token=spec.slo.time_to_first_token,
+            time_per_output_token=spec.slo.time_per_output_token,
+            attainment=spec.slo.attainment_share,
+        ),
+        min_replicas=spec.targets[0].min,
+        max_replicas=spec.targets[0].max,
+        in_charge=in_charge,
+        behavior=Behavior(
+            scale_down_window=spec.behavior.scale_down_window,
+            calibration=spec.behavior.calibration,
+            cold_start=spec.behavior.cold_start,
+        ),
+    )

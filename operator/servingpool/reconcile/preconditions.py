@@ -1,0 +1,115 @@
+"""What the cluster allows for a pool: whether its target may be scaled, and if not, why.
+
+Each rule is what users of HPA and KEDA expect, and each has its own reason in the Ready condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from servingpool.adapters.cluster.objects import Key, Raw, Workload
+from servingpool.api.conditions import Reason, Truth
+from servingpool.api.serving_pool import ServingPool
+from servingpool.api.spec import Mode
+from servingpool.catalogue.notes import Note
+from servingpool.reconcile.collect import Collected
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """What may be done, and the Ready condition that says so."""
+
+    act: bool
+    """The target's replicas may be set."""
+    ready: Truth
+    reason: Reason
+    message: str
+
+
+def gpus_of(pool: ServingPool, workload: Workload) -> int:
+    """GPUs that a replica occupies: as the pool says, or else as the Deployment asks for; 0 where neither tells."""
+    return pool.spec.targets[0].gpus_per_replica or workload.gpus
+
+
+def check(seen: Collected, unschedulable: int, drift: str | None) -> Conduct:  # noqa: PLR0911, one a rule
+    """What may be done with a pool in Auto mode, see `in_mode` for the others.
+
+    `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the target's replicas.
+    """
+    pool, workload, owner = seen.pool, seen.workload, seen.owner
+    if owner != pool.key:
+        message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], deployment=workload.key[1])
+        return Conduct(False, Truth.FALSE, Reason.AMBIGUOUS_OWNER, message)
+    for other in seen.autoscalers:
+        deployment, name = workload.key[1], other.key[1]
+        if other.kind == "ScaledObject":
+            message = Reason.OWNED_BY_KEDA.message(name=name, deployment=deployment)
+            return Conduct(False, Truth.FALSE, Reason.OWNED_BY_KEDA, message)
+        message = Reason.OWNED_BY_HPA.message(name=name, deployment=deployment)
+        return Conduct(False, Truth.FALSE, Reason.OWNED_BY_HPA, message)
+    if workload.replicas == 0 and pool.spec.targets[0].min > 0:
+        message = Reason.SCALING_DISABLED.message(min=pool.spec.targets[0].min)
+        return Conduct(False, Truth.FALSE, Reason.SCALING_DISABLED, message)
+    if drift is not None:
+        return Conduct(True, Truth.FALSE, Reason.REPLICAS_CONTESTED, drift)
+    waiting = sum(replica.unschedulable for replica in seen.observation.starting)
+    if waiting:
+        are = "is" if waiting == 1 else "are"
+        if unschedulable:
+            message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=workload.replicas, are=are)
+            return Conduct(True, Truth.FALSE, Reason.UNSCHEDULABLE, message)
+        # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
+        message = Reason.WAITING_FOR_NODE.message(waiting=waiting, replicas=workload.replicas, are=are)
+        return Conduct(True, Truth.TRUE, Reason.WAITING_FOR_NODE, message)
+    if seen.observation.rollout:
+        return Conduct(True, Truth.TRUE, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
+    message = Reason.SUCCEEDED_GET_SCALE.message(deployment=workload.key[1])
+    return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, message)
+
+
+NOT_APPLIED = {
+    Mode.RECOMMEND: (Reason.RECOMMENDING, Reason.RECOMMENDING.message()),
+    Mode.PAUSED: (Reason.PAUSED, Reason.PAUSED.message()),
+}
+
+
+def in_mode(mode: Mode, auto: Conduct) -> Conduct:
+    """What may be done in this mode, `auto` being what may be done in Auto.
+
+    The other modes apply nothing, and say what would stop Auto: nobody should have to switch to find out.
+    """
+    if mode not in NOT_APPLIED:
+        return auto
+    reason, message = NOT_APPLIED[mode]
+    if auto.ready is Truth.FALSE:
+        effect = "limited" if auto.act else "blocked"
+        message = f"{message} {Note.AUTO_WOULD_BE.message(effect=effect, reason=auto.reason, message=auto.message)}"
+    return Conduct(False, Truth.TRUE, reason, message)
+
+
+def owners(pools: Mapping[Key, Raw]) -> dict[Key, Key]:
+    """For each pool, the one that owns its target: the oldest that names it, unless its mode is Recommend.
+
+    `pools` are all that exist, as the API server stores them. An owner with an invalid spec, an unknown backend or mode
+    Paused stays the owner: otherwise a younger pool with other limits would scale the Deployment meanwhile.
+    The younger one is refused, not both: otherwise anyone who may create a pool could stop one that serves.
+    A pool in mode Recommend owns nothing, and is told who would own its target if it were in Auto.
+    """
+    oldest: dict[Key, Key] = {}
+    found: dict[Key, Key] = {}
+    for key, raw in sorted(pools.items(), key=lambda each: (each[1]["metadata"]["creationTimestamp"], each[0])):
+        for target in _named(key, raw):
+            found.setdefault(key, oldest.get(target, key))
+            if raw["spec"].get("mode") != Mode.RECOMMEND:
+                oldest.setdefault(target, key)
+    return found
+
+
+def _named(key: Key, pool: Raw) -> Iterator[Key]:
+    """The Deployments that a pool names, even where the rest of its spec cannot be read."""
+    spec = pool.get("spec")
+    targets = spec.get("targets") if isinstance(spec, dict) else None
+    for target in targets if isinstance(targets, list) else ():
+        if isinstance(target, dict) and target.get("kind", "Deployment") == "Deployment":
+            yield key[0], str(target.get("name"))

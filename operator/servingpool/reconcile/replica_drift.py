@@ -1,0 +1,103 @@
+"""Whether somebody else keeps setting a target's replicas: a GitOps tool, say, whose manifest holds a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, Workload
+from servingpool.catalogue.conditions import Reason
+
+ALIKE, MANY = 3, 6
+"""Times in a row that a program sets the same number, or any, until it is one that keeps to it. People set others."""
+WITHIN = 7200.0
+"""Seconds from one to the next, at most. Tools look at every change, every 3 to 10 minutes, or every hour and a bit."""
+CALM = 600.0
+"""Seconds without any, at least, until it is over; three times as long as from one to the next, where that is more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDrift:
+    """Of one target. After a restart it is found out anew."""
+
+    target: str = ""
+    """The Deployment's uid."""
+    ordered: int | None = None
+    """Replicas that we have ordered; None where somebody has set others since."""
+    generation: int = 0
+    """The target's when that order was given: for a while the watch may go on to show it."""
+    rival: str = ""
+    """The program that sets others."""
+    times: tuple[float, ...] = ()
+    """Unix times in seconds at which that was seen, the last few in a row."""
+    number: int = 0
+    """What it set the last time."""
+    alike: int = 0
+    """How often in a row it was that."""
+    instead: int = 0
+    """What we had ordered then."""
+    fresh: bool = False
+    """It was seen at the last look, so that an order now is an answer to it."""
+
+    def order(self, workload: Workload, replicas: int) -> ReplicaDrift:
+        """Behind an order of ours, given on what is known of the target."""
+        return replace(self, ordered=replicas, generation=workload.generation)
+
+    def rest(self) -> ReplicaDrift:
+        """While nothing may be ordered: what people do then is no contest."""
+        return replace(self, ordered=None)
+
+    def see(self, workload: Workload, now: float) -> ReplicaDrift:
+        """Behind a look at the target."""
+        if workload.uid != self.target:
+            return ReplicaDrift(workload.uid)
+        calmed, who = self._calmed(now), workload.set_by
+        as_ordered = calmed.ordered is None or calmed.ordered == workload.replicas
+        if as_ordered or who is None or workload.generation <= calmed.generation:
+            return calmed
+        if who.program == FIELD_MANAGER:  # of another pool, or of a write that was taken for lost
+            return replace(calmed, ordered=workload.replicas)
+        if workload.generation == calmed.generation + 1:
+            return calmed  # a rollout, before our order or without it: who answers an order comes behind it
+        return _set_back(calmed, who.program, workload.replicas, now)
+
+    def carried_out(self, workload: Workload) -> bool:
+        """Whether the last order is what the target shows now."""
+        ours = workload.set_by is not None and workload.set_by.program == FIELD_MANAGER
+        return ours and self.ordered == workload.replicas and workload.generation > self.generation
+
+    @property
+    def problem(self) -> str | None:
+        """The message of ReplicasContested; None where nobody contests."""
+        if self.alike < ALIKE and len(self.times) < MANY:
+            return None
+        return Reason.REPLICAS_CONTESTED.message(program=self.rival, ordered=self.instead, found=self.number)
+
+    @property
+    def answered(self) -> bool:
+        """An order now is one of many that answer it, and not worth an event each."""
+        return self.fresh and self.problem is not None
+
+    def _calmed(self, now: float) -> ReplicaDrift:
+        if not self.times:
+            return self
+        apart = (self.times[-1] - self.times[0]) / max(1, len(self.times) - 1)
+        lasts = WITHIN if self.problem is None else max(CALM, 3.0 * apart)
+        if 0.0 <= now - self.times[-1] < lasts:
+            return replace(self, fresh=False)
+        return replace(self, rival="", times=(), alike=0, fresh=False)
+
+
+def _set_back(known: ReplicaDrift, program: str, number: int, now: float) -> ReplicaDrift:
+    same = program == known.rival
+    if not same and known.problem is not None:
+        return replace(known, ordered=None)  # a person, amid a tool's contest
+    return replace(
+        known,
+        ordered=None,
+        rival=program,
+        times=(*known.times[1 - MANY :], now) if same else (now,),
+        number=number,
+        alike=known.alike + 1 if same and number == known.number else 1,
+        instead=known.ordered or 0,
+        fresh=True,
+    )

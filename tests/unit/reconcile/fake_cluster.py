@@ -1,0 +1,433 @@
+"""A cluster and a Prometheus of a few lines, around the real loop, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.errors import Conflict
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    FleetReading,
+    GatewayReading,
+    NotAsked,
+    PodPages,
+    ReadRequest,
+    TooLarge,
+)
+from servingpool.decision.observation import ReplicaMetrics
+from servingpool.decision.unknown import Unknown
+from servingpool.reconcile.act import Actor
+from servingpool.reconcile.backfill import Backfill
+from servingpool.reconcile.collect import Readings
+from servingpool.reconcile.loop import Reconciler, Tick
+from servingpool.reconcile.report import Reporter
+from servingpool.reconcile.state import PoolState
+
+from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
+
+TICK = 15.0
+REVISION = "7c9f"
+DRAWN = str.maketrans("0123456789", "bcdfghjklm")
+Status = dict[str, Any]
+
+
+def pod(service: str, number: int) -> str:
+    """Its name, as a ReplicaSet makes it."""
+    return f"{service}-{REVISION}-{f'{number:05}'.translate(DRAWN)}"
+
+
+def stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass
+class Writes:
+    """What was written, and what the API server refuses."""
+
+    scales: list[tuple[Key, int, int]] = field(default_factory=list)
+    """Target, replicas before, replicas after."""
+    at: list[float] = field(default_factory=list)
+    """When that was."""
+    statuses: list[tuple[Key, Status]] = field(default_factory=list)
+    events: list[tuple[Key, str, str, str]] = field(default_factory=list)
+    """Pool, Normal or Warning, reason, message."""
+    costs: list[tuple[str, int | None]] = field(default_factory=list)
+    """Pod, cost."""
+    order: list[str] = field(default_factory=list)
+    """Kinds of writes to the workload, in order: `cost pod`, `clear pod`, `scale 5 -> 3`."""
+    refuse: dict[str, Exception] = field(default_factory=dict)
+    """By kind: scale, cost, status, event."""
+
+    def count(self) -> int:
+        return len(self.scales) + len(self.statuses) + len(self.events) + len(self.costs)
+
+    def reasons(self, pool: str) -> list[str]:
+        return [reason for key, _, reason, _ in self.events if key[1] == pool]
+
+
+@dataclass
+class Prometheus:
+    """`reconcile.collect.Backend`. `silent` is why it does not answer."""
+
+    config: BackendConfig
+    world: FakeCluster
+    silent: str | None = None
+    busy: bool = False
+    """It has other queries to answer."""
+    broken: Exception | None = None
+    """A defect of ours while it is read."""
+    past: list[tuple[float, PodPages]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    """Of the past that was asked for: from, to."""
+    requests: list[ReadRequest] = field(default_factory=list)
+    """For the past."""
+    scaled_before: list[int] = field(default_factory=list)
+    """How many scale writes there were when the past was asked for."""
+    takes: float = 0.0
+    """Seconds until it answers about the present."""
+    slow: float = 0.0
+    """Seconds that an answer about the past takes."""
+    poison: set[str] = field(default_factory=set)
+    """Models whose past cannot be read."""
+    huge: set[str] = field(default_factory=set)
+    """Models whose past is more than is taken."""
+    queue: GatewayReading | Unknown | None = None
+
+    async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
+        self.asked.append("read")
+        await asyncio.sleep(self.takes)
+        if self.broken is not None:
+            raise self.broken
+        if self.busy:
+            return NotAsked("Prometheus backend 'default' was busy with other queries for 10 s")
+        if self.silent is not None:
+            return Unknown(self.silent)
+        return FleetReading(at=now, pages=self.world.pages(), stale={}, queries=1)
+
+    async def history(
+        self,
+        request: ReadRequest,
+        *,
+        start: float,
+        end: float,
+        step: float,
+        most_pages: int,
+        namespaces: Sequence[str],
+    ) -> Sequence[tuple[float, PodPages]] | Unknown:
+        self.asked.append("history")
+        self.requests.append(request)
+        self.spans.append((start, end))
+        self.scaled_before.append(len(self.world.writes.scales))
+        await asyncio.sleep(self.slow)
+        if self.huge & request.models:
+            return TooLarge("more pages than are taken")
+        if self.poison & request.models:
+            return Unknown("422")
+        if self.silent is not None:
+            return Unknown(self.silent)
+        found = [(at, _asked_for(pages, request, namespaces)) for at, pages in self.past if start <= at <= end]
+        if sum(len(pages) for _, pages in found) > most_pages:
+            return TooLarge(f"more than {most_pages} pages")
+        return found
+
+    async def gateway(self) -> GatewayReading | Unknown:
+        self.asked.append("gateway")
+        assert self.queue is not None
+        return self.queue
+
+
+def _asked_for(pages: PodPages, request: ReadRequest, namespaces: Sequence[str]) -> PodPages:
+    return {
+        (namespace, name): models
+        for (namespace, name), models in pages.items()
+        if namespace in namespaces
+        and (not request.pods or re.fullmatch(request.pods, name))
+        and (not request.models or request.models & models.keys())
+    }
+
+
+@dataclass
+class Service:
+    """A Deployment and the engines of its pods."""
+
+    name: str
+    model: str
+    rate: float
+    engines: list[Engine]
+    orders: list[float] = field(default_factory=list)
+    """When each pod that is not Ready was created."""
+    unschedulable: bool = False
+    next: int = 0
+    args: tuple[str, ...] = ("--shutdown-timeout=120",)
+    generation: int = 1
+    set_by: tuple[str, float] = ("kubectl-create", 0.0)
+    """Who has set its replicas last, and when."""
+    costs: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """Deletion costs by pod, and whether they are ours."""
+
+
+class FakeCluster:
+    """`step` serves for 15 s, lets pods come up, and gives the loop its turn."""
+
+    def __init__(
+        self,
+        *,
+        namespaces: Collection[str] = ("*",),
+        history: float = 0.0,
+        gateway: Any = None,
+        deletion_costs: bool = True,
+    ) -> None:
+        self.now = START
+        self.leading = True
+        self.cache = ClusterCache()
+        self.writes = Writes()
+        self.services: dict[str, Service] = {}
+        self.hidden: set[str] = set()
+        """Pods that are not scraped."""
+        config = BackendConfig(url="http://prometheus:9090", namespaces=tuple(namespaces), gateway=gateway)
+        self.prometheus = Prometheus(config, self)
+        self.backends = {"default": self.prometheus}
+        self._history, self._deletion_costs = history, deletion_costs
+        self._version = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process: all that it knew is gone, and the watches bring the cluster again."""
+        self.actor = Actor(self, self.cache, deletion_costs=self._deletion_costs)
+        self.reporter = Reporter(self, self.cache)
+        backfill = Backfill(self.backends, history=self._history)
+        self.loop = Reconciler(
+            self.cache,
+            Readings(self.backends),
+            backfill,
+            self.actor,
+            self.reporter,
+            leading=lambda: self.leading,
+            interval=TICK,
+        )
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Writes that failed, by kind."""
+        return self.actor.failures | self.reporter.failures
+
+    def backend(self, name: str) -> Prometheus:
+        """Another Prometheus, known from the next start on."""
+        config = self.prometheus.config.model_copy(update={"name": name})
+        self.backends[name] = Prometheus(config, self)
+        return self.backends[name]
+
+    def serve(self, name: str = "vllm", *, replicas: int = 2, rate: float = 2.0, model: str = "llama") -> Service:
+        engines = [Engine(pod(name, number), self.now - 3600.0) for number in range(replicas)]
+        self.services[name] = Service(name, model, rate, engines, next=replicas)
+        owner = [{"kind": "Deployment", "uid": f"d-{name}", "controller": True}]
+        meta = {"namespace": "chat", "name": f"{name}-{REVISION}", "uid": f"rs-{name}", "ownerReferences": owner}
+        self.cache.see_replica_set({"metadata": meta}, gone=False)
+        self.show(name)
+        return self.services[name]
+
+    def pool(self, name: str = "pool", *, target: str = "vllm", created: float = START, **spec: Any) -> None:
+        """Add or change a pool. What it was told in its status stays."""
+        before = self.cache.pools.get(("chat", name), {})
+        self._version += 1
+        meta = {
+            "namespace": "chat",
+            "name": name,
+            "uid": f"uid-{name}",
+            "generation": self._version,
+            "resourceVersion": str(self._version),
+            "creationTimestamp": stamp(created),
+        }
+        wanted = {
+            "model": "llama",
+            "slo": {"timeToFirstToken": "2s", "timePerOutputToken": "100ms"},
+            "targets": [{"name": target, "min": 1, "max": 10}],
+            **spec,
+        }
+        self.cache.see_pool({"metadata": meta, "spec": wanted, "status": before.get("status", {})}, gone=False)
+
+    def delete(self, name: str = "pool") -> None:
+        self.cache.see_pool(self.cache.pools["chat", name], gone=True)
+
+    def autoscaler(self, kind: str, target: str = "vllm", *, gone: bool = False) -> None:
+        reference = {"kind": "Deployment", "name": target}
+        meta = {"namespace": "chat", "name": "x", "uid": "x"}
+        raw = {"kind": kind, "metadata": meta, "spec": {"scaleTargetRef": reference}}
+        self.cache.see_autoscaler(raw, gone=gone)
+
+    def show(self, name: str) -> None:
+        """The Deployment and its pods, as the watches bring them."""
+        service = self.services[name]
+        replicas = len(service.engines) + len(service.orders)
+        container = {
+            "name": "vllm",
+            "image": "vllm/vllm-openai:v0.32.0",
+            "args": list(service.args),
+            "lifecycle": {"preStop": {"sleep": {"seconds": 15}}},
+            "resources": {"limits": {"nvidia.com/gpu": "4"}},
+        }
+        template = {"spec": {"terminationGracePeriodSeconds": 150, "containers": [container]}}
+        spec = {"replicas": replicas, "template": template}
+        program, at = service.set_by
+        fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
+        manager = {"manager": program, "operation": "Update", "time": stamp(at), "fieldsV1": fields}
+        meta: dict[str, Any] = {"namespace": "chat", "name": name, "uid": f"d-{name}", "managedFields": [manager]}
+        meta["generation"] = service.generation
+        self.cache.see_workload({"metadata": meta, "spec": spec}, gone=False)
+        for engine in service.engines:
+            self._show_pod(service, engine.name, engine.ready_at - 100.0, engine.ready_at)
+        for number, created in enumerate(service.orders):
+            self._show_pod(service, pod(name, service.next + number), created, None)
+
+    def _show_pod(self, service: Service, pod: str, created: float, ready: float | None) -> None:
+        owner = [{"kind": "ReplicaSet", "uid": f"rs-{service.name}", "controller": True}]
+        meta: dict[str, Any] = {
+            "namespace": "chat",
+            "name": pod,
+            "uid": pod,
+            "creationTimestamp": stamp(created),
+            "ownerReferences": owner,
+        }
+        if pod in service.costs:
+            value, ours = service.costs[pod]
+            fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
+            manager = {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}
+            meta |= {"annotations": {DELETION_COST: value}, "managedFields": [manager] if ours else []}
+        conditions = [{"type": "Ready", "status": "False"}]
+        if ready is not None:
+            conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": stamp(ready)}]
+        elif service.unschedulable:
+            conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
+        self.cache.see_pod({"metadata": meta, "status": {"conditions": conditions}}, gone=False)
+
+    def set_replicas(self, name: str, replicas: int, by: str = "kubectl") -> None:
+        """Somebody, or the operator, changes the Deployment. Who goes is chosen as the ReplicaSet controller does."""
+        service = self.services[name]
+        service.set_by = (by, self.now)
+        service.generation += 1
+        while len(service.engines) + len(service.orders) > replicas:
+            if service.orders:
+                victim = pod(name, service.next + len(service.orders) - 1)
+                service.orders.pop()
+            else:
+                gone = min(reversed(service.engines), key=lambda engine: int(service.costs.get(engine.name, ("0",))[0]))
+                service.engines.remove(gone)
+                victim = gone.name
+            service.costs.pop(victim, None)
+            self.cache.see_pod({"metadata": {"namespace": "chat", "name": victim, "uid": victim}}, gone=True)
+        service.orders += [self.now] * (replicas - len(service.engines) - len(service.orders))
+        self.show(name)
+
+    def pages(self) -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
+        return {
+            ("chat", engine.name): {service.model: engine.page(self.now)}
+            for service in self.services.values()
+            for engine in service.engines
+            if engine.name not in self.hidden
+        }
+
+    def step(self, minutes: float = 0.25) -> Tick:
+        done = Tick()
+        for _ in range(round(minutes * 60 / TICK)):
+            self.serve_on()
+            done = asyncio.run(self.loop.tick(self.now))
+        return done
+
+    def serve_on(self) -> None:
+        """Up to the next tick."""
+        for service in self.services.values():
+            for engine in service.engines:
+                engine.serve(service.rate / len(service.engines), TICK, 1000.0, 200.0)
+        self.now += TICK
+        for service in self.services.values():
+            while not service.unschedulable and service.orders and self.now >= service.orders[0] + 100.0:
+                service.orders.pop(0)
+                service.engines.append(Engine(pod(service.name, service.next), self.now))
+                service.next += 1
+            self.show(service.name)
+
+    def remember(self, minutes: int) -> None:
+        """Prometheus has seen the services at their rates for so long already."""
+        self.now -= minutes * 60.0
+        for _ in range(minutes):
+            for service in self.services.values():
+                for engine in service.engines:
+                    engine.serve(service.rate / len(service.engines), 60.0, 1000.0, 200.0)
+            self.now += 60.0
+            self.prometheus.past.append((self.now, self.pages()))
+
+    def state(self, name: str = "pool") -> PoolState:
+        return self.loop.states["chat", name]
+
+    def status(self, name: str = "pool") -> Status:
+        """As stored."""
+        status: Status = self.cache.pools["chat", name].get("status", {})
+        return status
+
+    def condition(self, type_: str, name: str = "pool") -> tuple[str, str]:
+        return next(
+            ((c["status"], c["reason"]) for c in self.status(name)["conditions"] if c["type"] == type_), ("", "")
+        )
+
+    def message(self, type_: str, name: str = "pool") -> str:
+        return next(str(c["message"]) for c in self.status(name)["conditions"] if c["type"] == type_)
+
+    async def scale(self, target: Key, *, current: int, replicas: int) -> None:
+        if "scale" in self.writes.refuse:
+            raise self.writes.refuse["scale"]
+        self.writes.scales.append((target, current, replicas))
+        self.writes.at.append(self.now)
+        self.writes.order.append(f"scale {current} -> {replicas}")
+        self.set_replicas(target[1], replicas, by=FIELD_MANAGER)
+
+    async def set_deletion_cost(self, pod: Key, uid: str, cost: int | None) -> None:
+        assert uid == pod[1]
+        if "cost" in self.writes.refuse:
+            raise self.writes.refuse["cost"]
+        service = next(each for each in self.services.values() if pod[1].startswith(f"{each.name}-"))
+        held = service.costs.get(pod[1])
+        if cost is not None and held is not None and not held[1]:
+            raise Conflict(f"Cannot set the deletion cost of Pod {'/'.join(pod)}: 409 Conflict")
+        self.writes.costs.append((pod[1], cost))
+        self.writes.order.append(f"{'clear' if cost is None else 'cost'} {pod[1]}")
+        if cost is not None:
+            service.costs[pod[1]] = (str(cost), True)
+        elif held is not None and held[1]:
+            del service.costs[pod[1]]
+        self.show(service.name)
+
+    async def write_status(self, pool: Key, changes: Status) -> None:
+        if "status" in self.writes.refuse:
+            raise self.writes.refuse["status"]
+        self.writes.statuses.append((pool, changes))
+        raw = self.cache.pools[pool]
+        self._version += 1
+        meta = {**raw["metadata"], "resourceVersion": str(self._version)}
+        self.cache.see_pool({**raw, "metadata": meta, "status": merged(raw["status"], changes)}, gone=False)
+
+    async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:
+        if "event" in self.writes.refuse:
+            raise self.writes.refuse["event"]
+        assert uid == f"uid-{pool[1]}"
+        self.writes.events.append((pool, type_, reason, message))
+
+
+def merged(before: Any, patch: Any) -> Any:
+    """RFC 7386, as an API server applies it."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(before) if isinstance(before, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result

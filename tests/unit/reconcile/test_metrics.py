@@ -1,0 +1,189 @@
+"""The operator's own /metrics: live figures, absent where unknown, gone with their pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+
+from servingpool.adapters.cluster.errors import Forbidden
+from servingpool.reconcile.metrics import FIGURES, PoolCollector
+
+from .fake_cluster import FakeCluster
+
+
+def exposed(world: FakeCluster) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    writes, failures = {"scale": len(world.writes.scales)}, world.failures
+    registry.register(PoolCollector(lambda: world.loop.snapshot, lambda: writes, lambda: failures))
+    return registry
+
+
+def figure(registry: CollectorRegistry, name: str, pool: str = "pool") -> float | None:
+    return registry.get_sample_value(f"servingpool_{name}", {"namespace": "chat", "pool": pool})
+
+
+def test_figures_are_those_of_the_last_decision() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool(targets=[{"name": "vllm", "min": 2, "max": 2}])
+    world.step(minutes=8)
+    registry, state = exposed(world), world.state()
+    assert state.decision is not None
+    assert figure(registry, "desired_replicas") == state.decision.replicas
+    assert figure(registry, "needed_replicas") == state.decision.need
+    assert figure(registry, "ready_replicas") == 2
+    assert figure(registry, "gpus") == 8
+    assert figure(registry, "generation_tokens_rate") == state.decision.figures.generation_rate
+    never_full = {"full_replica_batch", "full_replica_requests_rate", "full_replica_tokens_rate"}
+    absent = {name for shown in FIGURES if figure(registry, name := shown.metric.removeprefix("servingpool_")) is None}
+    assert absent == never_full, "what no replica has shown is no figure"
+    assert registry.get_sample_value("servingpool_api_writes_total", {"kind": "scale"}) == 0
+    assert registry.get_sample_value("servingpool_api_write_failures_total", {"kind": "scale"}) == 0
+
+
+def test_what_is_unknown_is_absent_not_zero() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool()
+    world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
+    world.step()
+    registry = exposed(world)
+    assert figure(registry, "desired_replicas") == 2
+    assert figure(registry, "needed_replicas") is None
+    assert figure(registry, "attainment_ratio") is None
+    assert figure(registry, "queue_depth") is None
+
+
+def test_a_deleted_pool_leaves_no_series() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step()
+    world.delete()
+    world.step()
+    assert figure(exposed(world), "desired_replicas") is None
+
+
+def test_a_pool_that_can_no_longer_be_decided_on_shows_no_old_figures() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step()
+    assert figure(exposed(world), "desired_replicas") == 2
+    world.pool(slo={})
+    world.step()
+    assert figure(exposed(world), "desired_replicas") is None
+
+
+def test_a_tick_in_the_middle_of_a_scrape_changes_nothing_of_that_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The HTTP thread reads while the loop runs: a pool that was refused in between ended the scrape with HTTP 500."""
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step(minutes=8)
+    registry = exposed(world)
+    add = GaugeMetricFamily.add_metric
+    ticks: list[object] = []
+
+    def add_after_a_tick(family: GaugeMetricFamily, labels: Sequence[str], value: float) -> None:
+        add(family, labels, value)
+        if not ticks:
+            world.pool(slo={})
+            ticks.append(world.step())
+
+    monkeypatch.setattr(GaugeMetricFamily, "add_metric", add_after_a_tick)
+    names = {sample.name for family in registry.collect() for sample in family.samples}
+    assert ticks, "the loop ran in the middle of it"
+    assert {"servingpool_desired_replicas", "servingpool_gpus", "servingpool_load_ratio"} <= names
+    assert figure(registry, "desired_replicas") is None, "the next scrape shows the tick"
+
+
+def conditions(world: FakeCluster) -> dict[tuple[str, str], tuple[str, str]]:
+    """By pool and type: status and reason. One series each, of value 1."""
+    found = {}
+    for family in exposed(world).collect():
+        for sample in family.samples:
+            if sample.name == "servingpool_condition":
+                labels = sample.labels
+                assert labels["namespace"] == "chat"
+                assert sample.value == 1.0
+                assert (labels["pool"], labels["type"]) not in found
+                found[labels["pool"], labels["type"]] = labels["status"], labels["reason"]
+    return found
+
+
+def test_a_pool_on_which_nothing_can_be_decided_shows_why() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool("typo", slo={})
+    world.pool("astray", target="vlm")
+    world.pool("thanos", metrics={"backend": "thanos"})
+    world.step()
+    shown = conditions(world)
+    assert shown["typo", "Ready"] == ("False", "InvalidSpec")
+    assert shown["astray", "Ready"] == ("False", "TargetNotFound")
+    assert shown["thanos", "Ready"] == ("False", "UnknownBackend")
+
+
+def test_of_each_condition_only_how_it_is_now_is_a_series() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step(minutes=8)
+    assert conditions(world) == {
+        ("pool", "Ready"): ("True", "SucceededGetScale"),
+        ("pool", "MetricsAvailable"): ("True", "ValidMetrics"),
+        ("pool", "SLOMet"): ("True", "ObjectiveMet"),
+        ("pool", "ScalingLimited"): ("False", "DesiredWithinRange"),
+        ("pool", "Calibrating"): ("False", "Learned"),
+        ("pool", "DrainReady"): ("True", "FinishesRequests"),
+    }
+    world.autoscaler("HorizontalPodAutoscaler")
+    world.step()
+    assert conditions(world)["pool", "Ready"] == ("False", "OwnedByHPA")
+
+
+def test_a_refused_scale_shows_although_the_pool_was_well_before_it() -> None:
+    world = FakeCluster()
+    world.serve(rate=30.0)
+    world.pool()
+    world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/vllm: 403 Forbidden")
+    world.step(minutes=5)
+    assert conditions(world)["pool", "Ready"] == ("False", "FailedUpdateScale")
+
+
+def test_conditions_show_even_where_no_status_can_be_written() -> None:
+    world = FakeCluster()
+    world.pool()
+    world.writes.refuse["status"] = Forbidden("Cannot write the status of ServingPool chat/pool: 403 Forbidden")
+    world.step()
+    assert "conditions" not in world.status()
+    assert conditions(world) == {("pool", "Ready"): ("False", "TargetNotFound")}
+
+
+def test_conditions_are_the_leaders_and_go_with_their_pool() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step()
+    assert conditions(world)
+    world.leading = False
+    world.step()
+    assert conditions(world) == {}, "else two replicas of the operator would tell two things of one pool"
+    world.leading = True
+    world.step()
+    assert conditions(world)
+    world.delete()
+    world.step()
+    assert conditions(world) == {}
+
+
+def test_the_objective_is_shown_in_the_unit_of_the_attainment() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool(slo={"timeToFirstToken": "2s", "attainment": 99.5})
+    world.step()
+    assert figure(exposed(world), "objective_ratio") == pytest.approx(0.995)

@@ -1,0 +1,518 @@
+"""What the operator does where the cluster is not as it should be: each case has its own words in the Ready condition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster.drain import read_drain
+from servingpool.adapters.cluster.errors import Forbidden
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
+from servingpool.reconcile.replica_drift import ReplicaDrift
+
+from ..decision.world import START  # noqa: TID252
+from .fake_cluster import FakeCluster, stamp
+
+
+def hungry(**spec: Any) -> FakeCluster:
+    """Two replicas that need to be more, calibrated, if nothing stands in the way."""
+    world = FakeCluster()
+    world.serve(rate=30.0)
+    world.pool(**spec)
+    return world
+
+
+def test_a_missing_target_is_waited_for() -> None:
+    world = FakeCluster()
+    world.pool()
+    world.step()
+    assert world.condition("Ready") == ("False", "TargetNotFound")
+    assert world.message("Ready") == "Deployment vllm does not exist in namespace chat."
+    world.step(minutes=5)
+    assert world.writes.reasons("pool") == ["TargetNotFound"], "warned of once"
+    world.serve()
+    world.step()
+    assert world.condition("Ready") == ("True", "SucceededGetScale")
+
+
+def test_a_deployment_of_that_name_in_another_namespace_is_no_target() -> None:
+    world = FakeCluster()
+    world.pool()
+    raw = {"metadata": {"namespace": "other", "name": "vllm", "uid": "d-other"}, "spec": {"replicas": 2}}
+    world.cache.see_workload(raw, gone=False)
+    world.step()
+    assert world.condition("Ready") == ("False", "TargetNotFound")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("HorizontalPodAutoscaler", "OwnedByHPA"), ("ScaledObject", "OwnedByKEDA")]
+)
+def test_what_another_autoscaler_owns_is_left_to_it(kind: str, reason: str) -> None:
+    world = hungry()
+    world.autoscaler(kind)
+    world.step(minutes=5)
+    assert world.writes.scales == []
+    assert world.condition("Ready") == ("False", reason)
+    assert f"{kind} 'x' scales" in world.message("Ready")
+    assert world.writes.reasons("pool") == [reason]
+    assert world.status()["desiredReplicas"] > 2, "what would be right is told all the same"
+    world.autoscaler(kind, gone=True)
+    world.step()
+    assert len(world.writes.scales) == 1
+
+
+def test_recommend_beside_an_hpa_is_a_way_to_compare() -> None:
+    world = hungry(mode="Recommend")
+    world.autoscaler("HorizontalPodAutoscaler")
+    world.step(minutes=5)
+    assert world.condition("Ready") == ("True", "Recommending")
+    assert world.status()["desiredReplicas"] > 2
+
+
+def test_of_two_pools_with_one_target_the_older_acts() -> None:
+    world = hungry()
+    world.pool("younger", created=START + 60.0, targets=[{"name": "vllm", "min": 1, "max": 3}])
+    world.step(minutes=5)
+    assert world.condition("Ready", "pool") == ("True", "SucceededGetScale")
+    assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")
+    assert world.message("Ready", "younger").startswith("ServingPool 'pool' is older and scales")
+    assert world.writes.reasons("younger") == ["AmbiguousOwner"]
+    assert len({after for _, _, after in world.writes.scales}) == len(world.writes.scales), "no tug of war"
+    world.delete("pool")
+    world.step()
+    assert world.condition("Ready", "younger") == ("True", "SucceededGetScale")
+
+
+def test_two_pools_made_in_the_same_second_are_told_apart_by_name() -> None:
+    world = hungry()
+    world.pool("another")
+    world.step()
+    assert world.condition("Ready", "another") == ("True", "SucceededGetScale")
+    assert world.condition("Ready", "pool") == ("False", "AmbiguousOwner")
+
+
+def test_a_pool_that_only_recommends_owns_nothing() -> None:
+    world = hungry(mode="Recommend")
+    world.pool("younger", created=START + 60.0)
+    world.step(minutes=5)
+    assert world.condition("Ready", "younger") == ("True", "SucceededGetScale")
+    assert world.writes.scales != []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"metrics": {"backend": "nowhere"}}, {"slo": {"timeToFirstToken": "20m"}}, {"mode": "auto"}, {"mode": "Paused"}],
+    ids=["unknown backend", "invalid SLO", "invalid mode", "paused"],
+)
+def test_the_older_pool_owns_its_target_even_while_it_cannot_act(spec: dict[str, object]) -> None:
+    """A younger pool with other limits took over the fleet for as long as the older one had a typing error."""
+    world = hungry(**spec)
+    world.pool("younger", created=START + 60.0)
+    world.step(minutes=5)
+    assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")
+    assert world.writes.scales == []
+    world.delete("pool")
+    world.step()
+    assert world.condition("Ready", "younger") == ("True", "SucceededGetScale")
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [None, [], "vllm", [None], [{"name": 1}], [{"name": "vllm", "kind": "StatefulSet"}]],
+    ids=["null", "none", "a text", "a null", "a number as name", "another kind"],
+)
+def test_a_pool_that_names_no_deployment_owns_nothing(targets: object) -> None:
+    world = hungry(targets=targets)
+    world.pool("younger", created=START + 60.0)
+    world.step(minutes=5)
+    assert world.condition("Ready", "pool") == ("False", "InvalidSpec")
+    assert world.condition("Ready", "younger") == ("True", "SucceededGetScale")
+
+
+def test_zero_replicas_by_hand_pause_as_with_an_hpa() -> None:
+    world = hungry()
+    world.set_replicas("vllm", 0)
+    world.step(minutes=5)
+    assert world.writes.scales == []
+    assert world.condition("Ready") == ("False", "ScalingDisabled")
+    assert world.message("Ready") == "Deployment has 0 replicas, so scaling is off. Scale it to 1 to resume."
+    world.set_replicas("vllm", 1)
+    world.step()
+    assert world.condition("Ready")[0] == "True"
+
+
+def test_nothing_more_is_ordered_while_no_node_has_room() -> None:
+    world = hungry()
+    world.services["vllm"].unschedulable = True
+    world.step(minutes=4)
+    assert world.writes.scales != [], "the first order finds out"
+    assert world.condition("Ready") == ("True", "WaitingForNode"), "a cluster autoscaler takes minutes"
+    assert world.message("Ready").endswith(" pods are unschedulable; waiting for a node.")
+    assert world.writes.reasons("pool") == ["SuccessfulRescale"] * len(world.writes.scales)
+    world.step(minutes=2)
+    orders = len(world.writes.scales)
+    world.services["vllm"].rate = 60.0
+    world.step(minutes=10)
+    assert len(world.writes.scales) == orders
+    assert world.condition("Ready") == ("False", "Unschedulable")
+    assert "pods are unschedulable; no more are added." in world.message("Ready")
+    assert any(limit["name"] == "Unschedulable" for limit in world.status()["lastDecision"]["limits"])
+    world.services["vllm"].unschedulable = False
+    world.step(minutes=5)
+    assert world.condition("Ready") == ("True", "SucceededGetScale")
+
+
+def test_a_node_may_take_as_long_as_a_replica_takes_to_start() -> None:
+    """Where an image alone takes ten minutes, a scale-up that goes as ever would be a warning each time."""
+    world = hungry(behavior={"coldStart": "12m"})
+    world.services["vllm"].unschedulable = True
+    world.step(minutes=11)
+    assert world.condition("Ready") == ("True", "WaitingForNode")
+    world.step(minutes=6)
+    assert world.condition("Ready") == ("False", "Unschedulable")
+
+
+def test_a_fleet_amid_a_rollout_may_grow_and_does_not_shrink() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step(minutes=8)
+    world.set_replicas("vllm", 6)
+    owner = [{"kind": "Deployment", "uid": "d-vllm", "controller": True}]
+    meta = {"namespace": "chat", "name": "rs-new", "uid": "rs-new", "ownerReferences": owner}
+    world.cache.see_replica_set({"metadata": meta}, gone=False)
+    owner = [{"kind": "ReplicaSet", "uid": "rs-new", "controller": True}]
+    meta = {
+        **meta,
+        "name": "new-1",
+        "uid": "new-1",
+        "creationTimestamp": "2023-11-14T22:00:00Z",
+        "ownerReferences": owner,
+    }
+    pod = {"metadata": meta, "status": {"conditions": []}}
+    world.cache.see_pod(pod, gone=False)
+    world.writes.scales.clear()
+    world.step(minutes=10)
+    assert world.writes.scales == []
+    assert world.condition("Ready") == ("True", "RolloutInProgress")
+    assert any(limit["name"] == "RolloutInProgress" for limit in world.status()["lastDecision"]["limits"])
+    world.cache.see_pod(pod, gone=True)
+    world.step(minutes=5)
+    assert world.writes.scales[-1][2] < 6
+
+
+def test_a_backend_that_nobody_configured_is_told_with_those_that_there_are() -> None:
+    world = hungry(metrics={"backend": "thanos"})
+    world.step(minutes=5)
+    assert world.condition("Ready") == ("False", "UnknownBackend")
+    assert world.message("Ready") == ("spec.metrics.backend 'thanos' cannot be used: known backends are default.")
+    assert world.writes.scales == []
+
+
+def test_a_backend_of_other_namespaces_is_not_read() -> None:
+    world = FakeCluster(namespaces=("team-*",))
+    world.serve(rate=30.0)
+    world.pool()
+    world.step(minutes=5)
+    assert world.condition("Ready") == ("False", "UnknownBackend")
+    assert world.message("Ready") == (
+        "spec.metrics.backend 'default' cannot be used: it does not allow namespace chat."
+    )
+    assert world.prometheus.asked == []
+
+
+def test_a_wrong_model_name_is_told_with_the_right_one() -> None:
+    world = hungry(model="lama")
+    world.step(minutes=5)
+    assert world.writes.scales == []
+    assert world.condition("MetricsAvailable") == ("False", "NoSeriesForModel")
+    assert "pod exports model_name 'llama'; spec.model is 'lama'." in world.message("MetricsAvailable")
+    assert world.writes.reasons("pool") == ["NoSeriesForModel"]
+
+
+def test_the_need_beyond_max_is_told() -> None:
+    world = hungry(targets=[{"name": "vllm", "min": 1, "max": 3}])
+    world.step(minutes=8)
+    assert world.writes.scales[-1][2] == 3
+    assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
+    assert "max limits them to 3." in world.message("ScalingLimited")
+
+
+def test_below_min_is_brought_up_without_any_metrics() -> None:
+    world = FakeCluster()
+    world.serve(replicas=1, rate=1.0)
+    world.pool(targets=[{"name": "vllm", "min": 3, "max": 10}])
+    world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
+    world.step()
+    assert world.writes.scales == [(("chat", "vllm"), 1, 3)]
+
+
+def contested(by: str = "argocd-controller", times: int = 3, every: int = 1, to: tuple[int, ...] = (2,)) -> FakeCluster:
+    """A pool that needs more, and somebody who sets it back behind so many ticks each time."""
+    world = hungry()
+    world.step(minutes=3)
+    for number in range(times):
+        assert world.services["vllm"].set_by[0] == FIELD_MANAGER
+        world.step(every * 0.25)
+        world.set_replicas("vllm", to[number % len(to)], by=by)
+        world.step()
+    return world
+
+
+def test_a_tool_that_sets_replicas_back_is_named() -> None:
+    world = contested()
+    assert world.condition("Ready") == ("False", "ReplicasContested")
+    ordered = world.writes.scales[-2][2]
+    assert world.message("Ready") == (
+        f"argocd-controller keeps resetting spec.replicas (last {ordered} -> 2). Make it ignore that field."
+    )
+    assert world.writes.reasons("pool").count("ReplicasContested") == 1
+
+
+def test_a_tool_that_looks_every_ten_minutes_is_named_and_stays_named() -> None:
+    """Counted within ten minutes it was never named, and one that looks every four turned Ready back and forth."""
+    for minutes in (4, 10):
+        world = contested(every=minutes * 4 - 1)
+        for _ in range(minutes * 8):
+            assert world.condition("Ready") == ("False", "ReplicasContested")
+            world.step()
+
+
+def test_one_that_looks_twice_a_day_is_no_tool() -> None:
+    world = contested(every=12 * 60)
+    assert world.condition("Ready")[0] == "True"
+
+
+def test_while_replicas_are_contested_they_are_ordered_all_the_same_without_a_word_each() -> None:
+    world = contested()
+    world.step()
+    orders, told = len(world.writes.scales), (len(world.writes.events), len(world.writes.statuses))
+    for _ in range(8):
+        world.set_replicas("vllm", 2, by="argocd-controller")
+        world.step()
+    assert len(world.writes.scales) == orders + 8
+    assert len(world.writes.events) == told[0]
+    assert len(world.writes.statuses) <= told[1] + 4
+
+
+def test_ten_minutes_after_the_last_contest_all_is_well() -> None:
+    world = contested()
+    world.step(minutes=9)
+    assert world.condition("Ready") == ("False", "ReplicasContested")
+    world.step(minutes=2)
+    assert world.condition("Ready")[0] == "True"
+
+
+@pytest.mark.parametrize(
+    ("times", "to"),
+    [
+        pytest.param(2, (2,), id="twice"),
+        pytest.param(5, (2, 3), id="different numbers"),
+    ],
+)
+def test_a_person_who_sets_a_number_contests_nothing(times: int, to: tuple[int, ...]) -> None:
+    world = contested(by="kubectl-scale", times=times, to=to)
+    assert world.condition("Ready")[0] == "True"
+
+
+def test_who_sets_one_number_after_the_other_is_named_as_well() -> None:
+    """Another autoscaler, of which no object tells."""
+    world = contested(by="scaler", times=6, to=(2, 3))
+    assert world.condition("Ready") == ("False", "ReplicasContested")
+
+
+def test_a_person_amid_a_tools_contest_does_not_end_it() -> None:
+    world = contested()
+    world.step()
+    world.set_replicas("vllm", 3, by="kubectl-scale")
+    world.step(2)
+    assert world.condition("Ready") == ("False", "ReplicasContested")
+    assert "argocd-controller" in world.message("Ready")
+
+
+def test_one_that_looks_every_hour_is_a_tool() -> None:
+    world = contested(every=60 * 4)
+    assert world.condition("Ready") == ("False", "ReplicasContested")
+
+
+def test_orders_that_answer_nobody_are_told_while_replicas_are_contested() -> None:
+    """Behind a tool that looked every 50 minutes nine orders left no event and no time for two hours and a half."""
+    world = contested(every=50 * 4)
+    world.pool(targets=[{"name": "vllm", "min": 1, "max": 20}])
+    world.services["vllm"].rate = 70.0
+    world.step()
+    orders, events = len(world.writes.scales), world.writes.reasons("pool").count("SuccessfulRescale")
+    world.step(minutes=20)
+    assert world.condition("Ready") == ("False", "ReplicasContested")
+    more = len(world.writes.scales) - orders
+    assert more > 0
+    assert world.writes.reasons("pool").count("SuccessfulRescale") == events + more
+    assert world.status()["lastScaleTime"] == stamp(world.writes.at[-1])
+
+
+def test_two_programs_that_set_it_once_and_twice_contest_nothing() -> None:
+    world = contested(by="helm", times=2)
+    world.set_replicas("vllm", 2, by="kubectl-scale")
+    world.step()
+    assert world.condition("Ready")[0] == "True"
+
+
+def test_a_number_set_by_hand_that_is_left_standing_counts_once() -> None:
+    world = hungry()
+    world.writes.refuse["scale"] = Forbidden("403")
+    world.step(minutes=3)
+    world.writes.refuse.clear()
+    world.step()
+    world.writes.refuse["scale"] = Forbidden("403")
+    world.set_replicas("vllm", 2, by="kubectl-scale")
+    world.step(minutes=3)
+    assert world.state().drift.times == (world.now - 165.0,)
+
+
+def test_what_people_do_while_nothing_is_touched_is_no_contest() -> None:
+    world = hungry()
+    for _ in range(4):
+        world.pool(mode="Auto")
+        world.step(minutes=3)
+        world.pool(mode="Recommend")
+        world.step()
+        world.set_replicas("vllm", 2, by="kubectl-scale")
+        world.step(minutes=3)
+    assert world.state().drift.times == ()
+
+
+def test_another_target_has_no_contest_of_the_last_one() -> None:
+    world = contested()
+    world.serve("other", rate=30.0).set_by = ("argocd-controller", world.now)
+    world.pool(target="other")
+    world.step(minutes=2)
+    assert world.condition("Ready")[0] == "True"
+    assert world.writes.reasons("pool")[-1] == "SuccessfulRescale"
+
+
+class TestContest:
+    """What no world shows."""
+
+    def test_ours_is_taken_over_whoever_wrote_it(self) -> None:
+        """A write that was taken for lost was applied: the next one who changes it changes that number."""
+        known = ReplicaDrift().see(deployment(4, "kubectl", 0), 0.0).order(deployment(4, "kubectl", 0), 7)
+        known = known.see(deployment(10, FIELD_MANAGER, 1), 15.0)
+        known = known.see(deployment(2, "argocd", 2), 30.0)
+        assert (known.instead, known.rival, known.number) == (10, "argocd", 2)
+
+    def test_what_the_watch_shows_late_is_none(self) -> None:
+        """Neither the number that an order of ours was given on, nor what we had ordered before."""
+        found = deployment(2, "kubectl", 0)
+        known = ReplicaDrift().see(found, 0.0)
+        for tick in range(1, 6):
+            known = known.order(found, 4 + tick).see(found, 15.0 * tick)
+        known = known.see(deployment(5, FIELD_MANAGER, 1), 90.0).see(deployment(9, FIELD_MANAGER, 5), 90.0)
+        assert known.times == ()
+        assert known.see(deployment(2, "kubectl", 6), 105.0).times == (105.0,), "and this is somebody"
+
+    def test_without_managed_fields_nothing_is_said(self) -> None:
+        known = ReplicaDrift().see(deployment(4, None, 0), 0.0)
+        for tick in range(10):
+            known = known.order(deployment(4, None, 0), 7).see(deployment(4, None, 0), 15.0 * tick)
+        assert known.problem is None
+
+    def test_set_back_twice_within_a_second_is_set_back_twice(self) -> None:
+        """The API server writes to the second who has set a field."""
+        known = ReplicaDrift().see(deployment(1, "kubectl", 0), 9.0)
+        for tick in range(3):
+            reset = replace(deployment(1, "argocd", 10), generation=2 * tick + 2)
+            known = known.order(replace(reset, generation=2 * tick), 2).see(reset, 10.0 + 0.3 * tick)
+        assert known.problem is not None
+
+    def test_a_clock_that_goes_back_ends_it(self) -> None:
+        known, now = ReplicaDrift().see(deployment(4, "kubectl", 0), 0.0), 10_000.0
+        for tick in range(3):
+            known = known.order(deployment(4, "argocd", tick), 7).see(deployment(4, "argocd", tick + 1), now + tick)
+        assert known.problem is not None
+        assert known.see(deployment(7, FIELD_MANAGER, 9), now - 3600.0).problem is None
+
+
+def deployment(replicas: int, by: str | None, at: int) -> Workload:
+    set_by = None if by is None else Setter(by, f"{at:09}")
+    return Workload(("chat", "vllm"), "d-vllm", 2 * at, replicas, set_by, gpus=1, drain=read_drain({}))
+
+
+ADVICE = "Recommend mode: computes a replica count and does not apply it."
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("HorizontalPodAutoscaler", "OwnedByHPA"), ("ScaledObject", "OwnedByKEDA")]
+)
+def test_recommend_beside_an_autoscaler_says_that_auto_would_be_blocked(kind: str, reason: str) -> None:
+    world = hungry(mode="Recommend")
+    world.step(minutes=5)
+    assert world.message("Ready") == ADVICE
+    world.autoscaler(kind)
+    world.step(minutes=1.25)
+    assert world.condition("Ready") == ("True", "Recommending")
+    assert world.message("Ready") == (
+        f"{ADVICE} Auto would be blocked ({reason}): {kind} 'x' scales Deployment 'vllm'; delete it first."
+    )
+    assert world.writes.reasons("pool") == [], "it does what it is asked for"
+    world.pool(mode="Auto")
+    world.step()
+    assert world.condition("Ready") == ("False", reason)
+    assert world.message("Ready") == f"{kind} 'x' scales Deployment 'vllm'; delete it first."
+
+
+def test_recommend_beside_a_pool_that_scales_the_same_deployment_says_so() -> None:
+    world = hungry()
+    world.pool("younger", created=START + 60.0, mode="Recommend")
+    world.step()
+    assert world.condition("Ready", "younger") == ("True", "Recommending")
+    assert world.message("Ready", "younger") == (
+        f"{ADVICE} Auto would be blocked (AmbiguousOwner): "
+        "ServingPool 'pool' is older and scales Deployment 'vllm'; delete one of the two."
+    )
+
+
+def test_an_older_pool_in_recommend_would_own_the_deployment_in_auto() -> None:
+    world = hungry(mode="Recommend")
+    world.pool("younger", created=START + 60.0)
+    world.step()
+    assert world.message("Ready") == ADVICE
+    world.pool(mode="Auto")
+    world.step()
+    assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")
+
+
+def test_recommend_for_a_deployment_at_zero_says_that_auto_would_be_blocked() -> None:
+    world = hungry(mode="Recommend")
+    world.set_replicas("vllm", 0)
+    world.step()
+    assert world.message("Ready").startswith(f"{ADVICE} Auto would be blocked (ScalingDisabled): ")
+
+
+def test_recommend_says_what_hinders_auto_without_blocking_it() -> None:
+    world = hungry(mode="Recommend")
+    world.services["vllm"].unschedulable = True
+    world.set_replicas("vllm", 3)
+    world.step(minutes=8)
+    assert world.condition("Ready") == ("True", "Recommending")
+    assert world.message("Ready").startswith(f"{ADVICE} Auto would be limited (Unschedulable): ")
+
+
+def test_recommend_after_a_contest_still_names_who_contests() -> None:
+    world = contested()
+    world.pool(mode="Recommend")
+    world.step()
+    assert world.condition("Ready") == ("True", "Recommending")
+    assert world.message("Ready").startswith(f"{ADVICE} Auto would be limited (ReplicasContested): ")
+
+
+def test_a_paused_pool_says_as_well_what_would_stop_it() -> None:
+    world = hungry(mode="Paused")
+    world.autoscaler("HorizontalPodAutoscaler")
+    world.step()
+    assert world.condition("Ready") == ("True", "Paused")
+    assert world.message("Ready") == (
+        "Paused mode: observes and does not scale. "
+        "Auto would be blocked (OwnedByHPA): HorizontalPodAutoscaler 'x' scales Deployment 'vllm'; delete it first."
+    )

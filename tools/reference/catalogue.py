@@ -1,0 +1,137 @@
+"""The pages on names that users see, from the operator's catalogue: conditions, limits and events, metrics, alerts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from reference.markdown import code, table
+from reference.markdown import page as whole
+from servingpool.catalogue.alerts import ALERTS, Alert
+from servingpool.catalogue.condition_types import ConditionType
+from servingpool.catalogue.conditions import Reason
+from servingpool.catalogue.events import WARNED, EventReason
+from servingpool.catalogue.limits import LimitName
+from servingpool.catalogue.metrics import Metric
+from servingpool.catalogue.notes import Note
+
+CONDITIONS = """\
+`kubectl describe sp NAME` shows the conditions, `servingpool explain NAMESPACE/NAME` shows them with the last decision.
+A pool that needs no attention has the good status in each. `{field}` stands for a value. If a pool cannot be judged at
+all, its other conditions turn Unknown with the reason and the message of `Ready`.
+"""
+NOTES = "These sentences fill in `{detail}`, or follow the message."
+LIMITS = """\
+A limit stands between the replicas that the load needs and the replicas that are set. `status.lastDecision.limits` has
+those that changed the answer, in the order applied; `servingpool explain` lists them. Column `WHY` of `kubectl get sp`
+shows the last one while the size stays.
+"""
+METRICS = """\
+The operator serves them on port 9090, path `/metrics`. The metrics of pools come from the leader only, and carry the
+pool's own namespace: scrape with `honorLabels`, as the chart's monitors do. A figure that is unknown has no series.
+"""
+DASHBOARD = "The chart's Grafana dashboard, `grafanaDashboard.enabled`, shows these panels."
+ALERTING = """\
+The chart creates these alerts with `prometheusRule.enabled`. With `prometheusRule.runbookBaseUrl` each carries a
+`runbook_url` that leads to its part of this page.
+"""
+
+
+def conditions() -> str:
+    """The page on conditions and their reasons."""
+    types = [(f"[{each.value}](#{each.lower()})", each.good.value, each.meaning) for each in ConditionType]
+    sections = [part for each in ConditionType for part in _reasons(each)]
+    notes = [(_template(note.template), note.meaning) for note in Note]
+    return whole(
+        "Conditions",
+        CONDITIONS,
+        table(("condition", "good status", "meaning"), types),
+        *sections,
+        "## Further sentences",
+        NOTES,
+        table(("sentence", "where, and what it means"), notes),
+    )
+
+
+def limits_and_events() -> str:
+    """The page on limits and events."""
+    types = " and ".join(f"`{each.value}`" for each in WARNED)
+    follow = f"Besides these, {types} post a Warning event when they turn False, with their reason and message."
+    events = [(each.value, each.type, _template(each.template), each.meaning, each.action) for each in EventReason]
+    return whole(
+        "Limits and events",
+        "## Limits",
+        LIMITS,
+        table(("limit", "what it does", "what to do"), ((each.value, each.meaning, each.action) for each in LimitName)),
+        "## Events",
+        follow,
+        table(("reason", "type", "message", "meaning", "what to do"), events),
+    )
+
+
+def metrics(dashboard: Path) -> str:
+    """The page on the operator's metrics, and the panels that show them."""
+    rows = [
+        (code(each.value), each.kind, ", ".join(map(code, each.labels)), each.unit, each.help, each.meaning)
+        for each in Metric
+    ]
+    panels = [
+        (panel["title"], panel["description"], ", ".join(map(code, _named(panel["targets"]))))
+        for panel in json.loads(dashboard.read_text(encoding="utf-8"))["panels"]
+        if panel["type"] != "row"
+    ]
+    return whole(
+        "Metrics and dashboard",
+        METRICS,
+        table(("metric", "kind", "labels", "unit", "what it is", "how to read it"), rows),
+        "## Dashboard",
+        DASHBOARD,
+        table(("panel", "what it shows", "metrics"), panels),
+    )
+
+
+def alerts() -> str:
+    """The page on alerts: one heading each, which the chart's `runbook_url` leads to."""
+    rows = [(f"[{each.name}](#{each.name.lower()})", each.severity, _plain(each.summary)) for each in ALERTS]
+    sections = [part for each in ALERTS for part in _alert(each)]
+    return whole("Alerts", ALERTING, table(("alert", "severity", "summary"), rows), *sections)
+
+
+def _reasons(type_: ConditionType) -> Iterator[str]:
+    yield f"## {type_.value}"
+    rows = [
+        (each.value, each.status.value, _template(each.template), each.meaning, each.action)
+        for each in Reason
+        if each.type is type_
+    ]
+    yield table(("reason", "status", "message", "meaning", "what to do"), rows)
+
+
+def _alert(alert: Alert) -> Iterator[str]:
+    yield f"## {alert.name}"
+    wait = "at once" if alert.wait == "0s" else f"after {alert.wait}"
+    yield f"Severity {alert.severity}, fires {wait}."
+    yield f"**Meaning.** {_plain(alert.description)}"
+    yield f"**What it does to users.** {_plain(alert.effect)}"
+    yield f"**What to do.** {_plain(alert.action)}"
+    yield f"```text\n{_plain(alert.expr)}\n```"
+
+
+def _template(template: str) -> str:
+    """A message's template without the form of its figures."""
+    return code(re.sub(r"{(\w+):[^}]*}", r"{\1}", template))
+
+
+def _plain(text: str) -> str:
+    """An alert's text without the templates of Helm and Prometheus."""
+    text = re.sub(r"\$\((\w+)\)", r"\1", text)
+    text = re.sub(r"{{ \$labels\.(\w+) }}", lambda found: found[1].upper(), text)
+    return re.sub(r"{{ \$value \| \w+ }}", "N", text)
+
+
+def _named(targets: list[dict[str, str]]) -> list[str]:
+    """The metrics of a panel, each once."""
+    found = [name for target in targets for name in re.findall(r"\bservingpool_[a-z_]+\b", target["expr"])]
+    return list(dict.fromkeys(found))
