@@ -1,14 +1,15 @@
-"""Generate: values.schema.json, README.md and the CRD's template of the chart; then deploy/ with Helm."""
+"""Generate: versions, values.schema.json, README.md and the CRD's template of the chart; then deploy/ with Helm."""
 
 from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from pathlib import Path
 
 import yaml
 
-from chart import crd, manifests, readme, schema, values
+from chart import crd, manifests, readme, schema, values, version
 from servingpool.lab.binaries import BuildError, ensure_binaries
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +18,10 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Write everything; each file is a function of values.yaml, the templates and crds/."""
+    """Write everything; each file is a function of pyproject.toml, values.yaml, the templates and crds/."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    metadata = CHART / "Chart.yaml"
+    metadata.write_text(version.updated(metadata.read_text(), project["version"]))
     read = values.read(CHART / "values.yaml")
     definitions = yaml.safe_load((HERE / "definitions.yaml").read_text())
     text = json.dumps(schema.schema(read, definitions), indent=2, ensure_ascii=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +67,6 @@ def test_a_value_that_is_used_as_a_section_is_one(values: list[Value]) -> None:
     """A leaf that is a prefix of another leaf would be documented twice."""
     names = [value.path for value in values]
     assert not [(a, b) for a in names for b in names if a != b and b[: len(a)] == a]
-
-
-def test_the_versions_are_the_projects() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert (chart["version"], chart["appVersion"]) == (project, project)
 
 
 def test_a_backend_can_be_given_all_that_the_operator_knows(definitions: dict[str, Any]) -> None:
