@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-IMAGE ?= servingpool-operator:0.1.0
-LAB_IMAGE ?= servingpool-lab:0.1.0
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' operator/servingpool/__init__.py)
+IMAGE ?= servingpool-operator:$(VERSION)
+LAB_IMAGE ?= servingpool-lab:$(VERSION)
 SOAK_EXAMPLES ?= 100000
 TESTS ?= tests/e2e
 # Notes a lane that passed in docs/lanes.md, with PUBLISH=1 alone.
@@ -13,7 +14,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test coverage test-unit test-vllm soak lint format generate verify docs bench bench-control e2e e2e-drain lock image lab-image image-test wheels sbom clean
+.PHONY: help go run demo test coverage test-unit test-vllm soak lint format generate verify docs bench bench-control e2e e2e-drain lock image lab-image image-test wheels dist sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -68,7 +69,7 @@ format: $(STAMP)  ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-generate: $(STAMP)  ## Write everything that is generated: the CRD, the chart's schema and README, deploy/, reference pages
+generate: $(STAMP)  ## Write everything that is generated: CRD, the chart's versions, schema and README, deploy/, reference pages
 	@$(BIN)/servingpool crd > crds/servingpools.servingpool.dev.yaml
 	@PYTHONPATH=tools $(BIN)/python -m chart
 	@PYTHONPATH=tools $(BIN)/python -m reference
@@ -117,6 +118,12 @@ wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a
 		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $$lock --dest build/wheels || exit 1; \
 	done
 
+dist: $(STAMP)  ## The wheels of operator, simulation and lab, into dist/
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . ./simulation ./lab
+
+version:  ## The version
+	@echo $(VERSION)
+
 # The tool comes by sys.path, not by PYTHONPATH: it would count itself among the image's packages.
 sbom: $(STAMP)  ## CycloneDX bill of the image's Python packages with their licences, and its Debian packages, into build/sbom*
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --only-binary :all: --python-version 3.11 \
@@ -128,4 +135,4 @@ sbom: $(STAMP)  ## CycloneDX bill of the image's Python packages with their lice
 	@docker run --rm --network none --entrypoint dpkg-query $(IMAGE) --show > build/sbom-debian.txt
 
 clean:  ## Remove the virtual environment, caches of tools and reports (not the built control plane)
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis report
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis report

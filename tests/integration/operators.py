@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import urllib.error
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -219,7 +219,7 @@ class Cluster:
         """A condition's message; empty where it was not judged yet."""
         return next((c["message"] for c in self.status(name).get("conditions", []) if c["type"] == type_), "")
 
-    def wait_condition(self, name: str, type_: str, expected: tuple[str, str], seconds: float = 20.0) -> None:
+    def wait_condition(self, name: str, type_: str, expected: tuple[str, str], seconds: float = 60.0) -> None:
         try:
             wait_until(lambda: self.condition(name, type_) == expected, seconds, f"{name}: {type_} {expected}")
         except TimeoutError as late:
@@ -247,7 +247,7 @@ class Cluster:
             if (event["involvedObject"]["name"], event["reason"]) == (name, reason)
         ]
 
-    def wait_event(self, name: str, reason: str, seconds: float = 10.0) -> None:
+    def wait_event(self, name: str, reason: str, seconds: float = 60.0) -> None:
         """That there is one: it is posted behind the status that it tells of."""
         wait_until(lambda: self.events(name, reason) != [], seconds, f"{name}: an event {reason}")
 
@@ -302,6 +302,20 @@ class OperatorProcess:
         """The sum of the samples of that name; None where there is none."""
         found = [v for n, carried, v in self.samples() if n == name and labels.items() <= carried.items()]
         return sum(found) if found else None
+
+    def ticks(self) -> float:
+        """How often it has looked at all pools since its start."""
+        return self.figure("servingpool_tick_duration_seconds_count") or 0.0
+
+    def wait_ticks(self, count: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """So many ticks more, with a look of the test's own several times in each."""
+        last = self.ticks() + count
+
+        def over() -> bool:
+            meanwhile()
+            return self.ticks() >= last
+
+        wait_until(over, 60, f"{count} ticks more", interval_seconds=0.25)
 
     def log(self) -> str:
         return self.process.log_file.read_text()

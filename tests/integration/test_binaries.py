@@ -12,7 +12,7 @@ from servingpool_lab import binaries
 
 pytestmark = pytest.mark.timeout(30)
 
-# Stands in for Go: reports a version; a build takes a moment, is noted, and writes its output.
+# Stands in for Go: reports a version; a build is noted, takes long enough for a second one to begin, and writes its output.
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go{version}; exit; fi
 while [ $# -gt 0 ]; do [ "$1" = -o ] && target=$2; last=$1; shift; done

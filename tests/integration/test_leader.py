@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -21,10 +20,10 @@ from .operators import NAMESPACE, Cluster, OperatorProcess, Traffic
 ROOT = Path(__file__).parents[2]
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
 DURATION = 6.0
-PATIENCE = DURATION + 14.0
-"""Seconds for a take-over: the Lease runs out, the heir notices, reads and decides."""
+PATIENCE = 60.0
+"""Seconds after which it is given up; a take-over takes the Lease's duration and a few more."""
 
-pytestmark = pytest.mark.timeout(120, func_only=True)
+pytestmark = pytest.mark.timeout(240, func_only=True)
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +91,10 @@ def test_one_of_two_writes_and_both_are_well(
     cluster: Cluster, leader_and_heir: tuple[OperatorProcess, OperatorProcess]
 ) -> None:
     leader, heir = leader_and_heir
-    cluster.wait_condition("chat", "Calibrating", ("False", "Learned"), 30.0)
+    cluster.wait_condition("chat", "Calibrating", ("False", "Learned"))
     cluster.load("chat", 20.0)
-    wait_until(lambda: cluster.replicas("chat") >= 2, 30, "chat is scaled up")
-    wait_until(lambda: bool(cluster.events("chat", "SuccessfulRescale")), 5, "an event")
+    wait_until(lambda: cluster.replicas("chat") >= 2, PATIENCE, "chat is scaled up")
+    wait_until(lambda: bool(cluster.events("chat", "SuccessfulRescale")), PATIENCE, "an event")
     assert writes(leader) > 0
     assert writes(heir) == 0
     assert heir.figure("servingpool_pools") == 1, "its watches are warm"
@@ -114,7 +113,7 @@ def test_the_other_takes_over_after_a_crash(
     assert waited.total_seconds() >= DURATION, "the Lease had not run out: two could have written"
     assert holder(cluster) != identity
     cluster.load("chat", 45.0)
-    wait_until(lambda: cluster.replicas("chat") > before, 30, "the heir scales")
+    wait_until(lambda: cluster.replicas("chat") > before, PATIENCE, "the heir scales")
     assert writes(heir) > 0
 
 
@@ -122,10 +121,11 @@ def test_a_leader_that_stops_hands_over_at_once(
     cluster: Cluster, leader_and_heir: tuple[OperatorProcess, OperatorProcess]
 ) -> None:
     leader, heir = leader_and_heir
+    identity = holder(cluster)
     assert leader.process.stop() == 0, leader.process.log_tail()
-    stopped = time.monotonic()
+    # That a Lease without a holder is taken at once, tests/unit/adapters/cluster/test_lease.py has on virtual time.
+    assert holder(cluster) != identity, "it is given back, not left to run out"
     wait_until(lambda: leads(heir), PATIENCE, "the other leads")
-    assert time.monotonic() - stopped < DURATION, "it need not wait for the Lease to run out"
 
 
 def test_a_leader_that_was_frozen_writes_nothing_when_it_wakes(

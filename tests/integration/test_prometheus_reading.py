@@ -25,6 +25,8 @@ from servingpool_lab.control_plane import free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready
 
 RECORDED = (Path(__file__).parents[1] / "fixtures" / "vllm-0.32.0-metrics.txt").read_text()
+STARTED = time.time()
+"""Before the first scrape."""
 REQUEST = ReadRequest(ttft_bounds=frozenset({2.0}), tpot_bounds=frozenset({0.1}))
 TTFT_BUCKETS = (0.5, 1.0, 2.5, 5.0, 7.5)
 TPOT_BUCKETS = (0.025, 0.05, 0.1, 0.15, 0.2, 0.4)
@@ -174,7 +176,7 @@ def url(
 async def scraped(url: str, pods: set[str]) -> PrometheusBackend:
     """A backend whose Prometheus has scraped all these pods; it looked the buckets up when they were all there."""
     backend = PrometheusBackend(BackendConfig(url=url))
-    for _ in range(100):
+    for _ in range(600):
         reading = await backend.read(REQUEST, time.time())
         if not isinstance(reading, Unknown) and pods <= {pod for _, pod in reading.pages}:
             await backend.close()
@@ -182,7 +184,7 @@ async def scraped(url: str, pods: set[str]) -> PrometheusBackend:
             await backend.read(REQUEST, time.time())
             return backend
         await asyncio.sleep(0.1)
-    raise AssertionError(f"not scraped within 10 s: {reading}")
+    raise AssertionError(f"not scraped in 600 looks: {reading}")
 
 
 async def test_every_figure_agrees_with_the_page(url: str) -> None:
@@ -192,7 +194,7 @@ async def test_every_figure_agrees_with_the_page(url: str) -> None:
     assert not isinstance(reading, Unknown)
     selection = reading.select("reading", PAGES, "tiny")
     pages = {page.replica: page for page in selection.pages}
-    assert all(0 <= reading.at - page.scraped_at < 5 for page in selection.pages)
+    assert all(STARTED < page.scraped_at <= reading.at for page in selection.pages)
     at = {pod: page.scraped_at for pod, page in pages.items()}
 
     assert pages["plain"] == expected(PAGES["plain"], "plain", at["plain"], 1 / 16)
@@ -268,7 +270,7 @@ async def test_the_past_is_read_as_it_was(url: str) -> None:
     assert past[0][1] == {}
     (page,) = past[-1][1]["reading", "plain"].values()
     assert page == expected(PAGES["plain"], "plain", page.scraped_at, 1 / 16)
-    assert 0 <= end - page.scraped_at < 5
+    assert STARTED < page.scraped_at <= end
     assert not isinstance(elsewhere, Unknown)
     assert all(pages == {} for _, pages in elsewhere)
 

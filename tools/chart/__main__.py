@@ -1,4 +1,4 @@
-"""Generate: values.schema.json, README.md, the CRD's template and the alerts of the chart; then deploy/ with Helm."""
+"""Generate: versions, values.schema.json, README.md, the CRD's template and the alerts of the chart; then deploy/."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from chart import alerts, crd, manifests, readme, schema, values
+from chart import alerts, crd, manifests, readme, schema, values, version
+from servingpool import __version__
 from servingpool_lab.binaries import BuildError, ensure_binaries
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +18,9 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Write everything; each file is a function of values.yaml, the templates, the catalogue and crds/."""
+    """Write everything; each file is a function of the version, values.yaml, the templates, the catalogue and crds/."""
+    metadata = CHART / "Chart.yaml"
+    metadata.write_text(version.updated(metadata.read_text(), __version__))
     read = values.read(CHART / "values.yaml")
     definitions = yaml.safe_load((HERE / "definitions.yaml").read_text())
     text = json.dumps(schema.schema(read, definitions), indent=2, ensure_ascii=False)

@@ -68,11 +68,6 @@ def test_a_value_that_is_used_as_a_section_is_one(values: list[Value]) -> None:
     assert not [(a, b) for a in names for b in names if a != b and b[: len(a)] == a]
 
 
-def test_the_versions_are_the_projects() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
-
-
 def test_a_backend_can_be_given_all_that_the_operator_knows(definitions: dict[str, Any]) -> None:
     """Files of the operator's configuration are Secrets in the values."""
     offered = definitions["backend"]["properties"].keys()

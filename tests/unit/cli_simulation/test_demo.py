@@ -11,7 +11,10 @@ from typer.testing import Result
 from servingpool.cli import demo as module
 
 Command = Callable[..., Result]
-BASE = ("demo", "--trace", "trace.csv", "--hardware", "h100-8b-tp1", "--ttft", "1s", "--tpot", "50ms")
+BASE = (
+    *("demo", "--trace", "trace.csv", "--hardware", "h100-8b-tp1", "--ttft", "1s", "--tpot", "50ms"),
+    *("--history", "0s"),  # two hours before each of 200 s would be most of the time
+)
 
 
 def test_it_prints_a_table_and_writes_report_and_picture(servingpool: Command) -> None:
@@ -20,7 +23,9 @@ def test_it_prints_a_table_and_writes_report_and_picture(servingpool: Command) -
     assert "llm-d slo-aware" in result.stdout
     assert "Report: report/demo.html" in result.stdout
     report = Path("report/demo.html").read_text()
-    command = "servingpool demo --trace trace.csv --hardware h100-8b-tp1 --ttft 1s --tpot 50ms --max-replicas 3"
+    command = (
+        "servingpool demo --trace trace.csv --hardware h100-8b-tp1 --ttft 1s --tpot 50ms --history 0s --max-replicas 3"
+    )
     assert f"<code>{command}</code>" in report
     assert Path("docs/run.svg").read_text().startswith("<svg")
 
@@ -39,7 +44,7 @@ def test_the_report_says_what_was_seen_before_the_start(servingpool: Command) ->
     report = Path("report/demo.html").read_text()
     assert "come 5m like its first hour" in report
     assert "nothing seen before" in report
-    servingpool(*BASE, "--history", "0s")
+    servingpool(*BASE)
     report = Path("report/demo.html").read_text()
     assert "No policy has seen anything before the start." in report
     assert "nothing seen before" not in report

@@ -280,8 +280,8 @@ def test_a_tool_that_looks_every_ten_minutes_is_named_and_stays_named() -> None:
             world.step()
 
 
-def test_one_that_looks_twice_a_day_is_no_tool() -> None:
-    world = contested(every=12 * 60)
+def test_one_that_looks_every_two_hours_and_more_is_no_tool() -> None:
+    world = contested(every=2 * 60 * 4 + 8)
     assert world.condition("Ready")[0] == "True"
 
 

@@ -79,7 +79,8 @@ def test_it_tells_what_it_rests_on_and_how_to_run_it_again(html: str) -> None:
 
 def test_cost_is_shown_only_with_a_price(comparison: Comparison, html: str) -> None:
     assert "$2.5 a GPU-hour" in html
-    free = replace(comparison.setup, options=replace(comparison.setup.options, price=None))
+    setup = comparison.setup
+    free = replace(setup, trace=setup.trace.between(0.0, 300.0), options=replace(setup.options, price=None))
     assert "a GPU-hour" not in page(compare(free), "")
 
 
@@ -88,7 +89,8 @@ def test_it_is_the_same_on_every_run(comparison: Comparison, html: str) -> None:
 
 
 def test_a_slo_without_ttft_bound_and_no_policy_that_holds_it_still_make_a_page(comparison: Comparison) -> None:
-    found = compare(replace(comparison.setup, pool=Pool(Slo(None, 0.0001, 0.95), 1, 2)))
+    trace = comparison.setup.trace.between(0.0, 300.0)
+    found = compare(replace(comparison.setup, trace=trace, pool=Pool(Slo(None, 0.0001, 0.95), 1, 2)))
     text = page(found, "")
     assert "nobody held it" in text
     assert "none attains" not in text  # without a best static fleet there is no such column
