@@ -10,8 +10,8 @@ import math
 
 from servingpool.api.duration import brief
 from servingpool.decision.ledger import KEPT_SECONDS
-from servingpool.decision.memory import Memory
 from servingpool.decision.slo_count import SloCount
+from servingpool.decision.state import Memory
 
 WORTH_SAYING = 0.05
 """Share of the requests."""

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import Reading, Unknown
 from servingpool.reconcile.snapshot import Decided, Snapshot
 
 LABELS = ("namespace", "pool")

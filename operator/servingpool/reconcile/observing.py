@@ -18,9 +18,8 @@ from servingpool.adapters.prometheus import (
     with_own_buckets,
 )
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.observation import Observation, Replica, ReplicaMetrics
+from servingpool.decision.observation import Observation, Reading, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Behavior, Pool, Slo
-from servingpool.decision.unknown import Reading, Unknown
 from servingpool.reconcile.conduct import target_of
 
 LONG_READY = 1e6

@@ -20,8 +20,7 @@ from servingpool.adapters.prometheus import (
 )
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.observation import NOT_EXPOSED
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Reading, Unknown
 from servingpool.reconcile.observing import requests_for, share_of
 
 log = logging.getLogger(__name__)

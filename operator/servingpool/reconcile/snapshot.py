@@ -9,7 +9,7 @@ from types import MappingProxyType
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition
 from servingpool.decision.decision import Figures
-from servingpool.decision.unknown import Reading
+from servingpool.decision.observation import Reading
 from servingpool.reconcile.state import PoolState
 
 

@@ -9,9 +9,9 @@ from servingpool.api.conditions import Condition
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import Status
 from servingpool.decision.decision import Decision
-from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
+from servingpool.decision.state import Memory, Profile
 from servingpool.reconcile.contest import Contest
 
 MODEL = "model"

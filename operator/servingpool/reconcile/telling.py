@@ -14,9 +14,8 @@ from servingpool.api.status import LastDecision, Latency, Limit, Status, Through
 from servingpool.api.time import from_unix
 from servingpool.decision import limits
 from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
-from servingpool.decision.memory import Memory
-from servingpool.decision.observation import Observation
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import Observation, Reading, Unknown
+from servingpool.decision.state import Memory
 from servingpool.decision.witnesses import Witness
 from servingpool.reconcile.conduct import Conduct, gpus_of
 from servingpool.reconcile.draining import judge_drain

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from servingpool.adapters.cluster.objects import LOWEST_COST, Pod
-from servingpool.decision.observation import Observation
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Observation, Unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import PodPages, TooLarge
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.learn import observe
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 from servingpool.decision.witnesses import SHAPE_WINDOW
 from servingpool.reconcile.conduct import target_of
 from servingpool.reconcile.observing import apart, core_pool, past, requests_for, share_of

@@ -25,7 +25,7 @@ from servingpool.adapters.prometheus.plan import Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.adapters.prometheus.reading import FleetReading, NotAsked, PodPages, ReadRequest, TooLarge
 from servingpool.adapters.prometheus.workers import Workers
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 
 LAYOUT_LASTS = 600.0
 """Seconds until the buckets are looked up again: they change with a rollout of the engine, at most."""

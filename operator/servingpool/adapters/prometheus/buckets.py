@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from servingpool.decision.observation import Histogram, ReplicaMetrics
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 
 MOST_ASIDE = 4
 """Buckets taken on one side of a bound, or around a neighbour, where pods have different buckets."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from servingpool.adapters.prometheus.config import GatewayQueue
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import Reading, Unknown
 
 
 @dataclass(frozen=True, slots=True)

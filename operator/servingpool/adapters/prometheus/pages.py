@@ -10,8 +10,7 @@ from typing import Any
 
 from servingpool.adapters.prometheus.promql import Queries
 from servingpool.adapters.prometheus.reading import PodKey
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
 
 FIGURES = (
     "running",

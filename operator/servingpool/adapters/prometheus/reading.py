@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from servingpool.decision.observation import ReplicaMetrics
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import ReplicaMetrics, Unknown
 
 PodKey = tuple[str, str]
 """Namespace and pod name."""

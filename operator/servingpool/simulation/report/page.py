@@ -9,7 +9,7 @@ from importlib.metadata import version
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from servingpool.decision.decision import Decision
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 from servingpool.simulation.changes import Change
 from servingpool.simulation.demo import LONGEST_VARIED, Comparison, Entry, Role
 from servingpool.simulation.report.conclusion import Verdict, conclude

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from servingpool.decision.observation import Observation
+from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
-from servingpool.decision.unknown import Unknown
 from servingpool.simulation.policies import TICK, Answer
 from servingpool.simulation.rivals.behavior import Behavior, Unset
 from servingpool.simulation.rivals.readings import History, total
