@@ -21,8 +21,7 @@ from servingpool.adapters.prometheus import (
     ReadRequest,
     TooLarge,
 )
-from servingpool.decision.observation import ReplicaMetrics
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import ReplicaMetrics, Unknown
 from servingpool.reconcile.acting import Actor
 from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.reading import Readings
