@@ -32,8 +32,9 @@ from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.cli.assembly import GC_THRESHOLDS
-from servingpool.decision.decide import PRICE_LASTS, decide
+from servingpool.decision.decide import decide
 from servingpool.decision.forecast import KEPT
+from servingpool.decision.plan import PENALTY_LASTS
 from servingpool.reconcile.act import Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.collect import Readings
@@ -100,7 +101,7 @@ class Bench:
         )
 
     def a_day_on(self) -> None:
-        """As if all pools had been seen for a day: the most that is remembered of each, and its price kept for long.
+        """As if all pools had been seen for a day: the most that is remembered of each, and its penalty kept for long.
 
         Their own minutes, again and again; taught from a real past this would take 0.6 ms of CPU for each half minute.
         """
@@ -110,8 +111,8 @@ class Bench:
             pairs = profile.forecast.pairs
             remembered = np.tile(pairs, (math.ceil(KEPT / max(1, len(pairs))), 1))[-KEPT:]
             seen = replace(profile, forecast=replace(profile.forecast, pairs=remembered, seen=DAY))
-            until = self.now + random.uniform(0.0, PRICE_LASTS)
-            state.taught(replace(state.memory, profile=seen, price_until=until))
+            until = self.now + random.uniform(0.0, PENALTY_LASTS)
+            state.taught(replace(state.memory, profile=seen, penalty_until=until))
 
     async def ticks(self, count: int, share: float = 1.0) -> list[Sample]:
         return [await self.tick(share) for _ in range(count)]

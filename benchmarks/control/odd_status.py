@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from servingpool.decision.decision import slo_met
-from servingpool.decision.observation import Observation
+from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool, Slo
-from servingpool.decision.unknown import Unknown
 from servingpool_simulation.policies import Answer, Ours
 from servingpool_simulation.run import Result
 from servingpool_simulation.score import Outcomes

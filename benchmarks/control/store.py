@@ -28,7 +28,7 @@ SCENES = (
 CORE = ("operator/servingpool/decision/*.py", f"{SIMULATION}/policies.py")
 BASELINES = (
     *(f"{SIMULATION}/baselines/*.py", f"{SIMULATION}/hindsight.py"),
-    *(f"operator/servingpool/decision/{name}.py" for name in ("observation", "pool", "unknown")),
+    *(f"operator/servingpool/decision/{name}.py" for name in ("observation", "pool", "params")),
 )
 BENCH = tuple(f"benchmarks/control/{name}.py" for name in ("sweeps", "ablations", "odd_cases", "odd_status"))
 SEARCH = tuple(f"{SIMULATION}/{name}.py" for name in ("oracle", "offered", "planning"))

@@ -83,7 +83,7 @@ class Listened(Ours):
         answer = Ours.decide(self, observation, pool, now)
         if answer.decision is not None:
             self.warned.update({re.sub(r"\d+(\.\d+)?", "#", warning) for warning in answer.decision.warnings})
-        step = self.memory.profile.fit.solve()
+        step = self.memory.profile.fit.solve(pool.params)
         if step is not None:
             self.bases.append((now - EPOCH, step.base))
         return answer

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from servingpool.decision.decision import Decision
-from servingpool.decision.observation import Observation
+from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
-from servingpool.decision.unknown import Unknown
 from servingpool_simulation.policies import Answer, Policy
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from servingpool.decision.decide import decide, observe
+from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
-from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
+from servingpool.decision.state import Memory
+from servingpool.decision.update import update
 
 TICK = 15.0
 """Seconds between two decisions of the operator, and of the HPA."""
@@ -72,7 +73,7 @@ class Static:
 class Ours:
     """The decision core of the operator, the same function that it calls."""
 
-    memory: Memory = field(default_factory=Memory.new)
+    memory: Memory = field(default_factory=Memory)
     """What it learned before."""
     name: str = "servingpool"
     every_bucket: bool = field(default=False, init=False)
@@ -86,4 +87,4 @@ class Ours:
 
     def learn(self, observation: Observation, pool: Pool, now: float) -> None:
         """Warm-up from history, as the operator does on first sight of a pool."""
-        self.memory = observe(observation, pool, self.memory, now)
+        self.memory = update(observation, pool, self.memory, now).memory

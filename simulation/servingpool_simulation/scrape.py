@@ -14,9 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.observation import (
+    NOT_EXPOSED,
+    Histogram,
+    Observation,
+    Reading,
+    Replica,
+    ReplicaMetrics,
+    Unknown,
+)
 from servingpool.decision.pool import Slo
-from servingpool.decision.unknown import Reading, Unknown
 from servingpool_simulation import page
 from servingpool_simulation.fleet import Fleet, Phase, SimulatedReplica
 from servingpool_simulation.tables import Floats

@@ -12,10 +12,10 @@ import yaml
 from prometheus_client import CollectorRegistry, start_http_server
 
 from servingpool.adapters.cluster.errors import Forbidden
+from servingpool.reconcile.metrics import PoolCollector
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.control_plane import free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
-from servingpool.reconcile.metrics import PoolCollector
 
 from ..unit.reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from .conftest import Render

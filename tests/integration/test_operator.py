@@ -365,7 +365,9 @@ def test_goes_on_after_the_api_server_was_away_for_longer_than_a_lease(
     cluster.plane.stop_apiserver()
     away = time.monotonic()
     wait_until(
-        lambda: "The lease was not renewed for 4 s; this operator stops writing." in operator.log(), PATIENCE, "it stops writing"
+        lambda: "The lease was not renewed for 4 s; this operator stops writing." in operator.log(),
+        PATIENCE,
+        "it stops writing",
     )
     # A Lease runs out by the clock alone: nobody can be asked.
     wait_until(lambda: time.monotonic() - away > LEASE_S, PATIENCE, "the Lease has run out")

@@ -18,8 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from servingpool.adapters.cluster.names import pods_of_any
 from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, PrometheusBackend, ReadRequest
 from servingpool.adapters.prometheus.plan import MOST_SLICES
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.control_plane import free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from servingpool.adapters.prometheus import PodPages
-from servingpool.decision import columns
-from servingpool.decision.unknown import Unknown
-from servingpool_lab.prometheus import Prometheus
+from servingpool.decision import samples
+from servingpool.decision.observation import Unknown
 from servingpool.reconcile.collect import requests_for
+from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, End, replay
 from .engine import SPECIAL, VOCABULARY, Vllm
@@ -56,26 +56,26 @@ class Run:
         return [answer for answer in self.answers if answer.end is not End.REFUSED]
 
     def total(self, figure: int, slo: int = 0) -> float:
-        """What the intake saw of a figure (see `intake`), all looks together."""
-        return sum(look.intake.sums[figure] for look in self.looks[slo])
+        """Increase of one of the figures of `samples`, over all looks."""
+        return sum(look.delta.sums[figure] for look in self.looks[slo])
 
     def summary(self) -> list[str]:
         """Both sides, in a line a figure."""
         served, count = self.served, max(len(self.served), 1)
         steps = max(sum(len(a.times) - 1 for a in served), 1)
         pairs = {
-            "requests": (len(served), self.total(columns.TTFT_COUNT)),
-            "requests refused": (len(self.answers) - len(served), self.total(columns.REJECTED)),
-            "prompt tokens": (sum(a.prompt_tokens for a in served), self.total(columns.PROMPTS)),
-            "cached prompt tokens": (sum(a.cached_tokens for a in served), self.total(columns.CACHED)),
-            "output tokens": (sum(len(a.times) for a in served), self.total(columns.GENERATED)),
+            "requests": (len(served), self.total(samples.TTFT_COUNT)),
+            "requests refused": (len(self.answers) - len(served), self.total(samples.REJECTED)),
+            "prompt tokens": (sum(a.prompt_tokens for a in served), self.total(samples.PROMPTS)),
+            "cached prompt tokens": (sum(a.cached_tokens for a in served), self.total(samples.CACHED)),
+            "output tokens": (sum(len(a.times) for a in served), self.total(samples.GENERATED)),
             "mean TTFT, ms": (
                 1e3 * sum(a.first_token for a in served) / count,
-                1e3 * self.total(columns.TTFT_SUM) / count,
+                1e3 * self.total(samples.TTFT_SUM) / count,
             ),
             "mean ITL, ms": (
                 1e3 * sum(a.decoding for a in served) / steps,
-                1e3 * self.total(columns.ITL_SUM) / max(self.total(columns.ITL_COUNT), 1.0),
+                1e3 * self.total(samples.ITL_SUM) / max(self.total(samples.ITL_COUNT), 1.0),
             ),
         }
         return [f"{name}: {client:.6g} at the client, {read:.6g} as read" for name, (client, read) in pairs.items()]

@@ -13,11 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from servingpool.adapters.prometheus import with_own_buckets
-from servingpool.decision import columns
-from servingpool.decision.ledger import misses
-from servingpool.decision.observation import Histogram
-from servingpool.decision.slo_count import SloCount
-from servingpool.decision.unknown import Unknown
+from servingpool.decision import samples
+from servingpool.decision.latency_count import LatencyCount
+from servingpool.decision.observation import Histogram, Unknown
 from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, End, replay
@@ -43,19 +41,19 @@ def test_every_request_and_every_token_is_counted(run: Run) -> None:
     assert {answer.end for answer in run.answers} == {End.WHOLE, End.REFUSED}
     tokens = sum(len(answer.times) for answer in run.served)
     for slo in range(len(SLOS)):
-        assert run.total(columns.TTFT_COUNT, slo) == len(run.served)
-        assert run.total(columns.TPOT_COUNT, slo) == len(run.served)
-        assert run.total(columns.GENERATED, slo) == tokens
-        assert run.total(columns.ITL_COUNT, slo) == tokens - len(run.served)
-        assert run.total(columns.PROMPTS, slo) == sum(answer.prompt_tokens for answer in run.served)
-        assert run.total(columns.CACHED, slo) == sum(answer.cached_tokens for answer in run.served) > 0
-        assert run.total(columns.REJECTED, slo) == len(refused) > 0
+        assert run.total(samples.TTFT_COUNT, slo) == len(run.served)
+        assert run.total(samples.TPOT_COUNT, slo) == len(run.served)
+        assert run.total(samples.GENERATED, slo) == tokens
+        assert run.total(samples.ITL_COUNT, slo) == tokens - len(run.served)
+        assert run.total(samples.PROMPTS, slo) == sum(answer.prompt_tokens for answer in run.served)
+        assert run.total(samples.CACHED, slo) == sum(answer.cached_tokens for answer in run.served) > 0
+        assert run.total(samples.REJECTED, slo) == len(refused) > 0
 
 
 def test_all_of_the_time_is_covered(run: Run) -> None:
     first, last = run.looks[0][0].page, run.looks[0][-1].page
-    assert sum(look.intake.covered for look in run.looks[0]) == pytest.approx(last.scraped_at - first.scraped_at)
-    assert all(look.intake.coverage == 1.0 and look.intake.lacking is None for look in run.looks[0])
+    assert sum(look.delta.covered for look in run.looks[0]) == pytest.approx(last.scraped_at - first.scraped_at)
+    assert all(look.delta.coverage == 1.0 and look.delta.missing is None for look in run.looks[0])
 
 
 def test_the_shares_of_ttft_are_the_clients(run: Run) -> None:
@@ -82,9 +80,9 @@ def test_the_shares_of_tpot_are_the_clients(run: Run) -> None:
 
 def test_the_means_are_the_clients(run: Run) -> None:
     served = run.served
-    late = sum(answer.first_token for answer in served) - run.total(columns.TTFT_SUM)
+    late = sum(answer.first_token for answer in served) - run.total(samples.TTFT_SUM)
     assert 0.0 <= late / len(served) <= MEAN_TRANSPORT
-    assert run.total(columns.ITL_SUM) == pytest.approx(sum(answer.decoding for answer in served), rel=SAME)
+    assert run.total(samples.ITL_SUM) == pytest.approx(sum(answer.decoding for answer in served), rel=SAME)
 
 
 @pytest.mark.parametrize("slo", range(len(SLOS)))
@@ -94,16 +92,16 @@ def test_the_share_on_time_is_the_clients(run: Run, slo: int) -> None:
     assert ttft is not None
     assert tpot is not None
     cases = (
-        (ttft, (columns.TTFT_COUNT, columns.TTFT_LOWER, columns.TTFT_UPPER), 0, first_token),
-        (tpot, (columns.TPOT_COUNT, columns.TPOT_LOWER, columns.TPOT_UPPER), 2, per_token),
+        (ttft, (samples.TTFT_COUNT, samples.TTFT_LOWER, samples.TTFT_UPPER), "ttft", first_token),
+        (tpot, (samples.TPOT_COUNT, samples.TPOT_LOWER, samples.TPOT_UPPER), "tpot", per_token),
     )
-    for bound, figures, edge, measured in cases:
+    for bound, figures, name, measured in cases:
         count, within, up_to = (run.total(figure, slo) for figure in figures)
-        lower, upper = run.looks[slo][-1].intake.edges[edge : edge + 2]
+        bucket = getattr(run.looks[slo][-1].delta.buckets, name)
+        lower, upper = bucket
         assert lower <= bound <= upper
-        told = (
-            1.0 - misses(split := SloCount(within, up_to - within, count - up_to), split, (lower, upper), bound).share
-        )
+        split = LatencyCount.split(count, within, up_to)
+        told = 1.0 - split.misses(split, bucket, bound).share
         surely, perhaps = share(run, measured, lower, early=True), share(run, measured, upper, early=False)
         assert surely - ROUNDING <= told <= perhaps + ROUNDING
         assert within / count - ROUNDING <= told <= up_to / count + ROUNDING
@@ -126,10 +124,10 @@ def test_running_and_waiting_are_what_the_client_has_under_way(run: Run) -> None
 
 
 def test_the_kv_cache_holds_what_the_client_has_under_way(run: Run) -> None:
-    (config,) = (sample.labels for sample in samples(run.page) if sample.name == "vllm:cache_config_info")
+    (config,) = (sample.labels for sample in exposed(run.page) if sample.name == "vllm:cache_config_info")
     blocks, block = int(config["num_gpu_blocks"]), int(config["block_size"])
     # A preempted request would give its blocks back.
-    assert [sample.value for sample in samples(run.page) if sample.name == "vllm:num_preemptions_total"] == [0.0]
+    assert [sample.value for sample in exposed(run.page) if sample.name == "vllm:num_preemptions_total"] == [0.0]
     seen = 0.0
     for look in run.looks[0]:
         at, usage = look.page.scraped_at, reading(look.page.kv_cache_usage)
@@ -211,7 +209,7 @@ def test_the_recorded_page_has_this_engines_series(run: Run, engine: Vllm) -> No
 
     def series(page: str) -> set[tuple[str, frozenset[tuple[str, str]]]]:
         """With their labels, of which the cache's hold this machine's sizes."""
-        own = (sample for sample in samples(page) if sample.name.startswith("vllm:"))
+        own = (sample for sample in exposed(page) if sample.name.startswith("vllm:"))
         return {(s.name, frozenset() if s.name.endswith("_info") else frozenset(s.labels.items())) for s in own}
 
     assert series(run.page) == series(RECORDED.read_text())
@@ -228,10 +226,10 @@ async def test_a_client_that_leaves_counts_as_arrived_and_never_as_finished(
     after, *_ = await operator.look()
     await operator.close()
     assert {answer.end for answer in left} == {End.LEFT}
-    assert after.intake.sums[columns.TTFT_COUNT] == len(left)
-    assert after.intake.sums[columns.PROMPTS] == 50 * len(left)
-    assert after.intake.sums[columns.TPOT_COUNT] == 0
-    assert 10 * len(left) <= after.intake.sums[columns.GENERATED] < 300 * len(left)
+    assert after.delta.sums[samples.TTFT_COUNT] == len(left)
+    assert after.delta.sums[samples.PROMPTS] == 50 * len(left)
+    assert after.delta.sums[samples.TPOT_COUNT] == 0
+    assert 10 * len(left) <= after.delta.sums[samples.GENERATED] < 300 * len(left)
     assert after.page.running == after.page.waiting == 0.0
 
 
@@ -312,6 +310,6 @@ def reading(figure: float | Unknown) -> float:
     return figure
 
 
-def samples(page: str) -> Iterator[Sample]:
+def exposed(page: str) -> Iterator[Sample]:
     for family in text_string_to_metric_families(page):
         yield from family.samples

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from servingpool.adapters.prometheus import Absence
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 from servingpool_lab.processes import http_ready, wait_until
 from servingpool_lab.prometheus import Prometheus
 
@@ -111,7 +111,7 @@ async def test_without_statistics_nothing_is_known_and_sigterm_cuts_what_is_unde
         look, *_ = await operator.look()
         await operator.close()
         assert look.selection.missing[POD].kind is Absence.NOT_SCRAPED
-        assert look.intake.coverage == 0.0
+        assert look.delta.coverage == 0.0
         assert isinstance(look.figures.arrivals, Unknown)
 
         stopped = await terminate(vllm, GRACE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,15 +12,16 @@ from typing import Any
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.prometheus import BackendConfig, FleetReading, PrometheusBackend, Selection
 from servingpool.api.serving_pool import ServingPool
+from servingpool.decision.counters import CounterDelta, diff_counters
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Figures
-from servingpool.decision.intake import Intake, Page, take_in
-from servingpool.decision.memory import Memory
 from servingpool.decision.observation import Observation, ReplicaMetrics
 from servingpool.decision.pool import Pool
-from servingpool_lab.prometheus import Prometheus
+from servingpool.decision.samples import Sample
+from servingpool.decision.state import Memory
 from servingpool.reconcile.collect import Readings, observe
 from servingpool.reconcile.pool_plan import core_pool
+from servingpool_lab.prometheus import Prometheus
 
 from .engine import MODEL, Vllm
 
@@ -52,8 +53,8 @@ class Look:
     """Unix seconds."""
     selection: Selection
     observation: Observation
-    intake: Intake
-    """What `observation` shows against the look before."""
+    delta: CounterDelta
+    """What happened since the look before."""
     figures: Figures
 
     @property
@@ -78,8 +79,8 @@ class Operator:
         self._readings = Readings({"default": self.backend})
         self._cache = _cluster()
         self.pools = [_pool(f"pool-{index}", slo) for index, slo in enumerate(slos)]
-        self._memories = [Memory.new() for _ in slos]
-        self._pages: list[dict[str, Page]] = [{} for _ in slos]
+        self._memories = [Memory() for _ in slos]
+        self._samples: list[Mapping[str, Sample]] = [{} for _ in slos]
 
     def core(self, index: int) -> Pool:
         """A pool in the core's units."""
@@ -98,11 +99,11 @@ class Operator:
             observation, selection = observe(pool, workload, self._cache, reading, queue, now)
             assert selection is not None
             core = self.core(index)
-            intake = take_in(observation, core.slo, self._pages[index])
-            self._pages[index] = dict(intake.pages)
+            delta = diff_counters(observation, core, self._samples[index])
+            self._samples[index] = delta.samples
             outcome = decide(observation, core, self._memories[index], now)
             self._memories[index] = outcome.memory
-            looks.append(Look(now, selection, observation, intake, outcome.decision.figures))
+            looks.append(Look(now, selection, observation, delta, outcome.decision.figures))
         return looks
 
     async def close(self) -> None:

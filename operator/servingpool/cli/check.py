@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from servingpool.adapters.prometheus import BackendConfig
-    from servingpool.decision.unknown import Unknown
+    from servingpool.decision.observation import Unknown
 
 REMEDY = "Correct the backend's url and credentials, or open the network to it."
 

@@ -1,40 +1,56 @@
-"""The error budget: the misses that may be planned with now, given what was missed in the last hour and day."""
+"""The error budget: the share of misses that may be planned with, given what was missed in the last hour and day."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from servingpool.decision.ledger import Misses
+from servingpool.decision.latency_count import Misses
+from servingpool.decision.params import Params
 
 HOUR, DAY = 3600.0, 86400.0
 """Seconds after which what was spent counts 1/e, for the fast and the slow burn rate."""
-FAST_GAIN, FAST_LEAST = 2.0, 0.5
-"""Part of the plan lost for each hour of allowed misses that was overspent lately, and what is left of it at least.
-With less than half one burst is repaid with GPUs for hours. What was saved in a quiet hour is missing at the next
-step, so it adds nothing."""
-SLOW_TIME, SLOW_LEAST = 6.0, 0.7
-"""Hours of allowed misses, saved or overspent over days, that turn the plan by e; and the least that is left of it: an
-outage of a quarter of an hour must not call for twice the fleet for the rest of the day."""
-PLANNED, MOST_PLANNED = 0.7, 0.9
-"""Part that is planned with of the allowed misses above the floor, and how far days may raise it. The price is found on
-the very past that it is tried on, and what comes is never quite that: planned with all of them, a day of code with the
-day before known attains 94.6% where 95% are asked for."""
-AIM = 0.95
-"""Part of the allowed misses that days aim at."""
+FAST_LEAST, SLOW_LEAST, SLOW_MOST = 0.5, 0.7, 9 / 7
+"""Bounds of the two factors. With less than half, one burst is repaid with GPUs for hours; an outage of a quarter of an
+hour must not call for twice the fleet for the rest of the day; what quiet days saved makes no plan of all misses."""
+SLOW_AIM = 0.95
+"""Share of the allowed misses that days aim at."""
 MOST_WEIGHT = 4.0
 """A tick counts for no more than so many usual ones."""
-ABOVE_FLOOR = 0.1
-"""Where the floor alone eats the budget, this part of the budget is planned with above it: no fleet size can hold the
-SLO then, and running to max would buy nothing. At 0.3, and for any floor, prompts of up to 120,000 tokens were planned
-with 5.5% misses where 5% are allowed."""
-RELIEF, HOPELESS = 0.2, 0.2
-"""Where the floor is beyond the allowed misses, as much more is planned with, up to this part of those allowed; and of
-the whole excess this part: with 80% lost at any size, a hair less than the rest is not worth a fleet at max. Without
-the first a pool that lost 6% where 5% may crept from 5 replicas to 7 in six hours."""
-MOST_ABOVE = 0.9
-"""Of what does not miss by the floor. Where all requests fail, more misses than requests were planned with, and any
-load was called safe."""
+ABOVE_FLOOR, RELIEF, MOST_ABOVE = 0.1, 0.2, 0.9
+"""Above the floor is planned with at least ABOVE_FLOOR of the allowed misses. Where the floor exceeds the allowed
+misses no fleet holds the SLO: then RELIEF of them more, and of the excess, for running to max would buy nothing; and at
+most MOST_ABOVE of what does not miss by the floor, or any load was called safe where all requests fail."""
+GUESSED_RATIO, GUESS_WEIGHT = 1.5, 30.0
+"""Observed over predicted misses before anything is known, and how much that weighs: ten minutes at five percent."""
+CALIBRATION_MEMORY = 2 * HOUR
+"""Seconds after which a tick counts 1/e."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Misses observed over misses that the curve predicted: two sums of shares times seconds.
+
+    A fleet is sized for the load of half a minute, a miss is attributed to the highest load of its request's lifetime.
+    Where traffic is rough the curve is too hopeful: 3.0% were predicted and 4.1% observed with gamma arrivals of CV 5.
+    """
+
+    predicted: float = 0.0
+    observed: float = 0.0
+
+    def update(self, *, predicted: float, observed: float, weight: float, elapsed: float) -> Calibration:
+        """Add a tick: shares of misses; `weight` is its requests over the usual number."""
+        keep = math.exp(-elapsed / CALIBRATION_MEMORY)
+        seconds = elapsed * min(2.0, weight)
+        return Calibration(self.predicted * keep + predicted * seconds, self.observed * keep + observed * seconds)
+
+    def ratio(self, params: Params) -> float:
+        """Misses observed for each that the curve predicts, 1 to 4.
+
+        Never below 1: at light load little is predicted and nothing observed, and that is no licence for heavy load.
+        """
+        ratio = (self.observed + GUESSED_RATIO * GUESS_WEIGHT) / (self.predicted + GUESS_WEIGHT)
+        return min(params.most_calibration, max(1.0, ratio))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +65,7 @@ class ErrorBudget:
     """Of about the last day, and the seconds in which they came."""
     seconds: float = 0.0
 
-    def learn(
+    def update(
         self,
         *,
         carried: Misses,
@@ -59,11 +75,12 @@ class ErrorBudget:
         elapsed: float,
         may_rise: bool,
         may_fall: bool,
+        params: Params,
     ) -> ErrorBudget:
         """Add one tick. It counts by its requests, as the SLO does: over the `usual` ones, and over those of the day.
 
-        The fast part answers for `carried`, those who met a load that a fleet can carry: an overload that nobody
-        foresaw is not paid back with an hour of spare replicas. The slow part answers for `in_all`.
+        The fast part answers for `carried`, the requests that met a load which a fleet can carry: an overload that
+        nobody foresaw is not paid back with an hour of spare replicas. The slow part answers for `in_all`.
 
         At a bound the fleet does not follow, so what would only push further into it (`may_rise` or `may_fall` False)
         does not add up.
@@ -77,22 +94,24 @@ class ErrorBudget:
             return 0.0 if (hours > 0.0 and not may_fall) or (hours < 0.0 and not may_rise) else hours
 
         fast = self.fast * math.exp(-elapsed / HOUR) + overspent(carried, usual, 1.0)
-        slow = self.slow * lasting + overspent(in_all, requests * elapsed / seconds, AIM)
-        least, most = (-SLOW_TIME * math.log(factor) for factor in (MOST_PLANNED / PLANNED, SLOW_LEAST))
+        slow = self.slow * lasting + overspent(in_all, requests * elapsed / seconds, SLOW_AIM)
+        least, most = (-params.slow_hours * math.log(factor) for factor in (SLOW_MOST, SLOW_LEAST))
         return ErrorBudget(min(1.0, max(-1.0, fast)), min(most, max(least, slow)), requests, seconds)
 
-    @property
-    def factor(self) -> float:
-        """Times the usual plan."""
-        slow = min(MOST_PLANNED / PLANNED, max(SLOW_LEAST, math.exp(-self.slow / SLOW_TIME)))
-        return slow * min(1.0, max(FAST_LEAST, 1.0 - FAST_GAIN * self.fast))
+    def fast_factor(self, params: Params) -> float:
+        """What the last hour leaves of the plan, 0.5 to 1. A quiet hour adds nothing: the next step needs it."""
+        return min(1.0, max(FAST_LEAST, 1.0 - params.fast_gain * self.fast))
 
-    def allowance(self, *, allowed: float, floor: float, ratio: float) -> float:
+    def slow_factor(self, params: Params) -> float:
+        """What the last day makes of the plan, 0.7 to 1.29."""
+        return min(SLOW_MOST, max(SLOW_LEAST, math.exp(-self.slow / params.slow_hours)))
+
+    def allowance(self, *, allowed: float, floor: float, ratio: float, params: Params) -> float:
         """The share of misses a fleet may be sized for: those of the floor, and a part of what is allowed above it.
 
-        `ratio` of those that come to those that are foretold.
+        `ratio` of misses observed to misses predicted.
         """
-        planned = max(PLANNED * self.factor * (allowed - floor) / ratio, ABOVE_FLOOR * allowed)
+        plan = params.planned * self.fast_factor(params) * self.slow_factor(params)
         excess = max(0.0, floor - allowed)
-        above = planned + min(RELIEF * allowed, excess) + HOPELESS * excess
-        return floor + min(above, MOST_ABOVE * (1.0 - floor))
+        above = max(plan * (allowed - floor) / ratio, ABOVE_FLOOR * allowed) + RELIEF * excess
+        return floor + min(above + min(RELIEF * allowed, excess), MOST_ABOVE * (1.0 - floor))

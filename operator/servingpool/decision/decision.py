@@ -1,11 +1,18 @@
-"""What a decision says: how many replicas, and all that a person needs to believe it."""
+"""What a decision says: how many replicas, and every figure that a person needs to recompute it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.forecast import Outlook
+from servingpool.decision.miss_curve import Curve
+from servingpool.decision.observation import Reading, Unknown
+
+FAST_BURN = 2.0
+"""Multiple of the allowed misses, over the last 5 minutes, above which the SLO counts as missed now."""
+BURST = 0.05
+"""Share of what may come that `Plan.burst` leaves out."""
 
 
 class Verdict(StrEnum):
@@ -29,8 +36,28 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Limited:
+    """A number of replicas on its way, with the limits that changed it."""
+
+    replicas: int
+    applied: tuple[Limit, ...] = ()
+
+    def at_least(self, least: int, name: str, reason: str) -> Limited:
+        """Raise to `least` where it is below."""
+        return self if self.replicas >= least else self._moved(least, name, reason)
+
+    def at_most(self, most: int, name: str, reason: str) -> Limited:
+        """Cut to `most` where it is above."""
+        return self if self.replicas <= most else self._moved(most, name, reason)
+
+    def _moved(self, to: int, name: str, reason: str) -> Limited:
+        limit = Limit(name=name, before=self.replicas, after=to, reason=reason)
+        return replace(self, replicas=to, applied=(*self.applied, limit))
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
-    """What the core measured on the way. Unknown where it could not."""
+    """What the core measured and believes. Unknown where it could not."""
 
     arrivals: Reading
     """Requests/s over the last half minute, or two scrapes."""
@@ -60,18 +87,44 @@ class Figures:
     """Requests/s that one replica served while requests waited for it."""
     full_tokens: Reading
     """Output tokens/s that one replica yielded while requests waited for it."""
+    step_base: Reading
+    """Seconds of an engine step with no work in it."""
+    step_per_request: Reading
+    """Seconds that each decoding request adds to a step."""
+    step_per_prefill_token: Reading
+    """Seconds that each prefill token adds to a step."""
+    work_per_request: Reading
+    """Replica-seconds that the usual request costs."""
     load: Reading
-    """Offered work over what the ready replicas could do; near 1, or where the KV cache fills, queues grow."""
+    """Offered work over what the ready replicas could do; near 1 queues grow."""
     safe_load: Reading
-    """The highest load at which the expected misses are still within the budget; Unknown where none is."""
+    """The highest load at which the expected misses are still within the allowance; Unknown where none is."""
+    miss_floor: Reading
+    """Share of requests expected to miss at any fleet size."""
+    calibration: Reading
+    """Misses observed for each that the curve predicted, 1 to 4."""
+    persistence: Reading
+    """Part of a jump above the usual demand that lasts for a cold start, 0 to 1."""
+    reversion: Reading
+    """Part of what sets the usual demand apart from the hour's mean that lasts for a cold start, 0 to 1."""
     forecast: Reading
     """Expected work at the horizon, in replicas kept fully busy."""
+    burst: Reading
+    """Work at the horizon that one in twenty of the possible outcomes exceeds, likewise."""
+    backlog: Reading
+    """Replicas that the queues keep busy at the horizon."""
     horizon: float
     """Seconds: how long a replica ordered now takes to serve."""
-
-
-FAST_BURN = 2.0
-"""Multiple of the allowed misses, over the last 5 minutes, above which the SLO counts as missed now."""
+    fast_factor: Reading
+    """What the misses of the last hour leave of the plan, 0.5 to 1."""
+    slow_factor: Reading
+    """What the misses of the last day make of the plan, 0.7 to 1.29."""
+    allowance: Reading
+    """Share of requests that the fleet is sized to miss."""
+    penalty: Reading
+    """Penalty of a miss, in replicas for the work that keeps one busy."""
+    recommended: Reading
+    """Most replicas that were recommended within the scale-down window."""
 
 
 def slo_met(figures: Figures, attainment: float) -> bool | None:
@@ -81,6 +134,69 @@ def slo_met(figures: Figures, attainment: float) -> bool | None:
     now = figures.attainment_now
     burning = not isinstance(now, Unknown) and 1.0 - now > FAST_BURN * (1.0 - attainment)
     return figures.attainment >= attainment and not burning
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One fleet size that was weighed for the horizon."""
+
+    replicas: float
+    misses: float
+    """Expected misses, in the work of replicas kept busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The raw need and what it rests on."""
+
+    need: float
+    """Replicas."""
+    recommended: float
+    """Replicas that are worth keeping, where they are there: no fewer than needed."""
+    curve: Curve
+    outlook: Outlook
+    """With the queue in it."""
+    level: float
+    """Work that comes now, in replicas kept busy."""
+    backlog: float
+    """Replicas that the queues keep busy."""
+    allowed: float
+    """Share of misses that the SLO allows."""
+    allowance: float
+    """Share of misses that the fleet is sized for."""
+    has_evidence: bool
+    """Enough requests were seen to speak of misses as rare as those allowed, and not the prior alone."""
+    penalty: float
+    """Of a miss, in replicas for the work that keeps one busy."""
+    now_needs_more: bool
+    """The present load needs more than what is to come."""
+    idle: bool
+    """No request came for long, so nothing is kept for one that may come."""
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the SLO is believed to hold at some fleet size."""
+        return self.curve.floor <= self.allowed
+
+    @property
+    def safe_load(self) -> float:
+        """The highest load at which the expected misses are within the allowance."""
+        return self.curve.load_for(self.allowance)
+
+    @property
+    def expected(self) -> float:
+        """Work at the horizon in replicas kept busy, without the queue."""
+        return float(self.outlook.expected[0]) - self.backlog
+
+    @property
+    def burst(self) -> float:
+        """Work that one in twenty of the possible outcomes exceeds, without the queue."""
+        return self.outlook.exceeded_by(BURST) - self.backlog
+
+    def proportionate(self, knee_share: float) -> float:
+        """Replicas that serve what is expected, or what comes now, and the queue, if the knee is where physics says."""
+        return (max(self.expected, self.level) + self.backlog) / (knee_share * self.curve.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +215,9 @@ class Decision:
     reason: str
     """One sentence with units that a person at 3 a.m. can act on."""
     figures: Figures
+    candidates: tuple[Candidate, ...] = ()
+    """Fleet sizes around the raw need: it is the one with the least sum of replicas and misses at their penalty."""
     calibrating: bool = False
     """Still learning: nothing is scaled down but to max."""
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
     """Sentences on what is wrong but not fatal, such as an SLO that no fleet size can hold."""

@@ -1,16 +1,13 @@
-"""What share of requests misses the SLO at a given load, learned, not assumed.
+"""The share of requests that misses the SLO at a given load, learned, not assumed.
 
-The knee where latency turns vertical moves with model, GPU, prompt mix, burstiness and router, so it is
-inferred: a grid posterior over a logistic in log load with three unknowns,
+The knee where latency turns vertical moves with model, GPU, prompts, burstiness and router, so it is inferred: a grid
+posterior over a logistic in log load with three unknowns,
 
     miss(load) = floor + (1 - floor) / (1 + (load / knee) ** -steepness)
 
-The **floor** is needed: some requests miss at any fleet size (prompts whose prefill alone outlasts the
-TTFT bound). Without it, their misses pull the knee towards zero and the fleet explodes.
-
-Evidence is kept as counts per bin of load, not as weights per cell: it is small enough for the
-status of the custom resource, it can be read by a person ("at load 0.6, 300 requests, 2% late"), and the
-posterior follows from it at any time.
+The floor is needed: some requests miss at any fleet size (prompts whose prefill alone outlasts the TTFT bound). Without
+it, their misses pull the knee towards zero and the fleet explodes. Evidence is kept as counts per bin of load: small
+enough for the status of the resource, and a person can read it ("at load 0.6, 300 requests, 2% late").
 """
 
 from __future__ import annotations
@@ -23,6 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from servingpool.decision.params import Params
+
 Array = NDArray[np.float64]
 
 LEAST_LOAD, MOST_LOAD = 0.03, 3.0
@@ -34,22 +33,13 @@ KNEES = np.geomspace(0.06, 1.2, 32)
 LOG_KNEES = np.log(KNEES)
 STEEPNESS = np.array([2.5, 5.0, 10.0, 20.0])
 FLOORS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.36, 0.48, 0.6, 0.7, 0.8, 0.88, 0.95])
-
-TICK_WEIGHT = 12.0
-"""Effective requests a tick may count for: neighbours in time share their burst, so they are not independent."""
-MEMORY = 4 * 3600.0
-"""Seconds after which evidence counts 1/e."""
-AFTERMATH = 4.0
-"""Misses behind an overload for each in it: the queue of a fleet that was short by x is worked off by what it has to
-spare, about a quarter, so the requests of the next 4x are late too. Without it the price of a step comes out too low:
-ramp 91.1% instead of 95.8% at the same fleet."""
 DOUBT = 90.0
 """Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
 NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)
 """Late requests in the outermost bins, and the logarithm of a cell's weight over the best one's, that are left aside:
 2,048 cells of 1e-9 are 2e-6 of the curve."""
 BEYOND_PHYSICS = 12.0
-"""How unlikely a knee beyond what physics allows is, as a logarithm: hundreds of requests on time may say otherwise."""
+"""Logarithm of how unlikely a knee beyond what physics allows is: hundreds of requests on time may say otherwise."""
 
 
 class Shape(NamedTuple):
@@ -62,9 +52,9 @@ class Shape(NamedTuple):
     """Standard deviation, in its logarithm."""
 
 
-GUESSED = Shape(0.35, 8.0, 0.7)
+ESTIMATED = Shape(0.35, 8.0, 0.7)
 """Where the load of a full replica follows from step times alone."""
-SEEN_FULL = Shape(0.2, 16.0, 0.4)
+OBSERVED = Shape(0.2, 16.0, 0.4)
 """Where replicas were seen full: requests wait only while all are, so the knee is close to that load, and steep."""
 
 
@@ -78,7 +68,7 @@ class _Grid(NamedTuple):
     """(floors,)"""
     miss: Array
     log_miss: Array
-    """(bins, cells): a row per bin, so that those below the first late request and above the last are never touched."""
+    """(bins, cells): a row per bin, so that those outside the late requests are never touched."""
     log_hit: Array
     """(knees x steepnesses, bins), with the floor's part apart: a hit is (1 - floor) (1 - rise)."""
     log_hit_of_floor: Array
@@ -112,10 +102,13 @@ class Curve:
     """Expected share that misses at any fleet size."""
     limit: float
     """The load beyond which queues grow without end."""
+    aftermath: float
+    """Misses after an overload for each in it: a fleet that was short by x drains the queue with what it has to spare,
+    about a quarter, so the requests of the next 4x are late too."""
 
     def cost(self, load: Array) -> Array:
         """Share of misses, with those that follow an overload until its queue is gone: may exceed 1."""
-        return self.at(load) + AFTERMATH * np.maximum(0.0, load / self.limit - 1.0)
+        return self.at(load) + self.aftermath * np.maximum(0.0, load / self.limit - 1.0)
 
     def at(self, load: Array) -> Array:
         """Expected share of misses at each load; flat beyond the ends of the table."""
@@ -144,41 +137,44 @@ class MissCurve:
     requests: tuple[float, ...] = (0.0,) * len(BINS)
     late: tuple[float, ...] = (0.0,) * len(BINS)
 
-    def learn(
-        self, *, load: float, requests: float, late: float, elapsed: float, on_time_at: float | None = None
+    def update(
+        self, *, late_at: float, on_time_at: float, requests: float, late: float, elapsed: float, params: Params
     ) -> MissCurve:
-        """Add a tick: at `load` (no NaN), `late` of `requests` missed; those on time met `on_time_at`, if not the same.
+        """Add a tick: `late` of `requests` missed at the load `late_at`, the others met `on_time_at`.
 
         `elapsed` seconds of forgetting are applied first.
         """
-        keep = math.exp(-elapsed / MEMORY)
-        counted, missed = [count * keep for count in self.requests], [count * keep for count in self.late]
-        if requests > 0.0:
-            weight = min(1.0, TICK_WEIGHT / requests)
-            late = min(late, requests)
-            index = _bin(load)
-            counted[index] += late * weight
-            missed[index] += late * weight
-            counted[index if on_time_at is None else _bin(on_time_at)] += (requests - late) * weight
+        kept = self._faded(math.exp(-elapsed / params.evidence_memory))
+        if requests <= 0.0:
+            return kept
+        counted, missed = list(kept.requests), list(kept.late)
+        weight = min(1.0, params.tick_weight / requests)
+        late = min(late, requests)
+        index = _bin(late_at)
+        counted[index] += late * weight
+        missed[index] += late * weight
+        counted[_bin(on_time_at)] += (requests - late) * weight
         return MissCurve(tuple(counted), tuple(missed))
 
     def doubted(self, elapsed: float) -> MissCurve:
         """After `elapsed` seconds in which the engine was not the one that the evidence is of."""
-        keep = math.exp(-elapsed / DOUBT)
+        return self._faded(math.exp(-elapsed / DOUBT))
+
+    def _faded(self, keep: float) -> MissCurve:
         return MissCurve(tuple(count * keep for count in self.requests), tuple(count * keep for count in self.late))
 
     def in_other_units(self, ratio: float) -> MissCurve:
         """The same evidence where what was a load of 1 is one of `ratio`.
 
-        What lies beyond the table is dropped: its outermost bins hold all that was lighter, or heavier, already. So is
-        what is beyond a full replica then: nobody knew that it was.
+        What lies beyond the table is dropped, for its outermost bins held all that was lighter or heavier already; and
+        what is beyond a full replica then, for nobody knew that it was.
         """
         bins = np.arange(1, len(BINS) - 1)
         at = np.arange(len(BINS)) - math.log(ratio) / WIDTH
         moved = (np.interp(at, bins, counts[1:-1], left=0.0, right=0.0) for counts in (self.requests, self.late))
         return MissCurve(*(tuple((counts * (BINS <= 1.0)).tolist()) for counts in moved))
 
-    def posterior(self, *, expected_knee: float, highest_knee: float, shape: Shape = GUESSED) -> Curve:
+    def posterior(self, *, expected_knee: float, highest_knee: float, shape: Shape, params: Params) -> Curve:
         """The curve, given where physics expects the knee and the load beyond which it is not to lie."""
         grid = _grid()
         late = np.array(self.late)
@@ -198,4 +194,4 @@ class MissCurve:
         weight = np.exp(weight[likely] - highest)
         weight /= weight.sum()
         miss = np.maximum.accumulate(weight @ grid.miss[likely])
-        return Curve(miss, float(weight @ grid.floor[likely]), highest_knee)
+        return Curve(miss, float(weight @ grid.floor[likely]), highest_knee, params.aftermath)

@@ -1,15 +1,30 @@
-"""What one look at a pool shows: the only input of a decision besides spec, memory and time.
+"""One observation of a pool: with spec, memory and time the only input of a decision.
 
-Everything here is as Prometheus and the cluster would tell it: cumulative counters and
-histogram buckets (never rates: the core takes its own, over windows it chooses), gauges,
-and the replicas with their ages. Nothing is averaged, filled or guessed on the way in.
+As Prometheus and the cluster tell it: cumulative counters and histogram buckets (never rates), gauges, and the replicas
+with their ages. Nothing is averaged, filled or guessed on the way in.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from servingpool.decision.unknown import Reading, Unknown
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A figure that could not be read: a missing metric is never zero.
+
+    `reason` says why in words a person can act on, for example "no sample since 14:03". It has no truth value:
+    `if figure:` raises, so that it cannot be mistaken for zero.
+    """
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"an unknown figure has no truth value ({self.reason}); use isinstance")
+
+
+Reading = float | Unknown
+"""A figure, or the reason why there is none."""
 
 NOT_EXPOSED = Unknown("the engine does not expose it")
 NOT_READ = Unknown("no metrics were read")
@@ -33,7 +48,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMetrics:
-    """One engine's page, as scraped at `scraped_at`. Counters run since the engine's start."""
+    """One engine's metrics, as scraped at `scraped_at`. Counters run since the engine's start."""
 
     replica: str
     """The pod's name."""
@@ -52,9 +67,9 @@ class ReplicaMetrics:
     cached_prompt_tokens: Reading = NOT_EXPOSED
     """The part of `prompt_tokens` that the prefix cache supplied, cumulative."""
     admission_rejections: Reading = NOT_EXPOSED
-    """Requests turned away at the engine's door, cumulative."""
+    """Requests that the engine rejected, cumulative."""
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
-    """TTFT from the engine's front door, so it includes its queue; one observation a request."""
+    """TTFT; one observation a request. Some engines exclude the time in their queue."""
     inter_token_latency: Histogram | Unknown = NOT_EXPOSED
     """ITL; one observation per engine step and running request."""
     time_per_output_token: Histogram | Unknown = NOT_EXPOSED
@@ -83,7 +98,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look at one pool."""
+    """All that was seen of one pool at one time."""
 
     requested: int
     """`spec.replicas` of the target: what is ordered now, ready or not."""
@@ -92,9 +107,9 @@ class Observation:
     starting: tuple[Replica, ...] = ()
     """Replicas that were created and are not Ready yet."""
     metrics: tuple[ReplicaMetrics, ...] | Unknown = NOT_READ
-    """A page for each replica whose last scrape is fresh. A ready replica that is not in here is
-    unknown, not idle; Unknown when the whole reading failed."""
+    """A sample for each replica whose last scrape is fresh. A ready replica without one is unknown, not idle; Unknown
+    when the whole reading failed."""
     gateway_queue: Reading = NOT_EXPOSED
     """Requests held before the engines (gauge), where there is a gateway that tells."""
     rollout: bool = False
-    """The target is amid a rollout: its replicas are of two kinds."""
+    """A rollout is in progress: the replicas are of two kinds."""

@@ -8,40 +8,40 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from servingpool.decision.observation import Histogram
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import Histogram, Reading, Unknown
 
-WINDOW = 300.0
+MEMORY = 300.0
 """Seconds after which an observation counts 1/e."""
 LEAST_REQUESTS = 5.0
 
-Buckets = tuple[tuple[float, ...], tuple[float, ...]]
+Cumulative = tuple[tuple[float, ...], tuple[float, ...]]
 """Bounds in seconds ending with +Inf, and cumulative counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """A histogram of about the last five minutes, and each replica's last page to take the next difference with."""
+    """A histogram of about the last five minutes, and each replica's last one to take the next difference with."""
 
     bounds: tuple[float, ...] = ()
     counts: tuple[float, ...] = ()
-    previous: Mapping[str, Buckets] = field(default_factory=dict)
+    previous: Mapping[str, Cumulative] = field(default_factory=dict)
 
-    def learn(self, pages: Mapping[str, Histogram], *, elapsed: float) -> Tail:
-        """Add what each replica observed since its last page. One that was not read begins anew."""
-        latest = {name: (*page.bounds, math.inf) for name, page in pages.items()}
+    def update(self, histograms: Mapping[str, Histogram], *, elapsed: float) -> Tail:
+        """Add what each replica observed since it was last read. One that was not read begins anew."""
+        latest = {name: (*one.bounds, math.inf) for name, one in histograms.items()}
         bounds = _common(set(latest.values())) or self.bounds
-        keep = math.exp(-elapsed / WINDOW)
+        keep = math.exp(-elapsed / MEMORY)
         sums = [count * keep for count in _at_bounds(bounds, (self.bounds, self.counts))]
-        previous: dict[str, Buckets] = {}
-        for name, page in pages.items():
-            now = (*page.counts, page.count)
+        previous: dict[str, Cumulative] = {}
+        for name, one in histograms.items():
+            now = (*one.counts, one.count)
             previous[name] = (latest[name], now)
             before = self.previous.get(name)
             if before is None or before[0] != latest[name] or before[1][-1] > now[-1]:
                 continue
-            came = tuple(new - old for new, old in zip(now, before[1], strict=True))
-            sums = [total + more for total, more in zip(sums, _at_bounds(bounds, (latest[name], came)), strict=True)]
+            increase = tuple(new - old for new, old in zip(now, before[1], strict=True))
+            at_bounds = _at_bounds(bounds, (latest[name], increase))
+            sums = [total + more for total, more in zip(sums, at_bounds, strict=True)]
         return Tail(bounds, tuple(sums), previous)
 
     def at(self, share: float) -> Reading:
@@ -70,7 +70,7 @@ def _common(layouts: Collection[tuple[float, ...]]) -> tuple[float, ...]:
     return (*sorted({bound for bounds in layouts for bound in bounds if bound <= end}), math.inf)
 
 
-def _at_bounds(wanted: tuple[float, ...], known: Buckets) -> tuple[float, ...]:
+def _at_bounds(wanted: tuple[float, ...], known: Cumulative) -> tuple[float, ...]:
     """The counts at other bounds, interpolated inside a bucket as `at` does.
 
     None at all where requests lie beyond the last known bound and `wanted` goes on: nobody knows where they belong.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from servingpool.decision.params import DEFAULT, Params
+
 
 @dataclass(frozen=True, slots=True)
 class Slo:
@@ -22,17 +24,15 @@ class Slo:
         if not 0.5 <= self.attainment <= 0.999:
             raise ValueError(f"attainment must be 0.5 to 0.999, got {self.attainment}")
 
+    @property
+    def allowed(self) -> float:
+        """Share of requests that may miss."""
+        return 1.0 - self.attainment
 
-@dataclass(frozen=True, slots=True)
-class Behavior:
-    """The few knobs. Nobody should need one."""
-
-    scale_down_window: float = 120.0
-    """Seconds. A scale-down keeps what was worth keeping in this window, or in two cold starts where longer."""
-    calibration: float = 300.0
-    """Seconds from first sight during which nothing is scaled down."""
-    cold_start: float = 120.0
-    """Seconds from order to Ready to assume until a start was measured."""
+    @property
+    def queue_bound(self) -> float:
+        """Seconds that a request may wait before its queue counts as standing; 10 where no TTFT is asked for."""
+        return 10.0 if self.time_to_first_token is None else self.time_to_first_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Pool:
     min_replicas: int
     max_replicas: int
     in_charge: bool = True
-    """False in Recommend and Paused: what it decides is not carried out, so nothing may wind up."""
-    behavior: Behavior = Behavior()
+    """False in Recommend and Paused: its decisions are not carried out, so nothing may wind up."""
+    params: Params = DEFAULT
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas:

@@ -1,8 +1,8 @@
-"""How long requests wait in a queue, told by its length and by what left it.
+"""How long requests wait in a queue, by its length and by what left it.
 
 First in, first out: the request that leaves now joined when (left + queued) was what has left by now. That is Little's
-law for each moment instead of for a mean, so it holds while a queue grows and while it is worked off. It needs no
-histogram, so it is right for engines whose TTFT begins at admission.
+law for each moment instead of for a mean, so it holds while a queue grows and while it drains. It needs no histogram,
+so it is right for engines whose TTFT begins at admission.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 MOST_POINTS = 64
-"""Looks that are remembered of one queue. Beyond it every second one goes: a queue of hours is told to the minute."""
+"""Points kept of one queue. Beyond it every second one goes: a queue of hours is known to the minute."""
+
+Points = tuple[tuple[float, float], ...]
 
 
 class Queue(NamedTuple):
-    """One queue, as last shown."""
+    """One queue, as last seen."""
 
     at: float
     """Unix time in seconds of that scrape."""
     requests: float
-    joined: tuple[tuple[float, float], ...] = ()
+    joined: Points = ()
     """(Unix time, requests that had joined by then since counting began), oldest first, back to who is served next."""
     wait: float = 0.0
     """Seconds that the request at its head has waited."""
@@ -46,16 +48,12 @@ def queue(
     """The queue at a scrape, given the one before; `left` requests have left it since counting began.
 
     `room`: there is room for the next one, so it is not waiting but on its way. `reset`: counting began anew since
-    `before`. Requests that give up leave too: those that joined last are taken for them, so the wait of the others is
-    never too short.
+    `before`. Requests that give up leave too: the last to join are taken for them, so no wait comes out too short.
     """
     total = left + requests
     if before is not None and not reset and requests == 0.0:
         return Queue(at, 0.0, ((at, total),), 0.0, room)  # as most queues are
-    if reset and before is not None:
-        known: tuple[tuple[float, float], ...] = ((before.at, 0.0),)
-    else:
-        known = () if before is None else before.joined
+    known: Points = () if before is None else ((before.at, 0.0),) if reset else before.joined
     points = [(then, min(count, total)) for then, count in known if then < at]
     points.append((at, total))
     head = bisect_right(points, left, key=lambda point: point[1])
@@ -69,6 +67,6 @@ def _joined_at(points: list[tuple[float, float]], left: float) -> float:
     """When the request joined that is next to leave."""
     after = bisect_right(points, left, key=lambda point: point[1])
     if after in {0, len(points)}:
-        return points[max(0, after - 1)][0]  # joined before anything is known, so it has waited since then; or just now
+        return points[max(0, after - 1)][0]  # it joined before the first point, or just now
     (begin, first), (end, second) = points[after - 1 : after + 1]
     return begin + (end - begin) * (left - first) / (second - first)

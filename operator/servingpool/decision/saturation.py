@@ -9,38 +9,45 @@ replica has a load of 1, whatever limits its batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from servingpool.decision.intake import MOST_DECODING
-from servingpool.decision.waits import Full
+from servingpool.decision.params import Params
 
-MEMORY = 4 * 3600.0
-"""Seconds after which an observation counts 1/e, as for the miss curve. The batch stays: a limit does not expire."""
 LEAST_SECONDS = 10.0
-"""Replica-seconds of a full replica before it is believed: one look's."""
-MOST_SECONDS = 600.0
-"""Most replica-seconds that earlier observations weigh: an hour of full replicas must not outweigh today's."""
-LEAST_BATCH = 0.05
-"""Requests that decode: fewer than one where prefills fill the batch."""
-LEFT_OUT, ENOUGH = 0.6, 20.0
-"""Share on time by the TTFT histogram, of at least so many requests that waited for too long, from which on it leaves
-the queue out. Where it includes the queue, almost none is on time; where not, slow prefills still make some late."""
-NEARLY = 0.9
-"""Of the largest batch: from here on a replica may be full."""
+"""Replica-seconds of a full replica before it is believed: one observation's."""
+LEAST_BATCH, MOST_BATCH = 0.05, 8192.0
+"""Requests that decode in a full batch: fewer than one where prefills fill it; more is a damaged sample."""
+ENOUGH = 20.0
+"""Requests that queued for too long, from which on the TTFT histogram can be judged by them."""
 ANOTHER = 2.0
-"""Times smaller a full batch must be than the one known, to be another limit and not a mean of both."""
+"""Times smaller a full batch must be than the known one, to be another limit and not a mean of both."""
 CHANGED = 0.1
-"""Relative change of the batch that is worth another one: what was learned by the old is put into new units then."""
+"""Relative change of the batch that is worth new units of work."""
 
 
-SUMS = ("seconds", "requests", "tokens", "decoding", "waited", "on_time", "most_running")
-"""Its fields that are never negative."""
+class Full(NamedTuple):
+    """What one replica did in an interval at both ends of which requests had waited for too long."""
+
+    room: bool
+    """Its batch was smaller than others: it may have been idle in between."""
+    seconds: float
+    requests: float
+    """That got their first token."""
+    tokens: float
+    """Generated."""
+    decoding: float
+    """Requests in the batch that decoded, summed over the seconds."""
+    waited: float
+    """Of the requests: all, if there was no room for them or they waited at the gateway; else none."""
+    on_time: float
+    """Of those that waited, by the TTFT histogram: nearly none where it includes the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """Sums over full replicas, and the batch that is gone by."""
+    """Sums over full replicas, and the batch that follows from them."""
 
     seconds: float = 0.0
     """Replica-seconds."""
@@ -58,35 +65,36 @@ class Saturation:
     """Requests in the largest batch of the last hours."""
 
     @property
-    def queue_left_out(self) -> bool:
-        """Whether the TTFT histogram leaves out the time in the queue: who waited for too long is on time by it."""
-        return self.waited >= ENOUGH and self.on_time > LEFT_OUT * self.waited
+    def known(self) -> bool:
+        """Whether a replica was seen full."""
+        return math.isfinite(self.batch)
 
-    @property
-    def full_from(self) -> float:
-        """Requests in a batch from which on it may be full."""
-        return NEARLY * self.most_running
+    def queue_excluded(self, params: Params) -> bool:
+        """Whether the TTFT histogram excludes the queue: requests that waited for too long are on time by it."""
+        return self.waited >= ENOUGH and self.on_time > params.queue_excluded * self.waited
 
-    def learn(self, seen: Iterable[Full], *, busiest: float, running: float, elapsed: float) -> Saturation:
+    def update(
+        self, seen: Sequence[Full], *, busiest: float, running: float, elapsed: float, params: Params
+    ) -> Saturation:
         """Add the replicas for which requests waited in these `elapsed` seconds.
 
-        `busiest`: requests that decoded in the fullest one of all; `running`: those in its batch.
+        `busiest`: requests that decoded in the fullest replica of all; `running`: requests in its batch.
         """
-        seen = tuple(seen)
         full = [one for one in seen if not one.room]
-        keep = math.exp(-elapsed / MEMORY)
-        keep *= min(1.0, MOST_SECONDS / (self.seconds * keep)) if self.seconds > 0.0 else 1.0
-        now = _mean(full)
-        if now is not None and self.known and now * ANOTHER < self.batch:
-            keep = 0.0  # another engine, or other requests: what was seen before is of no use
-        seconds = self.seconds * keep + math.fsum(one.seconds for one in full)
-        # Who decodes more at a time shows that the batch was not full; more than ever ran is a damaged page.
-        most_running = max(running, self.most_running * math.exp(-elapsed / MEMORY))
-        decoding = self.decoding * keep + math.fsum(one.decoding for one in full)
-        decoding = max(decoding, min(busiest, most_running) * seconds)
+        forget = math.exp(-elapsed / params.evidence_memory)
+        # An hour of full replicas must not outweigh today's.
+        keep = forget * (min(1.0, params.mean_window / (self.seconds * forget)) if self.seconds > 0.0 else 1.0)
+        new_seconds = math.fsum(one.seconds for one in full)
+        new_decoding = math.fsum(one.decoding for one in full)
+        if self.known and new_seconds >= LEAST_SECONDS and 0.0 < ANOTHER * new_decoding / new_seconds < self.batch:
+            keep = 0.0  # another engine, or other requests
+        seconds = self.seconds * keep + new_seconds
+        most_running = max(running, self.most_running * forget)
+        # A replica that decodes more shows that the batch was not full; more than ever ran is a damaged sample.
+        decoding = max(self.decoding * keep + new_decoding, min(busiest, most_running) * seconds)
         batch = self.batch
         if seconds >= LEAST_SECONDS and decoding > 0.0:
-            mean = min(MOST_DECODING, max(LEAST_BATCH, decoding / seconds))
+            mean = min(MOST_BATCH, max(LEAST_BATCH, decoding / seconds))
             batch = batch if abs(mean / batch - 1.0) <= CHANGED else mean
         return Saturation(
             seconds=seconds,
@@ -98,14 +106,3 @@ class Saturation:
             batch=batch,
             most_running=most_running,
         )
-
-    @property
-    def known(self) -> bool:
-        """Whether a replica was seen full."""
-        return math.isfinite(self.batch)
-
-
-def _mean(full: Sequence[Full]) -> float | None:
-    """Requests that decoded at a time in these full replicas."""
-    seconds, decoding = math.fsum(one.seconds for one in full), math.fsum(one.decoding for one in full)
-    return decoding / seconds if seconds >= LEAST_SECONDS and decoding > 0.0 else None

@@ -20,10 +20,8 @@ from servingpool.adapters.cluster.names import pods_of, pods_of_any
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import PodKey, PodPages, TooLarge
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.learn import observe
-from servingpool.decision.observation import Observation, Replica, ReplicaMetrics
-from servingpool.decision.unknown import Unknown
-from servingpool.decision.witnesses import SHAPE_WINDOW
+from servingpool.decision.observation import Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.update import update
 from servingpool.reconcile.collect import Backend, own_samples, requests_for, share_of, sound, target_of
 from servingpool.reconcile.pool_plan import core_pool
 from servingpool.reconcile.state import PoolState
@@ -99,7 +97,7 @@ class Backfill:
 
         Less of it where many wait, for a large fleet, and after a failure.
         """
-        fills = SHAPE_WINDOW / STEP
+        fills = core_pool(one.pool, in_charge=False).params.mean_window / STEP
         unseen = math.ceil(max(0.0, now - one.state.memory.profile.at) / STEP) + fills
         most = min(self._most, unseen, max(fills, BACKLOG / waiting), PAGES_AT_ONCE / max(1, one.pods))
         return max(1, int(most / 2**one.state.failed_backfills))
@@ -188,7 +186,7 @@ async def _teach(one: PendingPool, history: Sequence[tuple[float, PodPages]]) ->
     core, memory, looks = core_pool(one.pool, in_charge=False), one.state.memory, 0
     kept = memory.profile
     for at, observation in past(one.pool, history):
-        memory = observe(observation, core, memory, at)
+        memory = update(observation, core, memory, at).memory
         # What a kept profile has seen already fills the windows, and must not be learned twice.
         if at <= kept.at:
             memory = replace(memory, profile=kept)

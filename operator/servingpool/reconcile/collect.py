@@ -27,8 +27,7 @@ from servingpool.adapters.prometheus import (
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.notes import Note
-from servingpool.decision.observation import NOT_EXPOSED, Observation, Replica, ReplicaMetrics
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Replica, ReplicaMetrics, Unknown
 
 log = logging.getLogger(__name__)
 

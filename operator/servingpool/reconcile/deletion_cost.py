@@ -23,8 +23,7 @@ from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
 from servingpool.adapters.cluster.objects import LOWEST_COST, Key, Pod, Workload
 from servingpool.catalogue.events import EventReason
-from servingpool.decision.observation import Observation
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Observation, Unknown
 
 log = logging.getLogger(__name__)
 

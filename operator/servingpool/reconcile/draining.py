@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from servingpool.adapters.cluster.drain import Drain
 from servingpool.api.conditions import Reason, Truth
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 
 WITHDRAWN_AFTER = 5.0
 """Seconds that a load balancer may go on sending to a pod that is being deleted: EndpointSlice, kube-proxy or the

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from servingpool.catalogue.notes import Note
-from servingpool.decision.slo_count import SloCount
+from servingpool.decision.latency_count import LatencyCount
 from servingpool.reconcile.pool_plan import Learned
 
 WORTH_SAYING = 0.05
@@ -18,11 +18,11 @@ WORTH_SAYING = 0.05
 
 def estimated(learned: Learned, ttft: float | None, tpot: float | None) -> list[str]:
     """A sentence for each bound (seconds) for which more than a few requests are estimated."""
-    bounds = ((ttft, learned.first_tokens, learned.edges[:2]), (tpot, learned.finished, learned.edges[2:4]))
+    bounds = ((ttft, learned.first_tokens, learned.buckets.ttft), (tpot, learned.finished, learned.buckets.tpot))
     return [said for each in bounds if (said := _said(*each))]
 
 
-def _said(bound: float | None, count: SloCount, bucket: tuple[float, float]) -> str:
+def _said(bound: float | None, count: LatencyCount, bucket: tuple[float, float]) -> str:
     if bound is None or not count.total or count.straddling < WORTH_SAYING * count.total:
         return ""
     share, (lower, upper) = count.straddling / count.total, bucket

@@ -18,7 +18,7 @@ from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Figures
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import Reading, Unknown
 from servingpool.reconcile.state import PoolState
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)

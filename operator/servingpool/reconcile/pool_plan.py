@@ -11,14 +11,15 @@ from typing import ClassVar
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import Metadata, ServingPool
-from servingpool.decision.belief import stuck
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
-from servingpool.decision.intake import Edges
-from servingpool.decision.ledger import KEPT_SECONDS
-from servingpool.decision.memory import Memory
-from servingpool.decision.pool import Behavior, Pool, Slo
-from servingpool.decision.slo_count import SloCount
+from servingpool.decision.latency_count import LatencyCount
+from servingpool.decision.limits import unschedulable
+from servingpool.decision.params import Params
+from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.samples import Buckets
+from servingpool.decision.state import Memory
+from servingpool.decision.window import KEPT_SECONDS
 from servingpool.reconcile.collect import Collected
 from servingpool.reconcile.preconditions import Conduct, check, gpus_of, in_mode
 from servingpool.reconcile.replica_drift import ReplicaDrift
@@ -28,17 +29,17 @@ from servingpool.reconcile.replica_drift import ReplicaDrift
 class Learned:
     """What the status tells of the core's memory."""
 
-    lacking: str | None
+    missing: str | None
     """A series that some sample lacks."""
     coverage: float
     """Share of ready replicas that could be read."""
-    no_queue: str | None
+    queue_unknown: str | None
     """Why the queue is not known."""
-    first_tokens: SloCount
+    first_tokens: LatencyCount
     """Requests of the last 20 minutes, by their time to first token."""
-    finished: SloCount
+    finished: LatencyCount
     """The same by their time per output token."""
-    edges: Edges
+    buckets: Buckets
     """The buckets that the SLO's bounds lie in."""
     cold_start: float | None
     """Seconds from order to Ready, as measured; None if no start was seen."""
@@ -105,7 +106,7 @@ Planned = PoolPlan | Refusal
 def plan(seen: Collected, drift: ReplicaDrift, memory: Memory, *, backfilled: bool) -> PoolPlan:
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
     pool, core = seen.pool, core_pool(seen.pool, in_charge=False)
-    auto = check(seen, stuck(seen.observation, memory, core), drift.problem)
+    auto = check(seen, unschedulable(seen.observation, core, memory), drift.problem)
     conduct = in_mode(pool.spec.mode, auto)
     decision, learning = decide(seen.observation, replace(core, in_charge=conduct.act), memory, seen.at)
     action = None
@@ -117,14 +118,14 @@ def plan(seen: Collected, drift: ReplicaDrift, memory: Memory, *, backfilled: bo
 
 def learned(learning: Memory, kept: Memory) -> Learned:
     """What the status tells: of the samples as `learning` took them in, of the rest as it is `kept`."""
-    window, starts = kept.ledger.last(KEPT_SECONDS), kept.profile.cold_start
+    window, starts = kept.window.last(KEPT_SECONDS), kept.profile.cold_start
     return Learned(
-        lacking=learning.lacking,
+        missing=learning.missing,
         coverage=learning.coverage,
-        no_queue=learning.no_queue,
-        first_tokens=window.first_tokens(),
-        finished=window.finished(),
-        edges=kept.edges,
+        queue_unknown=learning.queue_unknown,
+        first_tokens=window.first_tokens,
+        finished=window.finished,
+        buckets=kept.window.buckets,
         cold_start=starts.expected(0.0) if starts.seconds else None,
     )
 
@@ -141,7 +142,7 @@ def core_pool(pool: ServingPool, *, in_charge: bool) -> Pool:
         min_replicas=spec.targets[0].min,
         max_replicas=spec.targets[0].max,
         in_charge=in_charge,
-        behavior=Behavior(
+        params=Params(
             scale_down_window=spec.behavior.scale_down_window,
             calibration=spec.behavior.calibration,
             cold_start=spec.behavior.cold_start,

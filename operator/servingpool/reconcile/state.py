@@ -17,9 +17,10 @@ from servingpool.api.conditions import Condition
 from servingpool.api.serving_pool import Metadata, ServingPool, problems, readable_status
 from servingpool.api.status import Status
 from servingpool.decision.decision import Decision
-from servingpool.decision.memory import Memory, Profile
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
+from servingpool.decision.state import Memory
+from servingpool.reconcile import learned_profile
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.replica_drift import ReplicaDrift
 
@@ -45,7 +46,7 @@ class PoolState:
     """As last written, or as found."""
     conditions: tuple[Condition, ...] = ()
     """As judged last, or as found: whether they could be written or not."""
-    memory: Memory = field(default_factory=Memory.new)
+    memory: Memory = field(default_factory=Memory)
     backfilled: bool = False
     """History was learned, or given up on."""
     failed_backfills: int = 0
@@ -101,8 +102,8 @@ class PoolState:
         """Go on with what `kept` has written. ValueError says why that cannot be."""
         if kept.get(MODEL) != self.model:
             raise ValueError(f"learned for model {kept.get(MODEL)!r}, spec.model is now {self.model!r}")
-        profile = Profile.from_dict(kept)
-        self.memory = Memory.resume(profile)
+        profile = learned_profile.load(kept)
+        self.memory = Memory(profile)
         # Not written again before it has changed: after a restart that would be every pool at once.
         self.profile_at, self.profile_curve = profile.at, profile.curve
 
@@ -189,7 +190,7 @@ class PoolState:
 
     def kept(self) -> dict[str, Any]:
         """What was learned, in the form that `found` reads."""
-        return self.memory.profile.to_dict() | {MODEL: self.model}
+        return learned_profile.dump(self.memory.profile) | {MODEL: self.model}
 
     def status_write_begun(self) -> bool:
         """A write of the status is sent. Whether it was unknown before what is there."""

@@ -10,12 +10,11 @@ from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import LastDecision, Latency, Limit, Status, Throughput
 from servingpool.api.time import from_unix
+from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
-from servingpool.decision import limits
 from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
-from servingpool.decision.observation import Observation
-from servingpool.decision.unknown import Reading, Unknown
-from servingpool.decision.witnesses import Witness
+from servingpool.decision.lateness import Witness
+from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.draining import judge_drain
@@ -51,13 +50,13 @@ def _metrics_condition(
 
 def _pages_condition(observation: Observation, learned: Learned) -> tuple[Truth, Reason, str]:
     """Of a fleet of which every page is there: what they lack."""
-    if learned.lacking is not None:
-        detail = Note.ALL_PAGES_LACK.message(names=learned.lacking)
+    if learned.missing is not None:
+        detail = Note.ALL_PAGES_LACK.message(names=learned.missing)
         if learned.coverage > 0.0:
             return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
         return Truth.FALSE, Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
-    if learned.no_queue is not None:
-        detail = Note.QUEUE_UNKNOWN.message(detail=learned.no_queue)
+    if learned.queue_unknown is not None:
+        detail = Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
         return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     return Truth.TRUE, Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=len(observation.ready))
 
@@ -200,11 +199,11 @@ def _believed(figures: Figures) -> list[str]:
 
 
 def _limited_condition(pool: ServingPool, decision: Decision) -> Condition:
-    hit = next((limit for limit in decision.limits if limit.name in {limits.MAXIMUM, limits.MINIMUM}), None)
+    hit = next((limit for limit in decision.limits if limit.name in {LimitName.MAXIMUM, LimitName.MINIMUM}), None)
     if hit is None:
         said = Reason.DESIRED_WITHIN_RANGE.message()
         return _condition(pool, decision, ConditionType.SCALING_LIMITED, Truth.FALSE, Reason.DESIRED_WITHIN_RANGE, said)
-    if hit.name == limits.MAXIMUM:
+    if hit.name == LimitName.MAXIMUM:
         reason, said = Reason.TOO_MANY_REPLICAS, Reason.TOO_MANY_REPLICAS.message(needed=hit.before, bound=hit.after)
     else:
         reason, said = Reason.TOO_FEW_REPLICAS, Reason.TOO_FEW_REPLICAS.message(needed=hit.before, bound=hit.after)

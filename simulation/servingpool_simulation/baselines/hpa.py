@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from servingpool.decision.observation import Observation
+from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
-from servingpool.decision.unknown import Unknown
 from servingpool_simulation.baselines.behavior import Behavior, Unset
 from servingpool_simulation.baselines.readings import History, total
 from servingpool_simulation.baselines.rules import average_value, object_value, pods_average

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from servingpool.decision.observation import Observation
+from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
-from servingpool.decision.unknown import Unknown
 from servingpool_simulation.baselines.behavior import DOWN, Configured, Limit
 from servingpool_simulation.baselines.hpa import RUNNING, Hpa, SumPerReplica, Wish
 from servingpool_simulation.baselines.readings import History, histogram_quantile, or_zero, total

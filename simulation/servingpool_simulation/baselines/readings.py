@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import Histogram, Observation, Reading, ReplicaMetrics, Unknown
 
 Pages = dict[str, ReplicaMetrics]
 """By the replica's name; those without a fresh scrape are not in it."""

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from servingpool import __version__
 from servingpool.decision.decision import Decision
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 from servingpool_simulation.changes import Change
 from servingpool_simulation.demo import LONGEST_VARIED, Comparison, Entry, Role
 from servingpool_simulation.report.conclusion import Verdict, conclude

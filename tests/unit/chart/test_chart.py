@@ -13,7 +13,6 @@ import yaml
 from chart import alerts, crd, readme
 from chart.schema import schema
 from chart.values import Value, read
-from servingpool import __version__
 from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, SeriesLabels
 from servingpool.reconcile.config import LeaderElection, OperatorConfig, PodDeletionCost
 

@@ -8,27 +8,27 @@ import pytest
 
 from servingpool.decision.budget import (
     ABOVE_FLOOR,
-    AIM,
     DAY,
     FAST_LEAST,
     HOUR,
-    MOST_PLANNED,
-    PLANNED,
+    SLOW_AIM,
     SLOW_LEAST,
-    SLOW_TIME,
+    SLOW_MOST,
     ErrorBudget,
 )
-from servingpool.decision.ledger import Misses
+from servingpool.decision.latency_count import Misses
+from servingpool.decision.params import DEFAULT
 
 ALLOWED = 0.05
 TICK = 15.0
+PLANNED = DEFAULT.planned
 
 
 def spent(
     budget: ErrorBudget, missed: float, seconds: float, *, may_rise: bool = True, may_fall: bool = True
 ) -> ErrorBudget:
     came = Misses(seconds, seconds * missed)
-    return budget.learn(
+    return budget.update(
         carried=came,
         in_all=came,
         allowed=ALLOWED,
@@ -36,7 +36,13 @@ def spent(
         elapsed=seconds,
         may_rise=may_rise,
         may_fall=may_fall,
+        params=DEFAULT,
     )
+
+
+def factor(budget: ErrorBudget) -> float:
+    """What both burn rates make of the plan."""
+    return budget.fast_factor(DEFAULT) * budget.slow_factor(DEFAULT)
 
 
 def after(missed: float, hours: float) -> ErrorBudget:
@@ -51,32 +57,39 @@ def test_a_quarter_of_an_hour_of_twice_the_allowed_misses_halves_the_plan() -> N
     # allowed ones, so of those (0.10 / 0.05 - 0.95) x 900 / 3600 = 0.2625: exp(-0.2625 / 6).
     budget = spent(ErrorBudget(), 0.10, 900.0)
     assert (budget.fast, budget.slow) == (pytest.approx(0.25), pytest.approx(0.2625))
-    assert budget.factor == pytest.approx(0.5 * math.exp(-0.2625 / SLOW_TIME))
+    assert factor(budget) == pytest.approx(0.5 * math.exp(-0.2625 / DEFAULT.slow_hours))
 
 
 def test_the_fast_part_is_forgotten_with_the_hour_and_the_slow_one_with_the_day() -> None:
     # What comes is exactly what is allowed, or aimed at: nothing is added.
     assert spent(ErrorBudget(0.25, 0.25), ALLOWED, HOUR).fast == pytest.approx(0.25 / math.e)
-    assert spent(ErrorBudget(0.25, 0.25), AIM * ALLOWED, DAY).slow == pytest.approx(0.25 / math.e)
+    assert spent(ErrorBudget(0.25, 0.25), SLOW_AIM * ALLOWED, DAY).slow == pytest.approx(0.25 / math.e)
 
 
-def test_a_quiet_hour_lets_nobody_be_careless_and_quiet_days_plan_with_more() -> None:
-    assert after(0.0, 1.0).factor == pytest.approx(1.0, abs=0.2)
-    assert after(0.0, 72.0).factor == pytest.approx(MOST_PLANNED / PLANNED)
+def test_a_quiet_hour_adds_nothing_to_the_plan_and_quiet_days_do() -> None:
+    assert factor(after(0.0, 1.0)) == pytest.approx(1.0, abs=0.2)
+    assert factor(after(0.0, 72.0)) == pytest.approx(SLOW_MOST)
 
 
 def test_days_of_overspending_cut_the_plan_no_further_than_both_bounds() -> None:
-    assert after(1.0, 72.0).factor == pytest.approx(SLOW_LEAST * FAST_LEAST)
+    assert factor(after(1.0, 72.0)) == pytest.approx(SLOW_LEAST * FAST_LEAST)
 
 
 def tick_of(requests: float, budget: ErrorBudget) -> ErrorBudget:
     came = Misses(requests, 0.10 * requests)
-    return budget.learn(
-        carried=came, in_all=came, allowed=ALLOWED, usual=1.0, elapsed=36.0, may_rise=True, may_fall=True
+    return budget.update(
+        carried=came,
+        in_all=came,
+        allowed=ALLOWED,
+        usual=1.0,
+        elapsed=36.0,
+        may_rise=True,
+        may_fall=True,
+        params=DEFAULT,
     )
 
 
-def test_ticks_count_by_their_requests_and_four_times_the_usual_at_most() -> None:
+def test_a_tick_weighs_by_its_requests_up_to_four_times_the_usual_number() -> None:
     # 2 x (0.10 / 0.05 - 1) x 36 / 3600 = 0.02; the third is cut from 100 to 4.
     assert [tick_of(count, ErrorBudget()).fast for count in (2, 4, 100)] == pytest.approx([0.02, 0.04, 0.04])
 
@@ -86,8 +99,8 @@ def test_a_quiet_night_weighs_little_in_the_day() -> None:
     assert tick_of(3.6, day).slow == pytest.approx(0.1 * tick_of(36.0, day).slow, rel=0.01)
 
 
-def test_the_slow_part_answers_for_an_overload_too() -> None:
-    budget = ErrorBudget().learn(
+def test_an_overload_counts_in_the_slow_part_only() -> None:
+    budget = ErrorBudget().update(
         carried=Misses(0.0, 0.0),
         in_all=Misses(36.0, 36.0),
         allowed=ALLOWED,
@@ -95,20 +108,21 @@ def test_the_slow_part_answers_for_an_overload_too() -> None:
         elapsed=36.0,
         may_rise=True,
         may_fall=True,
+        params=DEFAULT,
     )
     assert budget.fast == 0.0
-    assert budget.slow == pytest.approx((1.0 / ALLOWED - AIM) * 36.0 / HOUR)
+    assert budget.slow == pytest.approx((1.0 / ALLOWED - SLOW_AIM) * 36.0 / HOUR)
 
 
 def test_at_max_misses_do_not_add_up_and_at_min_savings_do_not() -> None:
-    assert spent(ErrorBudget(), 0.5, 60.0, may_fall=False).factor == 1.0
-    assert spent(ErrorBudget(), 0.0, 60.0, may_rise=False).factor == 1.0
+    assert factor(spent(ErrorBudget(), 0.5, 60.0, may_fall=False)) == 1.0
+    assert factor(spent(ErrorBudget(), 0.0, 60.0, may_rise=False)) == 1.0
     assert spent(ErrorBudget(), 0.0, 60.0, may_fall=False).slow < 0.0
     assert spent(ErrorBudget(), 0.5, 60.0, may_rise=False).slow > 0.0
 
 
 def allowance(budget: ErrorBudget, *, floor: float, ratio: float = 1.0) -> float:
-    return budget.allowance(allowed=ALLOWED, floor=floor, ratio=ratio)
+    return budget.allowance(allowed=ALLOWED, floor=floor, ratio=ratio, params=DEFAULT)
 
 
 def test_the_allowance_is_the_floor_and_a_part_of_what_is_left_above_it() -> None:
@@ -116,7 +130,9 @@ def test_the_allowance_is_the_floor_and_a_part_of_what_is_left_above_it() -> Non
     assert allowance(ErrorBudget(), floor=0.01) == pytest.approx(0.01 + PLANNED * 0.04)
     assert allowance(ErrorBudget(fast=0.25), floor=0.01) == pytest.approx(0.01 + PLANNED * 0.02), "half was overspent"
     assert allowance(ErrorBudget(), floor=0.01, ratio=2.0) == pytest.approx(0.01 + PLANNED * 0.02), "twice as many come"
-    assert allowance(ErrorBudget(slow=-9.0), floor=0.01) == pytest.approx(0.01 + MOST_PLANNED * 0.04), "days saved"
+    assert allowance(ErrorBudget(slow=-9.0), floor=0.01) == pytest.approx(0.01 + SLOW_MOST * PLANNED * 0.04), (
+        "days saved"
+    )
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.01, 0.03, 0.045, 0.049])
@@ -126,7 +142,7 @@ def test_hardly_more_is_planned_with_than_is_allowed_where_some_fleet_holds(floo
     assert floor < allowance(ErrorBudget(slow=slow), floor=floor) <= most
 
 
-def test_where_the_floor_eats_the_budget_some_is_allowed_above_it() -> None:
+def test_where_the_floor_exceeds_the_allowed_misses_some_are_planned_above_it() -> None:
     # 80% miss at any size: 0.80 + 0.1 x 0.05 + 0.2 x 0.05 + 0.2 x (0.80 - 0.05) = 0.965.
     assert allowance(ErrorBudget(), floor=0.80) == pytest.approx(0.965)
     # Just out of reach, as much more as it is out of reach: 0.06 + 0.1 x 0.05 + 0.01 + 0.2 x 0.01 = 0.077.

@@ -1,4 +1,4 @@
-"""Engines that are full long before their steps are long: a plant that shares no model with the core.
+"""Engines that are full long before their steps are long: a simulation that shares no model with the core.
 
 A replica serves `cap` requests at a time, each for the same seconds however many there are, first in, first out. Its
 TTFT histogram begins at admission, so it never shows the queue.
@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servingpool.decision import limits
+from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.decision import slo_met
-from servingpool.decision.memory import Memory, Profile
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.lateness import Witness
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.queueing import Queue, overdue, queue
-from servingpool.decision.series import missing_series, with_empty_series
-from servingpool.decision.unknown import Unknown
-from servingpool.decision.waits import Full
-from servingpool.decision.witnesses import Witness
+from servingpool.decision.samples import Bounds, missing_series, with_empty_series
+from servingpool.decision.saturation import Full, Saturation
+from servingpool.decision.state import Memory
 
 START, TICK, COLD_START = 1_700_000_000.0, 15.0, 60.0
 TOKENS, STEP, PREFILL = 200, 0.04, 0.25
@@ -47,7 +47,7 @@ class Capped:
     finished: int = 0
     steps: float = 0.0
     hidden: bool = False
-    """The page has no queue."""
+    """The queue is not exposed."""
 
     def advance(self, now: float) -> None:
         """One second, up to `now`."""
@@ -84,7 +84,7 @@ class Fleet:
     replicas: int = 3
     pool: Pool = POOL
     now: float = START
-    memory: Memory = field(default_factory=Memory.new)
+    memory: Memory = field(default_factory=Memory)
     engines: list[Capped] = field(default_factory=list)
     ordered: list[float] = field(default_factory=list)
     owed: float = 0.0
@@ -98,7 +98,7 @@ class Fleet:
         return max((self.now - engine.waiting[0] for engine in self.engines if engine.waiting), default=0.0)
 
     def tick(self, rate: float) -> Outcome:
-        """Serve for 15 s, look, decide, obey."""
+        """Serve for 15 s, observe, decide, scale."""
         for _ in range(int(TICK)):
             self.now += 1.0
             self.owed += rate
@@ -113,13 +113,13 @@ class Fleet:
         self.engines += [Capped(f"pod-{self.now:.0f}-{number}", self.now) for number, _ in enumerate(due)]
         ready = tuple(Replica(e.name, self.now - e.ready_at + COLD_START, self.now - e.ready_at) for e in self.engines)
         starting = tuple(Replica(f"new-{number}", self.now - at) for number, at in enumerate(self.ordered))
-        look = Observation(
+        observation = Observation(
             requested=len(ready) + len(starting),
             ready=ready,
             starting=starting,
             metrics=tuple(engine.page(self.now) for engine in self.engines),
         )
-        outcome = decide(look, self.pool, self.memory, self.now)
+        outcome = decide(observation, self.pool, self.memory, self.now)
         self.memory = outcome.memory
         wanted = outcome.decision.replicas
         while self.ordered and len(self.engines) + len(self.ordered) > wanted:
@@ -130,7 +130,7 @@ class Fleet:
         return outcome
 
 
-def test_a_fleet_that_is_full_is_held_though_no_histogram_says_that_anybody_waits() -> None:
+def test_a_full_fleet_grows_though_no_histogram_shows_that_requests_wait() -> None:
     fleet = Fleet(pool=replace(POOL, max_replicas=20))
     calm = [fleet.tick(1.5) for _ in range(24)]
     assert calm[-1].decision.replicas <= 3
@@ -144,7 +144,7 @@ def test_a_fleet_that_is_full_is_held_though_no_histogram_says_that_anybody_wait
     assert fleet.memory.profile.saturation.batch == pytest.approx(8.0, rel=0.1)
 
 
-def test_the_queue_is_believed_where_the_histogram_excludes_it_and_the_sentence_says_what_a_full_replica_does() -> None:
+def test_the_queue_is_believed_where_the_histogram_excludes_it_and_the_reason_says_what_a_full_replica_does() -> None:
     fleet = Fleet(pool=replace(POOL, max_replicas=3))
     outcome = [fleet.tick(5.0) for _ in range(40)][-1]
     figures = outcome.decision.figures
@@ -156,15 +156,15 @@ def test_the_queue_is_believed_where_the_histogram_excludes_it_and_the_sentence_
     assert "a full replica serves 0.89 requests/s, 8 at a time" in outcome.decision.reason
 
 
-def test_what_the_histogram_said_of_the_last_minutes_is_judged_anew() -> None:
+def test_the_last_minutes_are_judged_anew_once_the_histogram_is_known_to_exclude_the_queue() -> None:
     fleet = Fleet(pool=replace(POOL, max_replicas=3))
-    said = [fleet.tick(5.0).decision.figures for _ in range(8)]
-    assert said[-1].witness is Witness.QUEUE
-    late = sum(entry[2] for entry in fleet.memory.kept_score)
-    assert late > 0.5 * sum(entry[1] for entry in fleet.memory.kept_score)
+    shown = [fleet.tick(5.0).decision.figures for _ in range(8)]
+    assert shown[-1].witness is Witness.QUEUE
+    late = sum(entry[2] for entry in fleet.memory.score)
+    assert late > 0.5 * sum(entry[1] for entry in fleet.memory.score)
 
 
-def test_a_queue_of_the_past_is_worked_off_and_what_it_took_is_given_back() -> None:
+def test_a_queue_is_worked_off_and_the_replicas_for_it_are_removed() -> None:
     fleet = Fleet()
     for _ in range(40):
         fleet.tick(5.0)
@@ -193,7 +193,7 @@ def test_an_idle_pool_keeps_nothing_for_a_surge_that_it_remembers() -> None:
     assert "no request in the last 20 minutes" in said[-1].reason
 
 
-def test_a_pool_that_is_asked_now_and_then_is_not_idle() -> None:
+def test_a_pool_with_a_request_now_and_then_is_not_idle() -> None:
     fleet = after_a_surge_without_a_request()
     for tick in range(150):
         said = fleet.tick(2 / TICK if tick % 60 == 0 else 0.0).decision
@@ -216,21 +216,21 @@ def test_nothing_is_removed_while_requests_wait_for_longer_than_the_bound(spells
         for _ in range(ticks):
             outcome = fleet.tick(rate)
             standing = len(fleet.engines) + len(fleet.ordered)
-            # A wait shorter than one look may not have been seen by any.
+            # A wait shorter than one tick may not have been seen.
             if outcome.decision.figures.longest_wait > BOUND or fleet.oldest > BOUND + TICK:
                 assert outcome.decision.verdict != "ScaleDown", outcome.decision.reason
             assert standing <= max(2 * len(fleet.engines) + 4, 3)
 
 
-def test_an_order_is_no_more_than_twice_what_stands_and_four() -> None:
+def test_an_order_is_at_most_twice_the_ready_replicas_plus_four() -> None:
     fleet = Fleet(pool=replace(POOL, max_replicas=60))
     first = max(fleet.tick(40.0).decision.replicas for _ in range(3))
     assert first <= 10
     limited = fleet.tick(40.0).decision
-    assert {limit.name for limit in limited.limits} & {limits.ONE_COLD_START, limits.PROPORTION}
+    assert {limit.name for limit in limited.limits} & {LimitName.ONE_COLD_START, LimitName.PROPORTION}
 
 
-def test_replicas_without_a_request_so_far_show_no_histogram_and_block_no_scale_down() -> None:
+def test_replicas_that_expose_no_histogram_before_their_first_request_block_no_scale_down() -> None:
     fleet = Fleet(replicas=6)
     for engine in fleet.engines[2:]:
         engine.cap = 0  # the router never picks them
@@ -242,19 +242,20 @@ def test_replicas_without_a_request_so_far_show_no_histogram_and_block_no_scale_
     assert len(fleet.engines) < 6
 
 
-def test_a_histogram_that_is_dropped_while_requests_run_is_lacking_and_not_empty() -> None:
+def test_a_histogram_that_is_dropped_while_requests_run_is_missing_and_not_empty() -> None:
+    bounds = Bounds(POOL.slo.time_to_first_token, POOL.slo.time_per_output_token)
     page = replace(Capped("pod", START).page(START), running=1.0)
-    assert missing_series(with_empty_series(page), POOL.slo) == "time to first token"
+    assert missing_series(with_empty_series(page), bounds) == "time to first token"
     served = replace(page, time_to_first_token=Histogram((0.5, 1.0), (9.0, 9.0), 2.0, 9.0))
-    assert missing_series(with_empty_series(served), POOL.slo) == "inter-token latency"
+    assert missing_series(with_empty_series(served), bounds) == "inter-token latency"
     first = replace(served, time_to_first_token=Histogram((0.5, 1.0), (1.0, 1.0), 0.2, 1.0))
-    assert missing_series(with_empty_series(first), POOL.slo) is None
+    assert missing_series(with_empty_series(first), bounds) is None
 
 
 class TestQueues:
-    """What a length and a count tell of waits."""
+    """How long requests wait, from the length of a queue and a count."""
 
-    def test_who_is_next_joined_when_as_many_had_come_as_have_left_now(self) -> None:
+    def test_the_next_request_joined_when_as_many_had_joined_as_have_left_now(self) -> None:
         line = queue(None, at=0.0, requests=0.0, left=100.0)
         line = queue(line, at=10.0, requests=20.0, left=110.0)
         assert line.wait == pytest.approx(10.0 * 2.0 / 3.0), "30 came in ten seconds, a third of them has left"
@@ -262,12 +263,12 @@ class TestQueues:
         assert line.wait == pytest.approx(10.0 + 10.0 / 3.0)
         assert queue(line, at=30.0, requests=0.0, left=130.0).wait == 0.0
 
-    def test_how_long_those_found_in_a_queue_have_waited_is_at_least_since_they_were_seen(self) -> None:
-        found = queue(None, at=0.0, requests=50.0, left=1_000.0)
-        assert found.wait == 0.0
-        assert queue(found, at=30.0, requests=40.0, left=1_010.0).wait == 30.0
+    def test_requests_of_the_first_observed_queue_have_waited_at_least_since_then(self) -> None:
+        first = queue(None, at=0.0, requests=50.0, left=1_000.0)
+        assert first.wait == 0.0
+        assert queue(first, at=30.0, requests=40.0, left=1_010.0).wait == 30.0
 
-    def test_one_on_its_way_into_a_batch_with_room_does_not_wait(self) -> None:
+    def test_a_request_on_its_way_into_a_batch_with_room_does_not_wait(self) -> None:
         line = queue(None, at=0.0, requests=0.0, left=10.0)
         assert queue(line, at=15.0, requests=1.0, left=13.0, room=True).wait == 0.0
         assert queue(line, at=15.0, requests=1.0, left=13.0).wait == pytest.approx(3.75)
@@ -279,19 +280,19 @@ class TestQueues:
         assert line.joined[-1][1] == 10.0
         assert line.wait > 0.0
 
-    def test_an_engine_that_restarts_begins_to_count_anew(self) -> None:
+    def test_counting_begins_anew_after_a_restart(self) -> None:
         line = queue(None, at=0.0, requests=90.0, left=1_000.0)
         line = queue(line, at=10.0, requests=4.0, left=6.0, reset=True)
         assert line.wait == pytest.approx(4.0)
 
-    def test_who_has_waited_for_too_long_is_counted(self) -> None:
+    def test_requests_that_have_waited_for_too_long_are_counted(self) -> None:
         line = queue(None, at=0.0, requests=0.0, left=0.0)
         line = queue(line, at=10.0, requests=20.0, left=0.0)
         assert overdue(line, 5.0) == pytest.approx(10.0)
         assert overdue(line, 60.0) == 0.0
         assert overdue(Queue(10.0, 3.0), 5.0) == 0.0
 
-    def test_a_queue_of_hours_is_remembered_in_few_points(self) -> None:
+    def test_a_queue_of_hours_is_kept_in_few_points(self) -> None:
         line = queue(None, at=0.0, requests=10.0, left=0.0)
         for tick in range(1, 1_000):
             line = queue(line, at=15.0 * tick, requests=10.0 + 5.0 * tick, left=float(tick))
@@ -299,23 +300,13 @@ class TestQueues:
         assert line.wait > 10_000.0
 
 
-def test_the_full_batch_outlives_a_restart_and_a_merge_patch_that_drops_nulls() -> None:
-    fleet = Fleet()
-    for _ in range(20):
-        fleet.tick(5.0)
-    for profile in (fleet.memory.profile, Memory.new().profile):
-        data = profile.to_dict()
-        data["saturation"] = {key: value for key, value in data["saturation"].items() if value is not None}
-        assert Profile.from_dict(data).saturation.batch == pytest.approx(profile.saturation.batch, rel=1e-6)
-
-
 def test_a_batch_that_was_never_full_is_larger_than_any_that_ran() -> None:
-    saturation = Memory.new().profile.saturation
+    saturation = Saturation()
     half = Full(room=True, seconds=15.0, requests=10.0, tokens=100.0, decoding=60.0, waited=0.0, on_time=0.0)
-    assert not saturation.learn([half], busiest=4.0, running=4.0, elapsed=15.0).known
-    full = saturation.learn([half._replace(room=False)], busiest=4.0, running=4.0, elapsed=15.0)
+    assert not saturation.update([half], busiest=4.0, running=4.0, elapsed=15.0, params=DEFAULT).known
+    full = saturation.update([half._replace(room=False)], busiest=4.0, running=4.0, elapsed=15.0, params=DEFAULT)
     assert full.batch == 4.0
-    assert full.learn([], busiest=7.0, running=7.0, elapsed=15.0).batch == 7.0, (
+    assert full.update([], busiest=7.0, running=7.0, elapsed=15.0, params=DEFAULT).batch == 7.0, (
         "seven at a time show that four are not all"
     )
 
@@ -333,7 +324,7 @@ def test_a_smaller_limit_than_before_is_found_though_a_larger_batch_ran_once() -
     assert outcomes[-1].decision.figures.queue == 0.0
 
 
-def test_a_queue_that_is_shown_no_more_says_nothing_of_the_minutes_after() -> None:
+def test_a_queue_that_is_not_exposed_any_more_teaches_nothing() -> None:
     fleet = Fleet(pool=replace(POOL, max_replicas=3))
     for _ in range(20):
         fleet.tick(5.0)
@@ -355,7 +346,7 @@ def test_engines_that_serve_nothing_while_requests_wait_are_replaced() -> None:
     assert most >= 6, "three that hang and three that serve"
 
 
-def test_a_damaged_page_takes_no_capacity_away() -> None:
+def test_a_damaged_sample_takes_no_capacity_away() -> None:
     fleet = Fleet()
     for _ in range(40):
         fleet.tick(5.0)

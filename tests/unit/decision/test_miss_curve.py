@@ -1,4 +1,4 @@
-"""What share of requests misses at a load."""
+"""The share of requests that misses at a load."""
 
 from __future__ import annotations
 
@@ -7,22 +7,36 @@ import math
 import numpy as np
 import pytest
 
-from servingpool.decision.miss_curve import BINS, DOUBT, FLOORS, GUESSED, KNEES, STEEPNESS, Curve, MissCurve
+from servingpool.decision.miss_curve import BINS, DOUBT, ESTIMATED, FLOORS, KNEES, STEEPNESS, Curve, MissCurve
+from servingpool.decision.params import DEFAULT
+
+
+def seen(
+    curve: MissCurve, *, load: float, requests: float, late: float, elapsed: float, on_time_at: float | None = None
+) -> MissCurve:
+    """The curve after a tick, where all requests met one load unless said otherwise."""
+    on_time = load if on_time_at is None else on_time_at
+    return curve.update(late_at=load, on_time_at=on_time, requests=requests, late=late, elapsed=elapsed, params=DEFAULT)
+
+
+def believed(evidence: MissCurve) -> Curve:
+    """Where physics expects the knee at 0.6 and not beyond 0.9."""
+    return evidence.posterior(expected_knee=0.6, highest_knee=0.9, shape=ESTIMATED, params=DEFAULT)
 
 
 def test_misses_at_a_load_pull_the_safe_load_below_it() -> None:
     curve = MissCurve()
-    before = curve.posterior(expected_knee=0.6, highest_knee=0.9).load_for(0.05)
+    before = believed(curve).load_for(0.05)
     for _ in range(40):
-        curve = curve.learn(load=0.4, requests=100.0, late=30.0, elapsed=15.0)
-    assert curve.posterior(expected_knee=0.6, highest_knee=0.9).load_for(0.05) < min(before, 0.4)
+        curve = seen(curve, load=0.4, requests=100.0, late=30.0, elapsed=15.0)
+    assert believed(curve).load_for(0.05) < min(before, 0.4)
 
 
 def test_requests_that_miss_at_any_load_raise_the_floor_not_the_fleet() -> None:
     curve = MissCurve()
     for load in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5) * 20:
-        curve = curve.learn(load=load, requests=100.0, late=4.0, elapsed=15.0)
-    posterior = curve.posterior(expected_knee=0.6, highest_knee=0.9)
+        curve = seen(curve, load=load, requests=100.0, late=4.0, elapsed=15.0)
+    posterior = believed(curve)
     assert posterior.floor == pytest.approx(0.04, abs=0.015)
     assert posterior.load_for(0.04 + 0.02) > 0.3
 
@@ -32,37 +46,39 @@ def test_the_posterior_is_what_bayes_says_cell_by_cell(overloaded: int) -> None:
     evidence = MissCurve()
     for load, late, ticks in ((0.2, 0.0, 30), (0.5, 1.0, 20), (0.7, 4.0, 10), (1.4, 12.0, overloaded)):
         for _ in range(ticks):
-            evidence = evidence.learn(load=load, requests=12.0, late=late, elapsed=15.0)
+            evidence = seen(evidence, load=load, requests=12.0, late=late, elapsed=15.0)
     cells = []
     for knee in KNEES:
         for steep in STEEPNESS:
             for rank, floor in enumerate(FLOORS):
                 miss = floor + (1.0 - floor) / (1.0 + (BINS / knee) ** -steep)
                 prior = -0.5 * (math.log(steep / 8.0) / 0.7) ** 2 - 0.8 * rank
-                prior -= 0.5 * (math.log(knee / 0.6) / GUESSED.knee_spread) ** 2 + (12.0 if knee > 0.9 * 1.05 else 0.0)
+                prior -= 0.5 * (math.log(knee / 0.6) / ESTIMATED.knee_spread) ** 2 + (
+                    12.0 if knee > 0.9 * 1.05 else 0.0
+                )
                 met = np.array(evidence.requests) - np.array(evidence.late)
-                told = np.array(evidence.late) * np.log(miss) + met * np.log(np.maximum(1.0 - miss, 1e-12))
-                cells.append((prior + told.sum(), miss, floor))
+                counted = np.array(evidence.late) * np.log(miss) + met * np.log(np.maximum(1.0 - miss, 1e-12))
+                cells.append((prior + counted.sum(), miss, floor))
     weights = np.exp(np.array([cell[0] for cell in cells]) - max(cell[0] for cell in cells))
     weights /= weights.sum()
-    found = evidence.posterior(expected_knee=0.6, highest_knee=0.9)
+    found = believed(evidence)
     assert found.miss == pytest.approx(weights @ np.array([cell[1] for cell in cells]), rel=1e-4)
     assert found.floor == pytest.approx(weights @ np.array([cell[2] for cell in cells]), rel=1e-4)
 
 
-def test_an_overload_costs_the_queue_behind_it_as_well() -> None:
-    curve = Curve(np.zeros(len(BINS)), floor=0.0, limit=0.8)
-    # Up to the limit nothing follows; at 1.0 it is passed by 1.0 / 0.8 - 1 = 0.25, and 4 x 0.25 = 1 are late behind it.
+def test_an_overload_costs_the_queue_after_it_as_well() -> None:
+    curve = Curve(np.zeros(len(BINS)), floor=0.0, limit=0.8, aftermath=4.0)
+    # Up to the limit nothing follows; at 1.0 it is passed by 1.0 / 0.8 - 1 = 0.25, and 4 x 0.25 = 1 are late after it.
     assert curve.cost(np.array([0.4, 0.8, 1.0, 1.6])) == pytest.approx([0.0, 0.0, 1.0, 4.0])
 
 
-def test_misses_within_an_overload_add_to_those_behind_it() -> None:
-    curve = Curve(np.full(len(BINS), 0.3), floor=0.3, limit=0.8)
+def test_misses_within_an_overload_add_to_those_after_it() -> None:
+    curve = Curve(np.full(len(BINS), 0.3), floor=0.3, limit=0.8, aftermath=4.0)
     assert curve.cost(np.array([0.4, 1.0])) == pytest.approx([0.3, 1.3])
 
 
 def test_evidence_of_another_engine_fades_in_minutes_and_keeps_its_share() -> None:
-    curve = MissCurve().learn(load=0.5, requests=10.0, late=4.0, elapsed=0.0)
+    curve = seen(MissCurve(), load=0.5, requests=10.0, late=4.0, elapsed=0.0)
     for _ in range(20):
         curve = curve.doubted(15.0)
     # Five minutes: exp(-300 / 90) = 0.0357 with 90 s, however many ticks it takes.
@@ -71,20 +87,20 @@ def test_evidence_of_another_engine_fades_in_minutes_and_keeps_its_share() -> No
     assert sum(curve.late) / sum(curve.requests) == pytest.approx(0.4)
 
 
-def test_no_more_are_late_than_came() -> None:
-    curve = MissCurve().learn(load=0.5, requests=10.0, late=11.0, elapsed=0.0)
+def test_no_more_requests_are_late_than_there_are() -> None:
+    curve = seen(MissCurve(), load=0.5, requests=10.0, late=11.0, elapsed=0.0)
     assert (sum(curve.requests), sum(curve.late)) == (10.0, 10.0)
 
 
-def test_late_and_on_time_ones_may_have_met_different_loads() -> None:
-    curve = MissCurve().learn(load=1.9, requests=40.0, late=10.0, on_time_at=0.25, elapsed=0.0)
-    told = np.flatnonzero(curve.requests)
-    assert BINS[told] == pytest.approx([0.25, 1.87], rel=0.01)
-    assert np.array(curve.requests)[told] == pytest.approx([9.0, 3.0])
-    assert np.array(curve.late)[told] == pytest.approx([0.0, 3.0])
+def test_late_requests_and_those_on_time_may_have_met_different_loads() -> None:
+    curve = seen(MissCurve(), load=1.9, requests=40.0, late=10.0, on_time_at=0.25, elapsed=0.0)
+    counted = np.flatnonzero(curve.requests)
+    assert BINS[counted] == pytest.approx([0.25, 1.87], rel=0.01)
+    assert np.array(curve.requests)[counted] == pytest.approx([9.0, 3.0])
+    assert np.array(curve.late)[counted] == pytest.approx([0.0, 3.0])
 
 
 def test_a_tick_counts_for_twelve_requests_at_most() -> None:
-    curve = MissCurve().learn(load=0.5, requests=1200.0, late=300.0, elapsed=0.0)
+    curve = seen(MissCurve(), load=0.5, requests=1200.0, late=300.0, elapsed=0.0)
     # Neighbours share their burst: 1200 requests weigh 12, of which a quarter, 3, were late.
     assert (sum(curve.requests), sum(curve.late)) == pytest.approx((12.0, 3.0))

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.decision.observation import Histogram
+from servingpool.decision.observation import Histogram, Unknown
 from servingpool.decision.percentile import Tail
-from servingpool.decision.unknown import Unknown
 
 SLOWEST = 2.0
 
@@ -23,7 +22,7 @@ def page(requests: float, *bounds: float, slowest: float = SLOWEST) -> Histogram
 
 def seen(tail: Tail, *looks: dict[str, Histogram]) -> Tail:
     for look in looks:
-        tail = tail.learn(look, elapsed=15.0)
+        tail = tail.update(look, elapsed=15.0)
     return tail
 
 

@@ -1,4 +1,4 @@
-"""The parts of a few lines: cold start, cache, percentiles, what a pool may ask for."""
+"""The parts of a few lines: cold start, backlog, past loads, percentiles, what a pool may ask for."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from servingpool.decision.backlog import backlog
 from servingpool.decision.cold_start import ColdStart
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, Replica
-from servingpool.decision.past_loads import PastLoads
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, Replica, Unknown
 from servingpool.decision.percentile import Tail
+from servingpool.decision.plan import backlog
 from servingpool.decision.pool import Pool, Slo
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.state import PastLoads
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
 
@@ -20,9 +19,9 @@ SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
 def test_a_replica_teaches_its_cold_start_once_and_only_if_it_was_seen_to_load() -> None:
     loading, ready = Replica("a", age=80.0), Replica("a", age=200.0, ready_for=110.0)
     flapped = Replica("old", age=1500.0, ready_for=300.0)
-    starts = ColdStart().learn((flapped,), (loading,))
+    starts = ColdStart().update((flapped,), (loading,))
     for _ in range(5):
-        starts = starts.learn((flapped, ready), ())
+        starts = starts.update((flapped, ready), ())
     assert starts.seconds == (90.0,)
     assert starts.expected(otherwise=120.0) == 90.0
     assert ColdStart().expected(otherwise=120.0) == 120.0
@@ -39,10 +38,10 @@ def test_a_queue_in_an_engine_keeps_no_other_replica_busy() -> None:
     assert kept_busy(20_000.0, 40.0, gateway=2_000.0) == pytest.approx(11.2)
 
 
-def test_loads_are_kept_by_five_minutes_for_two_hours() -> None:
+def test_the_highest_load_of_each_five_minutes_is_kept_for_two_hours() -> None:
     past = PastLoads()
     for tick in range(960):
-        past = past.learn(15.0 * tick, 4.0 if tick == 490 else 0.5)
+        past = past.update(15.0 * tick, 4.0 if tick == 490 else 0.5)
     assert len(past.bins) <= 25
     assert past.highest(7_340.0) == 4.0
     assert past.highest(7_900.0) == 0.5
@@ -51,8 +50,8 @@ def test_loads_are_kept_by_five_minutes_for_two_hours() -> None:
 
 def test_percentiles_interpolate_and_never_go_past_the_last_bucket() -> None:
     empty = Histogram((1.0, 2.0), (0.0, 0.0), 0.0, 0.0)
-    tail = Tail().learn({"a": empty}, elapsed=15.0)
-    tail = tail.learn({"a": Histogram((1.0, 2.0), (50.0, 90.0), 120.0, 100.0)}, elapsed=15.0)
+    tail = Tail().update({"a": empty}, elapsed=15.0)
+    tail = tail.update({"a": Histogram((1.0, 2.0), (50.0, 90.0), 120.0, 100.0)}, elapsed=15.0)
     assert tail.at(0.7) == pytest.approx(1.5)
     assert tail.at(0.99) == 2.0
     assert isinstance(Tail().at(0.95), Unknown)
@@ -66,7 +65,7 @@ def test_percentiles_interpolate_and_never_go_past_the_last_bucket() -> None:
         (lambda: Pool(SLO, 3, 2), "min 3, max 2"),
     ],
 )
-def test_impossible_pools_are_refused_with_range_and_value(make: Callable[[], object], said: str) -> None:
+def test_an_impossible_pool_is_rejected_with_range_and_value(make: Callable[[], object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         make()
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.decision.intake import Steps
-from servingpool.decision.step_time import _PRIOR, BACK, CHANGED, StepTime, StepTimeFit
+from servingpool.decision.params import DEFAULT
+from servingpool.decision.step_time import Steps, StepTime, StepTimeFit, _prior
 
 ENGINE = StepTime(0.02, 1.2e-4, 9e-5)
 
@@ -19,8 +19,8 @@ def test_the_fit_finds_the_engine_it_was_shown() -> None:
     for _ in range(200):
         decoding, prefill = random.uniform(2, 90), random.uniform(0, 400)
         itl = truth.base + truth.per_request * decoding + truth.per_prefill_token * prefill
-        fit = fit.learn([Steps(itl * random.normal(1, 0.03), decoding, prefill)], elapsed=15.0)
-    found = fit.solve()
+        fit = fit.update([Steps(itl * random.normal(1, 0.03), decoding, prefill)], elapsed=15.0, params=DEFAULT)
+    found = fit.solve(DEFAULT)
     assert found is not None
     assert found.base == pytest.approx(truth.base, rel=0.1)
     assert found.work(1000, 200) == pytest.approx(truth.work(1000, 200), rel=0.1)
@@ -29,8 +29,8 @@ def test_the_fit_finds_the_engine_it_was_shown() -> None:
 def test_the_fit_is_never_negative_even_where_the_data_are_absurd() -> None:
     fit = StepTimeFit()
     for decoding, itl in ((1.0, 0.2), (50.0, 0.02), (90.0, 0.001)):
-        fit = fit.learn([Steps(itl, decoding, 10.0)], elapsed=15.0)
-    found = fit.solve()
+        fit = fit.update([Steps(itl, decoding, 10.0)], elapsed=15.0, params=DEFAULT)
+    found = fit.solve(DEFAULT)
     assert found is not None
     assert min(found.base, found.per_request, found.per_prefill_token) >= 0.0
 
@@ -42,12 +42,12 @@ windows = st.tuples(st.floats(1e-3, 1.0), st.floats(0.0, 1000.0), st.floats(0.0,
 def test_what_is_found_is_the_best_that_is_not_negative(seen: list[tuple[float, float, float]]) -> None:
     fit = StepTimeFit()
     for itl, decoding, prefill in seen:
-        fit = fit.learn([Steps(itl, decoding, prefill)], elapsed=15.0)
-    found = fit.solve()
+        fit = fit.update([Steps(itl, decoding, prefill)], elapsed=15.0, params=DEFAULT)
+    found = fit.solve(DEFAULT)
     assert found is not None
     coefficients = np.array([found.base, found.per_request, found.per_prefill_token])
     assert (coefficients >= 0.0).all()
-    gram = np.array(fit.gram) + np.array(_PRIOR) / fit.scale**2
+    gram = np.array(fit.gram) + np.array(_prior(DEFAULT.decode_ratio, DEFAULT.prefill_ratio)) / fit.scale**2
     # Karush, Kuhn, Tucker: no coefficient can be made better, nor one that is 0 be made larger to any good.
     weights = gram.reshape(3, 3) * coefficients
     slope = weights.sum(axis=1) - np.array(fit.moment)
@@ -59,8 +59,8 @@ def test_what_is_found_is_the_best_that_is_not_negative(seen: list[tuple[float, 
 def test_a_new_engine_is_relearned_within_an_hour() -> None:
     fit = StepTimeFit()
     for base in [0.02] * 240 + [0.01] * 240:
-        fit = fit.learn([Steps(base + 1e-4 * 30, 30.0, 0.0)], elapsed=15.0)
-    found = fit.solve()
+        fit = fit.update([Steps(base + 1e-4 * 30, 30.0, 0.0)], elapsed=15.0, params=DEFAULT)
+    found = fit.solve(DEFAULT)
     assert found is not None
     assert found.base + 30 * found.per_request == pytest.approx(0.013, rel=0.3)
 
@@ -71,8 +71,8 @@ def shown(fit: StepTimeFit, speed: float, ticks: int, noise: np.random.Generator
     for _ in range(ticks):
         decoding, prefill = noise.uniform(10, 60), noise.uniform(0, 300)
         itl = speed * itl_of(ENGINE, decoding, prefill) * noise.uniform(0.9, 1.1)
-        fit = fit.learn([Steps(itl, decoding, prefill)], elapsed=15.0)
-        doubts += fit.changed
+        fit = fit.update([Steps(itl, decoding, prefill)], elapsed=15.0, params=DEFAULT)
+        doubts += fit.changed(DEFAULT)
     return fit, doubts
 
 
@@ -82,14 +82,14 @@ def itl_of(step: StepTime, decoding: float, prefill: float) -> float:
 
 @pytest.mark.parametrize("speed", [0.7, 1.3])
 def test_another_engine_is_relearned_within_ten_minutes(speed: float) -> None:
-    # log 0.7 = -0.36, log 1.3 = 0.26: both well beyond CHANGED = 0.12.
+    # log 0.7 = -0.36, log 1.3 = 0.26: both well beyond engine_changed = 0.12.
     noise = np.random.default_rng(2)
     fit, _ = shown(StepTimeFit(), 1.0, 240, noise)
     fit, doubts = shown(fit, speed, 40, noise)
-    step = fit.solve()
+    step = fit.solve(DEFAULT)
     assert step is not None
     assert doubts > 0
-    assert not fit.changed
+    assert not fit.changed(DEFAULT)
     assert itl_of(step, 30.0, 100.0) == pytest.approx(speed * itl_of(ENGINE, 30.0, 100.0), rel=0.06)
     assert step.work(1000, 200) == pytest.approx(speed * ENGINE.work(1000, 200), rel=0.2)
 
@@ -105,8 +105,8 @@ def test_where_another_engine_shows_one_size_of_batch_what_requests_cost_follows
     for _ in range(40):
         batch, prompts = decoding + noise.uniform(-2, 2), prefill + noise.uniform(-10, 10)
         itl = speed * itl_of(ENGINE, batch, prompts) * noise.uniform(0.98, 1.02)
-        fit = fit.learn([Steps(itl, batch, prompts)], elapsed=15.0)
-    step = fit.solve()
+        fit = fit.update([Steps(itl, batch, prompts)], elapsed=15.0, params=DEFAULT)
+    step = fit.solve(DEFAULT)
     assert step is not None
     assert not fit.renewing
     assert step.base == pytest.approx(speed * ENGINE.base, rel=0.2)
@@ -117,13 +117,13 @@ def test_renewal_goes_on_until_the_fit_is_back() -> None:
     fit, _ = shown(StepTimeFit(), 1.0, 240, np.random.default_rng(5))
     renewing, drifts = [], []
     for _ in range(40):
-        fit = fit.learn([Steps(0.6 * itl_of(ENGINE, 30.0, 100.0), 30.0, 100.0)], elapsed=15.0)
+        fit = fit.update([Steps(0.6 * itl_of(ENGINE, 30.0, 100.0), 30.0, 100.0)], elapsed=15.0, params=DEFAULT)
         renewing.append(fit.renewing)
         drifts.append(abs(fit.drift))
     first, last = renewing.index(True), len(renewing) - renewing[::-1].index(True) - 1
     assert all(renewing[first : last + 1])  # once
-    assert min(drifts[first : last + 1]) < CHANGED
-    assert drifts[last + 1] <= BACK
+    assert min(drifts[first : last + 1]) < DEFAULT.engine_changed
+    assert drifts[last + 1] <= DEFAULT.engine_settled
 
 
 def test_noise_of_ten_percent_is_no_other_engine() -> None:
@@ -132,15 +132,15 @@ def test_noise_of_ten_percent_is_no_other_engine() -> None:
         fit, _ = shown(StepTimeFit(), 1.0, 20, noise)
         fit, doubts = shown(fit, 1.0, 1000, noise)
         assert doubts == 0
-        assert abs(fit.drift) < CHANGED
+        assert abs(fit.drift) < DEFAULT.engine_changed
 
 
 def test_one_odd_window_is_no_other_engine() -> None:
     fit, _ = shown(StepTimeFit(), 1.0, 240, np.random.default_rng(3))
     # One tick of 15 s weighs 15 / 120 in the drift: log 2 / 8 = 0.087 < 0.12.
-    odd = fit.learn([Steps(2.0 * itl_of(ENGINE, 30.0, 100.0), 30.0, 100.0)], elapsed=15.0)
+    odd = fit.update([Steps(2.0 * itl_of(ENGINE, 30.0, 100.0), 30.0, 100.0)], elapsed=15.0, params=DEFAULT)
     assert odd.drift == pytest.approx(0.087, abs=0.02)
-    assert not odd.changed
+    assert not odd.changed(DEFAULT)
 
 
 def test_a_queue_of_some_does_not_bend_the_fit_of_all() -> None:
@@ -148,8 +148,8 @@ def test_a_queue_of_some_does_not_bend_the_fit_of_all() -> None:
     full, idle = (Steps(itl_of(ENGINE, decoding, 50.0), decoding, 50.0) for decoding in (200.0, 2.0))
     fit = StepTimeFit()
     for _ in range(40):
-        fit = fit.learn([full] * 2 + [idle] * 11, elapsed=15.0)
-    step = fit.solve()
+        fit = fit.update([full] * 2 + [idle] * 11, elapsed=15.0, params=DEFAULT)
+    step = fit.solve(DEFAULT)
     assert step is not None
     assert step.seconds(200.0, 50.0) == pytest.approx(full.itl, rel=0.03)
     assert step.seconds(2.0, 50.0) == pytest.approx(idle.itl, rel=0.03)
@@ -161,13 +161,13 @@ def test_a_sick_gpu_is_one_among_many_and_no_other_engine() -> None:
         batches = noise.uniform(10, 60, size=10)
         steps = [Steps(itl_of(ENGINE, batch, 100.0), batch, 100.0) for batch in batches]
         steps[0] = Steps(3.0 * itl_of(ENGINE, 200.0, 100.0), 200.0, 100.0)
-        fit = fit.learn(steps, elapsed=15.0)
-        assert not fit.changed
-    step = fit.solve()
+        fit = fit.update(steps, elapsed=15.0, params=DEFAULT)
+        assert not fit.changed(DEFAULT)
+    step = fit.solve(DEFAULT)
     assert step is not None
     assert step.work(1000.0, 200.0) < 2.0 * ENGINE.work(1000.0, 200.0)
 
 
 def test_where_nothing_was_decoded_nothing_is_learned_or_forgotten() -> None:
-    fit = StepTimeFit().learn([Steps(0.02, 10.0, 50.0)], elapsed=15.0)
-    assert fit.learn([], elapsed=900.0) == fit
+    fit = StepTimeFit().update([Steps(0.02, 10.0, 50.0)], elapsed=15.0, params=DEFAULT)
+    assert fit.update([], elapsed=900.0, params=DEFAULT) == fit

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import numpy as np
 
 from servingpool.decision.decide import Outcome, decide
-from servingpool.decision.memory import Memory
-from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.state import Memory
 from servingpool.decision.step_time import StepTime
-from servingpool.decision.unknown import Unknown
 
 START = 1_700_000_000.0
 ENGINE = StepTime(base=0.016, per_request=0.00008, per_prefill_token=0.00007)
@@ -19,7 +24,7 @@ TTFT_BOUNDS, TPOT_BOUNDS = (1.0, 2.5), (0.05, 0.1, 0.15)
 
 @dataclass
 class Engine:
-    """One replica's cumulative page under smooth load."""
+    """One replica's cumulative metrics under smooth load."""
 
     name: str
     ready_at: float
@@ -65,14 +70,14 @@ class Engine:
 
 @dataclass
 class World:
-    """Engines, a clock and the pool's memory. `tick` serves for 15 s, looks and decides."""
+    """Engines, a clock and the pool's memory. `tick` serves for 15 s, observes and decides."""
 
     pool: Pool = POOL
     replicas: int = 2
     cold_start: float = 100.0
     obey: bool = True
     now: float = START
-    memory: Memory = field(default_factory=Memory.new)
+    memory: Memory = field(default_factory=Memory)
     engines: list[Engine] = field(default_factory=list)
     ordered: list[float] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
@@ -137,6 +142,26 @@ class World:
 
     def run(self, rate: float, minutes: float, **mix: float) -> list[Outcome]:
         return [self.tick(rate, **mix) for _ in range(int(minutes * 4))]
+
+
+def restored(memory: Memory) -> Memory:
+    """The memory, written and read again."""
+    copy = pickle.loads(pickle.dumps(memory))
+    assert isinstance(copy, Memory)
+    return copy
+
+
+def plain(value: Any) -> Any:
+    """All figures of a memory, so that two can be compared: in a tuple, NaN equals no other NaN."""
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value) if one.init and one.compare}
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, np.ndarray):
+        return str(value.tolist())
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def applied(outcome: Outcome) -> set[str]:

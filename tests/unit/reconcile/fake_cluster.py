@@ -21,8 +21,7 @@ from servingpool.adapters.prometheus import (
     ReadRequest,
     TooLarge,
 )
-from servingpool.decision.observation import ReplicaMetrics
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import ReplicaMetrics, Unknown
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.collect import Readings

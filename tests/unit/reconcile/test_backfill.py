@@ -7,7 +7,7 @@ import pytest
 from servingpool.adapters.prometheus import SeriesLabels
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.promql import Queries, Scope
-from servingpool.decision.memory import Profile
+from servingpool.decision.state import Profile
 from servingpool.reconcile import backfill
 
 from .fake_cluster import FakeCluster

@@ -6,7 +6,7 @@ import pytest
 
 from servingpool.adapters.cluster.drain import ARGUMENTS_UNSEEN, HOOK_UNCLEAR, Drain
 from servingpool.api.conditions import Reason, Truth
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 from servingpool.reconcile.draining import judge_drain
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
-from servingpool.decision.columns import FIELDS, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER, TTFT_COUNT, TTFT_LOWER, TTFT_UPPER
-from servingpool.decision.intake import Intake
-from servingpool.decision.ledger import Ledger
-from servingpool.decision.memory import Memory
+from servingpool.decision.counters import FIELDS, CounterDelta
 from servingpool.decision.observation import NOT_EXPOSED
+from servingpool.decision.samples import (
+    TPOT_COUNT,
+    TPOT_LOWER,
+    TPOT_UPPER,
+    TTFT_COUNT,
+    TTFT_LOWER,
+    TTFT_UPPER,
+    Bucket,
+    Buckets,
+)
+from servingpool.decision.state import Memory
+from servingpool.decision.window import SampleWindow
 from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.pool_plan import learned
 
@@ -23,7 +31,7 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[f
     sums = [0.0] * FIELDS
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 100.0, *ttft
     sums[TPOT_COUNT], sums[TPOT_LOWER], sums[TPOT_UPPER] = 100.0, *tpot
-    intake = Intake(
+    delta = CounterDelta(
         sums=tuple(sums),
         covered=15.0,
         steps=(),
@@ -34,15 +42,14 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[f
         waiting=0.0,
         queues=(),
         gateway=NOT_EXPOSED,
-        door=None,
+        gateway_queue=None,
         coverage=1.0,
-        pages={},
-        edges=(*edges, 0.0, math.inf),
+        samples={},
+        buckets=Buckets(Bucket(*edges[:2]), Bucket(*edges[2:])),
         interval=15.0,
-        lacking=None,
+        missing=None,
     )
-    ledger = Ledger.empty().add(now=1000.0, span=15.0, ready=1, intake=intake)
-    return replace(Memory.new(), ledger=ledger, edges=intake.edges)
+    return Memory(window=SampleWindow().add(now=1000.0, span=15.0, ready=1, delta=delta))
 
 
 def test_bounds_that_are_the_engines_own_are_counted_and_nothing_is_said() -> None:
@@ -86,4 +93,4 @@ def test_a_bound_that_is_not_set_is_not_spoken_of(bounds: tuple[float | None, fl
 
 
 def test_without_requests_there_is_nothing_to_estimate() -> None:
-    assert estimated(learned(Memory.new(), Memory.new()), TTFT, TPOT) == []
+    assert estimated(learned(Memory(), Memory()), TTFT, TPOT) == []

@@ -11,8 +11,7 @@ import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
 from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
-from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknown
 from servingpool.reconcile import backfill, loop, pool_plan
 
 from .fake_cluster import FakeCluster, merged

@@ -9,8 +9,7 @@ import pytest
 
 from servingpool.adapters.prometheus import FleetReading, ReadRequest
 from servingpool.adapters.prometheus.samples import Layout
-from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics, Unknown
 from servingpool.reconcile.backfill import past
 
 from .fake_cluster import FakeCluster, Prometheus

@@ -10,7 +10,7 @@ import pytest
 
 from servingpool.adapters.prometheus import PodPages
 from servingpool.decision.decision import Decision
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 from servingpool.reconcile.backfill import BACKENDS_AT_ONCE, Backfill, PendingPool
 
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas

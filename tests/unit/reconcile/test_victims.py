@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.adapters.cluster.objects import LOWEST_COST, DeletionCost, Pod
-from servingpool.decision.observation import Observation, ReplicaMetrics
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 from servingpool.reconcile.deletion_cost import Victims, choose, in_flight, left_over
 
 OLD, YOUNG = 1000.0, 2000.0

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Pool, Slo
-from servingpool.decision.unknown import Unknown
 from servingpool_simulation import page, traces
 from servingpool_simulation.engine import Engine, Outcome
 from servingpool_simulation.fleet import ColdStart, Fleet

@@ -5,9 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics
+from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Slo
-from servingpool.decision.unknown import Unknown
 from servingpool_simulation import traces
 from servingpool_simulation.fleet import ColdStart, Fleet
 from servingpool_simulation.hardware import engine_profile

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import Reading, Unknown
 
 Raw = Mapping[str, Any]
 

@@ -31,7 +31,7 @@ from servingpool.adapters.prometheus.workers import (
     read_pages,
     read_range,
 )
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 
 LAYOUT_LASTS = 600.0
 """Seconds until the buckets are looked up again: they change with a rollout of the engine, at most."""

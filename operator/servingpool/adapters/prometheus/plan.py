@@ -13,8 +13,7 @@ from typing import Any
 
 from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.adapters.prometheus.samples import Layout, PodKey, ReadRequest
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
 
 ROWS_PER_SLICE = 100_000
 """About 20 MB of JSON, and 0.2 s to read."""

@@ -20,8 +20,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 from servingpool.adapters.prometheus.backend_config import GatewayQueue
-from servingpool.decision.observation import Histogram, ReplicaMetrics
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import Histogram, Reading, ReplicaMetrics, Unknown
 
 PodKey = tuple[str, str]
 """Namespace and pod name."""

@@ -15,7 +15,7 @@ from servingpool.adapters.cluster.drain import (
     Drain,
     read_drain,
 )
-from servingpool.decision.unknown import Reading
+from servingpool.decision.observation import Reading
 
 ROOT = Path(__file__).parents[4]
 

@@ -14,7 +14,7 @@ import pytest
 from servingpool.adapters.prometheus import NotAsked, PrometheusBackend, http_client, workers
 from servingpool.adapters.prometheus import backend as backend_module
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 
 NOW = 1_790_000_000.0
 

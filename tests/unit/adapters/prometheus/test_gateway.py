@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 
 NOW = 1_790_000_000.0
 EPP = {"metric": "llm_d_epp_flow_control_queue_size", "model_label": "target_model_name"}

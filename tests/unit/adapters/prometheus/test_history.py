@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from servingpool.adapters.prometheus import SeriesLabels, TooLarge, plan
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Unknown
 
 NOW = 1_790_000_000.0
 

@@ -10,8 +10,7 @@ import pytest
 from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, http_client, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.plan import FIGURES, HISTOGRAMS
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 
 NOW = 1_790_000_000.0
 RECORDED = Path(__file__).parents[3] / "fixtures" / "vllm-0.32.0-metrics.txt"

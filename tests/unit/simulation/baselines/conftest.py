@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Pool, Slo
-from servingpool.decision.unknown import Unknown
 
 Look = Callable[..., Observation]
 

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from servingpool.decision.observation import Observation
+from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
-from servingpool.decision.unknown import Unknown
 from servingpool_simulation.baselines.knative import Kpa
 
 Look = Callable[..., Observation]

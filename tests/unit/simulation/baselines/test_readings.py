@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from servingpool.decision.observation import Histogram, Observation
-from servingpool.decision.unknown import Unknown
+from servingpool.decision.observation import Histogram, Observation, Unknown
 from servingpool_simulation.baselines.readings import History, histogram_quantile, or_zero, total
 from servingpool_simulation.baselines.windows import Means
 

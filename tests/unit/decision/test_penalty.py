@@ -1,4 +1,4 @@
-"""The price at which the fleet would just have held the SLO lately."""
+"""The miss penalty at which the fleet would just have held the SLO lately."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.decision import capacity
+from servingpool.decision import costs
+from servingpool.decision.costs import BLOCK, FINEST, miss_penalty
 from servingpool.decision.forecast import KEPT, SPACING, Forecast
-from servingpool.decision.miss_curve import BINS, Curve, MissCurve
-from servingpool.decision.price import BLOCK, FINEST, LEAST, MARGIN, _highest_of_last, price
+from servingpool.decision.miss_curve import BINS, ESTIMATED, Curve, MissCurve
+from servingpool.decision.params import DEFAULT
 
-ALLOWANCE, DEAREST = 0.03, 200.0
-KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0)
+ALLOWANCE, GREATEST = 0.03, 200.0
+KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0)
 """None is late up to load 0.4536, all are from 0.5105, and beyond 1 the queue is late as well."""
 CALM = Forecast(pairs=np.array([(2.0, 2.0, 2.0)] * 480), mean=2.0, seen=14400.0)
 
@@ -34,7 +35,7 @@ def on_and_off(high: float, every: int) -> Forecast:
 
 
 def wandering() -> Forecast:
-    """Levels that come and go at a pace of their own, so that each moment wants another fleet."""
+    """Levels that come and go at a pace of their own, so that each moment needs another fleet."""
     random, level, levels = np.random.default_rng(5), 0.0, []
     for _ in range(KEPT + 4):
         level = 0.9 * level + random.normal(0.0, 0.28)
@@ -44,24 +45,30 @@ def wandering() -> Forecast:
 
 
 def found(forecast: Forecast, *, most: int = 100, held: float = 0.0, allowance: float = ALLOWANCE) -> float:
-    return price(forecast, KNEE, allowance, dearest=DEAREST, most=most, held=held)
+    return penalty(forecast, KNEE, allowance, greatest=GREATEST, most=most, held=held)
+
+
+def penalty(forecast: Forecast, curve: Curve, allowance: float, *, greatest: float, most: int, held: float) -> float:
+    return miss_penalty(forecast, curve, allowance, greatest=greatest, most=most, held=held, params=DEFAULT)
 
 
 def share_missed(forecast: Forecast, at: float, held: float) -> float:
-    """Played again moment by moment, with no word of the code under test but the scales; the margin as it is said.
+    """Replayed moment by moment, sharing only the cost matrix with the code under test; the margin as documented.
 
     It is taken for four hours seen, two of which are remembered.
     """
-    past = forecast.past(KNEE.load_for(ALLOWANCE))
+    past = forecast.past(KNEE.load_for(ALLOWANCE), DEFAULT)
     assert past is not None
-    fleets = capacity.sizes(KNEE, ALLOWANCE, max(past.came.max(), past.outlook.samples.max()), 100)
-    scales = capacity.Scales(capacity.ahead(past.outlook, KNEE, ALLOWANCE), KNEE, fleets)
-    wanted, kept = fleets[scales.choose(at)], fleets[scales.choose(capacity.STICK * at)]
+    fleets = costs.sizes(KNEE, ALLOWANCE, max(past.observed.max(), past.outlook.samples.max()), 100)
+    matrix = costs.CostMatrix(costs.States.of(past.outlook, KNEE, ALLOWANCE), KNEE, fleets)
+    wanted, kept = fleets[matrix.choose(at)], fleets[matrix.choose(DEFAULT.hysteresis * at)]
     chosen = wanted.tolist()
     for moment in range(past.moments):
-        # What was worth keeping at a moment before this one is still there, for so long.
+        # What was recommended at a moment before this one is still there, for so long.
         chosen[moment] = max([wanted[moment], *kept[max(0, moment - round(held / SPACING)) : moment]])
-    each = [came * float(KNEE.cost(np.array([came / fleet]))[0]) for fleet, came in zip(chosen, past.came, strict=True)]
+    each = [
+        work * float(KNEE.cost(np.array([work / fleet]))[0]) for fleet, work in zip(chosen, past.observed, strict=True)
+    ]
     counts, moments = past.counts.tolist(), each[: past.moments]
     believed = zip(counts[past.moments :], each[past.moments :], strict=True)
     squares = sum(count * one**2 for count, one in believed)
@@ -69,15 +76,15 @@ def share_missed(forecast: Forecast, at: float, held: float) -> float:
     for begin in range(-BLOCK + 1, past.moments):
         squares += sum(moments[max(0, begin) : begin + BLOCK]) ** 2 / BLOCK
     late = sum(count * one for count, one in zip(counts, each, strict=True))
-    total = late + MARGIN * math.sqrt(KEPT * SPACING / 14400.0 * squares)
-    return float(total / (past.counts @ past.came))
+    total = late + DEFAULT.penalty_margin * math.sqrt(KEPT * SPACING / 14400.0 * squares)
+    return float(total / (past.counts @ past.observed))
 
 
-def test_a_calm_past_asks_for_little() -> None:
+def test_a_calm_past_needs_a_low_penalty() -> None:
     assert found(CALM) < 5.0
 
 
-def test_steps_that_would_have_cost_more_than_the_budget_raise_it() -> None:
+def test_steps_that_would_have_missed_more_than_allowed_raise_it() -> None:
     assert found(on_and_off(9.0, 120)) > 3.0 * found(CALM)
 
 
@@ -86,71 +93,71 @@ HELD = [(wandering(), held) for held in (290.0, 580.0, 1200.0)]
 
 
 @pytest.mark.parametrize(("forecast", "held"), [*STEPS, *HELD])
-def test_it_is_the_lowest_that_would_have_held(forecast: Forecast, held: float) -> None:
+def test_it_is_the_lowest_that_would_have_held_the_slo(forecast: Forecast, held: float) -> None:
     lowest = found(forecast, held=held)
-    assert LEAST < lowest < DEAREST
+    assert DEFAULT.least_penalty < lowest < GREATEST
     assert share_missed(forecast, lowest, held) <= ALLOWANCE
     assert share_missed(forecast, lowest / FINEST, held) > ALLOWANCE
 
 
-def test_the_less_was_seen_the_more_room_is_left() -> None:
-    # Heights of all sizes, so that a little more room asks for a little more.
+def test_the_less_was_observed_the_larger_the_margin() -> None:
+    # Heights of all sizes, so that a little more margin raises the penalty a little.
     came = np.random.default_rng(3).gamma(2.0, 1.5, size=KEPT).tolist()
     rough = Forecast(pairs=np.array([(3.0, 3.0, one) for one in came]), mean=3.0)
-    prices = [found(replace(rough, seen=hours * 3600.0)) for hours in (1.0, 2.0, 24.0, 240.0)]
-    assert prices[0] == prices[1], "two hours are remembered, and no margin is larger than theirs"
-    assert prices == sorted(prices, reverse=True)
-    assert prices[-1] < prices[0]
+    penalties = [found(replace(rough, seen=hours * 3600.0)) for hours in (1.0, 2.0, 24.0, 240.0)]
+    assert penalties[0] == penalties[1], "two hours are remembered, and no margin is larger than theirs"
+    assert penalties == sorted(penalties, reverse=True)
+    assert penalties[-1] < penalties[0]
 
 
 @pytest.mark.parametrize(("floor", "more"), [(0.02, 0.005), (0.05, 0.005), (0.3, 0.02)])
-def test_what_misses_at_any_size_is_no_burst_that_calls_for_a_margin(floor: float, more: float) -> None:
+def test_misses_at_any_fleet_size_need_no_margin(floor: float, more: float) -> None:
     allowance = floor + more
-    with_floor = Curve(floor + (1.0 - floor) * KNEE.miss, floor=floor, limit=1.0)
-    assert price(CALM, with_floor, allowance, dearest=DEAREST, most=100, held=0.0) < 0.2 * DEAREST
+    with_floor = Curve(floor + (1.0 - floor) * KNEE.miss, floor=floor, limit=1.0, aftermath=4.0)
+    assert penalty(CALM, with_floor, allowance, greatest=GREATEST, most=100, held=0.0) < 0.2 * GREATEST
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_half_a_minute_later_two_hours_of_bursts_ask_for_about_the_same_price(seed: int) -> None:
-    # Were every second pair played, as it was once, a burst of half a minute would be in one half of them: from one
-    # pair to the next these prices would change by 4.7 times.
+def test_half_a_minute_later_two_hours_of_bursts_give_about_the_same_penalty(seed: int) -> None:
+    # Were only every second pair replayed, as once, a burst of half a minute would be in one half of them: from one
+    # pair to the next these penalties would change by 4.7 times.
     random = np.random.default_rng(seed)
     levels = np.ones(KEPT + 44)
     levels[random.integers(0, len(levels), 6)] = 6.0
     moves = list(zip(levels[:-4].tolist(), levels[:-4].tolist(), levels[4:].tolist(), strict=True))
-    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8)
+    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
 
     def after(moved: int) -> float:
         forecast = Forecast(pairs=np.array(moves[moved : moved + KEPT]), mean=float(levels.mean()), seen=14400.0)
-        return price(forecast, curve, 0.05, dearest=1000.0, most=100, held=0.0)
+        return penalty(forecast, curve, 0.05, greatest=1000.0, most=100, held=0.0)
 
     rolling = [after(moved) for moved in range(40)]
     assert len(set(rolling)) > 1
     assert all(max(one / later, later / one) < 1.5 for one, later in pairwise(rolling))
 
 
-def test_a_smaller_allowance_costs_more() -> None:
+def test_a_smaller_allowance_needs_a_higher_penalty() -> None:
     steps = on_and_off(6.0, 40)
-    prices = [found(steps, allowance=allowance) for allowance in (0.2, 0.05, 0.01)]
-    assert prices == sorted(prices)
-    assert prices[0] < prices[-1]
+    penalties = [found(steps, allowance=allowance) for allowance in (0.2, 0.05, 0.01)]
+    assert penalties == sorted(penalties)
+    assert penalties[0] < penalties[-1]
 
 
-def test_where_no_fleet_suffices_the_most_is_asked() -> None:
+def test_where_no_fleet_suffices_it_is_the_greatest() -> None:
     # 6 replicas kept busy need 14, and there are 5.
-    assert found(on_and_off(6.0, 40), most=5) == DEAREST
+    assert found(on_and_off(6.0, 40), most=5) == GREATEST
 
 
-def test_without_demand_the_most_is_asked() -> None:
-    assert found(Forecast()) == DEAREST
+def test_without_demand_it_is_the_greatest() -> None:
+    assert found(Forecast()) == GREATEST
 
 
-def test_a_fleet_that_stays_at_its_highest_need_holds_at_a_lower_price() -> None:
-    # Steps come every 20 minutes; who keeps the fleet of the last one for so long has it when the next one comes.
+def test_a_fleet_that_stays_at_its_highest_need_holds_at_a_lower_penalty() -> None:
+    # Steps come every 20 minutes; a fleet that is kept for so long is there when the next one comes.
     steps = on_and_off(6.0, 40)
-    prices = [found(steps, held=held) for held in (0.0, 600.0, 1200.0)]
-    assert prices == sorted(prices, reverse=True)
-    assert prices[-1] < prices[0]
+    penalties = [found(steps, held=held) for held in (0.0, 600.0, 1200.0)]
+    assert penalties == sorted(penalties, reverse=True)
+    assert penalties[-1] < penalties[0]
 
 
 def test_it_does_not_depend_on_the_unit_of_demand_where_fleets_are_large() -> None:
@@ -161,6 +168,6 @@ def test_it_does_not_depend_on_the_unit_of_demand_where_fleets_are_large() -> No
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.integers(1, 50))
-def test_the_highest_of_the_last_is_what_looking_back_at_each_gives(values: list[int], span: int) -> None:
+def test_the_running_maximum_is_what_looking_back_from_each_place_gives(values: list[int], span: int) -> None:
     looked = [max(values[max(0, at + 1 - span) : at + 1]) for at in range(len(values))]
-    assert _highest_of_last(span, np.array(values)).tolist() == looked
+    assert costs._highest_of_last(span, np.array(values)).tolist() == looked

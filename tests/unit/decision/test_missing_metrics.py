@@ -1,4 +1,4 @@
-"""What the core makes of figures that are missing, late or wrong for a while. Unknown is not zero."""
+"""Figures that are missing, late or wrong for a while. Unknown is not zero."""
 
 from __future__ import annotations
 
@@ -9,60 +9,59 @@ from typing import Any
 
 import pytest
 
-from servingpool.decision import limits
+from servingpool.catalogue.limits import LimitName
 from servingpool.decision.budget import ErrorBudget
-from servingpool.decision.columns import TPOT_COUNT, TTFT_COUNT
 from servingpool.decision.decide import decide
-from servingpool.decision.memory import Memory
-from servingpool.decision.observation import NOT_EXPOSED, Replica, ReplicaMetrics
-from servingpool.decision.unknown import Reading, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Reading, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.params import DEFAULT
+from servingpool.decision.samples import TPOT_COUNT, TTFT_COUNT
 
-from .world import POOL, Engine, World, applied
+from .world import POOL, Engine, World, applied, plain, restored
 
 NAN = Unknown("it is nan")
 
 
 @dataclass
 class Patchy(World):
-    """Pages as `patch` says, and anew only at each `every`-th look."""
+    """Samples changed by `patch`, and new ones only at each `every`-th observation."""
 
     patch: Mapping[str, Any] = field(default_factory=dict)
     every: int = 1
-    looks: int = 0
+    observed: int = 0
     kept: dict[str, ReplicaMetrics] = field(default_factory=dict)
     gateway_queue: Reading = NOT_EXPOSED
 
     def observation(self):
         seen = replace(super().observation(), gateway_queue=self.gateway_queue)
-        if self.looks % self.every == 0 and not self.blind:
-            self.kept = {page.replica: replace(page, **self.patch) for page in seen.metrics}
-        self.looks += 1
+        if self.observed % self.every == 0 and not self.blind:
+            self.kept = {sample.replica: replace(sample, **self.patch) for sample in seen.metrics}
+        self.observed += 1
         return seen if self.blind else replace(seen, metrics=tuple(self.kept.values()))
 
 
-def test_a_counter_that_is_nan_for_one_look_did_not_start_anew():
+def test_a_counter_that_is_nan_once_was_not_reset():
     world = Patchy(replicas=3, obey=False, patch={"admission_rejections": 50_000.0, "cached_prompt_tokens": 1e7})
     before = world.run(6.0, 20)[-1].decision
     world.patch = {"admission_rejections": NAN, "cached_prompt_tokens": 1e7}
     world.tick(6.0)
-    assert Memory.from_json(world.memory.to_json()) == world.memory
+    assert plain(restored(world.memory)) == plain(world.memory)
     world.patch = {"admission_rejections": 50_300.0, "cached_prompt_tokens": 1e7}
     after = world.tick(6.0).decision
-    # Three times 300 rejections in three looks, on top of 6 requests/s.
+    # Three times 300 rejections in three observations, on top of 6 requests/s.
     assert after.figures.arrivals == pytest.approx(before.figures.arrivals + 20.0, rel=0.05)
 
 
-def test_cached_tokens_that_are_unread_at_every_second_look_do_not_make_prompts_cheap():
+def test_cached_tokens_unknown_at_every_second_observation_do_not_make_prompts_cheap():
     whole, patchy = Patchy(replicas=3, obey=False), Patchy(replicas=3, obey=False)
-    for look in range(240):
+    for number in range(240):
         cached = {"cached_prompt_tokens": 0.5 * sum(engine.prompt for engine in whole.engines) / 3.0}
         whole.patch = cached
-        patchy.patch = cached if look % 2 else {"cached_prompt_tokens": NAN}
+        patchy.patch = cached if number % 2 else {"cached_prompt_tokens": NAN}
         expected, found = whole.tick(6.0), patchy.tick(6.0)
     assert found.decision.figures.load == pytest.approx(expected.decision.figures.load, rel=0.1)
 
 
-def test_a_histogram_that_the_slo_does_not_need_may_be_unread():
+def test_a_histogram_that_the_slo_does_not_need_may_be_missing():
     pool = replace(POOL, slo=replace(POOL.slo, time_per_output_token=None))
     world = Patchy(replicas=3, pool=pool, obey=False)
     world.run(6.0, 30)
@@ -70,8 +69,8 @@ def test_a_histogram_that_the_slo_does_not_need_may_be_unread():
     world.tick(6.0)
     world.patch = {}
     world.tick(6.0)
-    came = world.memory.ledger.last(45.0)
-    assert came.total(TPOT_COUNT) == pytest.approx(came.total(TTFT_COUNT))
+    window = world.memory.window.last(45.0)
+    assert window.total(TPOT_COUNT) == pytest.approx(window.total(TTFT_COUNT))
     world.failing = True
     attainment = world.run(6.0, 30)[-1].decision.figures.attainment
     assert attainment == pytest.approx(0.5, abs=0.05)
@@ -87,16 +86,16 @@ def test_a_counter_that_appears_late_counts_from_there():
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 4], ids=lambda every: f"scrapes each {15 * every} s")
-def test_time_passes_as_fast_where_scrapes_are_slower_than_looks(every):
+def test_time_passes_as_fast_where_scrapes_are_slower_than_ticks(every):
     world = Patchy(replicas=1, obey=False, every=every)
     outcomes = world.run(3.0, 60)
     calibrated = next(place for place, one in enumerate(outcomes) if not one.decision.calibrating)
-    assert calibrated * 15.0 <= POOL.behavior.calibration + 60.0
+    assert calibrated * 15.0 <= POOL.params.calibration + 60.0
     assert world.memory.profile.forecast.seen == pytest.approx(3600.0, abs=15.0 * (2 * every + 1))
     assert not any(isinstance(one.decision.need, Unknown) for one in outcomes[2 * every :])
 
 
-def test_behind_a_hole_only_what_was_seen_is_learned():
+def test_a_hole_teaches_nothing():
     world = World(replicas=2, obey=False)
     world.run(3.0, 20)
     learned = world.memory.profile.learned
@@ -105,7 +104,7 @@ def test_behind_a_hole_only_what_was_seen_is_learned():
     assert world.memory.profile.at == world.memory.covered_at < world.now
     world.blind = False
     world.run(3.0, 5)
-    # The first look behind it has nothing to be compared with.
+    # The first observation after it has nothing to be compared with.
     assert world.memory.profile.learned == pytest.approx(learned + 19 * 15.0)
 
 
@@ -115,8 +114,8 @@ def test_nothing_is_removed_while_the_queue_is_unknown():
     world.patch = {"waiting": NAN}
     outcomes = world.run(0.5, 60)
     assert world.requested >= 6
-    assert limits.QUEUE_UNKNOWN in applied(outcomes[-1])
-    assert Memory.from_json(world.memory.to_json()) == world.memory
+    assert LimitName.QUEUE_UNKNOWN in applied(outcomes[-1])
+    assert plain(restored(world.memory)) == plain(world.memory)
     world.patch = {}
     world.run(0.5, 60)
     assert world.requested < 6
@@ -124,19 +123,19 @@ def test_nothing_is_removed_while_the_queue_is_unknown():
 
 @pytest.mark.parametrize(
     ("engines", "gateway"),
-    [pytest.param({}, NAN, id="gateway unread"), pytest.param({"waiting": NAN}, 0.0, id="engines unread")],
+    [pytest.param({}, NAN, id="gateway unknown"), pytest.param({"waiting": NAN}, 0.0, id="engines unknown")],
 )
-def test_half_a_queue_is_none(engines, gateway):
+def test_a_queue_known_in_part_is_unknown(engines, gateway):
     world = Patchy(replicas=6, patch=engines, gateway_queue=gateway)
     world.run(20.0, 20)
     standing = world.requested
     last = world.run(0.5, 60)[-1]
-    assert limits.QUEUE_UNKNOWN in applied(last)
-    assert "the queue could not be read (it is nan)" in last.decision.reason
+    assert LimitName.QUEUE_UNKNOWN in applied(last)
+    assert "scale-down blocked: the queue is not known (it is nan)" in last.decision.reason
     assert world.requested >= standing
 
 
-def test_a_queue_that_one_replica_does_not_show_is_unknown_with_a_gateway_too():
+def test_a_queue_that_one_replica_does_not_expose_is_unknown_with_a_gateway_too():
     class Half(Patchy):
         def observation(self):
             seen = super().observation()
@@ -146,11 +145,11 @@ def test_a_queue_that_one_replica_does_not_show_is_unknown_with_a_gateway_too():
     world = Half(replicas=6, gateway_queue=0.0)
     world.run(20.0, 20)
     last = world.run(0.5, 30)[-1]
-    assert limits.QUEUE_UNKNOWN in applied(last)
-    assert "replicas show no queue: the engine does not expose it" in last.decision.reason
+    assert LimitName.QUEUE_UNKNOWN in applied(last)
+    assert "replicas expose no queue: the engine does not expose it" in last.decision.reason
 
 
-def test_engines_without_a_queue_of_their_own_are_known_by_the_gateways():
+def test_for_engines_without_a_queue_that_of_the_gateway_is_enough():
     world = Patchy(replicas=6, patch={"waiting": NOT_EXPOSED}, gateway_queue=0.0)
     world.run(20.0, 20)
     world.run(0.5, 60)
@@ -165,7 +164,7 @@ def test_it_grows_while_the_queue_is_unknown():
     assert world.requested > before
 
 
-def test_the_last_hours_attainment_is_of_the_last_hour():
+def test_the_attainment_of_the_last_hour_is_unknown_after_an_hour_without_metrics():
     world = World(replicas=3)
     world.run(6.0, 30)
     world.blind = True
@@ -173,11 +172,11 @@ def test_the_last_hours_attainment_is_of_the_last_hour():
     assert isinstance(world.run(6.0, 60)[-1].decision.figures.attainment, Unknown)
 
 
-def test_evidence_is_not_doubted_while_nothing_is_seen():
+def test_evidence_does_not_fade_while_nothing_is_observed():
     world = World(replicas=3, obey=False)
     world.run(6.0, 60)
     profile = world.memory.profile
-    # As behind an upgrade that has just been noticed.
+    # As after an upgrade that has just been noticed.
     world.memory = replace(world.memory, profile=replace(profile, fit=replace(profile.fit, drift=0.3)))
     world.blind = True
     world.run(6.0, 10)
@@ -187,7 +186,7 @@ def test_evidence_is_not_doubted_while_nothing_is_seen():
     assert sum(world.memory.profile.curve.requests) < sum(profile.curve.requests)
 
 
-def test_a_bound_below_the_step_time_buys_no_replicas_from_the_first_look_on():
+def test_a_bound_below_the_step_time_orders_no_replicas_from_the_first_tick_on():
     pool = replace(POOL, slo=replace(POOL.slo, time_per_output_token=0.012), max_replicas=50)
     outcomes = World(replicas=3, pool=pool).run(3.0, 10)
     assert max(one.decision.replicas for one in outcomes) <= 4
@@ -203,7 +202,7 @@ class Punctual(Engine):
         self.late = 0.0
 
 
-def test_what_is_rarer_than_was_seen_is_not_claimed():
+def test_misses_rarer_than_the_evidence_are_not_claimed():
     world = World(replicas=4, pool=replace(POOL, slo=replace(POOL.slo, attainment=0.999)), obey=False)
     world.engines = [Punctual(engine.name, engine.ready_at) for engine in world.engines]
     early = world.run(6.0, 3)[-1].decision
@@ -215,20 +214,20 @@ def test_what_is_rarer_than_was_seen_is_not_claimed():
     assert "load 0.1" in late.reason
 
 
-def test_a_fleet_that_cannot_do_its_work_at_max_is_warned_of_at_once():
+def test_a_fleet_that_cannot_do_its_work_at_max_gives_a_warning_at_once():
     slo = replace(POOL.slo, attainment=0.999)
     outcomes = World(replicas=2, pool=replace(POOL, slo=slo, max_replicas=2)).run(60.0, 2)
     assert "max is 2: the SLO will not hold" in outcomes[2].decision.warnings[0]
 
 
-def test_the_sentence_names_every_limit():
+def test_the_reason_names_every_limit():
     world = World(replicas=1, pool=replace(POOL, max_replicas=2))
     decision = next(one.decision for one in world.run(60.0, 10) if len(one.decision.limits) > 1)
     assert all(limit.reason in decision.reason for limit in decision.limits)
 
 
-def test_no_more_is_planned_with_than_all_requests():
-    assert ErrorBudget().allowance(allowed=0.05, floor=0.95, ratio=1.5) < 1.0
+def test_the_allowance_is_below_all_requests():
+    assert ErrorBudget().allowance(allowed=0.05, floor=0.95, ratio=1.5, params=DEFAULT) < 1.0
 
 
 def test_where_all_requests_fail_no_load_is_called_safe():
@@ -238,7 +237,7 @@ def test_where_all_requests_fail_no_load_is_called_safe():
     assert isinstance(world.run(6.0, 60)[-1].decision.figures.safe_load, Unknown)
 
 
-def test_where_there_is_no_node_nothing_adds_up():
+def test_where_there_is_no_node_the_fast_burn_rate_does_not_rise():
     world = World(replicas=2, pool=replace(POOL, in_charge=True, max_replicas=50))
     world.run(8.0, 30)
     budget = world.memory.profile.budget
@@ -252,7 +251,7 @@ def test_where_there_is_no_node_nothing_adds_up():
     assert world.memory.profile.budget.fast <= 0.0
 
 
-def test_new_replicas_that_are_not_scraped_yet_beside_a_long_queue_are_no_surge():
+def test_new_replicas_without_a_sample_beside_a_long_queue_are_no_surge():
     world = World(replicas=3, obey=False)
     world.run(45.0, 30)
     assert sum(engine.waiting for engine in world.engines) > 10_000.0
@@ -267,7 +266,7 @@ def test_new_replicas_that_are_not_scraped_yet_beside_a_long_queue_are_no_surge(
 
 
 @pytest.mark.parametrize("hidden", [1, 3, 7, 11])
-def test_queues_that_are_not_shown_for_a_while_are_no_surge_behind_it(hidden):
+def test_queues_that_were_unknown_for_a_while_are_no_surge_afterwards(hidden):
     world = Patchy(replicas=4, obey=False)
     world.run(90.0, 10)
     world.patch = {"waiting": NAN}
@@ -277,16 +276,16 @@ def test_queues_that_are_not_shown_for_a_while_are_no_surge_behind_it(hidden):
     assert all(85.0 < tick.decision.figures.arrivals < 115.0 for tick in world.run(90.0, 3))
 
 
-def test_a_queue_that_is_shown_at_every_other_look_tells_what_comes():
+def test_a_queue_known_at_every_other_observation_shows_the_arrivals():
     world = Patchy(replicas=2, obey=False)
     world.run(60.0, 10)
-    for look in range(40):
-        world.patch = {"waiting": NAN} if look % 2 else {}
+    for number in range(40):
+        world.patch = {"waiting": NAN} if number % 2 else {}
         outcome = world.tick(60.0)
     assert outcome.decision.figures.arrivals == pytest.approx(60.0, rel=0.05)
 
 
-def test_a_queue_keeps_its_own_engine_busy_however_long_it_is():
+def test_a_queue_keeps_only_its_own_engine_busy_however_long_it_is():
     needs = []
     for queued in (0.0, 9_000.0, 90_000.0):
         world = World(replicas=4, obey=False, pool=replace(POOL, max_replicas=40))
@@ -297,7 +296,7 @@ def test_a_queue_keeps_its_own_engine_busy_however_long_it_is():
     assert needs[0] < needs[1] == needs[2], needs
 
 
-def test_what_a_gateway_holds_has_come_and_is_to_be_served():
+def test_requests_at_the_gateway_count_as_arrivals_and_as_work():
     world = Patchy(replicas=3, obey=False, gateway_queue=0.0)
     world.run(20.0, 15)
     for tick in range(1, 9):
@@ -318,22 +317,22 @@ def test_a_lost_scrape_of_the_replica_with_the_longest_queue_is_no_surge():
     world.engines[0].waiting = 8_000.0
     world.run(45.0, 30)
     ticks = []
-    for look in range(24):
-        world.lost = {world.engines[0].name} if look % 3 == 0 else set()
+    for number in range(24):
+        world.lost = {world.engines[0].name} if number % 3 == 0 else set()
         ticks.append(world.tick(45.0))
     assert all(40.0 < tick.decision.figures.arrivals < 50.0 for tick in ticks)
 
 
-def test_a_replica_that_has_just_turned_ready_is_no_more_of_the_load_shown_than_of_the_load_reckoned_with():
+def test_a_replica_that_has_just_turned_ready_counts_alike_in_the_load_shown_and_the_load_used():
     world = World(replicas=1, obey=False)
     world.run(3.0, 20)
     world.engines[0].ready_at = world.now + 14.0
     outcome = world.tick(3.0)
     demand = outcome.decision.figures.load
-    assert demand == pytest.approx(outcome.memory.ledger.load_of(outcome.memory.ledger.rows[-1, -1]))
+    assert demand == pytest.approx(outcome.memory.window.load_of(outcome.memory.window.rows[-1, -1]))
 
 
-def test_a_sum_of_seconds_that_is_less_in_its_last_digit_is_no_restart():
+def test_a_sum_of_seconds_that_falls_in_its_last_digit_is_no_restart():
     world = World(replicas=3, obey=False)
     world.run(6.0, 20)
     for engine in world.engines:
@@ -342,7 +341,7 @@ def test_a_sum_of_seconds_that_is_less_in_its_last_digit_is_no_restart():
     assert world.tick(0.0).decision.figures.arrivals < 6.0
 
 
-def test_a_probe_that_failed_is_no_cold_start():
+def test_a_failed_probe_is_no_cold_start():
     world = World(replicas=3, obey=False)
     world.run(6.0, 20)
     expected = world.memory.profile.cold_start
@@ -365,7 +364,7 @@ def test_without_a_ready_replica_there_is_no_load():
     assert isinstance(decide(seen, world.pool, world.memory, world.now).decision.figures.load, Unknown)
 
 
-def test_nothing_is_learned_of_misses_until_it_is_known_whether_a_fleet_can_help():
+def test_misses_teach_nothing_until_it_is_known_whether_any_fleet_meets_tpot():
     pool = replace(POOL, slo=replace(POOL.slo, time_per_output_token=0.012))
     world = World(replicas=3, pool=pool, obey=False)
     world.run(3.0, 1)
@@ -375,7 +374,7 @@ def test_nothing_is_learned_of_misses_until_it_is_known_whether_a_fleet_can_help
     assert sum(world.memory.profile.curve.requests) > 0.0
 
 
-def test_a_hole_at_first_sight_is_no_scrape_interval():
+def test_a_hole_after_the_first_observation_is_no_scrape_interval():
     world = World(replicas=3, obey=False)
     world.tick(6.0)
     world.blind = True

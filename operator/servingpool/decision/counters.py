@@ -1,0 +1,353 @@
+"""From cumulative samples to what happened since the last observation.
+
+Counters restart with the engine, replicas come and go, scrapes are lost or repeated. Only here is that turned into sums
+over replicas for one interval, with the replica-seconds that they cover, so that everything after it divides one by the
+other and stays unbiased when half the scrapes are lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import lt
+from typing import NamedTuple
+
+from servingpool.decision.observation import (
+    NOT_EXPOSED,
+    Observation,
+    Reading,
+    Replica,
+    ReplicaMetrics,
+    Unknown,
+)
+from servingpool.decision.pool import Pool
+from servingpool.decision.queueing import Queue, queue
+from servingpool.decision.samples import (
+    CACHED,
+    COUNTERS,
+    FIGURES,
+    GENERATED,
+    ITL_COUNT,
+    ITL_SUM,
+    NO_BUCKETS,
+    PROMPTS,
+    TTFT_COUNT,
+    TTFT_LOWER,
+    TTFT_SUM,
+    Bounds,
+    Buckets,
+    Sample,
+    bucket_changed,
+    lost,
+    missing_series,
+    sample,
+    with_empty_series,
+)
+from servingpool.decision.saturation import MOST_BATCH, Full
+from servingpool.decision.step_time import FASTEST_STEP, Steps
+
+QUEUED, WAITED, LATE_BY_QUEUE = range(FIGURES, FIGURES + 3)
+"""Only in the sums: requests that the engines' queues grew by, seconds that requests with a first token waited by the
+length of the queues, and how many of those were late, with the histogram's TTFT added to that wait."""
+FIELDS = FIGURES + 3
+
+RATE_SCRAPES = 2.0
+"""A rate over one pair of scrapes swings with their phase."""
+LEAST_TOKENS = 50.0
+"""Decoded in an interval, below which their mean ITL is noise."""
+MOST_PREFILL = 1e6
+"""Prefill tokens in a step; vLLM's default is 8,192 at most, so more is a damaged sample."""
+
+
+class CounterDelta(NamedTuple):
+    """What happened in one interval, over the replicas that could be read twice."""
+
+    sums: tuple[float, ...]
+    """Increase of each figure, and QUEUED, WAITED, LATE_BY_QUEUE."""
+    covered: float
+    """Replica-seconds that `sums` cover."""
+    steps: tuple[Steps, ...]
+    """Of each replica that decoded enough; of all as one where none did alone."""
+    full: tuple[Full, ...]
+    """Of each replica for which requests had waited too long at both ends of the interval."""
+    stuck: int
+    """Replicas that serve nothing while requests wait for them."""
+    running: Reading
+    """Requests in running batches, scaled to all ready replicas."""
+    most_running: float
+    """Requests in the largest of them; 0 where none is known."""
+    waiting: Reading
+    """Requests queued in engines and at the gateway."""
+    queues: tuple[float, ...]
+    """Those in each ready replica's engine; empty where they are not known."""
+    gateway: Reading
+    """Those at the gateway."""
+    gateway_queue: Queue | None
+    """None where there is no gateway."""
+    coverage: float
+    """Share of the ready replicas whose sample was whole, 0 to 1; 0 where none is ready."""
+    samples: Mapping[str, Sample]
+    """Per replica, to compare the next ones with."""
+    buckets: Buckets
+    interval: float | None
+    """Seconds between two scrapes of a replica; None where no replica was scraped again."""
+    missing: str | None
+    """A series that a sample lacks; None where none is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """One replica's interval."""
+
+    before: Queue | None
+    now: Queue | None
+    seconds: float
+    increase: Sequence[float]
+    """Of each figure."""
+
+    def stuck(self, after: float) -> bool:
+        """Whether nothing was served while the next request waited for longer than `after` seconds."""
+        idle = self.increase[TTFT_COUNT] == 0.0 and self.increase[ITL_SUM] == 0.0
+        return idle and self.now is not None and self.now.wait >= max(self.seconds, after)
+
+    @property
+    def room(self) -> bool:
+        """Whether the batch may have had room in the interval."""
+        if self.now is None or self.before is None:
+            return True
+        # The next request has waited since before the interval began, so there was no room for it all the time.
+        stood = self.now.wait >= self.seconds and self.increase[ITL_SUM] > 0.0
+        return not stood and (self.before.room or self.now.room)
+
+    def waits(self, gateway: tuple[Queue | None, Queue | None]) -> tuple[float, float]:
+        """Seconds that the next request had waited at both ends, at the gateway too."""
+        return _wait(self.before, gateway[0]), _wait(self.now, gateway[1])
+
+
+def diff_counters(
+    observation: Observation,
+    pool: Pool,
+    previous: Mapping[str, Sample],
+    gateway: Queue | None = None,
+    full_from: float = 0.0,
+) -> CounterDelta:
+    """Compare the samples with the `previous` ones, and the gateway's queue with the one of then.
+
+    A replica's first sample is where its counting begins. `full_from`: running requests from which on one may be full.
+    """
+    params, bounds = pool.params, Bounds(pool.slo.time_to_first_token, pool.slo.time_per_output_token)
+    ready = {replica.name for replica in observation.ready}
+    serving, missing = _whole(observation, bounds, ready, previous)
+    sums, grown, covered, intervals = [0.0] * FIGURES, 0.0, 0.0, []
+    steps, no_restart = [], True
+    served: list[_Served] = []
+    samples: dict[str, Sample] = {}
+    for metrics in serving:
+        before = previous.get(metrics.replica)
+        now = sample(metrics, bounds, before, full_from)
+        if before is not None and now.at - before.at <= params.longest_gap and lost(now.figures, before.figures):
+            continue  # the next sample that has it is compared with the last that had
+        samples[metrics.replica] = now
+        if before is None or not 0.0 < now.at - before.at <= params.longest_gap or bucket_changed(before, now):
+            continue
+        restarted = any(map(lt, COUNTERS(now.figures), COUNTERS(before.figures)))
+        base = [0.0] * FIGURES if restarted else before.figures
+        if restarted and isinstance(metrics.waiting, Unknown):
+            now = samples[metrics.replica] = replace(now, queue=None)  # that one went with the engine
+        # What was never known is NaN, which is not more than anything.
+        increase = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
+        grown += _growth(now, before, restarted=restarted, longest_gap=params.longest_gap)
+        sums = [total + more for total, more in zip(sums, increase, strict=True)]
+        seconds = now.at - before.at
+        # What came before a restart is lost, its seconds are not.
+        no_restart = no_restart and not restarted
+        each = None if restarted else mean_step(increase, seconds)
+        steps += [] if each is None else [each]
+        covered += seconds
+        intervals.append(seconds)
+        shown = (before.queue, now.queue) if now.queue is not before.queue else (None, None)
+        served.append(_Served(*shown, seconds, increase))
+    if not steps and no_restart:
+        # Many replicas with little to do are alike.
+        together = mean_step(sums, covered)
+        steps = [] if together is None else [together]
+    # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
+    standing = ready | {replica.name for replica in observation.starting}
+    samples = {name: one for name, one in previous.items() if name in standing} | samples
+    share = len(serving) / len(ready) if ready else 0.0
+    queues = _queues(serving, observation.ready, previous, params.longest_gap)
+    waiting = queues if isinstance(queues, Unknown) else math.fsum(queues)
+    passed = sums[TTFT_COUNT] + grown
+    scraped_at = max((one.scraped_at for one in serving), default=None)
+    gateway_now = _gateway_after(observation.gateway_queue, gateway, passed, scraped_at)
+    # A queue that was not shown anew says nothing about this interval.
+    gateways = (gateway, gateway_now) if gateway_now is not gateway else (None, None)
+    waits = [(one, *one.waits(gateways)) for one in served]
+    judged = [_late_by_queue(*each, bounds.ttft, params.prefill_beside_queue) for each in waits]
+    at_gateway = bounds.ttft is not None and min(_wait(None, one) for one in gateways) > bounds.ttft
+    return CounterDelta(
+        sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True))),
+        covered=covered,
+        steps=tuple(steps),
+        full=tuple(
+            _full(one, bounds.ttft, at_gateway=at_gateway)
+            for one, begin, end in waits
+            if min(begin, end) >= pool.slo.queue_bound
+        ),
+        stuck=sum(one.stuck(params.engine_stuck) for one in served),
+        running=_gauge([one.running for one in serving], share),
+        most_running=max((one.running for one in serving if not isinstance(one.running, Unknown)), default=0.0),
+        waiting=_with_gateway(waiting, observation.gateway_queue),
+        queues=() if isinstance(queues, Unknown) else queues,
+        gateway=observation.gateway_queue,
+        gateway_queue=gateway_now,
+        coverage=share,
+        samples=samples,
+        # Of the replica that has served most: one without a request shows no bucket.
+        buckets=max(samples.values(), key=lambda one: one.figures[TTFT_COUNT]).buckets if samples else NO_BUCKETS,
+        interval=min(intervals) if intervals else None,
+        missing=missing,
+    )
+
+
+def _whole(
+    observation: Observation, bounds: Bounds, ready: Container[str], previous: Mapping[str, Sample]
+) -> tuple[list[ReplicaMetrics], str | None]:
+    """The whole samples of ready replicas, and a series that another one lacks."""
+    found = () if isinstance(observation.metrics, Unknown) else observation.metrics
+    serving, missing = [], None
+    for metrics in found:
+        if metrics.replica in ready:
+            before = previous.get(metrics.replica)
+            filled = with_empty_series(metrics, used=before is not None and before.figures[TTFT_COUNT] > 0.0)
+            lacks = missing_series(filled, bounds)
+            missing = missing or lacks
+            if lacks is None:
+                serving.append(filled)
+    return serving, missing
+
+
+def mean_step(increase: Sequence[float], seconds: float) -> Steps | None:
+    """The mean step of an interval; None where too little was decoded, or a damaged sample says what no engine does."""
+    count, spent = increase[ITL_COUNT], increase[ITL_SUM]
+    if count < LEAST_TOKENS or not count * FASTEST_STEP <= spent <= seconds * MOST_BATCH:
+        return None
+    # Each decoding request spends all its time between tokens, so the sum of ITLs over the time is the mean
+    # number decoding in it, where the gauge is one instant in fifteen seconds.
+    itl = spent / count
+    prefill = max(0.0, increase[PROMPTS] - increase[CACHED]) / seconds * itl
+    return Steps(itl, spent / seconds, prefill) if prefill <= MOST_PREFILL else None
+
+
+def _growth(now: Sample, before: Sample, *, restarted: bool, longest_gap: float) -> float:
+    """Requests by which a queue has grown from one sample to the next.
+
+    Where it was not shown for a while, only as much as a rate is taken over: the growth of three minutes, taken for
+    that of half of one, is a surge of three times what arrives.
+    """
+    if now.queue is None:
+        return 0.0
+    if restarted:
+        return now.queue.requests
+    if before.queue is None or not 0.0 < (gap := now.queue.at - before.queue.at) <= longest_gap:
+        return 0.0
+    grown = now.queue.requests - before.queue.requests
+    return grown * min(1.0, RATE_SCRAPES * (now.at - before.at) / gap)
+
+
+def _gauge(readings: list[Reading], share: float) -> Reading:
+    """Sum of a gauge, scaled up for the replicas that could not be read."""
+    figures = [reading for reading in readings if not isinstance(reading, Unknown)]
+    if not figures:
+        return readings[0] if readings and isinstance(readings[0], Unknown) else Unknown("no replica was read")
+    return sum(figures) * len(readings) / len(figures) / share
+
+
+def _queues(
+    serving: Sequence[ReplicaMetrics], ready: Sequence[Replica], previous: Mapping[str, Sample], longest_gap: float
+) -> tuple[float, ...] | Unknown:
+    """Requests in each engine's queue; Unknown where one lacks what others expose, for queues are not alike.
+
+    Of a replica without a sample now the last one counts, and one that has turned Ready since has had no time to queue:
+    with each taken for the mean of the others, 8,279 requests on three replicas became 16,618 as soon as seven more
+    were Ready.
+    """
+    shown = {one.replica: one.waiting for one in serving}
+    figures = [reading for reading in shown.values() if not isinstance(reading, Unknown)]
+    unread = [reading for reading in shown.values() if isinstance(reading, Unknown)]
+    if not figures:
+        return unread[0] if unread else Unknown("no replica was read")
+    if unread:
+        return Unknown(f"{len(unread)} of {len(shown)} replicas expose no queue: {unread[0].reason}")
+    now, mean = max(one.scraped_at for one in serving), sum(figures) / len(figures)
+
+    def unseen(replica: Replica) -> float:
+        last = previous.get(replica.name)
+        began = -math.inf if replica.ready_for is None else now - replica.ready_for
+        if now - began <= longest_gap and (last is None or began > last.at):
+            return 0.0
+        known = None if last is None else last.queue
+        return known.requests if known is not None and now - known.at <= longest_gap else mean
+
+    return (*figures, *(unseen(one) for one in ready if one.name not in shown))
+
+
+def _with_gateway(waiting: Reading, gateway: Reading) -> Reading:
+    """The sum, of what there is: NOT_EXPOSED is no gateway, or engines that have no queue of their own."""
+    if gateway is NOT_EXPOSED:
+        return waiting
+    if isinstance(gateway, Unknown):
+        return gateway
+    if waiting is NOT_EXPOSED:
+        return gateway
+    return waiting if isinstance(waiting, Unknown) else waiting + gateway
+
+
+def _gateway_after(requests: Reading, before: Queue | None, passed: float, at: float | None) -> Queue | None:
+    """The gateway's queue, of which `passed` more have reached an engine; as it was where it is not known."""
+    if isinstance(requests, Unknown) or at is None:
+        return None if requests is NOT_EXPOSED else before
+    if before is not None and at <= before.at:
+        return before
+    left = 0.0 if before is None else before.joined[-1][1] - before.requests
+    return queue(before, at=at, requests=requests, left=left + max(0.0, passed))
+
+
+def _wait(engine: Queue | None, gateway: Queue | None) -> float:
+    """Seconds that the request at the head of a replica's queue has waited, at the gateway too."""
+    return (0.0 if engine is None else engine.wait) + (0.0 if gateway is None else gateway.wait)
+
+
+def _late_by_queue(
+    one: _Served, begin: float, end: float, bound: float | None, prefill_beside_queue: float
+) -> tuple[float, float]:
+    """WAITED and LATE_BY_QUEUE of the requests that one replica began to serve.
+
+    Half of them waited as long as the next one had at the `begin`, half as at the `end`: where a queue comes and goes
+    between two observations, that is right on average, and a line between the two would count each peak twice.
+    """
+    requests = one.increase[TTFT_COUNT]
+    if requests <= 0.0:
+        return 0.0, 0.0
+    ttft = prefill_beside_queue * one.increase[TTFT_SUM] / requests
+    late = 0.0
+    if bound is not None and begin + end > 0.0:
+        late = requests * 0.5 * ((begin + ttft > bound) + (end + ttft > bound))
+    return requests * 0.5 * (begin + end), late
+
+
+def _full(one: _Served, bound: float | None, *, at_gateway: bool) -> Full:
+    """What a full replica did; `at_gateway`: requests waited there for longer than `bound` seconds."""
+    requests = one.increase[TTFT_COUNT]
+    # Two bursts, each gone before the next, look like one queue, unless the batch had no room between them.
+    waited = bound is not None and (at_gateway or not one.room)
+    return Full(
+        room=one.room,
+        seconds=one.seconds,
+        requests=requests,
+        tokens=one.increase[GENERATED],
+        decoding=one.increase[ITL_SUM],
+        waited=requests if waited else 0.0,
+        on_time=one.increase[TTFT_LOWER] if waited else 0.0,
+    )

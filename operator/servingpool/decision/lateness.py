@@ -1,0 +1,121 @@
+"""Which requests missed the SLO, by the witness that is believed.
+
+Three witnesses tell of late first tokens: the TTFT histogram, the length of the queue, the engine's queue-time
+histogram. A TTFT histogram may begin at admission, and then excludes the queue; so does every TTFT behind a gateway
+that queues. Where it excludes the queue the other two count, the more pessimistic one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from servingpool.decision.counters import LATE_BY_QUEUE
+from servingpool.decision.latency_count import Misses
+from servingpool.decision.observation import Observation
+from servingpool.decision.pool import Pool
+from servingpool.decision.queueing import Queue, overdue
+from servingpool.decision.samples import Sample
+from servingpool.decision.saturation import Saturation
+from servingpool.decision.window import KEPT_SECONDS, SampleWindow, Slice
+
+MARGIN = 5.0
+"""Late requests beyond `queue_time_margin` times the other witness': the queue-time histogram counts a request at its
+end, so over minutes the two count different requests."""
+
+
+class Witness(StrEnum):
+    """Who tells of late first tokens."""
+
+    HISTOGRAM = "TTFT histogram"
+    QUEUE = "queue depth"
+    QUEUE_TIME = "queue-time histogram"
+
+
+class Testimony(NamedTuple):
+    """First tokens of a window, and how many were late, by each witness."""
+
+    requests: float
+    histogram: float
+    queue: float
+    """With the histogram's TTFT on top of the time in the queue."""
+    queue_time: float
+    """Of those that ended: beside new replicas a full one ends more late requests than begin there."""
+
+    def late(self, witness: Witness) -> float:
+        """Late requests by that witness, with what the histogram sees beside: a long prefill is no queue."""
+        if witness is Witness.HISTOGRAM or self.requests <= 0.0:
+            return self.histogram
+        waited = min(self.requests, self.queue if witness is Witness.QUEUE else self.queue_time)
+        return waited + self.histogram * (1.0 - waited / self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Judges the requests of a window."""
+
+    window: SampleWindow
+    saturation: Saturation
+    pool: Pool
+
+    def testimony(self, part: Slice) -> Testimony:
+        """What each witness says of a part of the window."""
+        bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
+        ttft = part.first_tokens.misses(pooled.first_tokens, self.window.buckets.ttft, bound)
+        queue_time = part.queue_times.misses(pooled.queue_times, self.window.buckets.queue_time, bound)
+        return Testimony(ttft.requests, ttft.late, part.total(LATE_BY_QUEUE), queue_time.late)
+
+    @property
+    def believed(self) -> Witness:
+        """Whom to believe now."""
+        params = self.pool.params
+        excluded = self.saturation.queue_excluded(params)
+        said = self.testimony(self.window.last(params.recent_window if excluded else KEPT_SECONDS))
+        first, late = (Witness.QUEUE, said.queue) if excluded else (Witness.HISTOGRAM, said.histogram)
+        return Witness.QUEUE_TIME if said.queue_time > params.queue_time_margin * late + MARGIN else first
+
+    def missed(self, part: Slice, *, output_tokens: bool = True) -> Misses:
+        """Requests of a part of the window and how many broke either bound, or that of the first token only.
+
+        Only the two marginals are exposed. They are joined as if independent: that errs towards too many misses, by
+        less than their product, where the same requests break both. A request counts when it gets its first token:
+        that many end, if not in the same seconds.
+        """
+        said = self.testimony(part)
+        first = Misses(said.requests, said.late(self.believed))
+        bound = self.pool.slo.time_per_output_token if output_tokens else None
+        pooled = self.window.last(self.pool.params.mean_window)
+        slow = part.finished.misses(pooled.finished, self.window.buckets.tpot, bound)
+        late = first.late + slow.late * (1.0 - first.share)
+        return Misses(max(first.requests, late), late)
+
+
+class Queues(NamedTuple):
+    """The replicas' queues and the gateway's, as shown in the last minutes."""
+
+    engines: tuple[Queue, ...]
+    gateway: Queue | None
+
+    @classmethod
+    def recent(
+        cls, observation: Observation, samples: Mapping[str, Sample], gateway: Queue | None, since: float
+    ) -> Queues:
+        """Shown after `since`, Unix time in seconds. A replica that fails its probe because it is full has one."""
+        found = (samples.get(replica.name) for replica in (*observation.ready, *observation.starting))
+        queues = [one.queue for one in found if one is not None and one.queue is not None and one.queue.at >= since]
+        return cls(tuple(queues), gateway if gateway is not None and gateway.at >= since else None)
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds that the request has waited which has waited longest, at a replica and the gateway."""
+        at_gateway = 0.0 if self.gateway is None else self.gateway.wait
+        return at_gateway + max((queue.wait for queue in self.engines), default=0.0)
+
+    def overdue(self, bound: float | None) -> float:
+        """Requests that wait now and have waited for more than `bound` seconds."""
+        if bound is None:
+            return 0.0
+        queues = self.engines if self.gateway is None else (*self.engines, self.gateway)
+        return sum(overdue(queue, bound) for queue in queues)

@@ -1,0 +1,118 @@
+"""Every tunable number of the core, each with its unit, range and source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """One default serves all pools; a ServingPool's `behavior` sets the first three.
+
+    "Swept" names what `benchmarks/control` varied it against; docs/experiments.md has the figures.
+    """
+
+    # --- a pool's own knobs
+    scale_down_window: float = 120.0
+    """Seconds, 0 to 86,400: a scale-down keeps the most that was recommended in this window, or in two cold starts."""
+    calibration: float = 300.0
+    """Seconds, 0 to 86,400: nothing is scaled down before a pool was observed for so long."""
+    cold_start: float = 120.0
+    """Seconds, 1 to 1,800: from order to Ready, until a start was measured."""
+
+    # --- windows over samples
+    rate_window: float = 30.0
+    """Seconds, 15 to 60. Swept: at 60 a step is seen 15 s later, at 15 noise buys 6% more GPUs."""
+    mean_window: float = 600.0
+    """Seconds, 300 to 1,200: mean request length, mean demand, shape of the latency tail."""
+    recent_window: float = 300.0
+    """Seconds: what status calls "now"; also the width of the hour's bins."""
+    idle_window: float = 1200.0
+    """Seconds without a request after which a pool is idle. At 600 on-off traffic attains 93.5 instead of 98.8%."""
+    longest_gap: float = 180.0
+    """Seconds, over two scrape intervals: counters further apart tell of an outage's mean and not of now."""
+    evidence_memory: float = 4 * 3600.0
+    """Seconds, 3,600 to 86,400: evidence on the miss curve, and on full replicas, counts 1/e after it."""
+
+    # --- queues
+    engine_stuck: float = 60.0
+    """Seconds, over two scrapes: an engine that serves nothing while its next request has waited for so long."""
+    prefill_beside_queue: float = 2.0
+    """Ratio, 1 to 4: TTFT from admission of requests that queued, over the mean. At 1 status was 3 to 7 points high."""
+    queue_time_margin: float = 1.5
+    """Ratio, 1 to 3: the queue-time histogram is believed where it counts so many times as many late requests."""
+
+    # --- full replicas
+    queue_excluded: float = 0.6
+    """Share, 0.3 to 0.9, of requests that queued for too long, on time by the TTFT histogram: it excludes the queue."""
+    nearly_full: float = 0.9
+    """Share of the largest batch, 0.7 to 1, from which on a replica may be full."""
+
+    # --- step time
+    decode_ratio: float = 0.006
+    """b/a before anything was observed; 0.0046 to 0.0092 on ten GPU and model pairs measured by aiconfigurator."""
+    prefill_ratio: float = 0.0045
+    """c/a, likewise; 0.0030 to 0.0066."""
+    fit_memory: float = 2400.0
+    """Seconds, 600 to 7,200: a window of step times counts 1/e after it."""
+    engine_changed: float = 0.12
+    """Logarithm of observed over expected ITL, 0.05 to 0.3, from which on the engine is another one (upgrade, FP8)."""
+    engine_settled: float = 0.02
+    """Likewise: at most so much once the new engine is learned. At 0.12 old windows bent the fit for 20 minutes."""
+    renewal: float = 67.0
+    """Seconds, 30 to 300: windows count 1/e after it while the engine is changing."""
+
+    # --- miss curve
+    tick_weight: float = 12.0
+    """Requests, 5 to 50, that a tick counts for at most: neighbours in time share their burst."""
+    aftermath: float = 4.0
+    """Ratio, 2 to 6: misses after an overload for each in it. Without it ramp attains 91.1 instead of 95.8%."""
+    knee_share: float = 0.75
+    """Share, 0.5 to 0.95, of the load at which even smooth traffic breaks TPOT: where the knee is expected."""
+    relieved: float = 0.5
+    """Share of an overload, 0.3 to 0.7: at a lower load than that, requests on time never met it."""
+
+    # --- forecast
+    persistence_weight: float = 20.0
+    """Pairs, 5 to 100: prior weight of "a jump lasts". Of "the usual lasts": three times as much."""
+    beyond: float = 1.2
+    """Ratio, 1 to 2: no error of the past leads further beyond the highest demand that is remembered."""
+    prior_error: float = 0.18
+    """Standard deviation over the mean, 0.05 to 0.5, before errors were seen; conversations show about this."""
+    prior_weight: float = 48.0
+    """Pairs, 10 to 200, that the prior errors weigh."""
+    initial_weight: float = 20.0
+    """Pairs, 0 to 100: prior weight of the load that the initial fleet could serve. It fades within two hours."""
+
+    # --- cheapest fleet
+    least_penalty: float = 3.0
+    """Replicas for the work that keeps one busy, 1 to 10: least penalty of a miss."""
+    greatest_penalty: float = 7.0
+    """Likewise, over the allowed share of misses. At 5 a day of code attains 94.9%, at 10 bursts cost 10% more."""
+    penalty_margin: float = 2.0
+    """Standard errors, 0 to 3, left free when the penalty is chosen. At 1.5 five of 54 runs miss, at 2 four."""
+    hysteresis: float = 3.0
+    """Ratio, 1 to 5: penalty at which a replica is kept over the one at which it is ordered."""
+
+    # --- error budget
+    planned: float = 0.7
+    """Share, 0.5 to 1, of the allowed misses that is planned with. At 1 a day of code attains 94.6%."""
+    fast_gain: float = 2.0
+    """Share of the plan, 0 to 5, lost for each hour of allowed misses overspent in the last hour; at most half."""
+    most_calibration: float = 4.0
+    """Ratio, 1 to 10: misses observed for each that the curve predicted are believed up to it."""
+    slow_hours: float = 6.0
+    """Hours of allowed misses, 2 to 24, overspent in a day that divide the plan by e, to 0.7 of it at least."""
+
+    # --- limits
+    tolerance: float = 0.015
+    """Share of the fleet, 0 to 0.1: a smaller change is not made. HPA's is 0.1; 300 replicas moved 74 times an hour."""
+    scale_down_starts: float = 2.0
+    """Cold starts, 1 to 5: the scale-down window at least. What goes and comes back sooner costs more than it saved."""
+    calm_burn: float = 2.0
+    """Misses over the allowed ones, 1 to 5: below it, and without a queue, nothing is added while calibrating."""
+    unschedulable_after: float = 300.0
+    """Seconds, 60 to 1,800, that pods wait for a node before ordering more is pointless: nodes take 2 to 4 minutes."""
+
+
+DEFAULT = Params()

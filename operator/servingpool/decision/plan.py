@@ -1,0 +1,127 @@
+"""Stage two: from what is known of the pool to the raw need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from servingpool.decision.costs import cheapest, miss_penalty
+from servingpool.decision.decision import Plan
+from servingpool.decision.forecast import Outlook
+from servingpool.decision.knee import has_evidence, posterior
+from servingpool.decision.observation import Observation, Reading, Unknown
+from servingpool.decision.pool import Pool
+from servingpool.decision.state import Memory, UpdateResult
+
+PENALTY_LASTS, PENALTY_SHARE = 120.0, 1.0 / 60.0
+"""Seconds, and share of what was seen, for which about a penalty is kept: finding one takes longer than two decisions,
+and of two hours that are remembered two minutes are little."""
+
+
+def plan(observation: Observation, pool: Pool, update: UpdateResult) -> Plan | Unknown:
+    """What the pool needs; Unknown with the reason where that is not known."""
+    memory, params = update.memory, pool.params
+    if isinstance(observation.metrics, Unknown):
+        return observation.metrics
+    if not observation.ready and observation.requested > 0:
+        return Unknown("no replica is ready")
+    if memory.coverage == 0.0:
+        return Unknown(f"samples lack {memory.missing}" if memory.missing else "no ready replica has a fresh sample")
+    if update.step is None:
+        return Unknown("no request was decoded yet, so the engine's speed is not known")
+    if update.demand is None:
+        return Unknown("too few scrapes to take a rate")
+    level, most, profile = update.demand.level, 4 * pool.max_replicas, memory.profile
+    curve, allowed = posterior(profile.curve, pool, update.step), pool.slo.allowed
+    ratio = profile.calibration.ratio(params)
+    allowance = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=ratio, params=params)
+    penalty = memory.penalty
+    if penalty is None:
+        greatest, held = params.greatest_penalty / allowed, memory.scale_down_window(pool)
+        penalty = miss_penalty(
+            profile.forecast, curve, allowance, greatest=greatest, most=most, held=held, params=params
+        )
+    queued = backlog(
+        memory.queues,
+        observation.gateway_queue,
+        work=update.demand.work_per_request,
+        horizon=memory.horizon(pool),
+        load=level / max(1, observation.requested),
+        stuck=memory.stuck,
+    )
+    idle = memory.window.idle(params)
+    outlook = Outlook.certain(0.0)
+    if not idle:
+        usual, capacity = memory.window.usual(params), curve.load_for(allowance)
+        outlook = profile.forecast.outlook(level=level, usual=usual, capacity=capacity, params=params)
+    outlook = outlook.plus(queued)
+    # The initial fleet is evidence of what to keep, never of what to order.
+    penalties = (penalty, params.hysteresis * penalty)
+    found = cheapest(outlook.with_and_without_initial(), curve, allowance, penalties, most)
+    (with_initial, sticking), (without, _) = found.replicas.tolist()
+    kept_initial = min(with_initial, float(profile.forecast.initial_replicas))
+    then = max(without, kept_initial)
+    # What is ordered now serves a cold start later, but what is removed now is missing now.
+    now = 0.0
+    if then < observation.requested:
+        at_once = cheapest(Outlook.certain(level), curve, allowance, (penalty,), most).replicas
+        now = min(float(at_once[0, 0]), float(observation.requested))
+    need = max(then, now)
+    return Plan(
+        need=need,
+        recommended=max(need, min(float(observation.requested), sticking)),
+        curve=curve,
+        outlook=outlook,
+        level=level,
+        backlog=queued,
+        allowed=allowed,
+        allowance=allowance,
+        has_evidence=has_evidence(profile.curve, allowed),
+        penalty=penalty,
+        now_needs_more=now > then,
+        idle=idle,
+        candidates=found.candidates[0 if kept_initial > without else 1],
+    )
+
+
+def backlog(
+    engines: Iterable[float], gateway: Reading, *, work: float, horizon: float, load: float, stuck: int = 0
+) -> float:
+    """Replicas kept busy by what is queued, `work` replica-seconds each, `horizon` seconds from now.
+
+    What is ordered now serves a cold start later, so a gateway's queue is spread over that time: divided by the TTFT
+    bound it would order a fleet that arrives when the queue is long gone.
+
+    `engines` are the requests in each engine's own queue. No other replica can serve those, and what is gone by then,
+    under the `load` of the fleet that is ordered already, orders nothing. What is left keeps its own replica busy, and
+    no other, however much it is. `stuck` engines serve nothing while requests wait: each is missing.
+    """
+    left = (queued * work / horizon + load - 1.0 for queued in engines if queued > 0.0)
+    own = math.fsum(min(1.0, max(0.0, more)) for more in left)
+    return stuck + own + (0.0 if isinstance(gateway, Unknown) else gateway * work / horizon)
+
+
+def remembered(memory: Memory, pool: Pool, plan: Plan | Unknown, now: float) -> Memory:
+    """What the next decision is to know of this one."""
+    begin = now - memory.scale_down_window(pool)
+    recommendations = tuple(entry for entry in memory.recommendations if begin < entry[0] < now)
+    if isinstance(plan, Unknown):
+        return replace(memory, recommendations=recommendations, penalty=None, predicted_by=None)
+    return replace(
+        memory,
+        recommendations=(*recommendations, (now, plan.recommended)),
+        penalty=plan.penalty,
+        penalty_until=now + _penalty_lasts(memory) if memory.penalty is None else memory.penalty_until,
+        predicted_by=plan.curve,
+    )
+
+
+def _penalty_lasts(memory: Memory) -> float:
+    """Seconds for which a penalty is kept.
+
+    Pools that were first seen together would look for theirs in the same tick for ever, so it is drawn for each, from
+    digits of a figure that no two pools have alike.
+    """
+    forecast = memory.profile.forecast
+    return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(PENALTY_LASTS, PENALTY_SHARE * forecast.seen)

@@ -1,0 +1,202 @@
+"""Stage four: the figures and the sentence of a decision."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from servingpool.decision.counters import WAITED
+from servingpool.decision.decision import Figures, Limited, Plan
+from servingpool.decision.knee import tpot_infeasible
+from servingpool.decision.lateness import Lateness, Queues, Witness
+from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.pool import Pool
+from servingpool.decision.samples import GENERATED, PROMPTS, TTFT_COUNT
+from servingpool.decision.state import Memory, UpdateResult
+from servingpool.decision.window import READY, RUNNING, SUMS, WAITING, Slice, rate_window
+
+NEVER_FULL = Unknown("no replica was seen full")
+
+
+def figures(
+    pool: Pool, memory: Memory, update: UpdateResult, plan: Plan | Unknown, queues: Queues, now: float
+) -> Figures:
+    """What was measured and weighed; Unknown where that is not known."""
+    window, profile, params = memory.window, memory.profile, pool.params
+    recent = window.last(rate_window(memory.interval, params))
+    no_rate = plan if isinstance(plan, Unknown) else Unknown("no scrapes to take a rate from")
+    weighed = None if isinstance(plan, Unknown) else plan
+    demand, step, full = update.demand, update.step, profile.saturation
+    judge, overdue = Lateness(window, full, pool), queues.overdue(pool.slo.time_to_first_token)
+    rule = profile.forecast.rule(params)
+    loaded = demand is not None and window.rows[-1, READY] > 0.0
+    return Figures(
+        arrivals=no_rate if demand is None else demand.arrivals,
+        generation_rate=_rate(recent, GENERATED, no_rate),
+        prompt_rate=_rate(recent, PROMPTS, no_rate),
+        queue=_gauge(recent, WAITING),
+        running=_gauge(recent, RUNNING),
+        time_to_first_token=_first_token(memory, pool, judge),
+        time_per_output_token=memory.tpot_tail.at(pool.slo.attainment),
+        attainment=_attainment(memory, overdue, now),
+        attainment_now=_attainment_now(judge, overdue),
+        witness=judge.believed,
+        longest_wait=queues.longest_wait,
+        full_batch=full.batch if full.known else NEVER_FULL,
+        full_requests=full.requests / full.seconds if full.known else NEVER_FULL,
+        full_tokens=full.tokens / full.seconds if full.known else NEVER_FULL,
+        step_base=no_rate if step is None else step.base,
+        step_per_request=no_rate if step is None else step.per_request,
+        step_per_prefill_token=no_rate if step is None else step.per_prefill_token,
+        work_per_request=no_rate if demand is None else demand.work_per_request,
+        load=window.load_of(demand.level) if demand is not None and loaded else no_rate,
+        safe_load=no_rate if weighed is None else _safe_load(weighed),
+        miss_floor=no_rate if weighed is None else weighed.curve.floor,
+        calibration=profile.calibration.ratio(params),
+        persistence=rule.persistence,
+        reversion=rule.reversion,
+        forecast=no_rate if weighed is None else weighed.expected,
+        burst=no_rate if weighed is None else weighed.burst,
+        backlog=no_rate if weighed is None else weighed.backlog,
+        horizon=memory.horizon(pool),
+        fast_factor=profile.budget.fast_factor(params),
+        slow_factor=profile.budget.slow_factor(params),
+        allowance=no_rate if weighed is None else weighed.allowance,
+        penalty=no_rate if weighed is None else weighed.penalty,
+        recommended=no_rate if weighed is None else memory.highest_recommendation,
+    )
+
+
+def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown) -> str | None:
+    """What is wrong but not fatal."""
+    bound, step = pool.slo.time_per_output_token, update.step
+    known = update.memory.profile.fit.known
+    if bound is not None and step is not None and known and tpot_infeasible(pool, step):
+        return (
+            f"time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
+            f"a step without load takes {step.base * 1000:.0f} ms on this engine"
+        )
+    if isinstance(plan, Unknown):
+        return None
+    if plan.feasible:
+        least = math.ceil(plan.expected / plan.curve.load_for(plan.allowed))
+    elif not plan.has_evidence:
+        least = math.ceil(plan.expected)  # whatever the curve, no fleet does more than its work
+    else:
+        return (
+            f"about {plan.curve.floor:.1%} of requests miss the SLO at any fleet size, more than the "
+            f"{plan.allowed:.1%} allowed: relax the bound or use faster replicas"
+        )
+    if least > pool.max_replicas:
+        return f"{least} replicas are needed for what is expected and max is {pool.max_replicas}: the SLO will not hold"
+    return None
+
+
+def reason(requested: int, pool: Pool, plan: Plan | Unknown, answer: Limited, figures: Figures) -> str:
+    """Why this many replicas, in one sentence with units."""
+    parts = [f"the need is unknown ({plan.reason})"] if isinstance(plan, Unknown) else _weighed(pool, plan, figures)
+    parts += [limit.reason for limit in answer.applied]
+    return f"{_move(requested, answer.replicas)}: {'; '.join(parts)}"
+
+
+def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
+    if plan.idle:
+        return [f"no request in the last {pool.params.idle_window / 60:.0f} minutes, so nothing is kept beyond min"]
+    parts = [
+        f"{_number(figures.arrivals)} requests/s now",
+        f"work for {_number(plan.expected)} fully busy replicas is expected in {figures.horizon:.0f} s",
+    ]
+    if plan.backlog >= 0.1:
+        parts.append(f"{plan.backlog:.1f} more are kept busy by {_number(figures.queue)} queued requests")
+    if not isinstance(figures.full_requests, Unknown):
+        serves, batch = _number(figures.full_requests), _number(figures.full_batch)
+        parts.append(f"a full replica serves {serves} requests/s, {batch} at a time")
+    return [*parts, _sizing(plan)]
+
+
+def _sizing(plan: Plan) -> str:
+    need = plan.need
+    if not plan.feasible:
+        best = f"{need:.0f} {'is' if need == 1 else 'are'} the best trade-off"
+        if plan.has_evidence:
+            return f"no replica count meets the SLO ({_percent(plan.curve.floor)} would still miss); {best}"
+        return f"too few requests were seen to tell whether the SLO can hold; {best}"
+    plain = max(1, math.ceil((plan.expected + plan.backlog) / plan.safe_load))
+    if plan.now_needs_more:
+        return f"{plain} would do then, and the present load needs {need:.0f}"
+    if need > plain:
+        covers = f"{plain} {'covers' if plain == 1 else 'cover'} the forecast at load {_number(plan.safe_load)}"
+        return (
+            f"{covers}; {need - plain:.0f} more for a likely burst of {_number(plan.burst)}, "
+            f"a miss costing {_number(plan.penalty)} times its GPU time"
+        )
+    if need < plain:
+        return f"{plain} would hold the SLO throughout, but {need:.0f} cost less, misses at their penalty included"
+    return f"the SLO holds up to load {_number(plan.safe_load)}, so {need:.0f} {'is' if need == 1 else 'are'} needed"
+
+
+def _first_token(memory: Memory, pool: Pool, judge: Lateness) -> Reading:
+    """TTFT at the SLO's percentile; with the time in the queue where the histogram excludes it."""
+    shown = memory.ttft_tail.at(pool.slo.attainment)
+    if judge.believed is Witness.HISTOGRAM or isinstance(shown, Unknown):
+        return shown
+    rows = memory.window.last(pool.params.recent_window).rows
+    begun, waited = rows[:, SUMS + TTFT_COUNT], rows[:, SUMS + WAITED]
+    each = np.divide(waited, begun, out=np.zeros(len(rows)), where=begun > 0.0)
+    order = np.argsort(each)
+    place = np.searchsorted(np.cumsum(begun[order]), pool.slo.attainment * begun.sum())
+    return shown + float(each[order][min(place, len(rows) - 1)]) if len(rows) else shown
+
+
+def _safe_load(plan: Plan) -> Reading:
+    if plan.feasible:
+        return plan.safe_load
+    many = "more requests miss than may, at any load"
+    return Unknown(many if plan.has_evidence else "too few requests were seen to tell")
+
+
+def _rate(window: Slice, column: int, otherwise: Unknown) -> Reading:
+    rate = window.rate(column)
+    return otherwise if rate is None else rate
+
+
+def _gauge(window: Slice, column: int) -> Reading:
+    value = window.rows[-1, column] if len(window.rows) else np.nan
+    return Unknown("not read at the last observation") if np.isnan(value) else float(value)
+
+
+def _attainment_now(judge: Lateness, overdue: float) -> Reading:
+    judged = judge.missed(judge.window.last(judge.pool.params.recent_window))
+    requests = judged.requests + overdue
+    if requests * judge.pool.slo.allowed < 1.0:
+        return Unknown("too few requests in five minutes")
+    return 1.0 - (judged.late + overdue) / requests
+
+
+def _attainment(memory: Memory, overdue: float, now: float) -> Reading:
+    """Of the last hour; `overdue` requests have waited for too long already, and are late whenever they begin."""
+    # Bins go when a new one begins: while nothing is read none does.
+    score = memory.score_of_last_hour(now)
+    requests = sum(entry.requests for entry in score) + overdue
+    if requests <= 0.0:
+        return Unknown("no request was judged in the last hour")
+    return 1.0 - (sum(entry.late for entry in score) + overdue) / requests
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.01 else f"{share:.2%}"
+
+
+def _move(requested: int, replicas: int) -> str:
+    if replicas == requested:
+        return f"hold {replicas}"
+    return f"scale {'up' if replicas > requested else 'down'} {requested} -> {replicas}"
+
+
+def _number(figure: Reading) -> str:
+    if isinstance(figure, Unknown):
+        return "an unknown number of"
+    if 0.0 < figure < 0.01:
+        return "less than 0.01"
+    return f"{figure:.2g}" if figure < 10 else f"{figure:.0f}"

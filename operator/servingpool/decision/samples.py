@@ -1,0 +1,188 @@
+"""One replica's cumulative figures at one scrape, in fixed places."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import NamedTuple
+
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
+from servingpool.decision.queueing import Queue, queue
+
+# Only raw figures: a reset shows as a counter that falls, and a derived figure falls without one.
+(TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
+(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED) = range(7, 13)
+(QUEUE_TIME_COUNT, QUEUE_TIME_LOWER, QUEUE_TIME_UPPER) = range(13, 16)
+FIGURES = 16
+
+COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
+"""Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
+OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED, QUEUE_TIME_COUNT)
+"""Figures that a sample may lack and be whole."""
+EMPTY = Histogram((), (), 0.0, 0.0)
+
+
+class Bucket(NamedTuple):
+    """Ends, in seconds, of the histogram bucket that holds a bound; equal where the bound is a bucket's end."""
+
+    lower: float = 0.0
+    upper: float = math.inf
+
+
+class Buckets(NamedTuple):
+    """Buckets that hold the SLO's bounds; the queue time's is that of TTFT."""
+
+    ttft: Bucket = Bucket()
+    tpot: Bucket = Bucket()
+    queue_time: Bucket = Bucket()
+
+
+NO_BUCKETS = Buckets()
+
+
+class Bounds(NamedTuple):
+    """The SLO's bounds, in seconds; None where there is none."""
+
+    ttft: float | None
+    tpot: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One replica's cumulative figures at one scrape."""
+
+    at: float
+    """Unix time in seconds of the scrape."""
+    buckets: Buckets
+    figures: tuple[float, ...]
+    """NaN where an optional one was absent."""
+    queue: Queue | None = None
+    """None where it was never exposed."""
+
+
+def missing_series(metrics: ReplicaMetrics, bounds: Bounds) -> str | None:
+    """The name of a series that nothing can be decided without; None where all are there.
+
+    A series that relabelling drops or an upgrade renames is not a series of zeros: with TTFT gone, arrivals would read
+    zero under full load and the fleet would go.
+    """
+    essential = {
+        "time to first token": metrics.time_to_first_token,
+        "inter-token latency": metrics.inter_token_latency,
+        "generation tokens": metrics.generation_tokens,
+        "prompt tokens": metrics.prompt_tokens,
+    }
+    if bounds.tpot is not None:
+        essential["time per output token"] = metrics.time_per_output_token
+    return next((name for name, figure in essential.items() if isinstance(figure, Unknown)), None)
+
+
+def with_empty_series(metrics: ReplicaMetrics, *, used: bool = False) -> ReplicaMetrics:
+    """Zero for what an engine exposes only from its first request on; `used`: it had one before.
+
+    With nothing running, waiting or counted, what is absent has counted nothing. While no more requests got their first
+    token than are running, none has finished, so what is counted at the end is absent for that reason.
+    """
+    ttft = metrics.time_to_first_token
+    first = (ttft, metrics.generation_tokens, metrics.prompt_tokens)
+    if all(one is not NOT_EXPOSED for one in (*first, metrics.inter_token_latency, metrics.time_per_output_token)):
+        return metrics
+    if ttft is NOT_EXPOSED and not used and _idle(metrics):
+        ttft = EMPTY
+    if isinstance(ttft, Unknown) or isinstance(metrics.running, Unknown) or ttft.count > metrics.running:
+        return metrics
+    between, mean = metrics.inter_token_latency, metrics.time_per_output_token
+    return replace(
+        metrics,
+        time_to_first_token=ttft,
+        generation_tokens=0.0 if metrics.generation_tokens is NOT_EXPOSED else metrics.generation_tokens,
+        prompt_tokens=0.0 if metrics.prompt_tokens is NOT_EXPOSED else metrics.prompt_tokens,
+        inter_token_latency=EMPTY if between is NOT_EXPOSED else between,
+        time_per_output_token=EMPTY if mean is NOT_EXPOSED else mean,
+    )
+
+
+def _idle(metrics: ReplicaMetrics) -> bool:
+    histograms = (metrics.inter_token_latency, metrics.time_per_output_token, metrics.queue_time)
+    counted = [metrics.generation_tokens, metrics.prompt_tokens]
+    counted += [one.count if isinstance(one, Histogram) else one for one in histograms]
+    return (
+        metrics.running == 0.0 and metrics.waiting == 0.0 and all(one is NOT_EXPOSED or one == 0.0 for one in counted)
+    )
+
+
+def sample(metrics: ReplicaMetrics, bounds: Bounds, before: Sample | None, full_from: float) -> Sample:
+    """The figures of one scrape; `full_from`: running requests from which on a replica may be full."""
+    ttft, itl = metrics.time_to_first_token, metrics.inter_token_latency
+    ttft_figures, ttft_bucket = _around(ttft, bounds.ttft)
+    tpot_figures, tpot_bucket = _around(metrics.time_per_output_token, bounds.tpot)
+    queue_figures, queue_bucket = _around(metrics.queue_time, bounds.ttft)
+    figures = (
+        *ttft_figures,
+        ttft.total if isinstance(ttft, Histogram) else math.nan,
+        *tpot_figures,
+        itl.total if isinstance(itl, Histogram) else math.nan,
+        itl.count if isinstance(itl, Histogram) else math.nan,
+        _or_nan(metrics.generation_tokens),
+        _or_nan(metrics.prompt_tokens),
+        _or_nan(metrics.cached_prompt_tokens),
+        _or_nan(metrics.admission_rejections),
+        *queue_figures,
+    )
+    buckets = Buckets(ttft_bucket, tpot_bucket, queue_bucket)
+    return Sample(metrics.scraped_at, buckets, figures, _queue_after(metrics, figures[TTFT_COUNT], before, full_from))
+
+
+def bucket_changed(before: Sample, now: Sample) -> bool:
+    """Whether a bound lies in another bucket now; without an observation there was none."""
+    counts = (TTFT_COUNT, TPOT_COUNT, QUEUE_TIME_COUNT)
+    return any(
+        old != new and before.figures[count] > 0.0
+        for count, old, new in zip(counts, before.buckets, now.buckets, strict=True)
+    )
+
+
+def lost(now: Sequence[float], before: Sequence[float]) -> bool:
+    """Whether an optional figure that was there is absent now.
+
+    Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3.
+    """
+    pairs = zip(OPTIONAL(now), OPTIONAL(before), strict=True)
+    return any(math.isnan(new) and not math.isnan(old) for new, old in pairs)
+
+
+def _queue_after(metrics: ReplicaMetrics, left: float, before: Sample | None, full_from: float) -> Queue | None:
+    """The engine's queue; as it was where this scrape lacks it.
+
+    A request that comes between two steps waits for the next one. With `room` it does not count as one that waits.
+    """
+    last = None if before is None else before.queue
+    if isinstance(metrics.waiting, Unknown) or (last is not None and metrics.scraped_at <= last.at):
+        return last
+    reset = before is not None and left < before.figures[TTFT_COUNT]
+    room = not isinstance(metrics.running, Unknown) and metrics.running < full_from
+    return queue(last, at=metrics.scraped_at, requests=metrics.waiting, left=left, room=room, reset=reset)
+
+
+def _around(histogram: Histogram | Unknown, bound: float | None) -> tuple[tuple[float, float, float], Bucket]:
+    """Count in all, at most the lower and at most the upper end of the bucket that holds `bound`; and that bucket."""
+    if isinstance(histogram, Unknown):
+        return (math.nan, math.nan, math.nan), Bucket()
+    if bound is None:
+        return (histogram.count, histogram.count, histogram.count), Bucket()
+    bounds, counts = histogram.bounds, histogram.counts
+    above = bisect_left(bounds, bound * (1 - 1e-9))
+    upper_end = bounds[above] if above < len(bounds) else math.inf
+    upper = counts[above] if above < len(bounds) else histogram.count
+    if upper_end <= bound * (1 + 1e-9):
+        return (histogram.count, upper, upper), Bucket(upper_end, upper_end)
+    if above == 0:
+        return (histogram.count, 0.0, upper), Bucket(0.0, upper_end)
+    return (histogram.count, counts[above - 1], upper), Bucket(bounds[above - 1], upper_end)
+
+
+def _or_nan(reading: Reading) -> float:
+    return math.nan if isinstance(reading, Unknown) else reading

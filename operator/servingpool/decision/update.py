@@ -1,0 +1,299 @@
+"""Stage one: from an observation to what is known of the pool."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from servingpool.decision.attribution import OVERLOAD, LoadAttribution, attribute_load, offered_load
+from servingpool.decision.budget import Calibration, ErrorBudget
+from servingpool.decision.counters import CounterDelta, diff_counters
+from servingpool.decision.knee import posterior, tpot_infeasible
+from servingpool.decision.latency_count import Misses
+from servingpool.decision.lateness import Lateness
+from servingpool.decision.miss_curve import MissCurve
+from servingpool.decision.observation import Histogram, Observation, Unknown
+from servingpool.decision.percentile import Tail
+from servingpool.decision.pool import Pool
+from servingpool.decision.state import SCORE_BIN, Memory, Scored, UpdateResult
+from servingpool.decision.step_time import StepTime
+from servingpool.decision.window import AT, Demand, Slice, rate_window
+
+LEAST_SPAN = 1.0
+"""Seconds between two observations below which the second teaches nothing."""
+LONGEST_INTERVAL = 60.0
+"""Seconds between scrapes that are believed at first sight."""
+
+
+class _Tick(NamedTuple):
+    """One observation, and what is asked of it."""
+
+    observation: Observation
+    pool: Pool
+    now: float
+    span: float
+    """Seconds since the one before."""
+    elapsed: float
+    """Seconds since the last one that showed any traffic: what is counted now came in them. By `span`, scrapes each
+    30 s and ticks each 15 s would teach at half speed."""
+
+
+def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> UpdateResult:
+    """Learn from one observation. The same one at the same `now` a second time changes nothing."""
+    memory = _without_the_past_of_another_slo(memory, pool)
+    if memory.at is not None and now < memory.at - LEAST_SPAN:
+        memory = memory.interrupted()  # the clock was set back: nothing in the windows can be compared with now
+    if memory.at is not None and now < memory.at + LEAST_SPAN:
+        return UpdateResult(memory, *_known(memory, pool))
+    longest = pool.params.longest_gap
+    span = min(now - memory.at, longest) if memory.at is not None else 0.0
+    since = math.inf if memory.covered_at is None else now - memory.covered_at
+    tick = _Tick(observation, pool, now, span, since if since <= longest else span)
+    full_from = pool.params.nearly_full * memory.profile.saturation.most_running
+    delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from)
+    before, memory = memory, _add_to_windows(tick, delta, memory)
+    memory = _in_units_of_the_full_batch(memory, pool, before.profile.saturation.batch)
+    step, demand = _known(memory, pool)
+    if step is None or demand is None or delta.covered <= 0.0:
+        return UpdateResult(memory, step, demand)
+    return UpdateResult(_learn_from_demand(tick, memory, step, demand, before=before), step, demand)
+
+
+def _known(memory: Memory, pool: Pool) -> tuple[StepTime | None, Demand | None]:
+    """What the windows say."""
+    step = memory.step_time(pool)
+    return step, None if step is None else memory.window.demand(step, memory.interval, pool.params)
+
+
+def _in_units_of_the_full_batch(memory: Memory, pool: Pool, before: float) -> Memory:
+    """The memory in today's units of work, where `before` was the full batch until now.
+
+    A full replica has a load of 1. Seen full for the first time at a load of 0.06, it shows that all demand and all
+    loads so far were sixteen times as high.
+    """
+    if memory.profile.saturation.batch == before:
+        return memory
+    old, new = memory.step_time(pool, before), memory.step_time(pool)
+    return memory if old is None or new is None else memory.in_other_units(new.stretch / old.stretch)
+
+
+def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
+    """The memory with the observation in its windows, and what can be learned without knowing what requests cost."""
+    observation, now, span, params = tick.observation, tick.now, tick.span, tick.pool.params
+    seen = delta.covered > 0.0
+    hole = memory.covered_at is None or now - memory.covered_at > params.longest_gap
+    if seen and (hole or memory.since is None):
+        # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
+        memory = replace(memory.without_forecasts(), since=now, recommendations=())
+    profile = memory.profile
+    fit = profile.fit.update(delta.steps, elapsed=tick.elapsed, params=params)
+    # Without a step nobody tells whether the engine is still another one.
+    doubted = fit.changed(params) and delta.steps
+    # A replica with a sample has served: not to be Ready for a moment is no start.
+    starting = tuple(one for one in observation.starting if one.name not in memory.samples)
+    profile = replace(
+        profile,
+        at=now if seen else profile.at,
+        fit=fit,
+        saturation=profile.saturation.update(
+            delta.full,
+            busiest=max((one.decoding for one in delta.steps), default=0.0),
+            running=delta.most_running,
+            elapsed=tick.elapsed,
+            params=params,
+        ),
+        curve=profile.curve.doubted(tick.elapsed) if doubted else profile.curve,
+        cold_start=profile.cold_start.update(observation.ready, starting),
+        learned=profile.learned + (tick.elapsed if seen else 0.0),
+    )
+    interval = memory.interval
+    if delta.interval is not None:
+        # A lost scrape looks like a longer interval, so it is believed slowly; at first sight there is nothing else.
+        interval = min(delta.interval, interval * 1.02 if memory.covered_at is not None else LONGEST_INTERVAL)
+    return replace(
+        memory,
+        profile=profile,
+        window=memory.window.add(now=now, span=span, ready=_ready(observation, span), delta=delta),
+        samples=delta.samples,
+        queues=delta.queues,
+        stuck=delta.stuck,
+        gateway_queue=delta.gateway_queue,
+        interval=max(interval, 1.0),
+        coverage=delta.coverage,
+        missing=delta.missing,
+        queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
+        covered_at=now if seen else memory.covered_at,
+        ttft_tail=_tail(memory.ttft_tail, observation, "time_to_first_token", span),
+        tpot_tail=_tail(memory.tpot_tail, observation, "time_per_output_token", span),
+        predicted_by=None,
+    )
+
+
+def _ready(observation: Observation, span: float) -> float:
+    """Replicas ready in the last `span` seconds, on average.
+
+    One that turned Ready a second ago has served none of what the others' counters show: 3 replicas becoming 10 were
+    taken for a demand three times as high.
+    """
+    if span <= 0.0:
+        return float(len(observation.ready))
+    return sum(1.0 if one.ready_for is None else min(1.0, max(0.0, one.ready_for) / span) for one in observation.ready)
+
+
+def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:
+    metrics = () if isinstance(observation.metrics, Unknown) else observation.metrics
+    read = {one.replica: getattr(one, name) for one in metrics}
+    return tail.update({replica: one for replica, one in read.items() if isinstance(one, Histogram)}, elapsed=span)
+
+
+def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
+    """Drop what was learned of another SLO; what was learned of engine, traffic and cold start stays."""
+    slo, known = (pool.slo.time_to_first_token, pool.slo.time_per_output_token, pool.slo.attainment), memory.profile.slo
+    if known == slo:
+        return memory
+    profile = replace(memory.profile, slo=slo)
+    if known is None:
+        return replace(memory, profile=profile)
+    if known[:2] == slo[:2]:  # which requests are late did not change, only how many may be
+        return replace(memory, profile=replace(profile, budget=ErrorBudget()), penalty=None)
+    profile = replace(profile, curve=MissCurve(), budget=ErrorBudget(), calibration=Calibration())
+    return replace(memory.interrupted(), profile=profile)
+
+
+def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Demand, *, before: Memory) -> Memory:
+    """Where it is known what arrived and what that costs. `before`: the memory without this observation."""
+    pool, now = tick.pool, tick.now
+    window = memory.window.judged(load=offered_load(pool, demand, memory.window), work=demand.level)
+    memory = replace(memory, window=window, past_loads=memory.past_loads.update(now, window.load_of(demand.level)))
+    saturation = memory.profile.saturation
+    if saturation.queue_excluded(pool.params) and not before.profile.saturation.queue_excluded(pool.params):
+        memory = _judged_anew(memory, pool)
+    judge, last = Lateness(window, saturation, pool), Slice(window.rows[-1:])
+    late = judge.missed(last)
+    # If an idle engine already breaks TPOT, misses of TPOT say nothing about fleet size. What is learned stays for
+    # hours, so until the fit is known such requests teach nothing.
+    infeasible = tpot_infeasible(pool, step)
+    in_all = judge.missed(last, output_tokens=False) if infeasible else late
+    sure = memory.profile.fit.known or not infeasible
+    mean = window.last(pool.params.mean_window)
+    usual = mean.first_tokens.total * tick.elapsed / max(mean.seconds, tick.elapsed)
+    carried = in_all
+    if in_all.requests > 0.0 and sure:
+        attribution = attribute_load(pool, step, demand, window, memory.past_loads.highest)
+        carried = _carried(in_all, attribution) if saturation.known else in_all
+        memory = _learn_curve(tick, memory, demand, carried, attribution, usual, before=before)
+    memory = _learn_demand(tick, memory, demand, carried, in_all, usual)
+    return replace(
+        memory,
+        penalty=memory.penalty if now < memory.penalty_until else None,
+        score=_score(memory, late, now),
+    )
+
+
+def _learn_curve(
+    tick: _Tick,
+    memory: Memory,
+    demand: Demand,
+    carried: Misses,
+    attribution: LoadAttribution,
+    usual: float,
+    *,
+    before: Memory,
+) -> Memory:
+    """With the miss curve, and how far its predictions can be believed."""
+    profile = memory.profile
+    calibration = profile.calibration
+    predicted = None
+    if before.profile.saturation.batch == profile.saturation.batch:
+        predicted = _predicted(tick, before, memory.window.load_of(demand.level))
+    if predicted is not None and carried.requests > 0.0 < usual:
+        calibration = calibration.update(
+            predicted=predicted, observed=carried.share, weight=carried.requests / usual, elapsed=tick.elapsed
+        )
+    curve = profile.curve.update(
+        late_at=attribution.late,
+        on_time_at=attribution.on_time,
+        requests=carried.requests,
+        late=carried.late,
+        elapsed=tick.elapsed,
+        params=tick.pool.params,
+    )
+    return replace(memory, profile=replace(profile, curve=curve, calibration=calibration))
+
+
+def _learn_demand(tick: _Tick, memory: Memory, demand: Demand, carried: Misses, in_all: Misses, usual: float) -> Memory:
+    """With the forecast, and with the error budget where somebody acts on it."""
+    pool, now, profile = tick.pool, tick.now, memory.profile
+    forecast = profile.forecast.update(
+        now=now,
+        level=demand.level,
+        usual=memory.window.usual(pool.params),
+        ready=len(tick.observation.ready),
+        horizon=memory.horizon(pool),
+        elapsed=tick.elapsed,
+        # The level of a half-filled window reads low, and what follows it would count as a surge.
+        files=memory.since is None or now - memory.since >= rate_window(memory.interval, pool.params),
+    )
+    budget = profile.budget
+    if pool.in_charge and memory.calibrated(pool):
+        requested, starting = tick.observation.requested, tick.observation.starting
+        budget = budget.update(
+            carried=carried,
+            in_all=in_all,
+            allowed=pool.slo.allowed,
+            usual=usual,
+            elapsed=tick.elapsed,
+            may_rise=requested > pool.min_replicas,
+            # More careful planning brings no replica for which there is no node.
+            may_fall=requested < pool.max_replicas and not any(replica.unschedulable for replica in starting),
+            params=pool.params,
+        )
+    return replace(memory, profile=replace(profile, forecast=forecast, budget=budget))
+
+
+def _judged_anew(memory: Memory, pool: Pool) -> Memory:
+    """The memory once it is known that the TTFT histogram excludes the queue.
+
+    What it taught is dropped, and the last minutes' score is what the other witnesses say.
+    """
+    rows, judge = memory.window.rows[:-1], Lateness(memory.window, memory.profile.saturation, pool)
+    ends = [*(entry.begin for entry in memory.score), math.inf][1:]
+    score = []
+    for scored, end in zip(memory.score, ends, strict=True):
+        late = judge.missed(Slice(rows[(rows[:, AT] >= scored.begin) & (rows[:, AT] < end)]))
+        reaches = len(rows) and scored.begin >= rows[0, AT]
+        score.append(Scored(scored.begin, late.requests, late.late) if reaches else scored)
+    profile = replace(memory.profile, curve=MissCurve(), calibration=Calibration())
+    return replace(memory, profile=profile, score=tuple(score), predicted_by=None)
+
+
+def _carried(in_all: Misses, attribution: LoadAttribution) -> Misses:
+    """Those that met a load which a fleet can carry.
+
+    Beyond the load of a full replica a queue grows without end: what follows from it says nothing of lower loads.
+    """
+    late = in_all.late if attribution.late <= OVERLOAD else 0.0
+    on_time = in_all.requests - in_all.late if attribution.on_time <= OVERLOAD else 0.0
+    return Misses(late + on_time, late)
+
+
+def _predicted(tick: _Tick, before: Memory, load: float) -> float | None:
+    """Share of misses that was expected at `load` before it was observed; None where nothing was."""
+    curve = before.predicted_by
+    if curve is None:
+        step = before.step_time(tick.pool)
+        if step is None:
+            return None  # the first observation that shows the step time
+        curve = posterior(before.profile.curve, tick.pool, step)
+    return min(1.0, float(curve.cost(np.array([load]))[0]))
+
+
+def _score(memory: Memory, late: Misses, now: float) -> tuple[Scored, ...]:
+    score = memory.score
+    if score and now < score[-1].begin + SCORE_BIN:
+        last = score[-1]
+        return (*score[:-1], Scored(last.begin, last.requests + late.requests, last.late + late.late))
+    return (*memory.score_of_last_hour(now), Scored(now, late.requests, late.late))

@@ -1,0 +1,191 @@
+"""What was learned of a pool, as kept in the resource's status: read with care, for anyone may have written it.
+
+Lists are kept as text: `kubectl describe` gives each figure of a list a line of its own. Keys are those of the first
+release, so that an operator of the version before reads the same profile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
+
+from servingpool.decision.budget import Calibration, ErrorBudget
+from servingpool.decision.cold_start import ColdStart
+from servingpool.decision.forecast import KEPT, MOST_WORK, Forecast
+from servingpool.decision.miss_curve import BINS, MissCurve
+from servingpool.decision.saturation import LEAST_BATCH, MOST_BATCH, Saturation
+from servingpool.decision.state import Profile
+from servingpool.decision.step_time import FASTEST_STEP, StepTimeFit
+
+VERSION = 2
+MOST_REQUESTS = 1e6
+"""Effective requests at one load, of which a tick adds 12 and four hours leave 1/e. More is a damaged profile."""
+
+
+def _split(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.ravel().tolist()
+    return value.split() if isinstance(value, str) else value
+
+
+def _text(figures: tuple[float, ...]) -> str:
+    return " ".join(f"{figure:.7g}" for figure in figures)
+
+
+# Seven digits: a third of the bytes, far below the noise.
+Figure = Annotated[float, PlainSerializer(lambda figure: float(f"{figure:.7g}"), when_used="json")]
+Positive = Annotated[Figure, Field(ge=0.0)]
+Figures = Annotated[tuple[float, ...], BeforeValidator(_split), PlainSerializer(_text, when_used="json")]
+Demands = Annotated[
+    tuple[Annotated[float, Field(ge=0.0, le=MOST_WORK)], ...],
+    BeforeValidator(_split),
+    PlainSerializer(_text, when_used="json"),
+]
+Counts = Annotated[
+    tuple[Annotated[float, Field(ge=0.0, le=MOST_REQUESTS)], ...],
+    Field(min_length=len(BINS), max_length=len(BINS)),
+    BeforeValidator(_split),
+    PlainSerializer(_text, when_used="json"),
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, from_attributes=True, allow_inf_nan=False, extra="ignore")
+
+
+class _Fit(_Part):
+    gram: Annotated[Figures, Field(min_length=9, max_length=9)]
+    moment: Annotated[Figures, Field(min_length=3, max_length=3)]
+    windows: Positive
+    scale: Positive
+    drift: Figure
+    renewing: bool = False
+
+    @model_validator(mode="after")
+    def _has_a_scale(self) -> _Fit:
+        if self.windows and self.scale < FASTEST_STEP / 2.0:
+            raise ValueError(f"scale is {self.scale}, at least {FASTEST_STEP / 2.0} where windows were seen")
+        return self
+
+
+class _Saturation(_Part):
+    seconds: Positive = 0.0
+    requests: Positive = 0.0
+    tokens: Positive = 0.0
+    decoding: Positive = 0.0
+    waited: Positive = 0.0
+    on_time: Positive = 0.0
+    batch: Annotated[
+        Annotated[Figure, Field(ge=LEAST_BATCH, le=MOST_BATCH)] | None,
+        BeforeValidator(lambda batch: None if batch == math.inf else batch),
+    ] = None
+    most_running: Positive = 0.0
+
+
+class _Curve(_Part):
+    requests: Counts
+    late: Counts
+
+    @model_validator(mode="after")
+    def _no_more_late_than_all(self) -> _Curve:
+        if not all(late <= seen for seen, late in zip(self.requests, self.late, strict=True)):
+            raise ValueError("more requests are late than there are")
+        return self
+
+
+class _Forecast(_Part):
+    pairs: Demands
+    mean: Annotated[Positive, Field(le=MOST_WORK)]
+    seen: Positive
+    initial_replicas: Annotated[
+        int,
+        Field(ge=0, le=MOST_WORK),
+        Field(validation_alias=AliasChoices("initial_replicas", "found"), serialization_alias="found"),
+    ]
+
+    @model_validator(mode="after")
+    def _in_rows_of_three(self) -> _Forecast:
+        if len(self.pairs) % 3:
+            raise ValueError(f"{len(self.pairs)} figures are no rows of three")
+        return self
+
+
+class _ColdStart(_Part):
+    seconds: Figures
+    loading: tuple[str, ...]
+
+
+class _Budget(_Part):
+    fast: Figure = 0.0
+    slow: Figure = 0.0
+    requests: Positive = 0.0
+    seconds: Positive = 0.0
+
+
+class _Calibration(_Part):
+    predicted: Annotated[
+        Positive, Field(validation_alias=AliasChoices("predicted", "foretold"), serialization_alias="foretold")
+    ]
+    observed: Annotated[Positive, Field(validation_alias=AliasChoices("observed", "came"), serialization_alias="came")]
+
+
+class _LearnedProfile(_Part):
+    version: Literal[2] = 2
+    # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
+    at: Annotated[float, PlainSerializer(lambda at: round(at, 3), when_used="json")]
+    fit: _Fit
+    saturation: _Saturation = _Saturation()
+    curve: _Curve
+    forecast: _Forecast
+    cold_start: _ColdStart
+    budget: _Budget
+    calibration: _Calibration
+    learned: Positive
+    slo: tuple[float | None, float | None, float] | None
+
+
+def dump(profile: Profile) -> dict[str, Any]:
+    """Plain data for JSON, about 8 KiB. Forecasts still open are left out."""
+    data = _LearnedProfile.model_validate(profile).model_dump(mode="json", by_alias=True)
+    data["forecast"]["pending"] = []  # the version before asks for it
+    return data
+
+
+def load(data: Mapping[str, Any]) -> Profile:
+    """Read `dump`'s data. Raises ValueError with the reason where it is of another version or damaged."""
+    if data.get("version") != VERSION:
+        raise ValueError(f"profile has version {data.get('version')!r}, this operator reads version {VERSION}")
+    try:
+        kept = _LearnedProfile.model_validate(data)
+    except ValidationError as damage:
+        first = damage.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"profile is damaged: {place}: {first['msg']}, got {first['input']!r:.60}") from damage
+    forecast, batch = kept.forecast, kept.saturation.batch
+    # All pairs are weighed against all others: 2,500 of them took 2 s and 400 MiB.
+    pairs = np.array(forecast.pairs, dtype=float).reshape(-1, 3)[-KEPT:]
+    return Profile(
+        at=kept.at,
+        fit=StepTimeFit(**dict(kept.fit)),
+        saturation=Saturation(**(dict(kept.saturation) | {"batch": math.inf if batch is None else batch})),
+        curve=MissCurve(**dict(kept.curve)),
+        forecast=Forecast((), pairs, forecast.mean, forecast.seen, forecast.initial_replicas),
+        cold_start=ColdStart(**dict(kept.cold_start)),
+        budget=ErrorBudget(**dict(kept.budget)),
+        calibration=Calibration(**dict(kept.calibration)),
+        learned=kept.learned,
+        slo=kept.slo,
+    )

@@ -1,0 +1,130 @@
+"""The load that the requests counted now have met."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from servingpool.decision.attribution import LoadAttribution, attribute_load
+from servingpool.decision.counters import FIELDS, CounterDelta
+from servingpool.decision.observation import NOT_EXPOSED
+from servingpool.decision.samples import TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Bucket, Buckets
+from servingpool.decision.state import PastLoads
+from servingpool.decision.window import Demand, SampleWindow
+
+from .world import ENGINE, POOL
+
+TICK = 15.0
+BUCKETS = Buckets(Bucket(1.0, 1.0), Bucket(0.1, 0.1), Bucket(1.0, 1.0))
+DEMAND = Demand(arrivals=20.0, prompt_tokens=1000.0, steps=1000.0, work_per_request=0.15, queued=0.0)
+POOL_OF_FIRST_TOKENS = replace(POOL, slo=replace(POOL.slo, time_per_output_token=None))
+
+
+class History(NamedTuple):
+    window: SampleWindow
+    past: PastLoads
+
+
+def demand(level: float) -> Demand:
+    return DEMAND._replace(arrivals=level / DEMAND.work_per_request)
+
+
+def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: float = 3.0) -> History:
+    """Ticks of (ready replicas, work, work of the queue over the TTFT bound); `late` of 300 requests waited so long.
+
+    None for a tick of which the demand is not known.
+    """
+    sums = [0.0] * FIELDS
+    sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
+    sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * waited
+    delta = CounterDelta(
+        sums=tuple(sums),
+        covered=TICK,
+        steps=(),
+        full=(),
+        stuck=0,
+        running=1.0,
+        most_running=1.0,
+        waiting=0.0,
+        queues=(),
+        gateway=NOT_EXPOSED,
+        gateway_queue=None,
+        coverage=1.0,
+        samples={},
+        buckets=BUCKETS,
+        interval=TICK,
+        missing=None,
+    )
+    window, past = SampleWindow(), PastLoads()
+    for number, tick in enumerate(ticks):
+        ready, work, queue = tick or (1, 0.0, 0.0)
+        window = window.add(now=TICK * (number + 1), span=TICK, ready=ready, delta=delta)
+        if tick is not None:
+            window = window.judged(load=(work + queue) / ready, work=work)
+            past = past.update(TICK * (number + 1), work / ready)
+    return History(window, past)
+
+
+def attributed(seen: History, level: float) -> LoadAttribution:
+    return attribute_load(POOL_OF_FIRST_TOKENS, ENGINE, demand(level), seen.window, seen.past.highest)
+
+
+def test_without_a_queue_all_requests_met_the_highest_load_of_their_lifetime() -> None:
+    assert attributed(history((4, 2.4, 0.0), (4, 2.0, 0.0)), 2.0) == pytest.approx((0.6, 0.6))
+
+
+def test_late_requests_of_a_queue_are_attributed_to_the_load_that_began_it() -> None:
+    # One tick at 1.9 times what two replicas can do; a quarter of an hour later the last of its queue is late.
+    drain = [(10, 3.8, float(queue)) for queue in range(100, 40, -1)]
+    assert attributed(history((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, late=30.0), 3.8) == pytest.approx((1.9, 0.38))
+
+
+def test_requests_that_waited_for_half_an_hour_are_attributed_to_the_load_of_then() -> None:
+    # When the last of a queue are late, the load that began it has left the window; and their answers end later still.
+    drain = [(10, 3.8, float(queue)) for queue in range(130, 10, -1)]
+    overload = [(2, 3.8, 60.0)] * 20
+    assert attributed(history(*overload, *drain, late=30.0, waited=1_900.0), 3.8) == pytest.approx((1.9, 0.38))
+    assert attributed(history(*overload, *drain, (10, 3.8, 0.0), late=30.0, waited=1_900.0), 3.8) == pytest.approx(
+        (1.9, 0.38)
+    )
+
+
+def test_a_peak_of_long_ago_does_not_explain_a_queue_that_never_ends() -> None:
+    # Half a minute at four times what two replicas can do, and a queue for hours: no request waits for as long.
+    chronic = [(2, 1.74, 60.0)] * 480
+    assert attributed(history((2, 8.0, 60.0), (2, 8.0, 60.0), *chronic, late=150.0), 1.74) == pytest.approx(
+        (0.87, 0.87)
+    )
+
+
+def test_a_tick_without_known_demand_ends_no_queue() -> None:
+    drain = [(10, 3.8, float(queue)) for queue in range(100, 40, -1)]
+    seen = history((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, None, (10, 3.8, 40.0), late=30.0)
+    assert attributed(seen, 3.8).late == pytest.approx(1.9)
+
+
+def test_an_earlier_queue_that_is_gone_does_not_count() -> None:
+    # That of the first overload is gone, and for two minutes no request waited; the present one began at 1.2.
+    calm = [(10, 3.8, 0.0)] * 8
+    seen = history((2, 3.8, 60.0), *calm, (10, 12.0, 5.0), (40, 3.8, 50.0), late=30.0)
+    assert attributed(seen, 3.8) == pytest.approx((1.2, 0.095))
+
+
+def test_under_a_queue_that_never_ends_late_and_on_time_are_attributed_alike() -> None:
+    # At max, between 0.8 and 1.1 times what it can do. When those on time counted as light traffic, a load of 0.92 was learned to be safe.
+    seen = history(*[(2, 2.2, 60.0), (2, 1.6, 60.0)] * 20, late=150.0)
+    assert attributed(seen, 1.6) == pytest.approx((1.1, 1.1))
+
+
+def test_late_first_tokens_below_a_load_of_1_are_attributed_without_the_queue() -> None:
+    assert attributed(history((2, 1.8, 0.0), (2, 1.8, 1.0), late=30.0), 1.8) == pytest.approx((0.9, 0.9))
+
+
+def test_a_fleet_that_grew_without_an_overload_leaves_all_at_the_load_of_their_lifetime() -> None:
+    assert attributed(history((4, 3.6, 0.0), (10, 3.6, 0.0), late=30.0), 3.6) == pytest.approx((0.9, 0.9))
+
+
+def test_the_last_of_a_queue_are_counted_after_it_is_gone() -> None:
+    assert attributed(history((2, 3.8, 60.0), (10, 3.8, 0.0), late=30.0), 3.8) == pytest.approx((1.9, 0.38))

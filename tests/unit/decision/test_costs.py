@@ -1,0 +1,116 @@
+"""The cheapest fleet: replicas against misses at their penalty, worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from servingpool.decision import costs
+from servingpool.decision.forecast import Outlook
+from servingpool.decision.miss_curve import BINS, ESTIMATED, Curve, MissCurve
+from servingpool.decision.params import DEFAULT
+
+ALLOWANCE = 0.05
+KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0)
+"""None is late up to 0.4536, BINS[23], all are from 0.5105, BINS[24], and beyond 1 the queue is late as well."""
+BURST = Outlook(np.array([2.0]), np.array([[2.0, 8.0]]), np.array([[0.9, 0.1]]))
+"""Two replicas' work is expected, and in one of ten cases it is eight."""
+
+
+def certain(level: float) -> Outlook:
+    return Outlook(np.array([level]), np.array([[level]]), np.ones((1, 1)))
+
+
+def need(outlook: Outlook, curve: Curve, allowance: float, penalty: float, most: int) -> float:
+    """The cheapest fleet for the one state in `outlook`."""
+    return float(costs.cheapest(outlook, curve, allowance, (penalty,), most).replicas[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("penalty", "replicas"),
+    [
+        # Late work is 0.1 x 8 x (1 + 4 (8 / n - 1)): 2.72 with 5 replicas, 1.87 with 6, 1.26 with 7, 0.8 with 8 to 15,
+        # and none from 18 on (8 / 18 = 0.444).
+        (1.0, 5.0),  # 5 + 2.72 = 7.72, 6 + 1.87 = 7.87, 7 + 1.26 = 8.26
+        (2.0, 7.0),  # 5 + 5.44 = 10.44, 6 + 3.73 = 9.73, 7 + 2.51 = 9.51, 8 + 1.60 = 9.60
+        (5.0, 8.0),  # 7 + 6.29 = 13.29, 8 + 4.00 = 12.00, 18
+        (12.0, 8.0),  # 8 + 9.60 = 17.60, 18
+        (13.0, 18.0),  # 8 + 10.40 = 18.40, 18
+        (400.0, 18.0),
+    ],
+)
+def test_the_fleet_with_the_least_sum_wins(penalty: float, replicas: float) -> None:
+    assert need(BURST, KNEE, ALLOWANCE, penalty, most=100) == replicas
+
+
+def test_the_expected_demand_is_served_however_low_the_penalty_is() -> None:
+    # 5 x 5% = 25% of the expected work may be late at most: a quarter of the way from 0.4536 to 0.5105 is 0.467, and
+    # 2 / 0.467 = 4.3, so 5 replicas. At this penalty alone one would do.
+    assert need(BURST, KNEE, ALLOWANCE, 1e-6, most=100) == 5.0
+
+
+def test_no_replica_is_ordered_that_saves_no_request() -> None:
+    # The burst is lost with 8 replicas as with 9 or 10, and 18 cannot be had.
+    assert need(BURST, KNEE, ALLOWANCE, 400.0, most=10) == 8.0
+
+
+def test_most_replicas_are_the_answer_where_even_they_are_too_few() -> None:
+    assert need(certain(20.0), KNEE, ALLOWANCE, 400.0, most=5) == 5.0
+
+
+def test_no_demand_needs_no_replica() -> None:
+    assert need(certain(0.0), KNEE, ALLOWANCE, 400.0, most=10) == 0.0
+
+
+@pytest.mark.parametrize("level", [100.0, 237.0, 400.0])
+def test_a_large_fleet_is_found_to_the_replica(level: float) -> None:
+    # One is late as soon as the load passes BINS[23] = 0.4536, and at this penalty nothing may be late.
+    assert need(certain(level), KNEE, ALLOWANCE, 1e5, most=4000) == np.ceil(level / BINS[23])
+
+
+def test_every_size_up_to_64_is_weighed_and_few_beyond() -> None:
+    assert costs.sizes(KNEE, ALLOWANCE, 10.0, 1000).tolist() == list(range(1, 24 + 1))  # 10 / 0.456 = 21.9: 22 + 1
+    many = costs.sizes(KNEE, ALLOWANCE, 1e4, 1000)
+    assert (len(many) <= costs.SIZES, many[0], many[-1]) == (True, 1.0, 1000.0)
+
+
+def test_need_doubles_when_demand_does() -> None:
+    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.9, shape=ESTIMATED, params=DEFAULT)
+    small, large = (need(certain(level), curve, 0.1, 20.0, most=1000) for level in (20.0, 40.0))
+    assert large == pytest.approx(2.0 * small, abs=2.0)
+
+
+def test_a_state_with_a_burst_ahead_does_not_enlarge_the_fleet_of_another() -> None:
+    quiet, rough = certain(2.0), BURST
+    both = Outlook(np.array([2.0, 2.0]), np.array([[2.0, 2.0], [2.0, 8.0]]), np.array([[0.9, 0.1], [0.9, 0.1]]))
+    fleets = np.arange(1.0, 20.0)
+    chosen = fleets[costs.CostMatrix(costs.States.of(both, KNEE, ALLOWANCE), KNEE, fleets).choose(400.0)]
+    assert chosen.tolist() == [
+        need(quiet, KNEE, ALLOWANCE, 400.0, most=100),
+        need(rough, KNEE, ALLOWANCE, 400.0, most=100),
+    ]
+
+
+def test_each_state_and_penalty_of_a_large_fleet_is_answered_as_if_alone() -> None:
+    # The same highest sample in both, so that each is weighed on the same levels and sizes alone as well.
+    small = Outlook(np.array([200.0]), np.array([[200.0, 400.0]]), np.array([[0.99, 0.01]]))
+    large = Outlook(np.array([380.0]), np.array([[350.0, 400.0]]), np.array([[0.2, 0.8]]))
+    both = Outlook(*(np.concatenate(parts) for parts in zip(small, large, strict=True)))
+    penalties = (2.0, 400.0)
+    found = costs.cheapest(both, KNEE, ALLOWANCE, penalties, most=4000).replicas
+    alone = [[need(state, KNEE, ALLOWANCE, penalty, most=4000) for penalty in penalties] for state in (small, large)]
+    assert found.tolist() == alone
+    assert found[0, 0] < found[0, 1], "the higher the penalty, the more"
+    assert found[0, 0] < found[1, 0], "the more may come, the more"
+
+
+def test_the_fleets_around_the_cheapest_are_shown_with_their_misses() -> None:
+    (shown,) = costs.cheapest(BURST, KNEE, ALLOWANCE, (2.0,), 100).candidates
+    assert [one.replicas for one in shown] == [5.0, 6.0, 7.0, 8.0, 9.0]
+    assert [one.misses for one in shown] == pytest.approx([2.72, 1.87, 1.26, 0.8, 0.8], abs=0.01)
+
+
+def test_no_fleet_is_shown_that_the_expected_demand_rules_out() -> None:
+    # At this penalty 5 are the answer, and 4 are too few for what is expected.
+    (shown,) = costs.cheapest(BURST, KNEE, ALLOWANCE, (1e-6,), 100).candidates
+    assert [one.replicas for one in shown] == [5.0, 6.0, 7.0]

@@ -1,0 +1,213 @@
+"""What the samples of two observations say of the time between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from servingpool.decision.counters import QUEUED, CounterDelta, diff_counters
+from servingpool.decision.latency_count import LatencyCount, late_share_of_straddling
+from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.params import DEFAULT
+from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.samples import TTFT_COUNT, Bucket, Sample
+from servingpool.decision.window import SampleWindow
+
+TTFT = Histogram((1.0, 2.5, 5.0), (90.0, 99.0, 100.0), 60.0, 102.0)
+POOL = Pool(Slo(time_to_first_token=2.0, time_per_output_token=0.1), min_replicas=1, max_replicas=10)
+
+
+def compared(observation: Observation, previous: Mapping[str, Sample]) -> CounterDelta:
+    return diff_counters(observation, POOL, previous)
+
+
+def counted(histogram: Histogram, bound: float) -> tuple[LatencyCount, Bucket]:
+    """What one replica's histogram, filled between two observations, says of a TTFT bound."""
+    pool = replace(POOL, slo=Slo(time_to_first_token=bound))
+    empty = Histogram(histogram.bounds, (0.0,) * len(histogram.bounds), 0.0, 0.0)
+    before = diff_counters(observed(sample("r0", 0.0, empty), ready=1), pool, {})
+    seen = diff_counters(observed(sample("r0", 15.0, histogram), ready=1), pool, before.samples)
+    window = SampleWindow().add(now=15.0, span=15.0, ready=1, delta=seen).last(60.0)
+    return window.first_tokens, seen.buckets.ttft
+
+
+def requests(count: float) -> Histogram:
+    return Histogram((1.0, 2.5), (count, count), count * 0.3, count)
+
+
+def sample(name: str, at: float, ttft: Histogram | Unknown, *, waiting: float = 0.0) -> ReplicaMetrics:
+    served = ttft.count if isinstance(ttft, Histogram) else 0.0
+    return ReplicaMetrics(
+        name,
+        at,
+        waiting=waiting,
+        generation_tokens=100.0 * served,
+        prompt_tokens=500.0 * served,
+        time_to_first_token=ttft,
+        inter_token_latency=Histogram((0.1,), (served,), 0.03 * served, served),
+        time_per_output_token=Histogram((0.1,), (served,), 0.03 * served, served),
+    )
+
+
+def observed(*samples: ReplicaMetrics, ready: int) -> Observation:
+    names = [f"r{index}" for index in range(ready)]
+    return Observation(
+        requested=ready,
+        ready=tuple(Replica(name, age=1e4, ready_for=1e4) for name in names),
+        metrics=samples,
+    )
+
+
+def test_a_bound_at_the_end_of_a_bucket_needs_no_estimate() -> None:
+    assert counted(TTFT, 2.5)[0] == LatencyCount(within=99.0, straddling=0.0, late=3.0)
+
+
+def test_a_bound_inside_a_bucket_leaves_its_requests_straddling() -> None:
+    assert counted(TTFT, 2.0) == (LatencyCount(within=90.0, straddling=9.0, late=3.0), (1.0, 2.5))
+
+
+def test_beyond_the_last_bucket_requests_count_as_late() -> None:
+    count, bucket = counted(TTFT, 60.0)
+    assert (count, bucket) == (LatencyCount(within=100.0, straddling=2.0, late=0.0), (5.0, math.inf))
+    assert late_share_of_straddling(count, bucket, 60.0) == 1.0
+
+
+def test_the_next_scrape_makes_up_for_a_lost_one() -> None:
+    first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
+    lost = compared(observed(ready=1), first.samples)
+    back = compared(observed(sample("r0", 30.0, requests(70.0)), ready=1), lost.samples)
+    assert (lost.covered, lost.coverage) == (0.0, 0.0)
+    assert (back.covered, back.sums[TTFT_COUNT]) == (30.0, 60.0)
+
+
+def test_the_same_sample_seen_twice_counts_once() -> None:
+    first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
+    second = compared(observed(sample("r0", 15.0, requests(40.0)), ready=1), first.samples)
+    again = compared(observed(sample("r0", 15.0, requests(40.0)), ready=1), second.samples)
+    assert second.sums[TTFT_COUNT] == 30.0
+    assert (again.covered, again.sums[TTFT_COUNT]) == (0.0, 0.0)
+
+
+def test_a_difference_over_an_outage_does_not_count() -> None:
+    first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
+    back = compared(observed(sample("r0", DEFAULT.longest_gap + 1.0, requests(9e4)), ready=1), first.samples)
+    assert (back.covered, back.sums[TTFT_COUNT]) == (0.0, 0.0)
+
+
+def test_a_sample_without_its_histogram_is_not_read_as_idle() -> None:
+    first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
+    torn = compared(observed(sample("r0", 15.0, Unknown("NaN")), ready=1), first.samples)
+    whole = compared(observed(sample("r0", 30.0, requests(50.0)), ready=1), torn.samples)
+    assert (torn.coverage, torn.missing) == (0.0, "time to first token")
+    assert whole.sums[TTFT_COUNT] == 40.0
+
+
+def test_a_queue_is_scaled_up_for_replicas_without_a_sample() -> None:
+    seen = compared(observed(sample("r0", 0.0, requests(1.0), waiting=6.0), ready=3), {})
+    assert seen.waiting == pytest.approx(18.0)
+    assert seen.coverage == pytest.approx(1 / 3)
+
+
+def test_for_a_replica_without_a_sample_its_last_queue_counts() -> None:
+    before = compared(
+        observed(sample("r0", 0.0, requests(1.0)), sample("r1", 0.0, requests(1.0), waiting=50.0), ready=2), {}
+    )
+    idle = observed(sample("r0", 15.0, requests(1.0)), ready=2)
+    assert compared(idle, before.samples).waiting == 50.0
+    later = observed(sample("r0", DEFAULT.longest_gap + 1.0, requests(1.0), waiting=4.0), ready=2)
+    assert compared(later, before.samples).waiting == 8.0
+
+
+def test_a_replica_that_has_just_turned_ready_has_no_queue_yet() -> None:
+    seen = observed(sample("r0", 0.0, requests(1.0), waiting=3000.0), ready=1)
+    young = tuple(Replica(f"new-{index}", age=100.0, ready_for=10.0) for index in range(7))
+    assert compared(replace(seen, ready=(*seen.ready, *young)), {}).waiting == 3000.0
+
+
+def test_a_queue_grows_by_the_difference_of_the_same_replicas_samples() -> None:
+    first = compared(observed(sample("r0", 0.0, requests(1.0), waiting=100.0), ready=1), {})
+    other = sample("r1", 15.0, requests(9.0), waiting=9.0)
+    second = compared(observed(sample("r0", 15.0, requests(1.0), waiting=70.0), other, ready=2), first.samples)
+    assert second.sums[QUEUED] == -30.0
+
+
+def test_growth_of_a_queue_that_was_not_shown_counts_afterwards() -> None:
+    first = compared(observed(sample("r0", 0.0, requests(1.0), waiting=100.0), ready=1), {})
+    unread = replace(sample("r0", 15.0, requests(1.0)), waiting=Unknown("NaN"))
+    second = compared(observed(unread, ready=1), first.samples)
+    third = compared(observed(sample("r0", 30.0, requests(1.0), waiting=170.0), ready=1), second.samples)
+    assert (second.sums[QUEUED], third.sums[QUEUED]) == (0.0, 70.0)
+    assert (second.waiting, second.queues) == (Unknown("NaN"), ())
+    later = sample("r0", DEFAULT.longest_gap + 10.0, requests(1.0), waiting=900.0)
+    stale = {"r0": replace(second.samples["r0"], at=DEFAULT.longest_gap)}
+    assert compared(observed(later, ready=1), stale).sums[QUEUED] == 0.0
+
+
+def test_a_restart_drops_the_queue_of_before() -> None:
+    first = compared(observed(sample("r0", 0.0, requests(90.0), waiting=3000.0), ready=1), {})
+    young = replace(observed(ready=1), ready=(Replica("r0", age=1e4, ready_for=5.0),))
+    other = sample("r1", 100.0, requests(9.0), waiting=40.0)
+    unread = replace(young, ready=(*young.ready, Replica("r1", age=1e4, ready_for=1e4)), metrics=(other,))
+    assert compared(unread, first.samples).waiting == 40.0
+    back = compared(observed(sample("r0", 15.0, requests(2.0), waiting=7.0), ready=1), first.samples)
+    assert (back.sums[QUEUED], back.sums[TTFT_COUNT]) == (7.0, 2.0)
+    hidden = replace(sample("r0", 15.0, requests(2.0)), waiting=Unknown("NaN"))
+    gone = compared(observed(hidden, ready=1), first.samples)
+    assert (gone.sums[QUEUED], gone.samples["r0"].queue) == (0.0, None)
+
+
+def decoding(name: str, at: float, batch: float, itl: float, *, prompts: float, cached: float = 0.0) -> ReplicaMetrics:
+    """A replica that has decoded so many requests at a time since time 0."""
+    spent = batch * at  # each decoding request spends all its time between tokens
+    return ReplicaMetrics(
+        name,
+        at,
+        generation_tokens=spent / itl,
+        prompt_tokens=prompts * at,
+        cached_prompt_tokens=cached * at,
+        time_to_first_token=requests(1.0),
+        inter_token_latency=Histogram((0.1,), (spent / itl,), spent, spent / itl),
+        time_per_output_token=Histogram((0.1,), (1.0,), itl, 1.0),
+    )
+
+
+def test_each_replica_shows_its_own_steps() -> None:
+    def observation(at: float) -> Observation:
+        full = decoding("r0", at, 100.0, 0.05, prompts=3000.0, cached=1000.0)
+        return observed(full, decoding("r1", at, 5.0, 0.02, prompts=0.0), ready=2)
+
+    seen = compared(observation(35.0), compared(observation(15.0), {}).samples)
+    # 2,000 computed prompt tokens/s in 20 steps/s are 100 a step.
+    assert seen.steps == (pytest.approx((0.05, 100.0, 100.0)), pytest.approx((0.02, 5.0, 0.0)))
+
+
+def test_replicas_with_little_to_do_count_as_one() -> None:
+    def observation(at: float) -> Observation:
+        return observed(*(decoding(f"r{n}", at, 0.05, 0.02, prompts=10.0) for n in range(16)), ready=16)
+
+    seen = compared(observation(30.0), compared(observation(15.0), {}).samples)
+    # 37 tokens each, 600 in all.
+    assert seen.steps == (pytest.approx((0.02, 0.05, 0.2)),)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (decoding("r0", 15.0, 0.05, 0.02, prompts=0.0), decoding("r0", 30.0, 0.05, 0.02, prompts=0.0)),  # 37 tokens
+        (
+            decoding("r0", 15.0, 9e3, 0.02, prompts=0.0),
+            decoding("r0", 30.0, 9e3, 0.02, prompts=0.0),
+        ),  # more than a batch holds
+        (decoding("r0", 15.0, 5.0, 5e-6, prompts=0.0), decoding("r0", 30.0, 5.0, 5e-6, prompts=0.0)),  # faster than any
+        (decoding("r0", 15.0, 5.0, 0.02, prompts=1e8), decoding("r0", 30.0, 5.0, 0.02, prompts=1e8)),  # 2e6 a step
+        (decoding("r0", 90.0, 5.0, 0.02, prompts=0.0), decoding("r0", 10.0, 20.0, 0.05, prompts=0.0)),  # restarted
+    ],
+)
+def test_samples_that_say_nothing_about_a_step_are_left_out(before: ReplicaMetrics, after: ReplicaMetrics) -> None:
+    after = replace(after, scraped_at=before.scraped_at + 15.0)
+    seen = compared(observed(after, ready=1), compared(observed(before, ready=1), {}).samples)
+    assert seen.covered == 15.0
+    assert seen.steps == ()

@@ -1,0 +1,118 @@
+"""A decision shows enough to recompute it: the need from its candidates, the answer from its limits."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from servingpool.catalogue.limits import LimitName
+from servingpool.decision.decide import Outcome
+from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.observation import Observation, Unknown
+
+from .world import POOL, World
+
+SENTENCES = {
+    "more for a likely burst": "burst",
+    "would hold the SLO throughout": "fewer",
+    "the SLO holds up to": "plain",
+    "is the best trade-off": "trade-off",
+    "are the best trade-off": "trade-off",
+    "and the present load needs": "present load",
+    "no request in the last 20 minutes": "idle",
+}
+"""What a sentence says of the need, and the kind of need that it is."""
+
+
+class Quiet(World):
+    """Engines that run nothing at the moment of a scrape."""
+
+    def observation(self) -> Observation:
+        seen = super().observation()
+        assert isinstance(seen.metrics, tuple)
+        return replace(seen, metrics=tuple(replace(one, running=0.0) for one in seen.metrics))
+
+
+def stories() -> Iterator[tuple[World, tuple[tuple[float, float], ...]]]:
+    """Worlds, and their spells of (requests/s, minutes)."""
+    steps = World(replicas=2, pool=replace(POOL, max_replicas=30))
+    yield steps, ((5.0, 20.0), (40.0, 20.0), (5.0, 20.0), (60.0, 15.0), (10.0, 20.0))
+    yield World(replicas=2, pool=replace(POOL, max_replicas=3)), ((8.0, 15.0), (80.0, 15.0), (2.0, 10.0))
+    yield World(replicas=3, failing=True), ((20.0, 30.0), (2.0, 20.0))
+    yield Quiet(replicas=2), ((20.0, 10.0), (0.0, 30.0))
+    # Beyond 64 sizes the fleets around the cheapest are weighed a second time.
+    yield World(replicas=80, pool=replace(POOL, max_replicas=300)), ((500.0, 10.0), (900.0, 5.0), (100.0, 5.0))
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    """Of all ticks of which the need is known."""
+    every = [one for world, spells in stories() for spell in spells for one in world.run(*spell)]
+    return [one for one in every if not isinstance(one.decision.need, Unknown)]
+
+
+def cheapest(decision: Decision) -> float:
+    """The candidate with the least sum of replicas and misses at their penalty."""
+    penalty = decision.figures.penalty
+    assert not isinstance(penalty, Unknown)
+    return min(decision.candidates, key=lambda one: one.replicas + penalty * one.misses).replicas
+
+
+def kind(decision: Decision) -> str:
+    """What the sentence says of the need."""
+    (said,) = {kind for sentence, kind in SENTENCES.items() if sentence in decision.reason}
+    return said
+
+
+def test_the_need_is_the_candidate_with_the_least_sum(outcomes: list[Outcome]) -> None:
+    kinds: Counter[str] = Counter()
+    for decision, memory in outcomes:
+        said, need, initial = kind(decision), decision.need, memory.profile.forecast.initial_replicas
+        if said == "idle":
+            assert need == 0.0
+        elif said == "present load":
+            assert need > min(cheapest(decision), initial)
+        elif need != cheapest(decision):
+            # The initial fleet is evidence of what to keep, never of what to order: it caps what rests on it.
+            assert need == initial < cheapest(decision)
+            said = "initial fleet"
+        kinds[said] += 1
+    least = {
+        "burst": 300,
+        "fewer": 30,
+        "plain": 80,
+        "trade-off": 50,
+        "present load": 5,
+        "idle": 20,
+        "initial fleet": 20,
+    }
+    assert {said: kinds[said] for said in least if kinds[said] < least[said]} == {}
+    assert kinds.keys() == least.keys()
+
+
+def test_the_limits_lead_from_the_need_to_the_answer_one_by_one(outcomes: list[Outcome]) -> None:
+    names: Counter[str] = Counter()
+    lengths: Counter[int] = Counter()
+    verdicts: Counter[Verdict] = Counter()
+    for decision, _ in outcomes:
+        assert not isinstance(decision.need, Unknown)
+        answer = math.ceil(decision.need)
+        for limit in decision.limits:
+            assert limit.before == answer != limit.after
+            assert limit.reason in decision.reason
+            answer = limit.after
+            names[limit.name] += 1
+        assert answer == decision.replicas
+        lengths[len(decision.limits)] += 1
+        verdicts[decision.verdict] += 1
+    assert names[LimitName.SCALE_DOWN_WINDOW] >= 100, "raises the answer"
+    assert names[LimitName.MAXIMUM] >= 100, "cuts it"
+    assert len(names) >= 6
+    assert lengths[0] >= 200
+    assert lengths[2] >= 50
+    assert verdicts[Verdict.SCALE_UP] >= 10
+    assert verdicts[Verdict.SCALE_DOWN] >= 10

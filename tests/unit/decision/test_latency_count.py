@@ -1,0 +1,13 @@
+"""Late requests, counted from buckets that do not end where the SLO does."""
+
+from __future__ import annotations
+
+import pytest
+
+from servingpool.decision.latency_count import LatencyCount, late_share_of_straddling
+
+
+def test_an_exponential_tail_is_split_by_its_logarithm_and_not_linearly() -> None:
+    # 100 requests beyond 1 s, 10 beyond 2.5 s: 100 * 0.1 ** (2/3) = 21.5 beyond 2 s, of them 11.5 of the bucket's 90.
+    share = late_share_of_straddling(LatencyCount(900.0, 90.0, 10.0), (1.0, 2.5), 2.0)
+    assert share * 90.0 == pytest.approx(11.5, abs=1.0)

@@ -1,0 +1,155 @@
+"""What was learned of a pool, written to the status of the resource and read again."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+
+from servingpool.catalogue.limits import LimitName
+from servingpool.decision.budget import ErrorBudget
+from servingpool.decision.decide import decide
+from servingpool.decision.forecast import KEPT
+from servingpool.decision.miss_curve import BINS
+from servingpool.decision.params import DEFAULT
+from servingpool.decision.saturation import Saturation
+from servingpool.decision.state import Memory, Profile
+from servingpool.reconcile.learned_profile import dump, load
+
+from ..decision.sequences import (  # noqa: TID252, the same sequences as the core's promises are checked with
+    HUGE_DEMAND,
+    Life,
+    Sequence,
+    live,
+    lives,
+    of_all_sequences,
+    sequences,
+)
+from ..decision.world import World, applied  # noqa: TID252, the core's own stories
+
+
+@pytest.mark.parametrize(
+    ("part", "figure", "value"),
+    [
+        ("calibration", "foretold", -30.0),
+        ("forecast", "mean", 1e308),
+        ("forecast", "found", 1e12),
+        ("forecast", "pairs", "1e308 1e308 1e308"),
+        ("curve", "requests", "1e300 " * len(BINS)),
+        ("curve", "requests", "-300 " * len(BINS)),
+        ("curve", "late", "-1 " * len(BINS)),
+        ("curve", "late", "1 " * len(BINS)),
+    ],
+)
+def test_a_profile_with_impossible_figures_is_damaged(part: str, figure: str, value: float | str) -> None:
+    data = dump(Profile())
+    assert figure in data[part]
+    with pytest.raises(ValueError, match="damaged"):
+        load(data | {part: data[part] | {figure: value}})
+
+
+@pytest.mark.parametrize(
+    "figures", [{"windows": -1.0}, {"windows": 9.0, "scale": 0.0}, {"windows": 9.0, "scale": 1e-200}]
+)
+def test_a_profile_of_an_engine_that_takes_no_time_is_damaged(figures: dict[str, float]) -> None:
+    data = dump(Profile())
+    with pytest.raises(ValueError, match="damaged"):
+        load(data | {"fit": data["fit"] | figures})
+
+
+@pytest.mark.parametrize("version", [None, 1, 3, "2"])
+def test_a_profile_of_another_version_is_rejected(version: object) -> None:
+    with pytest.raises(ValueError, match="this operator reads version 2"):
+        load(dump(Profile()) | {"version": version})
+
+
+def test_a_profile_that_lacks_a_part_is_damaged() -> None:
+    for part in ("at", "fit", "curve", "forecast", "cold_start", "budget", "calibration", "learned", "slo"):
+        data = dump(Profile())
+        del data[part]
+        with pytest.raises(ValueError, match="damaged"):
+            load(data)
+
+
+def test_a_profile_from_before_full_batches_and_burn_rates_is_read() -> None:
+    data = dump(Profile())
+    del data["saturation"], data["fit"]["renewing"], data["budget"]["fast"], data["budget"]["slow"]
+    assert load(data) == Profile()
+
+
+def test_no_more_pairs_are_read_than_are_kept() -> None:
+    data = dump(Profile())
+    data["forecast"] |= {"pairs": "1.7 1.7 1.7 " * 2500}
+    assert len(load(data).forecast.pairs) == KEPT
+
+
+def test_the_full_batch_outlives_a_merge_patch_that_drops_nulls() -> None:
+    for saturation in (Saturation(), Saturation(seconds=600.0, requests=500.0, decoding=4_800.0, batch=8.0123456789)):
+        data = dump(Profile(saturation=saturation))
+        data["saturation"] = {key: value for key, value in data["saturation"].items() if value is not None}
+        assert load(data).saturation.batch == pytest.approx(saturation.batch, rel=1e-6)
+
+
+def test_a_restart_resumes_with_the_learned_profile_and_holds_until_windows_fill() -> None:
+    world = World(replicas=4)
+    world.run(30.0, 30)
+    learned = world.memory.profile
+    world.memory = Memory(profile=load(dump(learned)))
+    assert learned.budget != ErrorBudget()
+    assert world.memory.profile.budget.slow == pytest.approx(learned.budget.slow)
+    before = world.requested
+    first = world.tick(30.0)
+    assert first.decision.replicas == before
+    second = world.tick(30.0)
+    assert LimitName.CALIBRATING not in applied(second)
+    assert second.decision.replicas == before
+    solved, then = world.memory.profile.fit.solve(DEFAULT), learned.fit.solve(DEFAULT)
+    assert solved is not None
+    assert then is not None
+    assert abs(solved.base - then.base) < 0.002
+
+
+def test_a_learned_profile_is_read_as_it_was_to_seven_digits_but_for_open_forecasts() -> None:
+    world = World(replicas=3)
+    world.run(20.0, 30)
+    learned = world.memory.profile
+    found = load(json.loads(json.dumps(dump(learned))))
+    assert len(learned.forecast.pending) > 0
+    assert found.forecast.pending == ()
+    assert len(found.forecast.pairs) > 0
+    np.testing.assert_allclose(found.forecast.pairs, learned.forecast.pairs, rtol=1e-6)
+    np.testing.assert_allclose(found.curve.requests, learned.curve.requests, rtol=1e-6)
+    np.testing.assert_allclose(found.curve.late, learned.curve.late, rtol=1e-6)
+    np.testing.assert_allclose(found.fit.gram, learned.fit.gram, rtol=1e-6)
+    assert found.at == pytest.approx(learned.at, abs=1e-3)
+    assert found.slo == learned.slo
+    assert found.calibration.predicted == pytest.approx(learned.calibration.predicted, rel=1e-6)
+    assert found.calibration.observed == pytest.approx(learned.calibration.observed, rel=1e-6)
+    assert found.forecast.initial_replicas == learned.forecast.initial_replicas == 3
+    assert len(json.dumps(dump(learned))) < 12_000
+
+
+def check(sequence: Sequence) -> None:
+    """What is written of any memory can be read, and is written the same again."""
+    pool, observed = sequence
+    memory = Memory()
+    for now, observation in observed:
+        memory = decide(observation, pool, memory, now).memory
+        data = dump(memory.profile)
+        assert dump(load(json.loads(json.dumps(data, allow_nan=False)))) == data
+
+
+@of_all_sequences(0.25)
+@given(sequences())
+def test_a_profile_of_any_sequence_can_be_read_again(sequence: Sequence) -> None:
+    check(sequence)
+
+
+@of_all_sequences(0.25)
+@given(lives())
+@example(HUGE_DEMAND)
+def test_a_profile_of_any_life_of_a_fleet_can_be_read_again(life: Life) -> None:
+    pool, spells = life
+    check((pool, list(live(pool, spells))))
