@@ -46,7 +46,7 @@ def test_the_operators_wheel_holds_the_operator_alone(wheels: Mapping[str, ZipFi
     wheel = wheels["servingpool-operator"]
     assert packages(wheel) == {"servingpool"}
     parts = {name.split("/")[1] for name in wheel.namelist() if name.startswith("servingpool/")}
-    assert parts == {"__init__.py", "adapters", "api", "cli", "decision", "handlers", "reconcile"}
+    assert parts == {"__init__.py", "adapters", "api", "catalogue", "cli", "decision", "handlers", "reconcile"}
 
 
 def test_the_other_wheels_hold_a_package_with_its_data_each(wheels: Mapping[str, ZipFile]) -> None:

@@ -426,14 +426,14 @@ class TestOneBadPoolDoesNotStopTheOthers:
     ) -> None:
         world = self.two()
         world.remember(minutes=30)
-        observe = backfill.observe  # type: ignore[attr-defined]
+        update = backfill.update  # type: ignore[attr-defined]
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):
                 raise ZeroDivisionError
-            return observe(observation, *args)
+            return update(observation, *args)
 
-        monkeypatch.setattr(backfill, "observe", failing)
+        monkeypatch.setattr(backfill, "update", failing)
         assert world.step().decided == 2
         assert world.state("good").memory.profile.learned > 1000
         assert "Traceback" in caplog.text

@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[3]
         ("charts/servingpool-operator/Chart.yaml", r"^(?:version|appVersion): (.+)$"),
         ("deploy/deployment.yaml", r"image: servingpool-operator:(\S+)"),
         ("deploy/kustomization.yaml", r"newTag: (\S+)"),
-        ("README.md", r"servingpool-operator:(\d[\w.-]*\w)"),
+        ("docs/start/first-pool.md", r"servingpool-operator:(\d[\w.-]*\w)"),
+        ("docs/how-to/install.md", r"servingpool-operator:(\d[\w.-]*\w)"),
+        ("docs/how-to/upgrade.md", r"servingpool-operator:(\d[\w.-]*\w)"),
         ("CHANGELOG.md", rf"^## ({re.escape(__version__)}) - \d{{4}}-\d\d-\d\d$"),
     ],
 )
