@@ -51,6 +51,15 @@ class Limit(Part):
     """What the limit did, as a sentence with figures."""
 
 
+class Candidate(Part):
+    """One fleet size that was weighed for the horizon."""
+
+    replicas: Count
+    """Replicas."""
+    misses: Amount
+    """Expected misses, in the work of fully busy replicas."""
+
+
 class LastDecision(Part):
     """Last decision in full."""
 
@@ -74,6 +83,10 @@ class LastDecision(Part):
     """Work expected at the horizon, in fully busy replicas."""
     horizon: Word | None = None
     """How far ahead the forecast looks: the time that a new replica takes to serve."""
+    figures: Annotated[dict[str, float], Field(default_factory=dict, json_schema_extra={"maxProperties": 64})]
+    """Every figure that the decision rests on, as in the operator's metrics; an unknown one is absent."""
+    candidates: Annotated[tuple[Candidate, ...], Field(strict=False, max_length=8)] = ()
+    """Fleet sizes around figures.forForecast, which has the least replicas + figures.penalty x misses."""
     warnings: Annotated[tuple[Text, ...], Field(strict=False, max_length=8)] = ()
     """Problems that do not stop scaling."""
 

@@ -218,6 +218,150 @@ class Metric(StrEnum):
         "How far ahead the forecast looks: one cold start.",
         "Measured from the pool's own pods once some have started.",
     )
+    STEP_BASE = (
+        "servingpool_step_base_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "Duration of an engine step with no work in it.",
+        "The a in step = a + b x decoding + c x prefill tokens.",
+    )
+    STEP_PER_REQUEST = (
+        "servingpool_step_per_request_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "What each decoding request adds to a step.",
+        "The b.",
+    )
+    STEP_PER_PREFILL_TOKEN = (
+        "servingpool_step_per_prefill_token_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "What each prefill token adds to a step.",
+        "The c.",
+    )
+    WORK_PER_REQUEST = (
+        "servingpool_work_per_request_seconds",
+        "gauge",
+        POOL,
+        "replica-seconds",
+        "Work of the usual request.",
+        "Times the arrival rate: replicas kept fully busy.",
+    )
+    MISS_FLOOR = (
+        "servingpool_miss_floor_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Share of requests expected to miss at any fleet size.",
+        "Above 1 - objective no fleet size holds the SLO.",
+    )
+    CALIBRATION = (
+        "servingpool_miss_calibration_ratio",
+        "gauge",
+        POOL,
+        "ratio",
+        "Misses observed for each miss predicted, 1 to 4.",
+        "Divides the allowance: above 1 the miss curve was too hopeful.",
+    )
+    PERSISTENCE = (
+        "servingpool_demand_persistence_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Part of a jump in demand that lasts for a cold start.",
+        "Near 0: bursts are over by then. 1: steps stay.",
+    )
+    REVERSION = (
+        "servingpool_demand_reversion_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Part of the usual demand's distance from the hour's mean that lasts.",
+        "Near 0: demand returns to the mean within a cold start.",
+    )
+    BURST = (
+        "servingpool_burst_busy_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Work at the horizon that one in twenty outcomes exceeds.",
+        "In fully busy replicas, like the forecast.",
+    )
+    BACKLOG = (
+        "servingpool_backlog_busy_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Replicas that the queues keep busy at the horizon.",
+        "Added to the forecast.",
+    )
+    FAST_BUDGET_FACTOR = (
+        "servingpool_budget_fast_factor",
+        "gauge",
+        POOL,
+        "ratio",
+        "What the misses of the last hour leave of the plan, 0.5 to 1.",
+        "Below 1 the hour overspent its error budget.",
+    )
+    SLOW_BUDGET_FACTOR = (
+        "servingpool_budget_slow_factor",
+        "gauge",
+        POOL,
+        "ratio",
+        "What the misses of the last day make of the plan, 0.7 to 1.29.",
+        "Below 1 the day overspent its error budget.",
+    )
+    ALLOWANCE = (
+        "servingpool_allowance_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Share of requests that the fleet is sized to miss.",
+        "Floor + 0.7 x both factors x (allowed - floor) / calibration.",
+    )
+    MISS_PENALTY = (
+        "servingpool_miss_penalty",
+        "gauge",
+        POOL,
+        "replicas",
+        "Penalty of a miss, in replicas for the work of one busy replica.",
+        "The cheapest fleet has the least replicas + penalty x misses.",
+    )
+    NEEDED_FOR_FORECAST = (
+        "servingpool_needed_for_forecast_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Cheapest fleet for what may come at the horizon.",
+        "The need is the largest of these three.",
+    )
+    NEEDED_FOR_INITIAL_FLEET = (
+        "servingpool_needed_for_initial_fleet_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Replicas kept because the initial fleet is evidence of demand.",
+        "0 two hours after the first observation.",
+    )
+    NEEDED_FOR_PRESENT_LOAD = (
+        "servingpool_needed_for_present_load_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Cheapest fleet for the demand of now, where less is forecast.",
+        "What is removed now is missing now.",
+    )
+    RECOMMENDED_REPLICAS = (
+        "servingpool_recommended_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Most replicas recommended within the scale-down window.",
+        "A scale-down stops there.",
+    )
     API_WRITES = (
         "servingpool_api_writes_total",
         "counter",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +25,12 @@ class Exit(IntEnum):
     INVALID = 5
 
 
+class Output(StrEnum):
+    """A form for programs."""
+
+    JSON = "json"
+
+
 def explain(
     pool: Annotated[
         str, typer.Argument(metavar="NAMESPACE/NAME", help="The ServingPool. The namespace defaults to `default`.")
@@ -34,7 +40,9 @@ def explain(
         Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
     ] = None,
     context: Annotated[str | None, typer.Option(help="Context in the kubeconfig.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", help="Print the status, with every figure of the decision.")
+    ] = None,
 ) -> None:
     """Show the last decision for a pool: raw need, each limit, the figures and the conditions.
 
@@ -66,7 +74,7 @@ def explain(
     except ValidationError as error:
         typer.echo(f"ServingPool {namespace}/{name} is not valid: {problems(error)}", err=True)
         raise typer.Exit(Exit.INVALID) from None
-    if as_json:
+    if output is Output.JSON:
         typer.echo(json.dumps(found.status.to_dict(), indent=2))
     else:
         show(found)

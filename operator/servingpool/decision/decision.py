@@ -123,6 +123,12 @@ class Figures:
     """Share of requests that the fleet is sized to miss."""
     penalty: Reading
     """Penalty of a miss, in replicas for the work that keeps one busy."""
+    for_forecast: Reading
+    """Cheapest fleet for what may come at the horizon. The need is the largest of these three."""
+    for_initial_fleet: Reading
+    """Replicas kept because the initial fleet is evidence of demand."""
+    for_present_load: Reading
+    """Cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
     recommended: Reading
     """Most replicas that were recommended within the scale-down window."""
 
@@ -149,8 +155,12 @@ class Candidate:
 class Plan:
     """The raw need and what it rests on."""
 
-    need: float
-    """Replicas."""
+    for_forecast: float
+    """Replicas: the cheapest fleet for what may come at the horizon."""
+    for_initial_fleet: float
+    """Replicas that are kept because the initial fleet is evidence of demand."""
+    for_present_load: float
+    """Replicas: the cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
     recommended: float
     """Replicas that are worth keeping, where they are there: no fewer than needed."""
     curve: Curve
@@ -168,11 +178,14 @@ class Plan:
     """Enough requests were seen to speak of misses as rare as those allowed, and not the prior alone."""
     penalty: float
     """Of a miss, in replicas for the work that keeps one busy."""
-    now_needs_more: bool
-    """The present load needs more than what is to come."""
     idle: bool
     """No request came for long, so nothing is kept for one that may come."""
     candidates: tuple[Candidate, ...]
+
+    @property
+    def need(self) -> float:
+        """The raw need, in replicas."""
+        return max(self.for_forecast, self.for_initial_fleet, self.for_present_load)
 
     @property
     def feasible(self) -> bool:
@@ -216,7 +229,7 @@ class Decision:
     """One sentence with units that a person at 3 a.m. can act on."""
     figures: Figures
     candidates: tuple[Candidate, ...] = ()
-    """Fleet sizes around the raw need: it is the one with the least sum of replicas and misses at their penalty."""
+    """Fleet sizes around `figures.for_forecast`, which has the least sum of replicas and misses at their penalty."""
     calibrating: bool = False
     """Still learning: nothing is scaled down but to max."""
     warnings: tuple[str, ...] = ()

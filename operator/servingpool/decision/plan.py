@@ -59,17 +59,20 @@ def plan(observation: Observation, pool: Pool, update: UpdateResult) -> Plan | U
     # The initial fleet is evidence of what to keep, never of what to order.
     penalties = (penalty, params.hysteresis * penalty)
     found = cheapest(outlook.with_and_without_initial(), curve, allowance, penalties, most)
-    (with_initial, sticking), (without, _) = found.replicas.tolist()
-    kept_initial = min(with_initial, float(profile.forecast.initial_replicas))
-    then = max(without, kept_initial)
+    (with_initial, sticking), (for_forecast, _) = found.replicas.tolist()
+    for_initial_fleet = min(with_initial, float(profile.forecast.initial_replicas))
+    if for_initial_fleet <= for_forecast:
+        for_initial_fleet = 0.0
     # What is ordered now serves a cold start later, but what is removed now is missing now.
-    now = 0.0
-    if then < observation.requested:
-        at_once = cheapest(Outlook.certain(level), curve, allowance, (penalty,), most).replicas
-        now = min(float(at_once[0, 0]), float(observation.requested))
-    need = max(then, now)
+    for_present_load = 0.0
+    if max(for_forecast, for_initial_fleet) < observation.requested:
+        now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), most).replicas
+        for_present_load = min(float(now[0, 0]), float(observation.requested))
+    need = max(for_forecast, for_initial_fleet, for_present_load)
     return Plan(
-        need=need,
+        for_forecast=for_forecast,
+        for_initial_fleet=for_initial_fleet,
+        for_present_load=for_present_load,
         recommended=max(need, min(float(observation.requested), sticking)),
         curve=curve,
         outlook=outlook,
@@ -79,9 +82,8 @@ def plan(observation: Observation, pool: Pool, update: UpdateResult) -> Plan | U
         allowance=allowance,
         has_evidence=has_evidence(profile.curve, allowed),
         penalty=penalty,
-        now_needs_more=now > then,
         idle=idle,
-        candidates=found.candidates[0 if kept_initial > without else 1],
+        candidates=found.candidates[1],
     )
 
 

@@ -64,6 +64,9 @@ def figures(
         slow_factor=profile.budget.slow_factor(params),
         allowance=no_rate if weighed is None else weighed.allowance,
         penalty=no_rate if weighed is None else weighed.penalty,
+        for_forecast=no_rate if weighed is None else weighed.for_forecast,
+        for_initial_fleet=no_rate if weighed is None else weighed.for_initial_fleet,
+        for_present_load=no_rate if weighed is None else weighed.for_present_load,
         recommended=no_rate if weighed is None else memory.highest_recommendation,
     )
 
@@ -116,15 +119,18 @@ def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
 
 
 def _sizing(plan: Plan) -> str:
+    """Which of the three needs is the largest, and what it is for."""
     need = plan.need
+    if need > max(plan.for_forecast, plan.for_initial_fleet):
+        return f"{plan.for_forecast:.0f} would do then, and the present load needs {need:.0f}"
+    if need > plan.for_forecast:
+        return f"{plan.for_forecast:.0f} would do; {need:.0f} are kept because the initial fleet may have been needed"
     if not plan.feasible:
-        best = f"{need:.0f} {'is' if need == 1 else 'are'} the best trade-off"
+        said = "too few requests were seen to tell whether the SLO can hold"
         if plan.has_evidence:
-            return f"no replica count meets the SLO ({_percent(plan.curve.floor)} would still miss); {best}"
-        return f"too few requests were seen to tell whether the SLO can hold; {best}"
+            said = f"no replica count meets the SLO ({_percent(plan.curve.floor)} would still miss)"
+        return f"{said}; {need:.0f} {'is' if need == 1 else 'are'} the best trade-off"
     plain = max(1, math.ceil((plan.expected + plan.backlog) / plan.safe_load))
-    if plan.now_needs_more:
-        return f"{plain} would do then, and the present load needs {need:.0f}"
     if need > plain:
         covers = f"{plain} {'covers' if plain == 1 else 'cover'} the forecast at load {_number(plan.safe_load)}"
         return (

@@ -18,6 +18,7 @@ from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.state import PoolState
+from servingpool.reconcile.status_builder import FIGURE_NAMES
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ NUMBER = re.compile(r"(?<![\w.-])(?<!HTTP )\d+(\.\d+)?(?![\w-]|\.\d)")
 ANYTHING = dict.fromkeys(_fields(Status)) | {
     "throughput": dict.fromkeys(_fields(Throughput)),
     "latency": dict.fromkeys(_fields(Latency)),
-    "lastDecision": dict.fromkeys(_fields(LastDecision)),
+    "lastDecision": dict.fromkeys(_fields(LastDecision)) | {"figures": dict.fromkeys(FIGURE_NAMES.values())},
 }
 """A status that may hold any field. A merge patch goes into what is nested: what is meant to be gone must be named."""
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+
+from pydantic.alias_generators import to_camel
 
 from servingpool.adapters.prometheus import Absence, Selection
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
-from servingpool.api.status import LastDecision, Latency, Limit, Status, Throughput
+from servingpool.api.status import Candidate, LastDecision, Latency, Limit, Status, Throughput
 from servingpool.api.time import from_unix
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
@@ -21,6 +23,9 @@ from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.pool_plan import Learned, Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import Conduct
+
+FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
+"""Figures of a decision, and their names in the status."""
 
 SEEN = (
     *("fleet", "replicas", "ready_replicas", "desired_replicas"),
@@ -248,6 +253,14 @@ def _last_decision(decision: Decision) -> LastDecision:
         safe_load=_rounded(figures.safe_load, 3),
         forecast=_rounded(figures.forecast, 2),
         horizon=brief(figures.horizon),
+        figures={
+            FIGURE_NAMES[name]: float(f"{value:.6g}")
+            for name in FIGURE_NAMES
+            if isinstance(value := getattr(figures, name), float)
+        },
+        candidates=tuple(
+            Candidate(replicas=round(one.replicas), misses=float(f"{one.misses:.6g}")) for one in decision.candidates
+        ),
         warnings=decision.warnings,
     )
 

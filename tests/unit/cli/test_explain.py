@@ -102,7 +102,7 @@ def test_exits_3_where_nothing_was_decided_yet_and_says_what_stands_in_the_way(m
 
 
 def test_json_is_the_status_as_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = explain(monkeypatch, stored(STATUS), "prod/chat", "--json")
+    shown = explain(monkeypatch, stored(STATUS), "prod/chat", "-o", "json")
     assert shown.exit_code == 0
     assert json.loads(shown.stdout)["lastDecision"]["limits"] == DECISION["limits"]
 

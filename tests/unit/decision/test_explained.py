@@ -23,6 +23,7 @@ SENTENCES = {
     "is the best trade-off": "trade-off",
     "are the best trade-off": "trade-off",
     "and the present load needs": "present load",
+    "are kept because the initial fleet": "initial fleet",
     "no request in the last 20 minutes": "idle",
 }
 """What a sentence says of the need, and the kind of need that it is."""
@@ -68,18 +69,18 @@ def kind(decision: Decision) -> str:
     return said
 
 
-def test_the_need_is_the_candidate_with_the_least_sum(outcomes: list[Outcome]) -> None:
+def test_the_need_is_the_largest_of_three_and_the_first_is_the_candidate_with_the_least_sum(
+    outcomes: list[Outcome],
+) -> None:
     kinds: Counter[str] = Counter()
-    for decision, memory in outcomes:
-        said, need, initial = kind(decision), decision.need, memory.profile.forecast.initial_replicas
-        if said == "idle":
-            assert need == 0.0
-        elif said == "present load":
-            assert need > min(cheapest(decision), initial)
-        elif need != cheapest(decision):
-            # The initial fleet is evidence of what to keep, never of what to order: it caps what rests on it.
-            assert need == initial < cheapest(decision)
-            said = "initial fleet"
+    for decision, _ in outcomes:
+        said, figures = kind(decision), decision.figures
+        parts = (figures.for_forecast, figures.for_initial_fleet, figures.for_present_load)
+        forecast, initial, present = (float(part) for part in parts if not isinstance(part, Unknown))
+        assert decision.need == max(forecast, initial, present)
+        assert forecast == (0.0 if said == "idle" else cheapest(decision))
+        assert (said == "present load") == (present > max(forecast, initial))
+        assert (said == "initial fleet") == (initial > forecast and initial >= present)
         kinds[said] += 1
     least = {
         "burst": 300,
