@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 
 from servingpool.adapters.cluster.errors import Forbidden
+from servingpool.api.status import LastDecision
 from servingpool.reconcile.metrics import FIGURES, PoolCollector
 
 from .fake_cluster import FakeCluster
@@ -42,6 +43,28 @@ def test_figures_are_those_of_the_last_decision() -> None:
     assert absent == never_full, "what no replica has shown is no figure"
     assert registry.get_sample_value("servingpool_api_writes_total", {"kind": "scale"}) == 0
     assert registry.get_sample_value("servingpool_api_write_failures_total", {"kind": "scale"}) == 0
+
+
+def test_the_need_can_be_recomputed_from_the_status_and_from_the_metrics() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool(targets=[{"name": "vllm", "min": 2, "max": 8}])
+    world.step(minutes=8)
+    told = LastDecision.read(world.status()["lastDecision"])
+    shown = told.figures
+    weighed = {one.replicas: one.replicas + shown["penalty"] * one.misses for one in told.candidates}
+    assert len(weighed) > 1
+    assert shown["forForecast"] == min(weighed, key=lambda size: weighed[size])
+    needs = (shown["forForecast"], shown["forInitialFleet"], shown["forPresentLoad"])
+    assert told.need == max(needs)
+    plan = 0.7 * shown["fastFactor"] * shown["slowFactor"]
+    above = plan * (0.05 - shown["missFloor"]) / shown["calibration"]
+    assert shown["allowance"] == pytest.approx(shown["missFloor"] + above, rel=1e-3)
+    registry, decision = exposed(world), world.state().decision
+    assert decision is not None
+    assert figure(registry, "miss_penalty") == decision.figures.penalty
+    assert figure(registry, "allowance_ratio") == decision.figures.allowance
+    assert figure(registry, "needed_for_forecast_replicas") == decision.figures.for_forecast
 
 
 def test_what_is_unknown_is_absent_not_zero() -> None:
