@@ -1,4 +1,12 @@
-"""The decision core: pure functions from what was observed to how many replicas, and why.
+"""The decision core: pure functions of observation, pool, memory and `now`.
 
-No I/O, no clock. The operator and the simulator call the very same `decide`.
+A map, in the order of a tick:
+
+- input: `observation`, `pool`, `params` (every tunable); output: `decision`; entry: `decide`; memory: `state`
+- update: `samples`, `queueing`, `counters`, `window` (what happened); `latency_count`, `lateness`, `percentile` (who was
+  late); `step_time`, `saturation` (what a request costs); `attribution`, `miss_curve`, `knee` (which load breaks the
+  SLO); `cold_start`, `forecast` (what comes next); `budget` (what may be missed)
+- plan: `plan`, `costs` (the cheapest fleet)
+- limit: `limits` (named rules, in order)
+- report: `report` (figures and the sentence)
 """
