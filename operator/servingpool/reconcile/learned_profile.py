@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import (
@@ -47,7 +47,7 @@ def _text(figures: tuple[float, ...]) -> str:
 
 # Seven digits: a third of the bytes, far below the noise.
 Figure = Annotated[float, PlainSerializer(lambda figure: float(f"{figure:.7g}"), when_used="json")]
-Positive = Annotated[Figure, Field(ge=0.0)]
+NonNegative = Annotated[Figure, Field(ge=0.0)]
 Figures = Annotated[tuple[float, ...], BeforeValidator(_split), PlainSerializer(_text, when_used="json")]
 Demands = Annotated[
     tuple[Annotated[float, Field(ge=0.0, le=MOST_WORK)], ...],
@@ -69,8 +69,8 @@ class _Part(BaseModel):
 class _Fit(_Part):
     gram: Annotated[Figures, Field(min_length=9, max_length=9)]
     moment: Annotated[Figures, Field(min_length=3, max_length=3)]
-    windows: Positive
-    scale: Positive
+    windows: NonNegative
+    scale: NonNegative
     drift: Figure
     renewing: bool = False
 
@@ -82,17 +82,17 @@ class _Fit(_Part):
 
 
 class _Saturation(_Part):
-    seconds: Positive = 0.0
-    requests: Positive = 0.0
-    tokens: Positive = 0.0
-    decoding: Positive = 0.0
-    waited: Positive = 0.0
-    on_time: Positive = 0.0
+    seconds: NonNegative = 0.0
+    requests: NonNegative = 0.0
+    tokens: NonNegative = 0.0
+    decoding: NonNegative = 0.0
+    waited: NonNegative = 0.0
+    on_time: NonNegative = 0.0
     batch: Annotated[
         Annotated[Figure, Field(ge=LEAST_BATCH, le=MOST_BATCH)] | None,
         BeforeValidator(lambda batch: None if batch == math.inf else batch),
     ] = None
-    most_running: Positive = 0.0
+    most_running: NonNegative = 0.0
 
 
 class _Curve(_Part):
@@ -108,8 +108,8 @@ class _Curve(_Part):
 
 class _Forecast(_Part):
     pairs: Demands
-    mean: Annotated[Positive, Field(le=MOST_WORK)]
-    seen: Positive
+    mean: Annotated[NonNegative, Field(le=MOST_WORK)]
+    seen: NonNegative
     initial_replicas: Annotated[
         int,
         Field(ge=0, le=MOST_WORK),
@@ -131,19 +131,21 @@ class _ColdStart(_Part):
 class _Budget(_Part):
     fast: Figure = 0.0
     slow: Figure = 0.0
-    requests: Positive = 0.0
-    seconds: Positive = 0.0
+    requests: NonNegative = 0.0
+    seconds: NonNegative = 0.0
 
 
 class _Calibration(_Part):
     predicted: Annotated[
-        Positive, Field(validation_alias=AliasChoices("predicted", "foretold"), serialization_alias="foretold")
+        NonNegative, Field(validation_alias=AliasChoices("predicted", "foretold"), serialization_alias="foretold")
     ]
-    observed: Annotated[Positive, Field(validation_alias=AliasChoices("observed", "came"), serialization_alias="came")]
+    observed: Annotated[
+        NonNegative, Field(validation_alias=AliasChoices("observed", "came"), serialization_alias="came")
+    ]
 
 
 class _LearnedProfile(_Part):
-    version: Literal[2] = 2
+    version: int = VERSION
     # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
     at: Annotated[float, PlainSerializer(lambda at: round(at, 3), when_used="json")]
     fit: _Fit
@@ -153,7 +155,7 @@ class _LearnedProfile(_Part):
     cold_start: _ColdStart
     budget: _Budget
     calibration: _Calibration
-    learned: Positive
+    learned: NonNegative
     slo: tuple[float | None, float | None, float] | None
 
 

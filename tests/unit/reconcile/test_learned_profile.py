@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +29,17 @@ from ..decision.sequences import (  # noqa: TID252, the same sequences as the co
     sequences,
 )
 from ..decision.world import World, applied  # noqa: TID252, the core's own stories
+
+
+RELEASED = Path(__file__).parents[2] / "fixtures" / "profile-0.1.0.json"
+"""As an operator of 0.1.0 wrote it to a status."""
+
+
+def test_a_profile_that_an_earlier_version_wrote_is_read() -> None:
+    found = load(json.loads(RELEASED.read_text()))
+    assert found.learned == 2385.0
+    assert found.forecast.initial_replicas == 3
+    assert found.calibration.predicted == pytest.approx(7.667041)
 
 
 @pytest.mark.parametrize(
