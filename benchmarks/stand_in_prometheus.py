@@ -107,7 +107,7 @@ class Fleet:
             if one.le is not None and (texts is None or one.le not in texts):
                 continue
             le = f'"le":"{one.le}",' if one.le is not None else ""
-            part = asked.parts.get(one.name, "shares" if one.name.endswith("_perc") else "")
+            part = asked.parts.get(one.name, "")
             tail = f',"part":"{part}"' if part else ""
             head = f'{{"metric":{{"__name__":"{one.name}",{le}'
             yield index, [f'{head}{self.middles[at]}{tail},"pod":"{self.names[at]}"}}' for at in places]

@@ -55,7 +55,7 @@ class Traffic:
             name: np.zeros(self._shape) for name in ("requests", "ttft_seconds", "itl_seconds", "tpot_seconds")
         }
         self._buckets = {name: np.zeros((*self._shape, len(BOUNDS[name]))) for name in (HISTOGRAMS[0], HISTOGRAMS[2])}
-        self._gauges = {name: np.zeros(self._shape) for name in ("running", "waiting", "kv")}
+        self._gauges = {name: np.zeros(self._shape) for name in ("running", "waiting")}
         self.past: deque[tuple[float, list[Series]]] = deque(maxlen=int(REMEMBERED / REMEMBERED_STEP) + 1)
         self.now = begin - REMEMBERED - REMEMBERED_STEP
         while self.now < begin:
@@ -87,7 +87,6 @@ class Traffic:
             self._buckets[name] += came[..., None] * within
         self._gauges["running"] = np.floor(each * OUTPUT * step)
         self._gauges["waiting"] = self._random.poisson(load * 0.1).astype(float)
-        self._gauges["kv"] = 0.1 * load / (1.0 - load)
         if not self.past or to - self.past[-1][0] >= REMEMBERED_STEP:
             self.past.append((to, self.series()))
 
@@ -97,7 +96,6 @@ class Traffic:
         plain = {
             "num_requests_running": self._gauges["running"],
             "num_requests_waiting": self._gauges["waiting"],
-            "kv_cache_usage_perc": self._gauges["kv"],
             "generation_tokens_total": requests * OUTPUT,
             "prompt_tokens_total": requests * PROMPT,
             "prompt_tokens_by_source_total": np.zeros(self._shape),

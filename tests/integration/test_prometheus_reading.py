@@ -44,8 +44,6 @@ def filled(scale: int, *, engine: str = "0") -> str:
             value = observed
         elif re.match(r"vllm:\w+_count\{", name):
             value, observed = observed, 0
-        elif name.startswith("vllm:kv_cache_usage_perc"):
-            value = scale / 16
         elif re.match(r"vllm:\w+\{", name) and not re.match(r"vllm:\w+_(created|info)\{", name):
             value = scale * (index + 0.5)
         lines.append(f"{name} {value}".replace('engine="0"', f'engine="{engine}"'))
@@ -74,13 +72,12 @@ def histogram(page: str, name: str, bounds: tuple[float, ...]) -> Histogram:
     return Histogram(bounds, counts, figure(page, f"{name}_sum"), figure(page, f"{name}_count"))
 
 
-def expected(page: str, pod: str, scraped_at: float, kv_cache_usage: float) -> ReplicaMetrics:
+def expected(page: str, pod: str, scraped_at: float) -> ReplicaMetrics:
     return ReplicaMetrics(
         replica=pod,
         scraped_at=scraped_at,
         running=figure(page, "num_requests_running"),
         waiting=figure(page, "num_requests_waiting"),
-        kv_cache_usage=kv_cache_usage,
         generation_tokens=figure(page, "generation_tokens_total"),
         prompt_tokens=figure(page, "prompt_tokens_total"),
         cached_prompt_tokens=figure(page, "prompt_tokens_by_source_total", source="local_cache_hit")
@@ -101,10 +98,10 @@ def two_ranks() -> str:
 
 def before_0_12() -> str:
     """The page by the names of vLLM 0.9."""
-    gone = ("inter_token", "by_source", "admission_rejections", "kv_cache_usage")
+    gone = ("inter_token", "by_source", "admission_rejections")
     page = "\n".join(line for line in filled(1).splitlines() if not any(name in line for name in gone))
     page = page.replace("request_time_per_output_token_seconds", "time_per_output_token_seconds")
-    return f'{page}\nvllm:gpu_cache_usage_perc{{engine="0",model_name="tiny"}} 0.5\n'
+    return f"{page}\n"
 
 
 def not_a_number() -> str:
@@ -196,15 +193,14 @@ async def test_every_figure_agrees_with_the_page(url: str) -> None:
     assert all(STARTED < page.scraped_at <= reading.at for page in selection.pages)
     at = {pod: page.scraped_at for pod, page in pages.items()}
 
-    assert pages["plain"] == expected(PAGES["plain"], "plain", at["plain"], 1 / 16)
-    assert pages["plain-2"] == expected(PAGES["plain-2"], "plain-2", at["plain-2"], 2 / 16)
-    assert pages["ranks"] == expected(PAGES["ranks"], "ranks", at["ranks"], 2 / 16)  # the mean of 1 and 3
-    assert pages["shadowed"] == expected(PAGES["shadowed"], "shadowed", at["shadowed"], 2 / 16)
+    assert pages["plain"] == expected(PAGES["plain"], "plain", at["plain"])
+    assert pages["plain-2"] == expected(PAGES["plain-2"], "plain-2", at["plain-2"])
+    assert pages["ranks"] == expected(PAGES["ranks"], "ranks", at["ranks"])
+    assert pages["shadowed"] == expected(PAGES["shadowed"], "shadowed", at["shadowed"])
     assert isinstance(pages["nan"].waiting, Unknown)
     assert pages["nan"].running == pages["plain"].running
 
     old = pages["old"]
-    assert old.kv_cache_usage == 0.5
     assert old.cached_prompt_tokens == figure(PAGES["old"], "prefix_cache_hits_total")
     assert old.admission_rejections is NOT_EXPOSED
     assert old.time_per_output_token == histogram(PAGES["old"], "time_per_output_token_seconds", TPOT_BUCKETS)

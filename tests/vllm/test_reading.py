@@ -123,24 +123,6 @@ def test_running_and_waiting_are_what_the_client_has_under_way(run: Run) -> None
     assert run.looks[0][-1].page.running == run.looks[0][-1].page.waiting == 0.0
 
 
-def test_the_kv_cache_holds_what_the_client_has_under_way(run: Run) -> None:
-    (config,) = (sample.labels for sample in exposed(run.page) if sample.name == "vllm:cache_config_info")
-    blocks, block = int(config["num_gpu_blocks"]), int(config["block_size"])
-    # A preempted request would give its blocks back.
-    assert [sample.value for sample in exposed(run.page) if sample.name == "vllm:num_preemptions_total"] == [0.0]
-    seen = 0.0
-    for look in run.looks[0]:
-        at, usage = look.page.scraped_at, reading(look.page.kv_cache_usage)
-        before, after = at - TRANSPORT, at + run.slowest_scrape + TRANSPORT
-        perhaps = [answer for answer in run.served if answer.sent < after and answer.ended > before]
-        sizes = sorted((math.ceil((a.prompt_tokens + len(a.times)) / block) for a in perhaps), reverse=True)
-        # Shared prefixes make it less; yet the block that a request writes into is its own. One block is never used.
-        decoding = sum(answer.times[0] < before and answer.ended > after for answer in run.served)
-        assert decoding - ROUNDING <= usage * blocks <= (sum(sizes[:MAX_NUM_SEQS]) + ROUNDING) * blocks / (blocks - 1)
-        seen = max(seen, usage)
-    assert seen > 0.0
-
-
 def test_arrivals_are_what_the_client_sent(run: Run) -> None:
     for slo, look, begin, end, covered in windows(run):
         told = look.figures.arrivals

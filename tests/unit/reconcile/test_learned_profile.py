@@ -30,7 +30,6 @@ from ..decision.sequences import (  # noqa: TID252, the same sequences as the co
 )
 from ..decision.world import World, applied  # noqa: TID252, the core's own stories
 
-
 RELEASED = Path(__file__).parents[2] / "fixtures" / "profile-0.1.0.json"
 """As an operator of 0.1.0 wrote it to a status."""
 

@@ -26,14 +26,14 @@ MOST_POINTS = 10_000
 FIGURES = (
     "running",
     "waiting",
-    "kv_cache_usage",
     "generation_tokens",
     "prompt_tokens",
     "cached_prompt_tokens",
     "admission_rejections",
 )
 HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
-"""With `FIGURES`, the fields of `ReplicaMetrics` in their order."""
+FIELDS = (*FIGURES, *HISTOGRAMS)
+"""Of `ReplicaMetrics`: those that are read."""
 
 SCRAPED_AT = ""
 """The scrape time's row has no metric name."""
@@ -109,8 +109,9 @@ class Columns:
         self.plain: dict[str, int] = {SCRAPED_AT: 0}
         self.by_le: dict[str, dict[str, int]] = {}
         self.width = 1
-        names = {**profile.sums, **profile.means}
-        self.figures = tuple(tuple((self._plain(name), name) for name in names.get(field, ())) for field in FIGURES)
+        self.figures = tuple(
+            tuple((self._plain(name), name) for name in profile.sums.get(field, ())) for field in FIGURES
+        )
         self.histograms = tuple(
             (
                 field in bounded,
@@ -181,7 +182,8 @@ class Table:
             if at - scraped_at > staleness:
                 stale[namespace, pod] = at - scraped_at
                 continue
-            page = ReplicaMetrics(pod, scraped_at, *self._figures(row), *self._histograms(row))  # type: ignore[arg-type]
+            read = dict(zip(FIELDS, (*self._figures(row), *self._histograms(row)), strict=True))
+            page = ReplicaMetrics(pod, scraped_at, **read)  # type: ignore[arg-type]
             fresh.setdefault((namespace, pod), {})[model] = page
         return fresh, stale
 

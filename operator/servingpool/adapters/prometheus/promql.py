@@ -88,14 +88,12 @@ class Queries:
         profile = self.profile
         plain = [name for names in profile.sums.values() for name in names]
         plain += [f"{name}_{part}" for name in self.histograms for part in ("sum", "count")]
-        shares = [name for names in profile.means.values() for name in names]
         terms = [f"sum by ({self._by('__name__')}) ({self._once(self._select(plain, scope))})"]
         for index, (name, texts) in enumerate(buckets.items()):
             if texts:
                 series = self._select([f"{name}_bucket"], scope, f"le=~{_any_of(sorted(texts))}")
                 counts = f"sum by ({self._by('__name__', 'le')}) ({self._once(series, 'le')})"
                 terms.append(_apart(counts, f"histogram-{index}"))
-        terms.append(_apart(f"avg by ({self._by('__name__')}) ({self._once(self._select(shares, scope))})", "shares"))
         clock = self._select(profile.sums[profile.scrape_clock], scope)
         times = " or ".join(f"timestamp({selector})" for selector in clock)
         terms.append(_apart(f"max by ({self._by()}) ({times})", "times"))
@@ -150,7 +148,7 @@ def _apart(term: str, part: str) -> str:
     """Label a term's rows, so that `or` keeps them.
 
     `or` leaves metric names out when it compares label sets, and drops the rows on its right that have an equal
-    on its left: the KV cache's share would vanish behind the number of running requests.
+    on its left: the scrape time would vanish behind the number of running requests.
     """
     return f'label_replace({term}, "part", "{part}", "", "")'
 

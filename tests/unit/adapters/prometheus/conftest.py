@@ -25,7 +25,6 @@ TPOT = "vllm:request_time_per_output_token_seconds"
 PAGE = {
     "vllm:num_requests_running": 3,
     "vllm:num_requests_waiting": 1,
-    "vllm:kv_cache_usage_perc": 0.25,
     "vllm:generation_tokens_total": 9_000,
     "vllm:prompt_tokens_total": 40_000,
     "vllm:prompt_tokens_by_source_total": 8_000,

@@ -9,7 +9,7 @@ import pytest
 
 from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, http_client, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of
-from servingpool.adapters.prometheus.plan import FIGURES, HISTOGRAMS
+from servingpool.adapters.prometheus.plan import FIELDS, FIGURES, HISTOGRAMS
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 
 NOW = 1_790_000_000.0
@@ -26,7 +26,6 @@ async def test_reads_every_figure_of_a_page(prometheus, backend, request_2s_100m
                 scraped_at=NOW - 5,
                 running=3,
                 waiting=1,
-                kv_cache_usage=0.25,
                 generation_tokens=9_000,
                 prompt_tokens=40_000,
                 cached_prompt_tokens=8_000,
@@ -99,14 +98,13 @@ async def test_a_histogram_without_its_sum_is_unknown(prometheus, backend, reque
 
 async def test_vllm_0_9_is_read_by_its_old_names(prometheus, backend, request_2s_100ms, page):
     old = "vllm:time_per_output_token_seconds"
-    modern = ("kv_cache", "by_source", "rejections", "inter_token", "request_time_per_output")
+    modern = ("by_source", "rejections", "inter_token", "request_time_per_output")
     page = {name: figure for name, figure in page.items() if not any(part in name for part in modern)}
-    page |= {"vllm:gpu_cache_usage_perc": 0.5, "vllm:prefix_cache_hits_total": 700}
+    page |= {"vllm:prefix_cache_hits_total": 700}
     page |= {f"{old}_sum": 270.0, f"{old}_count": 9_000, f"{old}_bucket": {"0.1": 8_900, "0.15": 8_990}}
     prometheus.layout[old] = prometheus.layout.pop("vllm:request_time_per_output_token_seconds")
     prometheus.expose("llama-0", page)
     metrics = (await backend.read(request_2s_100ms, NOW)).pages["chat", "llama-0"]["llama"]
-    assert metrics.kv_cache_usage == 0.5
     assert metrics.cached_prompt_tokens == 700
     per_token = Histogram((0.1, 0.15), (8_900, 8_990), 270.0, 9_000)
     assert metrics.inter_token_latency == metrics.time_per_output_token == per_token
@@ -115,11 +113,10 @@ async def test_vllm_0_9_is_read_by_its_old_names(prometheus, backend, request_2s
 async def test_where_old_and_new_names_are_both_exposed_the_new_one_counts(prometheus, backend, request_2s_100ms, page):
     old = "vllm:time_per_output_token_seconds"
     page |= {f"{old}_sum": 99.0, f"{old}_count": 99, f"{old}_bucket": {"0.1": 99}}
-    page |= {"vllm:gpu_cache_usage_perc": 0.99, "vllm:prefix_cache_hits_total": 99}
+    page |= {"vllm:prefix_cache_hits_total": 99}
     prometheus.layout[old] = {"0.1": 1, "+Inf": 1}
     prometheus.expose("llama-0", page)
     metrics = (await backend.read(request_2s_100ms, NOW)).pages["chat", "llama-0"]["llama"]
-    assert metrics.kv_cache_usage == 0.25
     assert metrics.cached_prompt_tokens == 8_000
     assert metrics.inter_token_latency.count == 9_000
     assert metrics.time_per_output_token.count == 45
@@ -220,19 +217,19 @@ async def test_an_engine_without_a_profile_is_refused_by_name(backend):
         await backend.read(ReadRequest(engine="ollama"), NOW)
 
 
-def test_pages_are_built_in_the_order_of_the_fields():
-    assert [field.name for field in fields(ReplicaMetrics)][2:] == [*FIGURES, *HISTOGRAMS]
+def test_every_field_but_the_kv_cache_which_no_decision_needs_is_read():
+    assert {*FIELDS} == {field.name for field in fields(ReplicaMetrics)} - {"replica", "scraped_at", "kv_cache_usage"}
 
 
 def test_the_profile_fills_every_field():
     profile = profile_of("vllm")
-    assert {*profile.sums, *profile.means} == set(FIGURES)
+    assert set(profile.sums) == set(FIGURES)
     assert set(profile.histograms) == set(HISTOGRAMS)
 
 
 def test_the_newest_name_of_every_figure_is_on_the_recorded_page():
     profile = profile_of("vllm")
     exposed = {line.split("{")[0] for line in RECORDED.read_text().splitlines()}
-    plain = [names[0] for names in (*profile.sums.values(), *profile.means.values())]
+    plain = [names[0] for names in profile.sums.values()]
     parts = [f"{names[0]}_{part}" for names in profile.histograms.values() for part in ("bucket", "sum", "count")]
     assert set(plain + parts) <= exposed

@@ -19,8 +19,6 @@ class EngineProfile:
     """Holds the served model's name. Series without it are not the engine's: routers re-export some."""
     sums: Mapping[str, Names]
     """Figures of a pod that are the sum over its engine ranks."""
-    means: Mapping[str, Names]
-    """Figures of a pod that are the mean over its engine ranks: shares."""
     histograms: Mapping[str, Names]
     """Histograms of seconds, without `_bucket`, `_sum`, `_count`."""
     page_labels: tuple[str, ...]

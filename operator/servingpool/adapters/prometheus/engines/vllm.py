@@ -17,10 +17,6 @@ VLLM = EngineProfile(
         "cached_prompt_tokens": ("vllm:prompt_tokens_by_source_total", "vllm:prefix_cache_hits_total"),
         "admission_rejections": ("vllm:admission_rejections_total",),  # 0.32, and without the label engine
     },
-    means={
-        # Data-parallel ranks have caches of one size, so the share of the pod's blocks in use is their mean.
-        "kv_cache_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),  # renamed in 0.9.2, gone in 0.12
-    },
     histograms={
         "time_to_first_token": ("vllm:time_to_first_token_seconds",),
         "inter_token_latency": ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
