@@ -264,7 +264,7 @@ async def test_the_past_is_read_as_it_was(url: str) -> None:
     assert len(past) == 3601
     assert past[0][1] == {}
     (page,) = past[-1][1]["reading", "plain"].values()
-    assert page == expected(PAGES["plain"], "plain", page.scraped_at, 1 / 16)
+    assert page == expected(PAGES["plain"], "plain", page.scraped_at)
     assert STARTED < page.scraped_at <= end
     assert not isinstance(elsewhere, Unknown)
     assert all(pages == {} for _, pages in elsewhere)

@@ -58,15 +58,15 @@ class Actor:
         """Writes that failed, by kind, since the start."""
         self._marker = Marker(writer, cache, self._count_cost) if deletion_costs else None
 
-    async def act(self, plan: PoolPlan, state: PoolState, stands: Callable[[], bool]) -> ScaleOutcome | None:
-        """Carry the plan's action out, if there is one. None if the plan no longer `stands` once the pods are marked.
+    async def act(self, plan: PoolPlan, state: PoolState, unchanged: Callable[[], bool]) -> ScaleOutcome | None:
+        """Carry the plan's action out, if there is one. None if the plan no longer is `unchanged` once the pods are marked.
 
         Who leads then, or the next tick, takes the marks back.
         """
         if plan.action is None:
             return NOT_SCALED
         await self._mark(plan, plan.action)
-        return await self._scale(plan, plan.action, state) if stands() else None
+        return await self._scale(plan, plan.action, state) if unchanged() else None
 
     async def sweep(self, leading: Callable[[], bool]) -> None:
         """Take back what was told of pods that have survived."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from servingpool.adapters.cluster.drain import Drain
-from servingpool.api.conditions import Reason, Truth
+from servingpool.api.conditions import Reason
 from servingpool.decision.observation import Unknown
 
 WITHDRAWN_AFTER = 5.0
@@ -24,22 +24,18 @@ class Lack:
     message: str
 
 
-def judge_drain(drain: Drain, busy: Collection[float]) -> tuple[Truth, Reason, str]:
+def judge_drain(drain: Drain, busy: Collection[float]) -> tuple[Reason, str]:
     """What to say in DrainReady of a vLLM replica. `busy`: requests in flight on each replica that is known."""
     lacks = _lacks(drain, busy)
     if lacks:
-        return Truth.FALSE, lacks[0].reason, " ".join(lack.message for lack in lacks)
+        return lacks[0].reason, " ".join(lack.message for lack in lacks)
     unknown = [each.reason for each in (drain.shutdown_timeout, drain.pre_stop) if isinstance(each, Unknown)]
     if unknown:
-        return (
-            Truth.UNKNOWN,
-            Reason.DRAIN_NOT_VISIBLE,
-            Reason.DRAIN_NOT_VISIBLE.message(detail="; ".join(unknown)),
-        )
+        return Reason.DRAIN_NOT_VISIBLE, Reason.DRAIN_NOT_VISIBLE.message(detail="; ".join(unknown))
     assert not isinstance(drain.pre_stop, Unknown)
     assert not isinstance(drain.shutdown_timeout, Unknown)
     said = Reason.FINISHES_REQUESTS.message(pre_stop=drain.pre_stop, timeout=drain.shutdown_timeout, grace=drain.grace)
-    return Truth.TRUE, Reason.FINISHES_REQUESTS, said
+    return Reason.FINISHES_REQUESTS, said
 
 
 def _lacks(drain: Drain, busy: Collection[float]) -> list[Lack]:

@@ -18,7 +18,7 @@ from functools import partial
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Key, Raw
-from servingpool.api.conditions import Reason, Truth
+from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
@@ -148,7 +148,7 @@ class Reconciler:
         if not self._leading():
             return Tick(queries=queries)
         # At the start nobody waits for a decision meanwhile; later, whoever is warm goes first.
-        starting = not any(self.states[pool.key].backfilled for pool in own if self.states.stands(pool.metadata))
+        starting = not any(self.states[pool.key].backfilled for pool in own if self.states.unchanged(pool.metadata))
         if starting:
             await self._teach(backend, own, now)
         due, failed = await self._decide(own, now)
@@ -172,14 +172,12 @@ class Reconciler:
             if count % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
             # One that was changed meanwhile is not judged by what it said before.
-            if self._readings.rests(pool) or not self.states.stands(pool.metadata):
+            if self._readings.rests(pool) or not self.states.unchanged(pool.metadata):
                 continue
             raw = self._cache.pools[pool.key]
             if self._waits(pool):
                 if not self.states[pool.key].status.conditions:
-                    due.append(
-                        self._refuse(raw, Reason.READING_HISTORY, Reason.READING_HISTORY.message(), now, Truth.UNKNOWN)
-                    )
+                    due.append(self._refuse(raw, Reason.READING_HISTORY, Reason.READING_HISTORY.message(), now))
                 continue
             try:
                 decided = self._plan(pool, owned.get(pool.key, pool.key), now)
@@ -202,9 +200,9 @@ class Reconciler:
         state.decided(decided)
         return state, decided
 
-    def _refuse(self, raw: Raw, reason: Reason, message: str, now: float, truth: Truth = Truth.FALSE) -> Due:
+    def _refuse(self, raw: Raw, reason: Reason, message: str, now: float) -> Due:
         meta, state = self.states.of_refused(raw)
-        return state, Refusal(meta, now, reason, message, truth)
+        return state, Refusal(meta, now, reason, message)
 
     async def _carry_out(self, due: list[Due]) -> list[bool | BaseException]:
         """Act and report for every pool. For each, whether replicas were changed, or what went wrong."""
@@ -269,7 +267,7 @@ class Reconciler:
                 await self._reporter.save(state.pool.metadata, state)
 
     def _may_act(self, meta: Metadata) -> bool:
-        return self._leading() and self.states.stands(meta)
+        return self._leading() and self.states.unchanged(meta)
 
     def _may_report(self, meta: Metadata) -> bool:
         return self._leading() and self.states.exists(meta)
@@ -279,7 +277,7 @@ class Reconciler:
         return not self.states[pool.key].backfilled and self._readings.answered(pool)
 
     async def _teach(self, backend: str, pools: list[ServingPool], now: float) -> None:
-        waiting = [pool for pool in pools if self.states.stands(pool.metadata) and self._waits(pool)]
+        waiting = [pool for pool in pools if self.states.unchanged(pool.metadata) and self._waits(pool)]
         if waiting:
             workloads = (self._cache.workload(target_of(pool)) for pool in waiting)
             pods = (0 if workload is None else workload.replicas for workload in workloads)

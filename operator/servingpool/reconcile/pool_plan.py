@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from servingpool.adapters.cluster.objects import Workload
-from servingpool.api.conditions import Reason, Truth
+from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
@@ -21,7 +21,7 @@ from servingpool.decision.samples import Buckets
 from servingpool.decision.state import Memory
 from servingpool.decision.window import KEPT_SECONDS
 from servingpool.reconcile.collect import Collected
-from servingpool.reconcile.preconditions import Conduct, check, gpus_of, in_mode
+from servingpool.reconcile.preconditions import ScalePermission, check, gpus_of, in_mode
 from servingpool.reconcile.replica_drift import ReplicaDrift
 
 
@@ -59,7 +59,7 @@ class PoolPlan:
     """What is to be done about one pool, and why."""
 
     seen: Collected
-    conduct: Conduct
+    permission: ScalePermission
     decision: Decision
     memory: Memory
     """What the core knows now."""
@@ -93,9 +93,8 @@ class Refusal:
     at: float
     """Unix time in seconds."""
     reason: Reason
-    message: str
-    truth: Truth = Truth.FALSE
     """Of the Ready condition."""
+    message: str
     grows: ClassVar[bool] = False
     """As of a `PoolPlan`: no replicas are added."""
 
@@ -107,13 +106,13 @@ def plan(seen: Collected, drift: ReplicaDrift, memory: Memory, *, backfilled: bo
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
     pool, core = seen.pool, core_pool(seen.pool, in_charge=False)
     auto = check(seen, unschedulable(seen.observation, core, memory), drift.problem)
-    conduct = in_mode(pool.spec.mode, auto)
-    decision, learning = decide(seen.observation, replace(core, in_charge=conduct.act), memory, seen.at)
+    permission = in_mode(pool.spec.mode, auto)
+    decision, learning = decide(seen.observation, replace(core, in_charge=permission.act), memory, seen.at)
     action = None
-    if conduct.act and decision.verdict is not Verdict.HOLD:
+    if permission.act and decision.verdict is not Verdict.HOLD:
         action = ScaleAction(seen.workload, decision.replicas)
     kept = learning if backfilled else memory
-    return PoolPlan(seen, conduct, decision, kept, learned(learning, kept), gpus_of(pool, seen.workload), action)
+    return PoolPlan(seen, permission, decision, kept, learned(learning, kept), gpus_of(pool, seen.workload), action)
 
 
 def learned(learning: Memory, kept: Memory) -> Learned:

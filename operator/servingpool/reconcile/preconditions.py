@@ -17,12 +17,11 @@ from servingpool.reconcile.collect import Collected
 
 
 @dataclass(frozen=True, slots=True)
-class Conduct:
-    """What may be done, and the Ready condition that says so."""
+class ScalePermission:
+    """What may be done, and the reason of the Ready condition that says so."""
 
     act: bool
     """The target's replicas may be set."""
-    ready: Truth
     reason: Reason
     message: str
 
@@ -32,7 +31,7 @@ def gpus_of(pool: ServingPool, workload: Workload) -> int:
     return pool.spec.targets[0].gpus_per_replica or workload.gpus
 
 
-def check(seen: Collected, unschedulable: int, drift: str | None) -> Conduct:  # noqa: PLR0911, one a rule
+def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermission:  # noqa: PLR0911, one a rule
     """What may be done with a pool in Auto mode, see `in_mode` for the others.
 
     `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the target's replicas.
@@ -40,32 +39,32 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> Conduct:  #
     pool, workload, owner = seen.pool, seen.workload, seen.owner
     if owner != pool.key:
         message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], deployment=workload.key[1])
-        return Conduct(False, Truth.FALSE, Reason.AMBIGUOUS_OWNER, message)
+        return ScalePermission(False, Reason.AMBIGUOUS_OWNER, message)
     for other in seen.autoscalers:
         deployment, name = workload.key[1], other.key[1]
         if other.kind == "ScaledObject":
             message = Reason.OWNED_BY_KEDA.message(name=name, deployment=deployment)
-            return Conduct(False, Truth.FALSE, Reason.OWNED_BY_KEDA, message)
+            return ScalePermission(False, Reason.OWNED_BY_KEDA, message)
         message = Reason.OWNED_BY_HPA.message(name=name, deployment=deployment)
-        return Conduct(False, Truth.FALSE, Reason.OWNED_BY_HPA, message)
+        return ScalePermission(False, Reason.OWNED_BY_HPA, message)
     if workload.replicas == 0 and pool.spec.targets[0].min > 0:
         message = Reason.SCALING_DISABLED.message(min=pool.spec.targets[0].min)
-        return Conduct(False, Truth.FALSE, Reason.SCALING_DISABLED, message)
+        return ScalePermission(False, Reason.SCALING_DISABLED, message)
     if drift is not None:
-        return Conduct(True, Truth.FALSE, Reason.REPLICAS_CONTESTED, drift)
+        return ScalePermission(True, Reason.REPLICAS_CONTESTED, drift)
     waiting = sum(replica.unschedulable for replica in seen.observation.starting)
     if waiting:
         are = "is" if waiting == 1 else "are"
         if unschedulable:
             message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=workload.replicas, are=are)
-            return Conduct(True, Truth.FALSE, Reason.UNSCHEDULABLE, message)
+            return ScalePermission(True, Reason.UNSCHEDULABLE, message)
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
         message = Reason.WAITING_FOR_NODE.message(waiting=waiting, replicas=workload.replicas, are=are)
-        return Conduct(True, Truth.TRUE, Reason.WAITING_FOR_NODE, message)
+        return ScalePermission(True, Reason.WAITING_FOR_NODE, message)
     if seen.observation.rollout:
-        return Conduct(True, Truth.TRUE, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
+        return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
     message = Reason.SUCCEEDED_GET_SCALE.message(deployment=workload.key[1])
-    return Conduct(True, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE, message)
+    return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
 
 
 NOT_APPLIED = {
@@ -74,7 +73,7 @@ NOT_APPLIED = {
 }
 
 
-def in_mode(mode: Mode, auto: Conduct) -> Conduct:
+def in_mode(mode: Mode, auto: ScalePermission) -> ScalePermission:
     """What may be done in this mode, `auto` being what may be done in Auto.
 
     The other modes apply nothing, and say what would stop Auto: nobody should have to switch to find out.
@@ -82,10 +81,10 @@ def in_mode(mode: Mode, auto: Conduct) -> Conduct:
     if mode not in NOT_APPLIED:
         return auto
     reason, message = NOT_APPLIED[mode]
-    if auto.ready is Truth.FALSE:
+    if auto.reason.status is Truth.FALSE:
         effect = "limited" if auto.act else "blocked"
         message = f"{message} {Note.AUTO_WOULD_BE.message(effect=effect, reason=auto.reason, message=auto.message)}"
-    return Conduct(False, Truth.TRUE, reason, message)
+    return ScalePermission(False, reason, message)
 
 
 def owners(pools: Mapping[Key, Raw]) -> dict[Key, Key]:

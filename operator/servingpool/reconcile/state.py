@@ -135,7 +135,7 @@ class PoolState:
 
     def decided(self, plan: PoolPlan) -> None:
         """A decision was made."""
-        if not plan.conduct.act:
+        if not plan.permission.act:
             self.drift = self.drift.rest()
         self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
         self.memory, self.gpus = plan.memory, plan.gpus
@@ -255,7 +255,7 @@ class PoolStates(dict[Key, PoolState]):
         raw = self._pools.get(meta.key)
         return raw is not None and raw["metadata"]["uid"] == meta.uid
 
-    def stands(self, meta: Metadata) -> bool:
+    def unchanged(self, meta: Metadata) -> bool:
         """Whether the pool exists and says what was decided on: a person may have paused it since."""
         generation = self._pools[meta.key]["metadata"].get("generation") if self.exists(meta) else None
         return meta.key in self and generation == meta.generation

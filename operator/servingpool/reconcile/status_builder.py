@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from pydantic.alias_generators import to_camel
@@ -22,7 +23,7 @@ from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.pool_plan import Learned, Planned, PoolPlan, Refusal
-from servingpool.reconcile.preconditions import Conduct
+from servingpool.reconcile.preconditions import ScalePermission
 
 FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
 """Figures of a decision, and their names in the status."""
@@ -33,37 +34,41 @@ SEEN = (
 )
 """What a status tells of now. The last decision stays: it says when it was made."""
 
+OUT_OF_RANGE: Mapping[str, Reason] = {
+    LimitName.MAXIMUM: Reason.TOO_MANY_REPLICAS,
+    LimitName.MINIMUM: Reason.TOO_FEW_REPLICAS,
+}
+"""The reason of ScalingLimited, by the limit that was applied."""
 
-def _metrics_condition(
-    observation: Observation, selection: Selection | None, learned: Learned
-) -> tuple[Truth, Reason, str]:
+
+def _metrics_condition(observation: Observation, selection: Selection | None, learned: Learned) -> tuple[Reason, str]:
     """What to say of the metrics."""
     if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
         said = Reason.FAILED_GET_METRICS.message(detail=observation.metrics.reason)
-        return Truth.FALSE, Reason.FAILED_GET_METRICS, said
+        return Reason.FAILED_GET_METRICS, said
     if selection is None or not observation.ready:
-        return Truth.UNKNOWN, Reason.NO_READY_REPLICAS, Reason.NO_READY_REPLICAS.message()
+        return Reason.NO_READY_REPLICAS, Reason.NO_READY_REPLICAS.message()
     missing, detail = selection.missing, selection.explain()
     if not missing:
         return _pages_condition(observation, learned)
     if len(missing) < len(observation.ready):
-        return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     if all(one.kind is Absence.OTHER_MODEL for one in missing.values()):
-        return Truth.FALSE, Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)
-    return Truth.FALSE, Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
+        return Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)
+    return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
 
 
-def _pages_condition(observation: Observation, learned: Learned) -> tuple[Truth, Reason, str]:
+def _pages_condition(observation: Observation, learned: Learned) -> tuple[Reason, str]:
     """Of a fleet of which every page is there: what they lack."""
     if learned.missing is not None:
         detail = Note.ALL_PAGES_LACK.message(names=learned.missing)
         if learned.coverage > 0.0:
-            return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-        return Truth.FALSE, Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
+            return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+        return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
     if learned.queue_unknown is not None:
         detail = Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
-        return Truth.TRUE, Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-    return Truth.TRUE, Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=len(observation.ready))
+        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+    return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=len(observation.ready))
 
 
 def build(due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
@@ -78,22 +83,17 @@ def build(due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | 
 def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
     """The status of a pool that was decided on, and scaled or not."""
     pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
-    conduct = plan.conduct if outcome.failure is None else _failed(plan.conduct, *outcome.failure)
+    permission = plan.permission if outcome.failure is None else _failed(plan.permission, *outcome.failure)
     metrics = _metrics_condition(observation, plan.seen.selection, plan.learned)
     target, figures, ready = pool.spec.targets[0], decision.figures, len(observation.ready)
     scale_time = {} if scaled_at is None else {"last_scale_time": from_unix(scaled_at)}
     judged = [
-        _condition(pool, decision, ConditionType.READY, conduct.ready, conduct.reason, conduct.message),
-        _condition(pool, decision, ConditionType.METRICS_AVAILABLE, *metrics),
-        _slo_condition(pool, decision, plan.learned),
-        _limited_condition(pool, decision),
-        _calibrating_condition(pool, decision),
-        _condition(
-            pool,
-            decision,
-            ConditionType.DRAIN_READY,
-            *judge_drain(plan.seen.workload.drain, in_flight(observation).values()),
-        ),
+        _condition(plan, permission.reason, permission.message),
+        _condition(plan, *metrics),
+        _slo_condition(plan),
+        _limited_condition(plan),
+        _calibrating_condition(plan),
+        _condition(plan, *judge_drain(plan.seen.workload.drain, in_flight(observation).values())),
     ]
     cold_start = plan.learned.cold_start
     return held.model_copy(
@@ -101,7 +101,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             "observed_generation": pool.metadata.generation,
             "conditions": updated(held.conditions, judged),
             "fleet": f"{ready}/{decision.replicas}/{target.max}",
-            "why": _why(conduct, metrics, decision),
+            "why": _why(permission, metrics[0], decision),
             "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
             "desired_replicas": decision.replicas,
@@ -124,7 +124,7 @@ def _refused(refusal: Refusal, held: Status) -> Status:
 
     Of a deleted Deployment `2/2/10`, its tokens per second and "all 2 ready replicas are scraped" stood for ever.
     """
-    judged = [(ConditionType.READY, refusal.truth)]
+    judged = [(ConditionType.READY, refusal.reason.status)]
     judged += [(one.type, Truth.UNKNOWN) for one in held.conditions if one.type is not ConditionType.READY]
     conditions = [
         condition(
@@ -147,53 +147,45 @@ def _refused(refusal: Refusal, held: Status) -> Status:
     )
 
 
-def _failed(conduct: Conduct, reason: Reason, message: str) -> Conduct:
+def _failed(permission: ScalePermission, reason: Reason, message: str) -> ScalePermission:
     """What is said of a pool whose scale attempt failed."""
-    return replace(conduct, ready=Truth.FALSE, reason=reason, message=message)
+    return replace(permission, reason=reason, message=message)
 
 
-def _why(conduct: Conduct, metrics: tuple[Truth, Reason, str], decision: Decision) -> str:
-    if conduct.ready is not Truth.TRUE:
-        return conduct.reason.value
-    if metrics[0] is Truth.FALSE:
-        return metrics[1].value
+def _why(permission: ScalePermission, metrics: Reason, decision: Decision) -> str:
+    if permission.reason.status is not Truth.TRUE:
+        return permission.reason.value
+    if metrics.status is Truth.FALSE:
+        return metrics.value
     if decision.verdict is not Verdict.HOLD or not decision.limits:
         return decision.verdict.value
     return decision.limits[-1].name
 
 
-def _condition(
-    pool: ServingPool, decision: Decision, type_: ConditionType, truth: Truth, reason: Reason, message: str
-) -> Condition:
+def _condition(plan: PoolPlan, reason: Reason, message: str) -> Condition:
     return condition(
-        type_,
-        truth,
+        reason.type,
+        reason.status,
         reason=reason,
         message=message,
-        generation=pool.metadata.generation,
-        now=from_unix(decision.at),
+        generation=plan.meta.generation,
+        now=from_unix(plan.decision.at),
     )
 
 
-def _slo_condition(pool: ServingPool, decision: Decision, learned: Learned) -> Condition:
-    figures, slo = decision.figures, pool.spec.slo
+def _slo_condition(plan: PoolPlan) -> Condition:
+    figures, slo = plan.decision.figures, plan.seen.pool.spec.slo
     attained, met = figures.attainment, slo_met(figures, slo.attainment / 100.0)
     if isinstance(attained, Unknown):
-        truth, reason = Truth.UNKNOWN, Reason.TOO_FEW_REQUESTS
-        said = [Reason.TOO_FEW_REQUESTS.message(detail=attained.reason)]
+        reason, said = Reason.TOO_FEW_REQUESTS, [Reason.TOO_FEW_REQUESTS.message(detail=attained.reason)]
     else:
-        percent, objective = 100.0 * attained, slo.attainment
-        if met:
-            truth, reason = Truth.TRUE, Reason.OBJECTIVE_MET
-            said = [Reason.OBJECTIVE_MET.message(attained=percent, objective=objective)]
-        else:
-            truth, reason = Truth.FALSE, Reason.OBJECTIVE_MISSED
-            said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
-            if not isinstance(figures.attainment_now, Unknown):
-                said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
-        said += _believed(figures) + estimated(learned, slo.time_to_first_token, slo.time_per_output_token)
-    said += decision.warnings[:1]
-    return _condition(pool, decision, ConditionType.SLO_MET, truth, reason, " ".join(said))
+        reason = Reason.OBJECTIVE_MET if met else Reason.OBJECTIVE_MISSED
+        said = [reason.message(attained=100.0 * attained, objective=slo.attainment)]
+        if not met and not isinstance(figures.attainment_now, Unknown):
+            said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
+        said += _believed(figures) + estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token)
+    said += plan.decision.warnings[:1]
+    return _condition(plan, reason, " ".join(said))
 
 
 def _believed(figures: Figures) -> list[str]:
@@ -203,24 +195,21 @@ def _believed(figures: Figures) -> list[str]:
     return [Note.WITNESS.message(witness=figures.witness), *waits]
 
 
-def _limited_condition(pool: ServingPool, decision: Decision) -> Condition:
-    hit = next((limit for limit in decision.limits if limit.name in {LimitName.MAXIMUM, LimitName.MINIMUM}), None)
-    if hit is None:
-        said = Reason.DESIRED_WITHIN_RANGE.message()
-        return _condition(pool, decision, ConditionType.SCALING_LIMITED, Truth.FALSE, Reason.DESIRED_WITHIN_RANGE, said)
-    if hit.name == LimitName.MAXIMUM:
-        reason, said = Reason.TOO_MANY_REPLICAS, Reason.TOO_MANY_REPLICAS.message(needed=hit.before, bound=hit.after)
-    else:
-        reason, said = Reason.TOO_FEW_REPLICAS, Reason.TOO_FEW_REPLICAS.message(needed=hit.before, bound=hit.after)
-    return _condition(pool, decision, ConditionType.SCALING_LIMITED, Truth.TRUE, reason, said)
+def _limited_condition(plan: PoolPlan) -> Condition:
+    bounds: Mapping[str, Reason] = {
+        LimitName.MAXIMUM: Reason.TOO_MANY_REPLICAS,
+        LimitName.MINIMUM: Reason.TOO_FEW_REPLICAS,
+    }
+    for limit in plan.decision.limits:
+        if limit.name in OUT_OF_RANGE:
+            reason = OUT_OF_RANGE[limit.name]
+            return _condition(plan, reason, reason.message(needed=limit.before, bound=limit.after))
+    return _condition(plan, Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
 
 
-def _calibrating_condition(pool: ServingPool, decision: Decision) -> Condition:
-    if decision.calibrating:
-        said = Reason.LEARNING.message()
-        return _condition(pool, decision, ConditionType.CALIBRATING, Truth.TRUE, Reason.LEARNING, said)
-    said = Reason.LEARNED.message()
-    return _condition(pool, decision, ConditionType.CALIBRATING, Truth.FALSE, Reason.LEARNED, said)
+def _calibrating_condition(plan: PoolPlan) -> Condition:
+    reason = Reason.LEARNING if plan.decision.calibrating else Reason.LEARNED
+    return _condition(plan, reason, reason.message())
 
 
 def _throughput(generation: Reading, prompt: Reading, ready: int, gpus: int, pool: ServingPool) -> Throughput | None:

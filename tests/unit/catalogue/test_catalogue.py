@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -99,22 +98,6 @@ def test_a_message_with_a_missing_or_unknown_field_is_refused(given: dict[str, o
 
 def test_figures_are_written_as_the_template_says() -> None:
     assert render("{share:.0%} of {count}", {"share": 0.123, "count": 3}) == "12% of 3"
-
-
-def test_a_reason_is_given_with_its_own_status() -> None:
-    """Where both stand side by side: `Truth.FALSE, Reason.TARGET_NOT_FOUND`."""
-    found = set()
-    for tree in trees("reconcile"):
-        for part in ast.walk(tree):
-            elements = part.elts if isinstance(part, ast.Tuple) else part.args if isinstance(part, ast.Call) else []
-            written = [ast.unparse(element) for element in elements]
-            found |= {
-                (status.removeprefix("Truth."), reason.removeprefix("Reason."))
-                for status, reason in itertools.pairwise(written)
-                if re.fullmatch(r"Truth\.\w+", status) and re.fullmatch(r"Reason\.\w+", reason)
-            }
-    assert len(found) > len(Reason) / 2
-    assert {(status, reason) for status, reason in found if Reason[reason].status is not Truth[status]} == set()
 
 
 def test_a_condition_type_has_a_reason_for_its_good_status() -> None:

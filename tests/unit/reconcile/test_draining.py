@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from servingpool.adapters.cluster.drain import ARGUMENTS_UNSEEN, HOOK_UNCLEAR, Drain
-from servingpool.api.conditions import Reason, Truth
+from servingpool.api.conditions import Reason
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.draining import judge_drain
 
 
 def test_a_pod_that_waits_drains_and_is_then_killed_loses_nothing() -> None:
-    truth, reason, said = judge_drain(Drain(150.0, 15.0, 120.0), [12.0])
-    assert (truth, reason) == (Truth.TRUE, Reason.FINISHES_REQUESTS)
+    reason, said = judge_drain(Drain(150.0, 15.0, 120.0), [12.0])
+    assert reason is Reason.FINISHES_REQUESTS
     assert said == "A removed pod waits 15 s, drains for up to 120 s, and is killed after 150 s."
 
 
 def test_what_is_missing_is_said_with_its_price_the_dearest_first() -> None:
-    truth, reason, said = judge_drain(Drain(30.0, 0.0, 0.0), [10.0, 15.0])
-    assert (truth, reason) == (Truth.FALSE, Reason.NO_SHUTDOWN_TIMEOUT)
+    reason, said = judge_drain(Drain(30.0, 0.0, 0.0), [10.0, 15.0])
+    assert reason is Reason.NO_SHUTDOWN_TIMEOUT
     assert said == (
         "Scale-down aborts running requests, about 12 per replica now. Set vLLM's --shutdown-timeout. "
         "There is no preStop sleep, so scale-down fails requests that still arrive. Sleep 5 s or more; 15 s is safe."
@@ -26,7 +26,7 @@ def test_what_is_missing_is_said_with_its_price_the_dearest_first() -> None:
 
 
 def test_no_figure_is_made_up_where_none_is_known() -> None:
-    _, _, said = judge_drain(Drain(30.0, 15.0, 0.0), [])
+    _, said = judge_drain(Drain(30.0, 15.0, 0.0), [])
     assert said == "Scale-down aborts running requests. Set vLLM's --shutdown-timeout."
 
 
@@ -45,8 +45,8 @@ def test_no_figure_is_made_up_where_none_is_known() -> None:
     ],
 )
 def test_one_thing_that_is_surely_missing_is_enough(drain: Drain, reason: Reason, said: str) -> None:
-    truth, found, message = judge_drain(drain, [])
-    assert (truth, found) == (Truth.FALSE, reason)
+    found, message = judge_drain(drain, [])
+    assert found is reason
     assert said in message
 
 
@@ -59,6 +59,6 @@ def test_one_thing_that_is_surely_missing_is_enough(drain: Drain, reason: Reason
     ],
 )
 def test_what_cannot_be_seen_is_unknown_and_no_fault(drain: Drain, unknown: list[Unknown]) -> None:
-    truth, reason, said = judge_drain(drain, [3.0])
-    assert (truth, reason) == (Truth.UNKNOWN, Reason.DRAIN_NOT_VISIBLE)
+    reason, said = judge_drain(drain, [3.0])
+    assert reason is Reason.DRAIN_NOT_VISIBLE
     assert said == f"Drain settings are not visible: {'; '.join(each.reason for each in unknown)}."
