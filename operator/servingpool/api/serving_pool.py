@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from servingpool.api.part import Part
@@ -19,7 +19,6 @@ class Metadata(Part):
     namespace: str = "default"
     uid: str = ""
     generation: int = 0
-    resource_version: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -49,15 +48,11 @@ class ServingPool(Part):
     spec: Spec
     status: Annotated[Status, Field(validate_default=False)] = Status()
 
-    @field_validator("status", mode="wrap")
+    @field_validator("status", mode="before")
     @classmethod
-    def _readable(cls, value: Any, read: ValidatorFunctionWrapHandler) -> Status:
-        # Status is the operator's own notes. Notes of another version that cannot be read are begun afresh;
-        # they must not stop the pool from being scaled.
-        try:
-            return Status() if value is None else read(value)
-        except ValidationError:
-            return Status()
+    def _readable(cls, value: Any) -> Status:
+        # A status that cannot be read must not stop the pool from being scaled.
+        return value if isinstance(value, Status) else readable_status(value)
 
     @property
     def key(self) -> tuple[str, str]:

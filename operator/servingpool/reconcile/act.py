@@ -59,7 +59,7 @@ class Actor:
         self._marker = Marker(writer, cache, self._count_cost) if deletion_costs else None
 
     async def act(self, plan: PoolPlan, state: PoolState, unchanged: Callable[[], bool]) -> ScaleOutcome | None:
-        """Carry the plan's action out, if there is one. None if the plan no longer is `unchanged` once the pods are marked.
+        """Carry the plan's action out, if there is one. None if the pool is not `unchanged` once the pods are marked.
 
         Who leads then, or the next tick, takes the marks back.
         """

@@ -73,57 +73,50 @@ def _decided(state: PoolState) -> Decided | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """One figure of a decision as a metric."""
-
-    metric: Metric
-    read: Callable[[Decided], Reading]
-
-
-FIGURES = (
-    Shown(Metric.DESIRED_REPLICAS, lambda d: d.desired),
-    Shown(Metric.NEEDED_REPLICAS, lambda d: d.need),
-    Shown(Metric.REQUESTED_REPLICAS, lambda d: d.requested),
-    Shown(Metric.READY_REPLICAS, lambda d: d.ready),
-    Shown(Metric.GPUS, lambda d: d.gpus),
-    Shown(Metric.ARRIVAL_RATE, lambda d: d.figures.arrivals),
-    Shown(Metric.GENERATION_TOKENS_RATE, lambda d: d.figures.generation_rate),
-    Shown(Metric.PROMPT_TOKENS_RATE, lambda d: d.figures.prompt_rate),
-    Shown(Metric.QUEUE_DEPTH, lambda d: d.figures.queue),
-    Shown(Metric.RUNNING_REQUESTS, lambda d: d.figures.running),
-    Shown(Metric.TIME_TO_FIRST_TOKEN, lambda d: d.figures.time_to_first_token),
-    Shown(Metric.TIME_PER_OUTPUT_TOKEN, lambda d: d.figures.time_per_output_token),
-    Shown(Metric.OBJECTIVE, lambda d: d.objective),
-    Shown(Metric.ATTAINMENT, lambda d: d.figures.attainment),
-    Shown(Metric.RECENT_ATTAINMENT, lambda d: d.figures.attainment_now),
-    Shown(Metric.LONGEST_WAIT, lambda d: d.figures.longest_wait),
-    Shown(Metric.FULL_REPLICA_BATCH, lambda d: d.figures.full_batch),
-    Shown(Metric.FULL_REPLICA_REQUESTS, lambda d: d.figures.full_requests),
-    Shown(Metric.FULL_REPLICA_TOKENS, lambda d: d.figures.full_tokens),
-    Shown(Metric.LOAD, lambda d: d.figures.load),
-    Shown(Metric.SAFE_LOAD, lambda d: d.figures.safe_load),
-    Shown(Metric.FORECAST, lambda d: d.figures.forecast),
-    Shown(Metric.HORIZON, lambda d: d.figures.horizon),
-    Shown(Metric.STEP_BASE, lambda d: d.figures.step_base),
-    Shown(Metric.STEP_PER_REQUEST, lambda d: d.figures.step_per_request),
-    Shown(Metric.STEP_PER_PREFILL_TOKEN, lambda d: d.figures.step_per_prefill_token),
-    Shown(Metric.WORK_PER_REQUEST, lambda d: d.figures.work_per_request),
-    Shown(Metric.MISS_FLOOR, lambda d: d.figures.miss_floor),
-    Shown(Metric.CALIBRATION, lambda d: d.figures.calibration),
-    Shown(Metric.PERSISTENCE, lambda d: d.figures.persistence),
-    Shown(Metric.REVERSION, lambda d: d.figures.reversion),
-    Shown(Metric.BURST, lambda d: d.figures.burst),
-    Shown(Metric.BACKLOG, lambda d: d.figures.backlog),
-    Shown(Metric.FAST_BUDGET_FACTOR, lambda d: d.figures.fast_factor),
-    Shown(Metric.SLOW_BUDGET_FACTOR, lambda d: d.figures.slow_factor),
-    Shown(Metric.ALLOWANCE, lambda d: d.figures.allowance),
-    Shown(Metric.MISS_PENALTY, lambda d: d.figures.penalty),
-    Shown(Metric.NEEDED_FOR_FORECAST, lambda d: d.figures.for_forecast),
-    Shown(Metric.NEEDED_FOR_INITIAL_FLEET, lambda d: d.figures.for_initial_fleet),
-    Shown(Metric.NEEDED_FOR_PRESENT_LOAD, lambda d: d.figures.for_present_load),
-    Shown(Metric.RECOMMENDED_REPLICAS, lambda d: d.figures.recommended),
-)
+FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
+    Metric.DESIRED_REPLICAS: lambda d: d.desired,
+    Metric.NEEDED_REPLICAS: lambda d: d.need,
+    Metric.REQUESTED_REPLICAS: lambda d: d.requested,
+    Metric.READY_REPLICAS: lambda d: d.ready,
+    Metric.GPUS: lambda d: d.gpus,
+    Metric.ARRIVAL_RATE: lambda d: d.figures.arrivals,
+    Metric.GENERATION_TOKENS_RATE: lambda d: d.figures.generation_rate,
+    Metric.PROMPT_TOKENS_RATE: lambda d: d.figures.prompt_rate,
+    Metric.QUEUE_DEPTH: lambda d: d.figures.queue,
+    Metric.RUNNING_REQUESTS: lambda d: d.figures.running,
+    Metric.TIME_TO_FIRST_TOKEN: lambda d: d.figures.time_to_first_token,
+    Metric.TIME_PER_OUTPUT_TOKEN: lambda d: d.figures.time_per_output_token,
+    Metric.OBJECTIVE: lambda d: d.objective,
+    Metric.ATTAINMENT: lambda d: d.figures.attainment,
+    Metric.RECENT_ATTAINMENT: lambda d: d.figures.attainment_now,
+    Metric.LONGEST_WAIT: lambda d: d.figures.longest_wait,
+    Metric.FULL_REPLICA_BATCH: lambda d: d.figures.full_batch,
+    Metric.FULL_REPLICA_REQUESTS: lambda d: d.figures.full_requests,
+    Metric.FULL_REPLICA_TOKENS: lambda d: d.figures.full_tokens,
+    Metric.LOAD: lambda d: d.figures.load,
+    Metric.SAFE_LOAD: lambda d: d.figures.safe_load,
+    Metric.FORECAST: lambda d: d.figures.forecast,
+    Metric.HORIZON: lambda d: d.figures.horizon,
+    Metric.STEP_BASE: lambda d: d.figures.step_base,
+    Metric.STEP_PER_REQUEST: lambda d: d.figures.step_per_request,
+    Metric.STEP_PER_PREFILL_TOKEN: lambda d: d.figures.step_per_prefill_token,
+    Metric.WORK_PER_REQUEST: lambda d: d.figures.work_per_request,
+    Metric.MISS_FLOOR: lambda d: d.figures.miss_floor,
+    Metric.CALIBRATION: lambda d: d.figures.calibration,
+    Metric.PERSISTENCE: lambda d: d.figures.persistence,
+    Metric.REVERSION: lambda d: d.figures.reversion,
+    Metric.BURST: lambda d: d.figures.burst,
+    Metric.BACKLOG: lambda d: d.figures.backlog,
+    Metric.FAST_BUDGET_FACTOR: lambda d: d.figures.fast_factor,
+    Metric.SLOW_BUDGET_FACTOR: lambda d: d.figures.slow_factor,
+    Metric.ALLOWANCE: lambda d: d.figures.allowance,
+    Metric.MISS_PENALTY: lambda d: d.figures.penalty,
+    Metric.NEEDED_FOR_FORECAST: lambda d: d.figures.for_forecast,
+    Metric.NEEDED_FOR_INITIAL_FLEET: lambda d: d.figures.for_initial_fleet,
+    Metric.NEEDED_FOR_PRESENT_LOAD: lambda d: d.figures.for_present_load,
+    Metric.RECOMMENDED_REPLICAS: lambda d: d.figures.recommended,
+}
+"""Each figure of a decision that is a metric."""
 
 
 class PoolCollector(Collector):
@@ -144,11 +137,11 @@ class PoolCollector(Collector):
         """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
         pools = self._pools()  # once: the next tick may end in the middle of a scrape
         yield _conditions(pools)
-        for shown in FIGURES:
-            family = _gauge(shown.metric)
+        for metric, read in FIGURES.items():
+            family = _gauge(metric)
             for key, pool in pools.items():
                 if pool.decided is not None:
-                    value = shown.read(pool.decided)
+                    value = read(pool.decided)
                     if not isinstance(value, Unknown):
                         family.add_metric(key, value)
             yield family

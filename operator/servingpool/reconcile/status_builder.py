@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from pydantic.alias_generators import to_camel
@@ -33,12 +32,6 @@ SEEN = (
     *("throughput", "queue_depth", "latency", "attainment"),
 )
 """What a status tells of now. The last decision stays: it says when it was made."""
-
-OUT_OF_RANGE: Mapping[str, Reason] = {
-    LimitName.MAXIMUM: Reason.TOO_MANY_REPLICAS,
-    LimitName.MINIMUM: Reason.TOO_FEW_REPLICAS,
-}
-"""The reason of ScalingLimited, by the limit that was applied."""
 
 
 def _metrics_condition(observation: Observation, selection: Selection | None, learned: Learned) -> tuple[Reason, str]:
@@ -179,10 +172,15 @@ def _slo_condition(plan: PoolPlan) -> Condition:
     if isinstance(attained, Unknown):
         reason, said = Reason.TOO_FEW_REQUESTS, [Reason.TOO_FEW_REQUESTS.message(detail=attained.reason)]
     else:
-        reason = Reason.OBJECTIVE_MET if met else Reason.OBJECTIVE_MISSED
-        said = [reason.message(attained=100.0 * attained, objective=slo.attainment)]
-        if not met and not isinstance(figures.attainment_now, Unknown):
-            said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
+        percent, objective = 100.0 * attained, slo.attainment
+        if met:
+            reason = Reason.OBJECTIVE_MET
+            said = [Reason.OBJECTIVE_MET.message(attained=percent, objective=objective)]
+        else:
+            reason = Reason.OBJECTIVE_MISSED
+            said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
+            if not isinstance(figures.attainment_now, Unknown):
+                said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
         said += _believed(figures) + estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token)
     said += plan.decision.warnings[:1]
     return _condition(plan, reason, " ".join(said))
@@ -196,20 +194,20 @@ def _believed(figures: Figures) -> list[str]:
 
 
 def _limited_condition(plan: PoolPlan) -> Condition:
-    bounds: Mapping[str, Reason] = {
-        LimitName.MAXIMUM: Reason.TOO_MANY_REPLICAS,
-        LimitName.MINIMUM: Reason.TOO_FEW_REPLICAS,
-    }
-    for limit in plan.decision.limits:
-        if limit.name in OUT_OF_RANGE:
-            reason = OUT_OF_RANGE[limit.name]
-            return _condition(plan, reason, reason.message(needed=limit.before, bound=limit.after))
-    return _condition(plan, Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
+    hit = next((one for one in plan.decision.limits if one.name in {LimitName.MAXIMUM, LimitName.MINIMUM}), None)
+    if hit is None:
+        return _condition(plan, Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
+    if hit.name == LimitName.MAXIMUM:
+        said = Reason.TOO_MANY_REPLICAS.message(needed=hit.before, bound=hit.after)
+        return _condition(plan, Reason.TOO_MANY_REPLICAS, said)
+    said = Reason.TOO_FEW_REPLICAS.message(needed=hit.before, bound=hit.after)
+    return _condition(plan, Reason.TOO_FEW_REPLICAS, said)
 
 
 def _calibrating_condition(plan: PoolPlan) -> Condition:
-    reason = Reason.LEARNING if plan.decision.calibrating else Reason.LEARNED
-    return _condition(plan, reason, reason.message())
+    if plan.decision.calibrating:
+        return _condition(plan, Reason.LEARNING, Reason.LEARNING.message())
+    return _condition(plan, Reason.LEARNED, Reason.LEARNED.message())
 
 
 def _throughput(generation: Reading, prompt: Reading, ready: int, gpus: int, pool: ServingPool) -> Throughput | None:

@@ -39,7 +39,7 @@ def test_figures_are_those_of_the_last_decision() -> None:
     assert figure(registry, "gpus") == 8
     assert figure(registry, "generation_tokens_rate") == state.decision.figures.generation_rate
     never_full = {"full_replica_batch", "full_replica_requests_rate", "full_replica_tokens_rate"}
-    absent = {name for shown in FIGURES if figure(registry, name := shown.metric.removeprefix("servingpool_")) is None}
+    absent = {name for metric in FIGURES if figure(registry, name := metric.removeprefix("servingpool_")) is None}
     assert absent == never_full, "what no replica has shown is no figure"
     assert registry.get_sample_value("servingpool_api_writes_total", {"kind": "scale"}) == 0
     assert registry.get_sample_value("servingpool_api_write_failures_total", {"kind": "scale"}) == 0
