@@ -1,13 +1,16 @@
 """The structure of the core in figures: `python benchmarks/structure.py`.
 
-Lines, the longest chain of imports, and the constants that somebody could tune.
+Lines, the longest chain of imports, and the numbers that somebody could tune.
 """
 
 from __future__ import annotations
 
 import ast
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
+
+from servingpool.decision.params import Params
 
 CORE = Path(__file__).parent.parent / "operator" / "servingpool" / "decision"
 PACKAGE = "servingpool.decision."
@@ -58,11 +61,12 @@ def main() -> None:
     """Print the figures."""
     trees = modules()
     lines = {name: len((CORE / f"{name}.py").read_text(encoding="utf-8").splitlines()) for name in trees}
-    tunable = {name: constants(tree) for name, tree in trees.items() if name != "columns"}
+    tunable = {name: constants(tree) for name, tree in trees.items()}
     chain = longest_chain(trees)
     print(f"lines: {sum(lines.values())} in {len(lines)} files, the longest {max(lines, key=lambda name: lines[name])}")
     print(f"longest chain of imports: {len(chain)}: {' -> '.join(chain)}")
-    print(f"constants: {sum(map(len, tunable.values()))} in {sum(map(bool, tunable.values()))} files")
+    others, files = sum(map(len, tunable.values())), sum(map(bool, tunable.values()))
+    print(f"numbers: {len(fields(Params))} fields of Params, {others} others in {files} files")
 
 
 if __name__ == "__main__":

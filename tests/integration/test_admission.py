@@ -117,7 +117,7 @@ def test_status_is_a_subresource(control_plane: ControlPlane, namespace: str) ->
             "replicas": 4,
             "verdict": "ScaleUp",
             "need": 3.4,
-            "limits": [{"name": "Min", "before": 0, "after": 1, "reason": "min is 1"}],
+            "limits": [{"name": "TooFewReplicas", "before": 0, "after": 1, "reason": "min is 1"}],
             "reason": "because",
             "warnings": [],
         },
