@@ -57,7 +57,7 @@ def conditions() -> str:
 
 def limits_and_events() -> str:
     """The page on limits and events."""
-    types = " and ".join(f"`{each.value}`" for each in WARNED)
+    types = ", ".join(f"`{each.value}`" for each in WARNED)
     follow = f"Besides these, {types} post a Warning event when they turn False, with their reason and message."
     events = [(each.value, each.type, _template(each.template), each.meaning, each.action) for each in EventReason]
     return whole(

@@ -56,7 +56,7 @@ class Metric(StrEnum):
         POOL,
         "replicas",
         "The target's spec.replicas.",
-        "What Kubernetes was told to run.",
+        "What Kubernetes has to run.",
     )
     READY_REPLICAS = (
         "servingpool_ready_replicas",
@@ -215,7 +215,7 @@ class Metric(StrEnum):
         "gauge",
         POOL,
         "seconds",
-        "How far ahead the forecast looks: one cold start.",
+        "How far ahead the forecast looks: one cold start and one scrape interval.",
         "Measured from the pool's own pods once some have started.",
     )
     STEP_BASE = (
@@ -320,7 +320,10 @@ class Metric(StrEnum):
         POOL,
         "share",
         "Share of requests that the fleet is sized to miss.",
-        "Floor + 0.7 x both factors x (allowed - floor) / calibration.",
+        (
+            "Floor + 0.7 x both factors x (allowed - floor) / calibration. "
+            "At least 0.1 x allowed above the floor; more where the floor exceeds allowed."
+        ),
     )
     MISS_PENALTY = (
         "servingpool_miss_penalty",
