@@ -174,7 +174,7 @@ async def scraped(url: str, pods: set[str]) -> PrometheusBackend:
     backend = PrometheusBackend(BackendConfig(url=url))
     for _ in range(600):
         reading = await backend.read(REQUEST, time.time())
-        if not isinstance(reading, Unknown) and pods <= {pod for _, pod in reading.pages}:
+        if not isinstance(reading, Unknown) and pods <= {pod for _, pod in reading.samples}:
             await backend.close()
             backend = PrometheusBackend(BackendConfig(url=url))
             await backend.read(REQUEST, time.time())
@@ -189,8 +189,8 @@ async def test_every_figure_agrees_with_the_page(url: str) -> None:
     await backend.close()
     assert not isinstance(reading, Unknown)
     selection = reading.select("reading", PAGES, "tiny")
-    pages = {page.replica: page for page in selection.pages}
-    assert all(STARTED < page.scraped_at <= reading.at for page in selection.pages)
+    pages = {page.replica: page for page in selection.samples}
+    assert all(STARTED < page.scraped_at <= reading.at for page in selection.samples)
     at = {pod: page.scraped_at for pod, page in pages.items()}
 
     assert pages["plain"] == expected(PAGES["plain"], "plain", at["plain"])
@@ -224,7 +224,7 @@ async def test_slices_together_are_the_whole(url: str, monkeypatch: pytest.Monke
     pages = [
         {
             (pod, model): replace(page, scraped_at=0.0)
-            for pod, models in reading.pages.items()
+            for pod, models in reading.samples.items()
             for model, page in models.items()
         }
         for reading in (sliced, whole)
@@ -238,7 +238,7 @@ async def test_a_label_matcher_narrows_the_reading(url: str) -> None:
     reading = await backend.read(request, time.time())
     await backend.close()
     assert not isinstance(reading, Unknown)
-    assert list(reading.pages) == [("reading", "plain-2")]
+    assert list(reading.samples) == [("reading", "plain-2")]
 
 
 async def test_a_gateways_queue_is_summed_by_model_and_namespace(url: str) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from servingpool.adapters.prometheus import PodPages
+from servingpool.adapters.prometheus import PodSamples
 from servingpool.decision import samples
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.collect import requests_for
@@ -43,7 +43,7 @@ class Run:
     looks: Sequence[Sequence[Look]]
     """By SLO, oldest first: the first before any of `answers` was sent, the last when all had ended."""
     operator: Operator
-    history: Sequence[tuple[float, PodPages]]
+    history: Sequence[tuple[float, PodSamples]]
     """The pages that Prometheus remembers, one a scrape."""
     page: str
     """The engine's, at the end."""

@@ -24,7 +24,7 @@ class Note(Templated, StrEnum):
         "Auto would be {effect} ({reason}): {message}",
         "Follows Recommending and Paused: what would block or limit mode Auto.",
     )
-    ALL_PAGES_LACK = (
+    ALL_SAMPLES_LACK = (
         "Pods are scraped but do not export {names}",
         "In PartialMetrics and FailedGetMetrics: check the vLLM version and its metrics options.",
     )

@@ -19,8 +19,8 @@ from servingpool.reconcile.state import PoolState
 log = logging.getLogger(__name__)
 
 CONFLICTS_BORNE = 2
-"""In a row: by then the watch has shown whatever else there is."""
-MOST_TOLD = 10
+"""Conflicts in a row before they count as a failure."""
+MOST_NAMED = 10
 """Pods named in a log line."""
 
 
@@ -69,7 +69,7 @@ class Actor:
         return await self._scale(plan, plan.action, state) if unchanged() else None
 
     async def sweep(self, leading: Callable[[], bool]) -> None:
-        """Take back what was told of pods that have survived."""
+        """Clear our deletion costs from pods that have survived."""
         if self._marker is not None:
             await self._marker.sweep(leading)
 
@@ -82,8 +82,8 @@ class Actor:
         victims = choose(self._cache.pods(workload), busy, action.replicas)
         await self._marker.mark(namespace, victims)
         if victims.marks and namespace not in self._marker.forbidden:
-            who = ", ".join(f"{pod.name} ({_in_flight(pod, busy)})" for pod in victims.pods[:MOST_TOLD])
-            log.info("Chosen for removal, fewest requests in flight: %s", who, extra=plan.meta.log_fields)
+            names = ", ".join(f"{pod.name} ({_in_flight(pod, busy)})" for pod in victims.pods[:MOST_NAMED])
+            log.info("Chosen for removal, fewest requests in flight: %s", names, extra=plan.meta.log_fields)
 
     async def _scale(self, plan: PoolPlan, action: ScaleAction, state: PoolState) -> ScaleOutcome:
         """Order the replicas, of a target as it was decided on.

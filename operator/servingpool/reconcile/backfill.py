@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from servingpool.adapters.cluster.names import pods_of, pods_of_any
 from servingpool.adapters.cluster.objects import Key
-from servingpool.adapters.prometheus import PodKey, PodPages, TooLarge
+from servingpool.adapters.prometheus import PodKey, PodSamples, TooLarge
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.update import update
@@ -29,31 +29,31 @@ from servingpool.reconcile.state import PoolState
 log = logging.getLogger(__name__)
 
 STEP = 15.0
-"""Seconds between two looks at the past, as live. At 60 s a burst of half a minute is blurred into a light load that
-misses: an hour of code traffic, learned so, then took 1.28 times the best static fleet instead of 1.13 (simulated)."""
+"""Seconds between two observations of the past, as live. At 60 s a burst of half a minute is blurred into a light load
+that misses: an hour of code traffic, learned so, took 1.28 times the best static fleet instead of 1.13 (simulated)."""
 ENDS = 15.0
-"""Seconds ago, at least: the live look that follows is then one of many."""
-PAGES_AT_ONCE = 24_000
-"""A look at a pod is a page: about 1.5 KB, so 36 MB. A pool of 4 pods has 1,920 in two hours, one of 64 looks back 94
-minutes. Pods are counted now; where the past had many more, an answer of twice as many pages is refused."""
+"""Seconds ago, at least: the live observation that follows is then one of many."""
+SAMPLES_AT_ONCE = 24_000
+"""An observation of a pod is a sample: about 1.5 KB, so 36 MB. A pool of 4 pods has 1,920 in two hours, one of 64 looks
+back 94 minutes. Pods are counted now; where the past had many more, an answer of twice as many samples is refused."""
 NAMES_AT_ONCE = 500
 """Characters of names that a query picks its series by, in each of its 14 selectors: 7 KB beside 6 of its own."""
-LOOKS_AT_ONCE = 5_000
+OBSERVATIONS_AT_ONCE = 5_000
 """Of one pool each, 0.6 ms: 3 s of learning."""
 BACKLOG = 64_000
-"""Looks that the pools waiting share: a thousand new ones look back a quarter of an hour to two hours and have all
-decided within 6 minutes."""
+"""Observations that the pools waiting share: a thousand new ones look back a quarter of an hour to two hours and have
+all decided within 6 minutes."""
 BACKENDS_AT_ONCE = 4
-"""Whose past is asked for and taught: each may hold an answer of `PAGES_AT_ONCE`, and all share one processor."""
+"""Whose past is asked for and taught: each may hold an answer of `SAMPLES_AT_ONCE`, and all share one processor."""
 LONGEST_TICK = 5.0
 """Seconds after which no further pools of a backend are taught in a tick."""
 PATIENCE = 3
 """Failures in a row of a backend, or with a pool, after which it goes on without a past."""
 LONG_READY = 1e6
-"""Seconds. History shows when a page was there, not when its pod was made: far enough back that no cold start
+"""Seconds. History shows when a sample was there, not when its pod was made: far enough back that no cold start
 and no fresh engine is read into it."""
 YIELD_EVERY = 20
-"""Looks between two turns of the event loop: the lease must be renewed beside a fleet of 1,000 (23 ms a look)."""
+"""Observations between two turns of the event loop: the lease must be renewed beside a fleet of 1,000 (23 ms each)."""
 
 
 class PendingPool(NamedTuple):
@@ -80,29 +80,31 @@ class Backfill:
             for one in fresh:
                 one.state.backfill_ended()
             return
-        looks = {one.pool.key: self._looks(one, len(fresh), now) for one in fresh}
-        fresh = sorted(fresh, key=lambda one: (one.state.failed_backfills, looks[one.pool.key]))
+        observations = {one.pool.key: self._observations(one, len(fresh), now) for one in fresh}
+        fresh = sorted(fresh, key=lambda one: (one.state.failed_backfills, observations[one.pool.key]))
         async with self._gate:
             until = asyncio.get_running_loop().time() + LONGEST_TICK
-            for chunk in _chunks(fresh, looks):
-                heard = await self._run_chunk(backend, chunk, looks, now)
+            for chunk in _chunks(fresh, observations):
+                heard = await self._run_chunk(backend, chunk, observations, now)
                 if self._failed[backend] >= PATIENCE:
                     self._give_up(backend, fresh)
                 # Where it has failed, each further one would wait as long.
                 if not heard or asyncio.get_running_loop().time() > until:
                     return
 
-    def _looks(self, one: PendingPool, waiting: int, now: float) -> int:
-        """How many looks back: all of the history, or what a kept profile has not seen and what fills its windows.
+    def _observations(self, one: PendingPool, waiting: int, now: float) -> int:
+        """How many, back from now: all of the history, or what a kept profile has not seen and what fills its windows.
 
         Less of it where many wait, for a large fleet, and after a failure.
         """
         fills = core_pool(one.pool, in_charge=False).params.mean_window / STEP
         unseen = math.ceil(max(0.0, now - one.state.memory.profile.at) / STEP) + fills
-        most = min(self._most, unseen, max(fills, BACKLOG / waiting), PAGES_AT_ONCE / max(1, one.pods))
+        most = min(self._most, unseen, max(fills, BACKLOG / waiting), SAMPLES_AT_ONCE / max(1, one.pods))
         return max(1, int(most / 2**one.state.failed_backfills))
 
-    async def _run_chunk(self, name: str, chunk: Sequence[PendingPool], looks: Mapping[Key, int], now: float) -> bool:
+    async def _run_chunk(
+        self, name: str, chunk: Sequence[PendingPool], observations: Mapping[Key, int], now: float
+    ) -> bool:
         """Whether the backend answered."""
         (request,) = requests_for([one.pool for one in chunk]).values()
         # By model and name too: one namespace may hold all pools, and each chunk would read the past of them all.
@@ -113,13 +115,13 @@ class Backfill:
         )
         # On the steps' own grid: VictoriaMetrics and Thanos move other times onto it.
         end = (now - ENDS) // STEP * STEP
-        begin = {key: end - count * STEP for key, count in looks.items()}
+        begin = {key: end - count * STEP for key, count in observations.items()}
         asked = self._backends[name].history(
             request,
             start=min(begin[one.pool.key] for one in chunk),
             end=end,
             step=STEP,
-            most_pages=2 * PAGES_AT_ONCE,
+            most_samples=2 * SAMPLES_AT_ONCE,
             namespaces=sorted({one.pool.metadata.namespace for one in chunk}),
         )
         history = await sound(name, asked)
@@ -139,9 +141,9 @@ class Backfill:
             own = looked_at.get((one.pool.metadata.namespace, one.pool.spec.model), ())
             extra = {"pool": "/".join(one.pool.key)}
             try:
-                taught = await _teach(one, [look for look in own if look[0] >= begin[one.pool.key]])
+                taught = await _teach(one, [each for each in own if each[0] >= begin[one.pool.key]])
             except Exception:
-                # A page that breaks us would end every tick for all pools, for it stays in the past for hours.
+                # A sample that breaks us would end every tick for all pools, for it stays in the past for hours.
                 log.exception("Learning from this pool's history failed; it starts without history.", extra=extra)
             else:
                 log.info("Learned from %d samples of history.", taught, extra=extra)
@@ -156,74 +158,74 @@ class Backfill:
         self._failed[name] = 0
 
 
-def _chunks(fresh: Sequence[PendingPool], looks: Mapping[Key, int]) -> Iterator[list[PendingPool]]:
-    """What is asked for at once, in order: pools that are read alike, and no more pages than fit, or one pool."""
+def _chunks(fresh: Sequence[PendingPool], observations: Mapping[Key, int]) -> Iterator[list[PendingPool]]:
+    """What is asked for at once, in order: pools that are read alike, and no more samples than fit, or one pool."""
     kinds: dict[object, list[PendingPool]] = {}
     for one in fresh:
         kinds.setdefault(share_of(one.pool), []).append(one)
     for alike in kinds.values():
         chunk: list[PendingPool] = []
         for one in alike:
-            if chunk and not _fits([*chunk, one], looks):
+            if chunk and not _fits([*chunk, one], observations):
                 yield chunk
                 chunk = []
             chunk.append(one)
         yield chunk
 
 
-def _fits(chunk: Sequence[PendingPool], looks: Mapping[Key, int]) -> bool:
+def _fits(chunk: Sequence[PendingPool], observations: Mapping[Key, int]) -> bool:
     """Whether these may be asked for at once. Who was asked for in vain is asked alone: the fault may be its own."""
-    longest = max(looks[one.pool.key] for one in chunk)
-    pages = longest * sum(max(1, one.pods) for one in chunk)
-    learned = sum(looks[one.pool.key] for one in chunk)
+    longest = max(observations[one.pool.key] for one in chunk)
+    samples = longest * sum(max(1, one.pods) for one in chunk)
+    learned = sum(observations[one.pool.key] for one in chunk)
     names = {name for one in chunk for name in (*target_of(one.pool), one.pool.spec.model)}
-    fits = pages <= PAGES_AT_ONCE and learned <= LOOKS_AT_ONCE and sum(map(len, names)) <= NAMES_AT_ONCE
+    fits = samples <= SAMPLES_AT_ONCE and learned <= OBSERVATIONS_AT_ONCE and sum(map(len, names)) <= NAMES_AT_ONCE
     return fits and not any(one.state.failed_backfills for one in chunk)
 
 
-async def _teach(one: PendingPool, history: Sequence[tuple[float, PodPages]]) -> int:
-    """Learn from the past, oldest first; how many looks there were."""
-    core, memory, looks = core_pool(one.pool, in_charge=False), one.state.memory, 0
+async def _teach(one: PendingPool, history: Sequence[tuple[float, PodSamples]]) -> int:
+    """Learn from the past, oldest first; how many observations there were."""
+    core, memory, observations = core_pool(one.pool, in_charge=False), one.state.memory, 0
     kept = memory.profile
     for at, observation in past(one.pool, history):
         memory = update(observation, core, memory, at).memory
         # What a kept profile has seen already fills the windows, and must not be learned twice.
         if at <= kept.at:
             memory = replace(memory, profile=kept)
-        looks += 1
-        if looks % YIELD_EVERY == 0:
+        observations += 1
+        if observations % YIELD_EVERY == 0:
             await asyncio.sleep(0)
     # Needs of the last minutes are not in the history: nothing is removed before a window has filled anew.
     one.state.taught(replace(memory, since=None))
-    return looks
+    return observations
 
 
-def apart(history: Sequence[tuple[float, PodPages]]) -> dict[tuple[str, str], list[tuple[float, PodPages]]]:
-    """The history of each namespace and model by itself: else every pool looks through the pages of all."""
-    found: defaultdict[tuple[str, str], list[tuple[float, PodPages]]] = defaultdict(list)
-    for at, pages in history:
-        looks: defaultdict[tuple[str, str], dict[PodKey, Mapping[str, ReplicaMetrics]]] = defaultdict(dict)
-        for pod, models in pages.items():
+def apart(history: Sequence[tuple[float, PodSamples]]) -> dict[tuple[str, str], list[tuple[float, PodSamples]]]:
+    """The history of each namespace and model by itself: else every pool reads through the samples of all."""
+    found: defaultdict[tuple[str, str], list[tuple[float, PodSamples]]] = defaultdict(list)
+    for at, samples in history:
+        owners: defaultdict[tuple[str, str], dict[PodKey, Mapping[str, ReplicaMetrics]]] = defaultdict(dict)
+        for pod, models in samples.items():
             for model in models:
-                looks[pod[0], model][pod] = models
-        for owner, look in looks.items():
-            found[owner].append((at, look))
+                owners[pod[0], model][pod] = models
+        for owner, own in owners.items():
+            found[owner].append((at, own))
     return found
 
 
-def past(pool: ServingPool, history: Sequence[tuple[float, PodPages]]) -> Iterator[tuple[float, Observation]]:
+def past(pool: ServingPool, history: Sequence[tuple[float, PodSamples]]) -> Iterator[tuple[float, Observation]]:
     """The pool as Prometheus remembers it, oldest first.
 
     Pods of the past are no longer in the cluster, so they are told by namespace, model and name.
     """
     (namespace, target), model = target_of(pool), pool.spec.model
     own = re.compile(pods_of(target)).fullmatch
-    for at, pages in history:
+    for at, samples in history:
         found = tuple(
             models[model]
-            for (where, pod), models in pages.items()
+            for (where, pod), models in samples.items()
             if where == namespace and model in models and own(pod)
         )
         if found:
-            ready = tuple(Replica(page.replica, age=LONG_READY, ready_for=LONG_READY) for page in found)
+            ready = tuple(Replica(sample.replica, age=LONG_READY, ready_for=LONG_READY) for sample in found)
             yield at, Observation(requested=len(ready), ready=ready, metrics=own_samples(pool, found))

@@ -19,7 +19,7 @@ from servingpool.adapters.prometheus import (
     FleetReading,
     GatewayReading,
     NotAsked,
-    PodPages,
+    PodSamples,
     ReadRequest,
     Selection,
     with_own_buckets,
@@ -60,7 +60,7 @@ class Backend(Protocol):
     config: BackendConfig
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
-        """Every pod's page as last scraped; NotAsked where it had no time for this request."""
+        """Every pod's sample as last scraped; NotAsked where it had no time for this request."""
 
     async def history(
         self,
@@ -69,10 +69,10 @@ class Backend(Protocol):
         start: float,
         end: float,
         step: float,
-        most_pages: int,
+        most_samples: int,
         namespaces: Sequence[str],
-    ) -> Sequence[tuple[float, PodPages]] | Unknown:
-        """The pages of these namespaces as they were; Unknown where there are more than so many."""
+    ) -> Sequence[tuple[float, PodSamples]] | Unknown:
+        """The samples of these namespaces as they were; Unknown where there are more than so many."""
 
     async def gateway(self) -> GatewayReading | Unknown:
         """What waits before the engines."""
@@ -116,7 +116,7 @@ class Readings:
         return reading.select(pool.metadata.namespace, pool.spec.model)
 
     def rests(self, pool: ServingPool) -> bool:
-        """Whether it had no turn, and what was read last is no older than a page may be.
+        """Whether it had no turn, and what was read last is no older than a sample may be.
 
         Nothing is decided then: it is as if its backend were looked at less often. Decided on what was read last, a
         fleet would shrink on it.
@@ -246,7 +246,7 @@ def observe(
         metrics = Unknown(f"none of {workload.replicas} requested replicas has a pod yet")
     else:
         selection = reading.select(pool.metadata.namespace, [replica.name for replica in ready], pool.spec.model)
-        metrics = own_samples(pool, selection.pages)
+        metrics = own_samples(pool, selection.samples)
     observation = Observation(
         requested=workload.replicas,
         ready=tuple(ready),
@@ -258,10 +258,10 @@ def observe(
     return observation, selection
 
 
-def own_samples(pool: ServingPool, pages: Iterable[ReplicaMetrics]) -> tuple[ReplicaMetrics, ...]:
+def own_samples(pool: ServingPool, samples: Iterable[ReplicaMetrics]) -> tuple[ReplicaMetrics, ...]:
     """The samples with this pool's buckets only: they were read for all pools together."""
     slo = pool.spec.slo
-    return tuple(with_own_buckets(page, slo.time_to_first_token, slo.time_per_output_token) for page in pages)
+    return tuple(with_own_buckets(sample, slo.time_to_first_token, slo.time_per_output_token) for sample in samples)
 
 
 def _replica(pod: Pod, now: float) -> Replica:

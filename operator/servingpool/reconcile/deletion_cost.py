@@ -54,7 +54,7 @@ class Victims:
     marks: tuple[Pod, ...] = ()
     """Of them, those that a cost must be written on for Kubernetes to choose alike."""
     clears: tuple[Pod, ...] = ()
-    """Who stays and bears a cost of ours, left over from before: to be taken back first."""
+    """Pods that stay and still carry our cost: cleared first."""
     cost: int = -1
     """That cost: below those of all who stay, even where taking one back fails."""
 
@@ -64,16 +64,16 @@ def in_flight(observation: Observation) -> dict[str, float]:
     if isinstance(observation.metrics, Unknown):
         return {}
     found = {}
-    for page in observation.metrics:
-        if not isinstance(page.running, Unknown) and not isinstance(page.waiting, Unknown):
-            found[page.replica] = page.running + page.waiting
+    for sample in observation.metrics:
+        if not isinstance(sample.running, Unknown) and not isinstance(sample.waiting, Unknown):
+            found[sample.replica] = sample.running + sample.waiting
     return found
 
 
 def choose(pods: Iterable[Pod], busy: Mapping[str, float], replicas: int) -> Victims:
     """Choose from the pods that stand so that `replicas` are left. `busy` is what `in_flight` has found.
 
-    A replica that is not known is never taken for an idle one: it goes behind all that are known. Costs that others
+    A replica that is not known is never taken for an idle one: it comes after all that are known. Costs that others
     have written come before ours: their order is kept, and nothing is written where they have.
     """
     order = sorted(pods, key=lambda pod: _order(pod, busy))

@@ -1,4 +1,4 @@
-"""Whether a replica that is removed finishes what it has, as far as its pod template tells; and the price if not."""
+"""Whether a removed replica finishes its requests, as far as its pod template shows, and how many it loses if not."""
 
 from __future__ import annotations
 

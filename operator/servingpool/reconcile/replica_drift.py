@@ -17,7 +17,7 @@ CALM = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDrift:
-    """Of one target. After a restart it is found out anew."""
+    """Who else sets the replicas of one target. Not kept over a restart."""
 
     target: str = ""
     """The Deployment's uid."""
@@ -25,7 +25,7 @@ class ReplicaDrift:
     """Replicas that we have ordered; None where somebody has set others since."""
     generation: int = 0
     """The target's when that order was given: for a while the watch may go on to show it."""
-    rival: str = ""
+    program: str = ""
     """The program that sets others."""
     times: tuple[float, ...] = ()
     """Unix times in seconds at which that was seen, the last few in a row."""
@@ -36,10 +36,10 @@ class ReplicaDrift:
     instead: int = 0
     """What we had ordered then."""
     fresh: bool = False
-    """It was seen at the last look, so that an order now is an answer to it."""
+    """Seen at the last observation, so an order now answers it."""
 
     def order(self, workload: Workload, replicas: int) -> ReplicaDrift:
-        """Behind an order of ours, given on what is known of the target."""
+        """The drift after an order of ours for `replicas`."""
         return replace(self, ordered=replicas, generation=workload.generation)
 
     def rest(self) -> ReplicaDrift:
@@ -47,7 +47,7 @@ class ReplicaDrift:
         return replace(self, ordered=None)
 
     def see(self, workload: Workload, now: float) -> ReplicaDrift:
-        """Behind a look at the target."""
+        """The drift after one more observation of the target."""
         if workload.uid != self.target:
             return ReplicaDrift(workload.uid)
         calmed, who = self._calmed(now), workload.set_by
@@ -57,7 +57,7 @@ class ReplicaDrift:
         if who.program == FIELD_MANAGER:  # of another pool, or of a write that was taken for lost
             return replace(calmed, ordered=workload.replicas)
         if workload.generation == calmed.generation + 1:
-            return calmed  # a rollout, before our order or without it: who answers an order comes behind it
+            return calmed  # a rollout, before our order or without it: an answer to our order has a later generation
         return _set_back(calmed, who.program, workload.replicas, now)
 
     def carried_out(self, workload: Workload) -> bool:
@@ -70,7 +70,7 @@ class ReplicaDrift:
         """The message of ReplicasContested; None where nobody contests."""
         if self.alike < ALIKE and len(self.times) < MANY:
             return None
-        return Reason.REPLICAS_CONTESTED.message(program=self.rival, ordered=self.instead, found=self.number)
+        return Reason.REPLICAS_CONTESTED.message(program=self.program, ordered=self.instead, found=self.number)
 
     @property
     def answered(self) -> bool:
@@ -84,17 +84,17 @@ class ReplicaDrift:
         lasts = WITHIN if self.problem is None else max(CALM, 3.0 * apart)
         if 0.0 <= now - self.times[-1] < lasts:
             return replace(self, fresh=False)
-        return replace(self, rival="", times=(), alike=0, fresh=False)
+        return replace(self, program="", times=(), alike=0, fresh=False)
 
 
 def _set_back(known: ReplicaDrift, program: str, number: int, now: float) -> ReplicaDrift:
-    same = program == known.rival
+    same = program == known.program
     if not same and known.problem is not None:
         return replace(known, ordered=None)  # a person, amid a tool's contest
     return replace(
         known,
         ordered=None,
-        rival=program,
+        program=program,
         times=(*known.times[1 - MANY :], now) if same else (now,),
         number=number,
         alike=known.alike + 1 if same and number == known.number else 1,

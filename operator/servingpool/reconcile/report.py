@@ -204,8 +204,8 @@ def _tells(condition: Condition) -> bool:
 def _seen_whole_again(before: Status, after: Status) -> bool:
     """Whether what could be read again when it was last written, but in part, now is read whole.
 
-    When Prometheus is back its first pages are old: a minute long "last scraped 16 s ago" stood there. Told each time
-    that pages are whole again, a gateway that answers at every other tick makes two writes a minute instead of one.
+    When Prometheus is back its first samples are old: a minute long "last scraped 16 s ago" stood there. Told each time
+    that samples are whole again, a gateway that answers at every other tick makes two writes a minute instead of one.
     """
     back = before.last_decision.at if before.last_decision is not None else None
     partial = any(

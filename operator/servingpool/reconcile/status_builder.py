@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 from pydantic.alias_generators import to_camel
 
-from servingpool.adapters.prometheus import Absence, Selection
+from servingpool.adapters.prometheus import Selection
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
@@ -31,7 +31,7 @@ SEEN = (
     *("fleet", "replicas", "ready_replicas", "desired_replicas"),
     *("throughput", "queue_depth", "latency", "attainment"),
 )
-"""What a status tells of now. The last decision stays: it says when it was made."""
+"""Fields that describe the present; the last decision keeps its own time."""
 
 
 def _metrics_condition(observation: Observation, selection: Selection | None, learned: Learned) -> tuple[Reason, str]:
@@ -43,18 +43,18 @@ def _metrics_condition(observation: Observation, selection: Selection | None, le
         return Reason.NO_READY_REPLICAS, Reason.NO_READY_REPLICAS.message()
     missing, detail = selection.missing, selection.explain()
     if not missing:
-        return _pages_condition(observation, learned)
+        return _samples_condition(observation, learned)
     if len(missing) < len(observation.ready):
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-    if all(one.kind is Absence.OTHER_MODEL for one in missing.values()):
+    if all(one.other_model for one in missing.values()):
         return Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)
     return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
 
 
-def _pages_condition(observation: Observation, learned: Learned) -> tuple[Reason, str]:
-    """Of a fleet of which every page is there: what they lack."""
+def _samples_condition(observation: Observation, learned: Learned) -> tuple[Reason, str]:
+    """For a fleet whose samples are all fresh: what they lack."""
     if learned.missing is not None:
-        detail = Note.ALL_PAGES_LACK.message(names=learned.missing)
+        detail = Note.ALL_SAMPLES_LACK.message(names=learned.missing)
         if learned.coverage > 0.0:
             return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
         return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
@@ -113,7 +113,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
 
 
 def _refused(refusal: Refusal, held: Status) -> Status:
-    """The status of a pool for which nothing can be decided: `held` without what nobody looks at now.
+    """The status of a pool for which nothing can be decided: `held` without figures of the present.
 
     Of a deleted Deployment `2/2/10`, its tokens per second and "all 2 ready replicas are scraped" stood for ever.
     """

@@ -17,7 +17,7 @@ from servingpool.adapters.prometheus import (
     FleetReading,
     GatewayReading,
     NotAsked,
-    PodPages,
+    PodSamples,
     ReadRequest,
     TooLarge,
 )
@@ -82,7 +82,7 @@ class Prometheus:
     """It has other queries to answer."""
     broken: Exception | None = None
     """A defect of ours while it is read."""
-    past: list[tuple[float, PodPages]] = field(default_factory=list)
+    past: list[tuple[float, PodSamples]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     spans: list[tuple[float, float]] = field(default_factory=list)
     """Of the past that was asked for: from, to."""
@@ -109,7 +109,7 @@ class Prometheus:
             return NotAsked("Prometheus backend 'default' was busy with other queries for 10 s")
         if self.silent is not None:
             return Unknown(self.silent)
-        return FleetReading(at=now, pages=self.world.pages(), stale={}, queries=1)
+        return FleetReading(at=now, samples=self.world.samples(), stale={}, queries=1)
 
     async def history(
         self,
@@ -118,9 +118,9 @@ class Prometheus:
         start: float,
         end: float,
         step: float,
-        most_pages: int,
+        most_samples: int,
         namespaces: Sequence[str],
-    ) -> Sequence[tuple[float, PodPages]] | Unknown:
+    ) -> Sequence[tuple[float, PodSamples]] | Unknown:
         self.asked.append("history")
         self.requests.append(request)
         self.spans.append((start, end))
@@ -133,8 +133,8 @@ class Prometheus:
         if self.silent is not None:
             return Unknown(self.silent)
         found = [(at, _asked_for(pages, request, namespaces)) for at, pages in self.past if start <= at <= end]
-        if sum(len(pages) for _, pages in found) > most_pages:
-            return TooLarge(f"more than {most_pages} pages")
+        if sum(len(pages) for _, pages in found) > most_samples:
+            return TooLarge(f"more than {most_samples} pages")
         return found
 
     async def gateway(self) -> GatewayReading | Unknown:
@@ -143,7 +143,7 @@ class Prometheus:
         return self.queue
 
 
-def _asked_for(pages: PodPages, request: ReadRequest, namespaces: Sequence[str]) -> PodPages:
+def _asked_for(pages: PodSamples, request: ReadRequest, namespaces: Sequence[str]) -> PodSamples:
     return {
         (namespace, name): models
         for (namespace, name), models in pages.items()
@@ -325,7 +325,7 @@ class FakeCluster:
         service.orders += [self.now] * (replicas - len(service.engines) - len(service.orders))
         self.show(name)
 
-    def pages(self) -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
+    def samples(self) -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
         return {
             ("chat", engine.name): {service.model: engine.page(self.now)}
             for service in self.services.values()
@@ -361,7 +361,7 @@ class FakeCluster:
                 for engine in service.engines:
                     engine.serve(service.rate / len(service.engines), 60.0, 1000.0, 200.0)
             self.now += 60.0
-            self.prometheus.past.append((self.now, self.pages()))
+            self.prometheus.past.append((self.now, self.samples()))
 
     def state(self, name: str = "pool") -> PoolState:
         return self.loop.states["chat", name]

@@ -62,7 +62,7 @@ def test_another_deployment_of_the_model_in_the_namespace_teaches_nothing() -> N
 
 def test_a_large_past_of_the_model_beside_it_costs_a_pool_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the pages of all its namesakes in the answer it was refused, three times, and nobody had a past."""
-    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 700)
+    monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 700)
     world = pools(2)
     world.serve("vllm-0-large", model="model-0", replicas=30)
     world.remember(minutes=50)
@@ -79,7 +79,7 @@ def test_a_query_names_no_more_than_victoriametrics_takes() -> None:
     world.step()
     buckets = {name: ["0.5", "1.0", "2.5", "+Inf"] for name in QUERIES.histograms}
     queries = [
-        QUERIES.pages(buckets, Scope((), ("chat",), tuple(asked.models), asked.pods))
+        QUERIES.samples(buckets, Scope((), ("chat",), tuple(asked.models), asked.pods))
         for asked in world.prometheus.requests
     ]
     assert len(queries) > 1
@@ -125,7 +125,7 @@ def test_a_past_that_the_profile_has_seen_teaches_nothing_twice() -> None:
 
 
 def test_many_new_pools_are_taught_over_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 2 * 2 * 240)
+    monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 2 * 2 * 240)
     monkeypatch.setattr(backfill, "LONGEST_TICK", 0.0)
     world = pools(5)
     world.prometheus.slow = 0.001
@@ -135,7 +135,7 @@ def test_many_new_pools_are_taught_over_several_ticks(monkeypatch: pytest.Monkey
 
 
 def test_a_new_pool_that_waits_for_its_turn_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 2 * 240)
+    monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 2 * 240)
     monkeypatch.setattr(backfill, "LONGEST_TICK", 0.0)
     world = pools(3)
     world.prometheus.slow = 0.001
@@ -157,7 +157,7 @@ def test_a_pool_that_waits_behind_a_restart_keeps_what_it_said(monkeypatch: pyte
     world = pools(2)
     world.step()
     told, written = world.status("pool-1"), writes(world, "pool-1")
-    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 2 * 240)
+    monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 2 * 240)
     monkeypatch.setattr(backfill, "LONGEST_TICK", 0.0)
     world.prometheus.slow = 0.001
     world.restart()
@@ -177,7 +177,7 @@ def test_the_more_wait_the_less_each_looks_back(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_large_fleet_looks_back_less_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 600)
+    monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 600)
     world = pools(2, replicas=6)
     world.step()
     assert [(end - start) / backfill.STEP for start, end in world.prometheus.spans] == [100, 100]
@@ -204,7 +204,7 @@ def test_after_a_restart_only_what_was_not_seen_is_asked_for_and_those_it_manage
     world.serve("new", rate=6.0, model="new")
     world.pool("new", target="new", model="new")
     world.restart()
-    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 2 * 240)
+    monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 2 * 240)
     world.prometheus.spans.clear()
     world.step()
     managed, new = world.prometheus.spans
@@ -215,7 +215,7 @@ def test_after_a_restart_only_what_was_not_seen_is_asked_for_and_those_it_manage
 def test_a_backend_without_a_past_is_asked_once_a_tick_and_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(backfill, "PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 1)
     world = pools(5)
     world.prometheus.poison = {f"model-{number}" for number in range(5)}
     assert [world.step().decided for _ in range(4)] == [0, 0, 5, 5]
@@ -238,7 +238,7 @@ def test_a_pool_whose_past_cannot_be_read_costs_no_other_its_own() -> None:
 
 
 def test_no_more_is_learned_at_once_than_a_tick_bears(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfill, "LOOKS_AT_ONCE", 2 * 240)
+    monkeypatch.setattr(backfill, "OBSERVATIONS_AT_ONCE", 2 * 240)
     world = pools(5, replicas=1)
     world.step()
     assert world.prometheus.asked.count("history") == 3

@@ -12,7 +12,7 @@ from servingpool.adapters.prometheus import (
     FleetReading,
     GatewayReading,
     NotAsked,
-    PodPages,
+    PodSamples,
     ReadRequest,
 )
 from servingpool.adapters.prometheus.backend_config import GatewayQueue
@@ -43,9 +43,9 @@ class Slow:
         if who in self.hangs:
             return Unknown("did not answer")
         self.answered.append(who)
-        return FleetReading(at=now, pages={}, stale={}, queries=1)
+        return FleetReading(at=now, samples={}, stale={}, queries=1)
 
-    async def history(self, request: ReadRequest, **_: Any) -> Sequence[tuple[float, PodPages]] | Unknown:
+    async def history(self, request: ReadRequest, **_: Any) -> Sequence[tuple[float, PodSamples]] | Unknown:
         raise NotImplementedError
 
     async def gateway(self) -> GatewayReading | Unknown:

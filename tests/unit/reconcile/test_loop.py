@@ -613,7 +613,7 @@ def test_what_is_read_whole_soon_after_it_could_not_be_read_at_all_is_told_at_on
 
 def test_pages_that_lack_a_series_are_no_valid_metrics() -> None:
     world = settled()
-    pages = world.pages
+    pages = world.samples
 
     def relabelled() -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
         return {
@@ -621,13 +621,13 @@ def test_pages_that_lack_a_series_are_no_valid_metrics() -> None:
             for pod, models in pages().items()
         }
 
-    world.pages = relabelled  # type: ignore[method-assign]
+    world.samples = relabelled  # type: ignore[method-assign]
     world.step()
     assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
     assert world.message("MetricsAvailable") == (
         "Pods are scraped but do not export time to first token. Replicas stay as they are."
     )
-    world.pages = lambda: relabelled() | dict([next(iter(pages().items()))])  # type: ignore[method-assign]
+    world.samples = lambda: relabelled() | dict([next(iter(pages().items()))])  # type: ignore[method-assign]
     world.step(minutes=ONE_MINUTE)
     assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
     assert world.message("MetricsAvailable") == (

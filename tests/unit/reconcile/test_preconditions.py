@@ -400,7 +400,7 @@ class TestContest:
         known = ReplicaDrift().see(deployment(4, "kubectl", 0), 0.0).order(deployment(4, "kubectl", 0), 7)
         known = known.see(deployment(10, FIELD_MANAGER, 1), 15.0)
         known = known.see(deployment(2, "argocd", 2), 30.0)
-        assert (known.instead, known.rival, known.number) == (10, "argocd", 2)
+        assert (known.instead, known.program, known.number) == (10, "argocd", 2)
 
     def test_what_the_watch_shows_late_is_none(self) -> None:
         """Neither the number that an order of ours was given on, nor what we had ordered before."""

@@ -34,7 +34,7 @@ def oversized(replicas: int = 6, *, deletion_costs: bool = True) -> FakeCluster:
 
 def weigh(world: FakeCluster) -> None:
     """Work in flight by the order of birth: 0, 10, 20 and so on."""
-    pages = FakeCluster.pages
+    pages = FakeCluster.samples
 
     def weighed(self: FakeCluster) -> Any:
         found = pages(self)
@@ -46,7 +46,7 @@ def weigh(world: FakeCluster) -> None:
                     models[model] = type(page)(**{**fields(page), "running": work, "waiting": 0.0})
         return found
 
-    world.pages = weighed.__get__(world)  # type: ignore[method-assign]
+    world.samples = weighed.__get__(world)  # type: ignore[method-assign]
 
 
 def fields(page: Any) -> dict[str, Any]:

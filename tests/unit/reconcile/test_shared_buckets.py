@@ -27,13 +27,13 @@ class Shared(Prometheus):
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         reading = await super().read(request, now)
         assert isinstance(reading, FleetReading)
-        return replace(reading, pages=self.shown(request))
+        return replace(reading, samples=self.shown(request))
 
     def shown(self, request: ReadRequest) -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
         chosen = tuple(LAYOUT.choose("ttft", request.ttft_bounds))
         return {
             pod: {model: _with_ttft(page, chosen) for model, page in models.items()}
-            for pod, models in self.world.pages().items()
+            for pod, models in self.world.samples().items()
         }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from servingpool.adapters.prometheus import PodPages
+from servingpool.adapters.prometheus import PodSamples
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.backfill import BACKENDS_AT_ONCE, Backfill, PendingPool
@@ -109,7 +109,7 @@ def test_a_past_that_does_not_come_keeps_only_its_own_pools_waiting() -> None:
     here = world(history=3600.0)
     for _ in range(40):
         here.serve_on()
-        pages: PodPages = here.pages()
+        pages: PodSamples = here.samples()
         for prometheus in here.backends.values():
             prometheus.past.append((here.now, pages))
     here.backends["slow"].slow = FOR_EVER
@@ -165,7 +165,7 @@ class _Counted(Prometheus):
 
     at_once = most = 0
 
-    async def history(self, *_: object, **__: object) -> list[tuple[float, PodPages]]:
+    async def history(self, *_: object, **__: object) -> list[tuple[float, PodSamples]]:
         _Counted.at_once += 1
         _Counted.most = max(_Counted.most, _Counted.at_once)
         await asyncio.sleep(2.0)

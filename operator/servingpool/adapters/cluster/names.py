@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 LONGEST_BASE, DRAWN = 58, 5
-"""Characters of a ReplicaSet's name, and the dash behind it, with which its pods' names begin; and of those drawn for
+"""Characters of a ReplicaSet's name, and the dash after it, with which its pods' names begin; and of those drawn for
 each, 63 in all (`SimpleNameGenerator` of Kubernetes)."""
 LONGEST_HASH = 10
-"""What stands behind a Deployment's name and a dash in its ReplicaSets' names, at most."""
+"""What stands after a Deployment's name and a dash in its ReplicaSets' names, at most."""
 ALPHABET = "[bcdfghjklmnpqrstvwxz2456789]"
 """What Kubernetes draws and hashes with: no vowels, and no digits that look like one."""
 
@@ -44,6 +44,6 @@ def pods_of(deployment: str) -> str:
 
 
 def _beginning(deployment: str) -> tuple[str, int]:
-    """What all its pods' names begin with, and the characters that are left for a hash and the dash behind it."""
+    """What all its pods' names begin with, and the characters that are left for a hash and the dash after it."""
     own = f"{deployment}-"[:LONGEST_BASE]
     return own, LONGEST_BASE - len(own)

@@ -1,4 +1,4 @@
-"""Reads the engines' pages from Prometheus, as cumulative values per pod, for all pools of a backend at once."""
+"""Reads the engines' samples from Prometheus, as cumulative values per pod, for all pools of a backend at once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.adapters.prometheus.backend_config import BackendConfig, BasicAuth, GatewayQueue, SeriesLabels, Tls
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.samples import (
-    Absence,
     FleetReading,
     GatewayReading,
     Missing,
     NotAsked,
     PodKey,
-    PodPages,
+    PodSamples,
     ReadRequest,
     Selection,
     TooLarge,
@@ -20,7 +19,6 @@ from servingpool.adapters.prometheus.samples import (
 )
 
 __all__ = [
-    "Absence",
     "BackendConfig",
     "BasicAuth",
     "FleetReading",
@@ -30,7 +28,7 @@ __all__ = [
     "Missing",
     "NotAsked",
     "PodKey",
-    "PodPages",
+    "PodSamples",
     "PrometheusBackend",
     "ReadRequest",
     "Selection",

@@ -16,20 +16,20 @@ from servingpool.adapters.prometheus.samples import (
     GatewayReading,
     Layout,
     NotAsked,
-    PodPages,
+    PodSamples,
     ReadRequest,
     TooLarge,
 )
 from servingpool.adapters.prometheus.workers import (
     Evaluation,
-    Pages,
+    Samples,
     Workers,
     ask_one,
     partial,
     read_gateway,
     read_layout,
-    read_pages,
     read_range,
+    read_samples,
 )
 from servingpool.decision.observation import Unknown
 
@@ -38,7 +38,7 @@ LAYOUT_LASTS = 600.0
 
 LAYOUT_LACKING_WAIT = 15.0
 """Seconds in which they are first looked up again while some pod has none of those known; twice as many each time. One
-page whose buckets relabelling drops would else cost a count over all buckets of all pods in every tick."""
+sample whose buckets relabelling drops would else cost a count over all buckets of all pods in every tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Known:
 
 
 class PrometheusBackend:
-    """Reads pages from one Prometheus. Keep one for the life of the operator, and `close` it."""
+    """Reads samples from one Prometheus. Keep one for the life of the operator, and `close` it."""
 
     def __init__(self, config: BackendConfig) -> None:
         self.config = config
@@ -66,7 +66,7 @@ class PrometheusBackend:
         """By engine."""
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
-        """Every pod's page as last scraped; Unknown, with a reason fit for status, if Prometheus did not answer.
+        """Every pod's sample as last scraped; Unknown, with a reason fit for status, if Prometheus did not answer.
 
         NotAsked if other reads had all the time there was. Takes at most the configured timeout, all its queries
         together. `now` (seconds, any clock) only ages what is remembered of the buckets. It is not the time asked for:
@@ -85,14 +85,14 @@ class PrometheusBackend:
                     min(2.0 * known.wait, LAYOUT_LASTS) if known is not None and known.lacking else LAYOUT_LACKING_WAIT
                 )
                 known = _Known(await self._workers.run(deadline, read_layout, queries, scope, None), now, wait=wait)
-                # Kept at once: thrown away where its pages come late, it would make the next ones late too, for ever.
+                # Kept at once: thrown away where its samples come late, it would make the next ones late too, for ever.
                 self._keep(which, known, now)
             plan = Plan.of(queries, known.layout, request)
             slices = scope.slices(plan.slices)
         except MetricsUnavailable as error:
             return _why([error], of=1)
         # All are on their way before the first is awaited: else the look-ups of others would get in between.
-        asked = [self._workers.run(deadline, read_pages, plan, part) for part in slices]
+        asked = [self._workers.run(deadline, read_samples, plan, part) for part in slices]
         answers = await asyncio.gather(*(_caught(answer) for answer in asked))
         failures = [answer for answer in answers if isinstance(answer, MetricsUnavailable)]
         if failures:
@@ -109,13 +109,13 @@ class PrometheusBackend:
         end: float,
         step: float,
         namespaces: Collection[str],
-        most_pages: int = 1_000_000,
-    ) -> Sequence[tuple[float, PodPages]] | Unknown:
-        """The pages of these namespaces' pods as they were at `start`, `start + step` ... up to `end` (Unix seconds).
+        most_samples: int = 1_000_000,
+    ) -> Sequence[tuple[float, PodSamples]] | Unknown:
+        """The samples of these namespaces' pods as they were at `start`, `start + step` ... up to `end` (Unix seconds).
 
-        Times without any page have an empty mapping, all of them if no namespace is named. Unknown if any part
+        Times without any sample have an empty mapping, all of them if no namespace is named. Unknown if any part
         could not be read, for what is learned from part of a fleet is wrong; TooLarge where there are more than
-        `most_pages` (of one pod at one time each), for memory. All its queries together take at most the timeout.
+        `most_samples` (of one pod at one time each), for memory. All its queries together take at most the timeout.
         """
         queries = self._queries_for(request.engine)
         scope = Scope(
@@ -125,7 +125,7 @@ class PrometheusBackend:
             pods=request.pods,
         )
         steps = int((end - start) / step + 1e-6) + 1
-        found: dict[int, Pages] = {index: {} for index in range(steps)}
+        found: dict[int, Samples] = {index: {} for index in range(steps)}
         if not namespaces:
             return [(start + index * step, {}) for index in found]
         run, deadline = self._workers.run, self._workers.deadline()
@@ -135,14 +135,14 @@ class PrometheusBackend:
                 last = min(first + plan.points, steps) - 1
                 times = (start + first * step, start + last * step, step)
                 for part in scope.slices(plan.slices):
-                    for at, pages in (await run(deadline, read_range, plan, part, times)).items():
-                        found[round((at - start) / step)].update(pages)
-                    if sum(map(len, found.values())) > most_pages:
-                        said = f"returned more than {most_pages} samples"
+                    for at, samples in (await run(deadline, read_range, plan, part, times)).items():
+                        found[round((at - start) / step)].update(samples)
+                    if sum(map(len, found.values())) > most_samples:
+                        said = f"returned more than {most_samples} samples"
                         return TooLarge(f"Prometheus backend '{self.config.name}' {said}")
         except MetricsUnavailable as error:
             return Unknown(str(error))
-        return [(start + index * step, pages) for index, pages in found.items()]
+        return [(start + index * step, samples) for index, samples in found.items()]
 
     async def gateway(self) -> GatewayReading | Unknown:
         """What waits before the engines, for all pools in one query. Unknown too where no gateway is configured."""
@@ -176,14 +176,14 @@ class PrometheusBackend:
         self._known[which] = known
 
     def _whole(self, parts: Sequence[Evaluation], queries: int) -> FleetReading:
-        pages, stale = {}, {}
+        samples, stale = {}, {}
         for part in parts:
-            pages.update(part.pages)
+            samples.update(part.samples)
             stale.update(part.stale)
         warnings = sum(part.warnings for part in parts)
         return FleetReading(
             at=max(part.at for part in parts),
-            pages=pages,
+            samples=samples,
             stale=stale,
             partial=Unknown(f"Prometheus backend '{self.config.name}' {partial(warnings)}") if warnings else None,
             queries=queries,

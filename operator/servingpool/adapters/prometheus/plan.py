@@ -39,7 +39,7 @@ SCRAPED_AT = ""
 """The scrape time's row has no metric name."""
 
 Row = list[float | None]
-PageKey = tuple[str, str, str]
+SampleKey = tuple[str, str, str]
 """Namespace, pod, model."""
 
 
@@ -82,8 +82,8 @@ class Plan:
         return max(1, min(MOST_POINTS, SAMPLES_PER_CHUNK * self.slices // max(1, self.rows)))
 
     def query(self, scope: Scope) -> str:
-        """The expression that returns the scope's pages."""
-        return self.queries.pages(self.buckets, scope)
+        """The expression that returns the scope's samples."""
+        return self.queries.samples(self.buckets, scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class _HistogramColumns:
 
 
 class Columns:
-    """Where in a page's row each series goes: page rows are lists, for 20,000 dicts would take 100 MB."""
+    """Where in a sample's row each series goes: sample rows are lists, for 20,000 dicts would take 100 MB."""
 
     def __init__(
         self,
@@ -120,10 +120,10 @@ class Columns:
             for field in HISTOGRAMS
         )
 
-    def locate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[PageKey, int, Mapping[str, Any]]]:
-        """The page and the column of each row; rows that were not asked for are left out.
+    def locate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[SampleKey, int, Mapping[str, Any]]]:
+        """The sample and the column of each row; rows that were not asked for are left out.
 
-        A label that the page itself carried wins over the one that scraping added.
+        A label that the sample itself carried wins over the one that scraping added.
         """
         (namespace, own_namespace), (pod, own_pod), (model, own_model) = self._identity
         plain, by_le = self.plain, self.by_le
@@ -135,12 +135,12 @@ class Columns:
                 column = by_le[name].get(metric["le"])
             if column is None:
                 continue
-            page = (
+            sample = (
                 metric.get(own_namespace) or metric[namespace],
                 metric.get(own_pod) or metric[pod],
                 metric.get(own_model) or metric[model],
             )
-            yield page, column, row
+            yield sample, column, row
 
     def _plain(self, name: str) -> int:
         if name not in self.plain:
@@ -163,16 +163,18 @@ class Columns:
 
 
 class Table:
-    """The rows of one evaluation, gathered by page."""
+    """The rows of one evaluation, gathered by sample."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self.rows: defaultdict[PageKey, Row] = defaultdict(lambda: [None] * columns.width)
+        self.rows: defaultdict[SampleKey, Row] = defaultdict(lambda: [None] * columns.width)
         self.lacks_buckets = False
-        """Some page had a histogram that matters, and none of its buckets was among those asked for."""
+        """Some sample had a histogram that matters, and none of its buckets was among those asked for."""
 
-    def pages(self, at: float, staleness: float) -> tuple[dict[PodKey, dict[str, ReplicaMetrics]], dict[PodKey, float]]:
-        """The pages scraped within `staleness` seconds before `at`, and the age in seconds of the others."""
+    def samples(
+        self, at: float, staleness: float
+    ) -> tuple[dict[PodKey, dict[str, ReplicaMetrics]], dict[PodKey, float]]:
+        """The samples scraped within `staleness` seconds before `at`; and the age in seconds of the others."""
         fresh: dict[PodKey, dict[str, ReplicaMetrics]] = {}
         stale: dict[PodKey, float] = {}
         for (namespace, pod, model), row in self.rows.items():
@@ -183,8 +185,8 @@ class Table:
                 stale[namespace, pod] = at - scraped_at
                 continue
             read = dict(zip(FIELDS, (*self._figures(row), *self._histograms(row)), strict=True))
-            page = ReplicaMetrics(pod, scraped_at, **read)  # type: ignore[arg-type]
-            fresh.setdefault((namespace, pod), {})[model] = page
+            sample = ReplicaMetrics(pod, scraped_at, **read)  # type: ignore[arg-type]
+            fresh.setdefault((namespace, pod), {})[model] = sample
         return fresh, stale
 
     def _figures(self, row: Row) -> Iterator[Reading]:
@@ -225,18 +227,18 @@ class Table:
 def gather(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Table:
     """The table of an instant query's rows. KeyError, TypeError or ValueError if they are not what was asked for."""
     table = Table(columns)
-    for page, column, row in columns.locate(rows):
-        table.rows[page][column] = float(row["value"][1])
+    for sample, column, row in columns.locate(rows):
+        table.rows[sample][column] = float(row["value"][1])
     return table
 
 
 def gather_range(rows: Iterable[Mapping[str, Any]], columns: Columns) -> dict[float, Table]:
     """The tables of a range query's rows, by time of evaluation. Errors as `gather`."""
     tables: dict[float, Table] = {}
-    for page, column, row in columns.locate(rows):
+    for sample, column, row in columns.locate(rows):
         for at, value in row["values"]:
             table = tables.get(at)
             if table is None:
                 table = tables[at] = Table(columns)
-            table.rows[page][column] = float(value)
+            table.rows[sample][column] = float(value)
     return tables

@@ -1,6 +1,6 @@
 """The queries. Their number depends neither on pools nor on pods.
 
-One expression returns whole pages, values and scrape time together, because Prometheus evaluates one
+One expression returns whole samples, values and scrape time together, because Prometheus evaluates one
 expression on one snapshot, in which a scrape is either complete or absent. Were counters and their time
 asked for one after the other, a scrape in between would pair new counts with an old time, and every rate
 taken from them would be wrong by an interval.
@@ -53,14 +53,14 @@ class Queries:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """The labels that say whose page it is: namespace, pod, model."""
+        """The labels that say whose sample it is: namespace, pod, model."""
         return (self.labels.namespace, self.labels.pod, self.profile.model_label)
 
     @property
     def owned(self) -> tuple[tuple[str, str], ...]:
         """Each label of the identity, and the one that wins over it where a series has it.
 
-        Empty where none does: a page may name its model, and not whose pod it is, unless the configuration says so.
+        Empty where none does: a sample may name its model, and not whose pod it is, unless the configuration says so.
         """
         namespace, pod, model = self.identity
         trusted = self.labels.exported
@@ -80,8 +80,8 @@ class Queries:
         bases = [f"{name}_bucket" for name in self.histograms]
         return f"count by (__name__, le) ({' or '.join(self._select(bases, scope))})"
 
-    def pages(self, buckets: Mapping[str, Collection[str]], scope: Scope) -> str:
-        """All figures of every page: `__name__` (and `le`) tell which; a row without `__name__` is the scrape time.
+    def samples(self, buckets: Mapping[str, Collection[str]], scope: Scope) -> str:
+        """All figures of every sample: `__name__` (and `le`) tell which; a row without `__name__` is the scrape time.
 
         `buckets`: histogram -> the texts of `le` wanted.
         """
@@ -100,7 +100,7 @@ class Queries:
         return " or ".join(terms)
 
     def _once(self, selectors: Sequence[str], *more: str) -> str:
-        """Each figure of a page once.
+        """Each figure of a sample once.
 
         A pod matched by a ServiceMonitor and by a PodMonitor, or seen by both of a pair of Prometheus servers,
         would else count double.
@@ -154,7 +154,7 @@ def _apart(term: str, part: str) -> str:
 
 
 def exported(label: str) -> str:
-    """What Prometheus renames a page's own label to where scraping added one of that name (`honorLabels: false`)."""
+    """What Prometheus renames a sample's own label to where scraping added one of that name (`honorLabels: false`)."""
     return f"exported_{label}"
 
 

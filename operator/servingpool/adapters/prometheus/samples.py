@@ -15,7 +15,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Self
 
@@ -24,8 +23,8 @@ from servingpool.decision.observation import Histogram, Reading, ReplicaMetrics,
 
 PodKey = tuple[str, str]
 """Namespace and pod name."""
-PodPages = Mapping[PodKey, Mapping[str, ReplicaMetrics]]
-"""Each pod's pages by the model name they carry: one, unless a pod serves several."""
+PodSamples = Mapping[PodKey, Mapping[str, ReplicaMetrics]]
+"""Each pod's samples by the model name they carry: one, unless a pod serves several."""
 
 MOST_ASIDE = 4
 """Buckets taken on one side of a bound, or around a neighbour, where pods have different buckets."""
@@ -72,28 +71,21 @@ class TooLarge(Unknown):
     __slots__ = ()
 
 
-class Absence(StrEnum):
-    """Why a pod's page is not among those read. The values serve as reasons of conditions."""
-
-    NOT_SCRAPED = "NotScraped"
-    STALE = "StaleMetrics"
-    OTHER_MODEL = "ModelNameMismatch"
-
-
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A pod without a usable page."""
+    """A pod without a usable sample."""
 
-    kind: Absence
+    other_model: bool
+    """It has samples, of other models."""
     reason: str
-    """Goes after the pod's name: "was last scraped 93 s ago"."""
+    """Follows the pod's name and a colon: "last scraped 93 s ago"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """One pool's part of a reading."""
 
-    pages: tuple[ReplicaMetrics, ...]
+    samples: tuple[ReplicaMetrics, ...]
     missing: Mapping[str, Missing]
     """By pod name."""
 
@@ -110,26 +102,26 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class FleetReading:
-    """Every fresh page that a backend holds for a request."""
+    """Every fresh sample that a backend holds for a request."""
 
     at: float
     """Unix time of the evaluation by Prometheus's clock, which `scraped_at` is by too."""
-    pages: PodPages
+    samples: PodSamples
     stale: Mapping[PodKey, float]
-    """Seconds since the last scrape of pods whose pages were too old to use."""
+    """Seconds since the last scrape of pods whose samples were too old to use."""
     partial: Unknown | None = None
     """Set when Prometheus warned that the answer may lack series (Thanos with a store down): a pod that is
-    not among `pages` may be scraped all the same."""
+    not among `samples` may be scraped all the same."""
     queries: int = 0
 
     def select(self, namespace: str, pods: Iterable[str], model: str) -> Selection:
-        """The pages of these pods for this model, and why the others have none."""
+        """The samples of these pods for this model, and why the others have none."""
         found, missing = [], {}
         for pod in pods:
-            models = self.pages.get((namespace, pod), {})
-            page = models.get(model)
-            if page is not None:
-                found.append(page)
+            models = self.samples.get((namespace, pod), {})
+            sample = models.get(model)
+            if sample is not None:
+                found.append(sample)
             else:
                 missing[pod] = self._why(namespace, pod, model, models)
         return Selection(tuple(found), missing)
@@ -137,13 +129,13 @@ class FleetReading:
     def _why(self, namespace: str, pod: str, model: str, models: Mapping[str, ReplicaMetrics]) -> Missing:
         if models:
             others = ", ".join(f"'{name}'" for name in sorted(models)[:_NAMED])
-            return Missing(Absence.OTHER_MODEL, f"pod exports model_name {others}; spec.model is '{model}'")
+            return Missing(other_model=True, reason=f"pod exports model_name {others}; spec.model is '{model}'")
         age = self.stale.get((namespace, pod))
         if age is not None:
-            return Missing(Absence.STALE, f"last scraped {age:.0f} s ago")
+            return Missing(other_model=False, reason=f"last scraped {age:.0f} s ago")
         if self.partial is not None:
-            return Missing(Absence.NOT_SCRAPED, f"no sample, and {self.partial.reason}")
-        return Missing(Absence.NOT_SCRAPED, "not scraped, or vLLM runs with --disable-log-stats")
+            return Missing(other_model=False, reason=f"no sample, and {self.partial.reason}")
+        return Missing(other_model=False, reason="not scraped, or vLLM runs with --disable-log-stats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,22 +210,22 @@ class Layout:
         return {ascending[place]: buckets[ascending[place]].texts for place in sorted(chosen)}
 
 
-def with_own_buckets(page: ReplicaMetrics, ttft: float | None, tpot: float | None) -> ReplicaMetrics:
-    """The page with the buckets that an SLO of these bounds (seconds) needs, whatever others were read for other pools.
+def with_own_buckets(sample: ReplicaMetrics, ttft: float | None, tpot: float | None) -> ReplicaMetrics:
+    """The sample with the buckets that an SLO of these bounds (seconds) needs, whatever was read for other pools.
 
     A histogram with a bound and without buckets is Unknown: all its requests would count as late.
     """
     own = (
-        _own(page.time_to_first_token, ttft),
-        _own(page.inter_token_latency, None),
-        _own(page.time_per_output_token, tpot),
-        _own(page.queue_time, ttft, neighbours=False),
+        _own(sample.time_to_first_token, ttft),
+        _own(sample.inter_token_latency, None),
+        _own(sample.time_per_output_token, tpot),
+        _own(sample.queue_time, ttft, neighbours=False),
     )
-    read = (page.time_to_first_token, page.inter_token_latency, page.time_per_output_token, page.queue_time)
+    read = (sample.time_to_first_token, sample.inter_token_latency, sample.time_per_output_token, sample.queue_time)
     if own == read:
-        return page
+        return sample
     return replace(
-        page,
+        sample,
         time_to_first_token=own[0],
         inter_token_latency=own[1],
         time_per_output_token=own[2],

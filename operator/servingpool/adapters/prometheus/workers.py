@@ -24,7 +24,7 @@ GRACE = 1.0
 """Seconds between a client's own deadline and cutting its connection."""
 
 LEAST_LEFT = 0.1
-"""Of the timeout: a query that others kept waiting for longer is not sent if less is left, for it would be in vain."""
+"""Share of the timeout: a queued query is dropped when less than this remains."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -113,16 +113,16 @@ class Workers:
         return MetricsUnavailable(self._config.name, f"did not answer within {self._config.timeout:g} s")
 
 
-Pages = dict[PodKey, dict[str, ReplicaMetrics]]
+Samples = dict[PodKey, dict[str, ReplicaMetrics]]
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The pages of one slice at one time."""
+    """The samples of one slice at one time."""
 
     at: float
     """Unix seconds, by Prometheus's clock."""
-    pages: Pages
+    samples: Samples
     stale: dict[PodKey, float]
     lacks_buckets: bool
     warnings: int
@@ -140,24 +140,24 @@ def read_layout(client: PrometheusClient, timeout: float, queries: Queries, scop
     )
 
 
-def read_pages(client: PrometheusClient, timeout: float, plan: Plan, scope: Scope) -> Evaluation:
-    """The pages of a scope now."""
+def read_samples(client: PrometheusClient, timeout: float, plan: Plan, scope: Scope) -> Evaluation:
+    """The samples of a scope now."""
     answer = client.custom_query(plan.query(scope), timeout=timeout)
     table = _shaped(client, lambda: gather(answer.rows(), plan.columns))
     at = _shaped(client, lambda: float(answer.ends[0]["value"][0]) if answer.ends else 0.0)
-    fresh, stale = table.pages(at, client.config.staleness)
+    fresh, stale = table.samples(at, client.config.staleness)
     return Evaluation(at, fresh, stale, table.lacks_buckets, len(answer.warnings))
 
 
 def read_range(
     client: PrometheusClient, timeout: float, plan: Plan, scope: Scope, times: tuple[float, float, float]
-) -> dict[float, Pages]:
-    """The pages of a scope by time of evaluation, from, to and by a step (seconds)."""
+) -> dict[float, Samples]:
+    """The samples of a scope by time of evaluation, from, to and by a step (seconds)."""
     answer = client.custom_query_range(plan.query(scope), *times, timeout=timeout)
     if answer.warnings:
         raise MetricsUnavailable(client.config.name, partial(len(answer.warnings)))
     tables = _shaped(client, lambda: gather_range(answer.rows(), plan.columns))
-    return {at: table.pages(at, client.config.staleness)[0] for at, table in tables.items()}
+    return {at: table.samples(at, client.config.staleness)[0] for at, table in tables.items()}
 
 
 def read_gateway(client: PrometheusClient, timeout: float, gateway: GatewayQueue) -> GatewayReading:

@@ -147,7 +147,7 @@ async def test_a_server_that_hangs_is_left_at_the_deadline_and_read_again_as_soo
     prometheus.expose("llama-0")
     reading = await backend.read(request_2s_100ms, NOW + 15.0)
     assert not isinstance(reading, Unknown), reading.reason
-    assert ("chat", "llama-0") in reading.pages
+    assert ("chat", "llama-0") in reading.samples
 
 
 async def test_a_server_that_drips_over_tls_is_cut_off_as_well(
@@ -214,7 +214,7 @@ async def test_buckets_that_were_looked_up_are_kept_where_the_pages_came_too_lat
         raise MetricsUnavailable("default", "did not answer within 2 s")
 
     with monkeypatch.context() as slow:
-        slow.setattr(backend_module, "read_pages", late)
+        slow.setattr(backend_module, "read_samples", late)
         assert "did not answer" in await reason(backend, request_2s_100ms)
     asked = len(prometheus.asked)
     reading = await backend.read(request_2s_100ms, NOW + 15.0)
@@ -301,7 +301,7 @@ async def test_it_recovers_by_itself(prometheus, backend, request_2s_100ms, raw)
     prometheus.raw = raw(503)
     assert isinstance(await backend.read(request_2s_100ms, NOW), Unknown)
     prometheus.raw = None
-    assert ("chat", "llama-0") in (await backend.read(request_2s_100ms, NOW + 15)).pages
+    assert ("chat", "llama-0") in (await backend.read(request_2s_100ms, NOW + 15)).samples
 
 
 async def test_a_partial_answer_is_marked_and_the_store_not_named(prometheus, backend, request_2s_100ms):
@@ -310,7 +310,7 @@ async def test_a_partial_answer_is_marked_and_the_store_not_named(prometheus, ba
     reading = await backend.read(request_2s_100ms, NOW)
     assert reading.partial == Unknown("Prometheus backend 'default' warned (1x) that its answer may be incomplete")
     selection = reading.select("chat", ["llama-0", "llama-1"], "llama")
-    assert [page.replica for page in selection.pages] == ["llama-0"]
+    assert [page.replica for page in selection.samples] == ["llama-0"]
     assert "may be incomplete" in selection.missing["llama-1"].reason
 
 

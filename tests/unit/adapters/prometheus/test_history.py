@@ -16,7 +16,7 @@ NOW = 1_790_000_000.0
 
 async def test_the_past_has_the_shape_of_the_present(prometheus, backend, request_2s_100ms):
     prometheus.expose("llama-0")
-    now = (await backend.read(request_2s_100ms, NOW)).pages
+    now = (await backend.read(request_2s_100ms, NOW)).samples
     past = await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
     assert [at for at, _ in past] == [NOW - 30, NOW - 15, NOW]
     assert past[-1][1] == now
@@ -100,9 +100,9 @@ async def test_a_past_of_more_pages_than_fit_is_unknown(prometheus, backend, req
     prometheus.expose("llama-0")
     prometheus.expose("llama-1")
     times = {"start": NOW - 30, "end": NOW, "step": 15, "namespaces": ["chat"]}
-    past = await backend.history(request_2s_100ms, **times, most_pages=6)
+    past = await backend.history(request_2s_100ms, **times, most_samples=6)
     assert [len(pages) for _, pages in past] == [2, 2, 2]
-    past = await backend.history(request_2s_100ms, **times, most_pages=5)
+    past = await backend.history(request_2s_100ms, **times, most_samples=5)
     assert past == TooLarge("Prometheus backend 'default' returned more than 5 samples")
 
 

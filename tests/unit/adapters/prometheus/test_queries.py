@@ -29,7 +29,7 @@ async def test_the_number_of_queries_grows_neither_with_pods_nor_with_pools(prom
         prometheus.expose(f"llama-{index}", namespace=f"team-{index}")
     bounds = frozenset(index / 100 for index in range(1, 400))
     reading = await backend.read(ReadRequest(ttft_bounds=bounds), NOW)
-    assert len(reading.pages) == 500
+    assert len(reading.samples) == 500
     assert reading.queries == len(prometheus.asked) == 2
     reading = await backend.read(ReadRequest(ttft_bounds=bounds), NOW + 15)
     assert reading.queries == 1
@@ -81,16 +81,16 @@ async def test_a_pod_with_buckets_of_its_own_is_understood_at_the_next_look(
     await backend.read(request_2s_100ms, NOW)
     prometheus.layout[TTFT] |= {"1.9": 1, "2.1": 1}
     reading = await backend.read(request_2s_100ms, NOW + 15)
-    assert reading.pages["chat", "llama-0"]["llama"].time_to_first_token.bounds == (1.9, 2.1)
+    assert reading.samples["chat", "llama-0"]["llama"].time_to_first_token.bounds == (1.9, 2.1)
 
 
 async def test_while_there_is_no_engine_each_look_may_find_the_first(prometheus, backend, request_2s_100ms):
     layout, prometheus.layout = prometheus.layout, {}
-    assert (await backend.read(request_2s_100ms, NOW)).pages == {}
+    assert (await backend.read(request_2s_100ms, NOW)).samples == {}
     prometheus.layout = layout
     prometheus.expose("llama-0")
     reading = await backend.read(request_2s_100ms, NOW + 15)
-    assert reading.pages["chat", "llama-0"]["llama"].time_to_first_token.bounds == (1.0, 2.5)
+    assert reading.samples["chat", "llama-0"]["llama"].time_to_first_token.bounds == (1.0, 2.5)
 
 
 @pytest.mark.parametrize("text", ["1", "1.0"])
@@ -99,7 +99,7 @@ async def test_le_is_understood_as_any_prometheus_writes_it(prometheus, backend,
     prometheus.expose("llama-0", page | {f"{TTFT}_bucket": {text: 30, "2.5": 45}})
     await backend.read(request_2s_100ms, NOW)
     reading = await backend.read(request_2s_100ms, NOW + 15)
-    assert reading.pages["chat", "llama-0"]["llama"].time_to_first_token.bounds == (1.0, 2.5)
+    assert reading.samples["chat", "llama-0"]["llama"].time_to_first_token.bounds == (1.0, 2.5)
     assert r'le=~"1|1\\.0|2\\.5"' in prometheus.queries()[0]
 
 
@@ -109,7 +109,7 @@ async def test_an_upgrade_of_prometheus_rewrites_le_and_no_bucket_is_lost(promet
     prometheus.rows.clear()
     prometheus.expose("llama-0", page | {f"{TTFT}_bucket": {"1": 31, "2.5": 46}})
     reading = await backend.read(request_2s_100ms, NOW + 15)
-    assert reading.pages["chat", "llama-0"]["llama"].time_to_first_token.counts == (31, 46)
+    assert reading.samples["chat", "llama-0"]["llama"].time_to_first_token.counts == (31, 46)
 
 
 HOSTILE = 'a"} or {__name__=~".+"} #\\\n\u202eü'
@@ -195,7 +195,7 @@ async def test_both_ends_show_certificates(secure_prometheus, open_backend, requ
     tls = {"ca_file": certificates["ca"], "cert_file": certificates["cert"], "key_file": certificates["key"]}
     secure_prometheus.expose("llama-0")
     reading = await open_backend(url=secure_prometheus.url, tls=tls).read(request_2s_100ms, NOW)
-    assert ("chat", "llama-0") in reading.pages
+    assert ("chat", "llama-0") in reading.samples
 
 
 async def test_the_environment_redirects_nothing(prometheus, backend, request_2s_100ms, monkeypatch, tmp_path):
@@ -203,7 +203,7 @@ async def test_the_environment_redirects_nothing(prometheus, backend, request_2s
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     prometheus.expose("llama-0")
-    assert (await backend.read(request_2s_100ms, NOW)).pages
+    assert (await backend.read(request_2s_100ms, NOW)).samples
     assert "Authorization" not in prometheus.asked[0].headers
 
 
@@ -220,6 +220,6 @@ async def test_a_path_prefix_and_own_label_names_are_kept(prometheus, open_backe
     )
     prometheus.expose("x", kubernetes_namespace="chat", kubernetes_pod_name="llama-0")
     reading = await backend.read(request_2s_100ms, NOW)
-    assert ("chat", "llama-0") in reading.pages
+    assert ("chat", "llama-0") in reading.samples
     assert prometheus.asked[0].path == "/prometheus/api/v1/query"
     assert "kubernetes_pod_name" in prometheus.queries()[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import Absence, ReadRequest, SeriesLabels, http_client, with_own_buckets
+from servingpool.adapters.prometheus import ReadRequest, SeriesLabels, http_client, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.plan import FIELDS, FIGURES, HISTOGRAMS
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
@@ -19,7 +19,7 @@ RECORDED = Path(__file__).parents[3] / "fixtures" / "vllm-0.32.0-metrics.txt"
 async def test_reads_every_figure_of_a_page(prometheus, backend, request_2s_100ms):
     prometheus.expose("llama-0")
     reading = await backend.read(request_2s_100ms, NOW)
-    assert reading.pages == {
+    assert reading.samples == {
         ("chat", "llama-0"): {
             "llama": ReplicaMetrics(
                 replica="llama-0",
@@ -53,9 +53,9 @@ async def test_a_long_reply_is_read_in_pieces(
     for index in range(20):
         prometheus.expose(f"llama-{index}", page | {"vllm:num_requests_running": index}, model_name=HOSTILE)
     reading = await backend.read(request_2s_100ms, NOW)
-    assert list(reading.pages) == [("chat", f"llama-{index}") for index in range(20)]
-    assert [models[HOSTILE].running for models in reading.pages.values()] == list(range(20))
-    assert {models[HOSTILE].time_per_output_token for models in reading.pages.values()} == {
+    assert list(reading.samples) == [("chat", f"llama-{index}") for index in range(20)]
+    assert [models[HOSTILE].running for models in reading.samples.values()] == list(range(20))
+    assert {models[HOSTILE].time_per_output_token for models in reading.samples.values()} == {
         Histogram((0.1, 0.15), (44, 45), 1.5, 45)
     }
 
@@ -63,7 +63,7 @@ async def test_a_long_reply_is_read_in_pieces(
 async def test_a_gauge_that_is_nan_is_unknown_not_zero(prometheus, backend, request_2s_100ms, page):
     prometheus.expose("llama-0", page | {"vllm:num_requests_waiting": "NaN"})
     read = await backend.read(request_2s_100ms, NOW)
-    waiting = read.pages["chat", "llama-0"]["llama"].waiting
+    waiting = read.samples["chat", "llama-0"]["llama"].waiting
     assert isinstance(waiting, Unknown)
     assert "vllm:num_requests_waiting is nan" in waiting.reason
 
@@ -72,7 +72,7 @@ async def test_a_counter_that_the_version_lacks_is_unknown_not_zero(prometheus, 
     del page["vllm:admission_rejections_total"]
     prometheus.expose("llama-0", page)
     read = await backend.read(request_2s_100ms, NOW)
-    assert read.pages["chat", "llama-0"]["llama"].admission_rejections is NOT_EXPOSED
+    assert read.samples["chat", "llama-0"]["llama"].admission_rejections is NOT_EXPOSED
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ async def test_a_counter_that_the_version_lacks_is_unknown_not_zero(prometheus, 
 async def test_a_histogram_with_nan_in_it_is_unknown(prometheus, backend, request_2s_100ms, page, broken):
     prometheus.expose("llama-0", page | broken)
     read = await backend.read(request_2s_100ms, NOW)
-    assert isinstance(read.pages["chat", "llama-0"]["llama"].time_to_first_token, Unknown)
+    assert isinstance(read.samples["chat", "llama-0"]["llama"].time_to_first_token, Unknown)
 
 
 async def test_a_histogram_without_its_sum_is_unknown(prometheus, backend, request_2s_100ms, page):
     del page["vllm:time_to_first_token_seconds_sum"]
     prometheus.expose("llama-0", page)
     read = await backend.read(request_2s_100ms, NOW)
-    assert isinstance(read.pages["chat", "llama-0"]["llama"].time_to_first_token, Unknown)
+    assert isinstance(read.samples["chat", "llama-0"]["llama"].time_to_first_token, Unknown)
 
 
 async def test_vllm_0_9_is_read_by_its_old_names(prometheus, backend, request_2s_100ms, page):
@@ -104,7 +104,7 @@ async def test_vllm_0_9_is_read_by_its_old_names(prometheus, backend, request_2s
     page |= {f"{old}_sum": 270.0, f"{old}_count": 9_000, f"{old}_bucket": {"0.1": 8_900, "0.15": 8_990}}
     prometheus.layout[old] = prometheus.layout.pop("vllm:request_time_per_output_token_seconds")
     prometheus.expose("llama-0", page)
-    metrics = (await backend.read(request_2s_100ms, NOW)).pages["chat", "llama-0"]["llama"]
+    metrics = (await backend.read(request_2s_100ms, NOW)).samples["chat", "llama-0"]["llama"]
     assert metrics.cached_prompt_tokens == 700
     per_token = Histogram((0.1, 0.15), (8_900, 8_990), 270.0, 9_000)
     assert metrics.inter_token_latency == metrics.time_per_output_token == per_token
@@ -116,7 +116,7 @@ async def test_where_old_and_new_names_are_both_exposed_the_new_one_counts(prome
     page |= {"vllm:prefix_cache_hits_total": 99}
     prometheus.layout[old] = {"0.1": 1, "+Inf": 1}
     prometheus.expose("llama-0", page)
-    metrics = (await backend.read(request_2s_100ms, NOW)).pages["chat", "llama-0"]["llama"]
+    metrics = (await backend.read(request_2s_100ms, NOW)).samples["chat", "llama-0"]["llama"]
     assert metrics.cached_prompt_tokens == 8_000
     assert metrics.inter_token_latency.count == 9_000
     assert metrics.time_per_output_token.count == 45
@@ -134,34 +134,34 @@ FEDERATED = {
 async def test_a_page_may_name_its_model_but_not_whose_pod_it_is(prometheus, backend, request_2s_100ms):
     prometheus.expose("collector-0", **FEDERATED)
     read = await backend.read(request_2s_100ms, NOW)
-    assert {key: list(models) for key, models in read.pages.items()} == {("monitoring", "collector-0"): ["llama"]}
+    assert {key: list(models) for key, models in read.samples.items()} == {("monitoring", "collector-0"): ["llama"]}
 
 
 async def test_behind_federation_the_pod_is_the_one_that_the_page_names(prometheus, open_backend, request_2s_100ms):
     prometheus.expose("collector-0", **FEDERATED)
     read = await open_backend(labels=SeriesLabels(exported=True)).read(request_2s_100ms, NOW)
-    assert {key: list(models) for key, models in read.pages.items()} == {("chat", "llama-0"): ["llama"]}
+    assert {key: list(models) for key, models in read.samples.items()} == {("chat", "llama-0"): ["llama"]}
 
 
 async def test_a_page_that_was_scraped_long_ago_is_dropped_and_said_so(prometheus, backend, request_2s_100ms):
     prometheus.expose("fresh")
     prometheus.expose("lost", scraped_at=NOW - 93)
     selection = (await backend.read(request_2s_100ms, NOW)).select("chat", ["fresh", "lost"], "llama")
-    assert [page.replica for page in selection.pages] == ["fresh"]
-    assert selection.missing["lost"].kind is Absence.STALE
+    assert [page.replica for page in selection.samples] == ["fresh"]
+    assert not selection.missing["lost"].other_model
     assert selection.explain() == "lost: last scraped 93 s ago"
 
 
 async def test_a_clock_that_is_wrong_here_makes_nothing_stale(prometheus, backend, request_2s_100ms):
     prometheus.expose("llama-0")
     reading = await backend.read(request_2s_100ms, NOW + 3_600)
-    assert ("chat", "llama-0") in reading.pages
+    assert ("chat", "llama-0") in reading.samples
 
 
 async def test_a_page_without_a_scrape_time_is_as_good_as_none(prometheus, backend, request_2s_100ms):
     prometheus.expose("llama-0", scraped_at=None)
     reading = await backend.read(request_2s_100ms, NOW)
-    assert reading.pages == {}
+    assert reading.samples == {}
 
 
 async def test_a_pod_that_vanished_is_missing_not_idle(prometheus, backend, request_2s_100ms):
@@ -169,8 +169,8 @@ async def test_a_pod_that_vanished_is_missing_not_idle(prometheus, backend, requ
     await backend.read(request_2s_100ms, NOW)
     prometheus.rows.clear()
     selection = (await backend.read(request_2s_100ms, NOW + 15)).select("chat", ["llama-0"], "llama")
-    assert selection.pages == ()
-    assert selection.missing["llama-0"].kind is Absence.NOT_SCRAPED
+    assert selection.samples == ()
+    assert not selection.missing["llama-0"].other_model
     assert "--disable-log-stats" in selection.explain()
 
 
@@ -179,8 +179,8 @@ async def test_a_wrong_model_name_is_told_from_an_idle_pool(prometheus, backend,
         prometheus.expose(pod, model_name="meta-llama/Llama-3.1-8B")
     prometheus.expose("other-tenants", namespace="elsewhere")
     selection = (await backend.read(request_2s_100ms, NOW)).select("chat", list("abcdez"), "llama")
-    assert selection.pages == ()
-    assert selection.missing["a"].kind is Absence.OTHER_MODEL
+    assert selection.samples == ()
+    assert selection.missing["a"].other_model
     assert selection.explain() == (
         "a, b, c and 2 more: pod exports model_name 'meta-llama/Llama-3.1-8B'; spec.model is 'llama'. "
         "z: not scraped, or vLLM runs with --disable-log-stats"
@@ -191,8 +191,8 @@ async def test_a_pod_that_serves_two_models_has_two_pages(prometheus, backend, r
     prometheus.expose("llama-0")
     prometheus.expose("llama-0", page | {"vllm:num_requests_running": 8}, model_name="embedder")
     reading = await backend.read(request_2s_100ms, NOW)
-    assert reading.pages["chat", "llama-0"]["llama"].running == 3
-    assert reading.pages["chat", "llama-0"]["embedder"].running == 8
+    assert reading.samples["chat", "llama-0"]["llama"].running == 3
+    assert reading.samples["chat", "llama-0"]["embedder"].running == 8
 
 
 async def test_a_bound_whose_buckets_are_unknown_makes_the_histogram_unknown(
@@ -201,7 +201,7 @@ async def test_a_bound_whose_buckets_are_unknown_makes_the_histogram_unknown(
     # Without buckets every request would count as late, and the fleet would grow to its maximum.
     del page["vllm:time_to_first_token_seconds_bucket"]
     prometheus.expose("llama-0", page)
-    metrics = (await backend.read(request_2s_100ms, NOW)).pages["chat", "llama-0"]["llama"]
+    metrics = (await backend.read(request_2s_100ms, NOW)).samples["chat", "llama-0"]["llama"]
     assert isinstance(with_own_buckets(metrics, 2.0, 0.1).time_to_first_token, Unknown)
 
 
@@ -209,7 +209,7 @@ async def test_without_a_bound_a_histogram_needs_no_buckets(prometheus, backend,
     del page["vllm:time_to_first_token_seconds_bucket"]
     prometheus.expose("llama-0", page)
     reading = await backend.read(replace(request_2s_100ms, ttft_bounds=frozenset()), NOW)
-    assert reading.pages["chat", "llama-0"]["llama"].time_to_first_token == Histogram((), (), 60.0, 50)
+    assert reading.samples["chat", "llama-0"]["llama"].time_to_first_token == Histogram((), (), 60.0, 50)
 
 
 async def test_an_engine_without_a_profile_is_refused_by_name(backend):
