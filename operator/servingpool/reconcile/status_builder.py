@@ -192,7 +192,7 @@ def _slo_condition(pool: ServingPool, decision: Decision, learned: Learned) -> C
             if not isinstance(figures.attainment_now, Unknown):
                 said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
         said += _believed(figures) + estimated(learned, slo.time_to_first_token, slo.time_per_output_token)
-    said += decision.warnings[:1]
+    said += [] if decision.warning is None else [decision.warning]
     return _condition(pool, decision, ConditionType.SLO_MET, truth, reason, " ".join(said))
 
 
@@ -261,7 +261,7 @@ def _last_decision(decision: Decision) -> LastDecision:
         candidates=tuple(
             Candidate(replicas=round(one.replicas), misses=float(f"{one.misses:.6g}")) for one in decision.candidates
         ),
-        warnings=decision.warnings,
+        warnings=() if decision.warning is None else (decision.warning,),
     )
 
 
