@@ -82,7 +82,9 @@ class Listened(Ours):
         """As ever."""
         answer = Ours.decide(self, observation, pool, now)
         if answer.decision is not None:
-            self.warned.update({re.sub(r"\d+(\.\d+)?", "#", warning) for warning in answer.decision.warnings})
+            self.warned.update(
+                [re.sub(r"\d+(\.\d+)?", "#", answer.decision.warning)] if answer.decision.warning else []
+            )
         step = self.memory.profile.fit.solve(pool.params)
         if step is not None:
             self.bases.append((now - EPOCH, step.base))

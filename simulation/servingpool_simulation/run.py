@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
 from servingpool_simulation.fleet import ColdStart, Fleet, Phase, Routing
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.policies import Policy, Static

@@ -119,6 +119,8 @@ def test_status_is_a_subresource(control_plane: ControlPlane, namespace: str) ->
             "need": 3.4,
             "limits": [{"name": "TooFewReplicas", "before": 0, "after": 1, "reason": "min is 1"}],
             "reason": "because",
+            "figures": {"penalty": 7.8, "forForecast": 3.0},
+            "candidates": [{"replicas": 3, "misses": 0.02}],
             "warnings": [],
         },
     }

@@ -194,7 +194,7 @@ def test_an_upgrade_from_an_older_chart_brings_the_new_custom_resource(
     older = tmp_path / "older"
     shutil.copytree(CHART, older)
     crd = older / "templates" / "crd.yaml"
-    column = "    - description: Requests that wait\n      jsonPath: .status.queueDepth\n      name: Queue\n      type: number\n"
+    column = "    - description: Requests that wait in engines and gateway\n      jsonPath: .status.queueDepth\n      name: Queue\n      type: number\n"
     assert column in crd.read_text()
     crd.write_text(crd.read_text().replace(column, ""))
 

@@ -7,7 +7,8 @@ import asyncio
 import logging
 from pathlib import Path
 
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
 from servingpool_lab.emulator.fleet import EmulatedFleet
 from servingpool_lab.emulator.quirks import PageQuirks, add_options
 from servingpool_lab.emulator.replay import replay

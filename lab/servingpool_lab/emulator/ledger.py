@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from servingpool.decision.pool import Slo
+from servingpool.decision.slo import Slo
 
 WINDOW = 60.0
 """Seconds over which latencies and rates are current."""

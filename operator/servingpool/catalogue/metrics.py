@@ -258,7 +258,7 @@ class Metric(StrEnum):
         "Share of requests expected to miss at any fleet size.",
         "Above 1 - objective no fleet size holds the SLO.",
     )
-    CALIBRATION = (
+    MISS_CALIBRATION = (
         "servingpool_miss_calibration_ratio",
         "gauge",
         POOL,
@@ -274,8 +274,8 @@ class Metric(StrEnum):
         "Part of a jump in demand that lasts for a cold start.",
         "Near 0: bursts are over by then. 1: steps stay.",
     )
-    REVERSION = (
-        "servingpool_demand_reversion_ratio",
+    USUAL_PERSISTENCE = (
+        "servingpool_demand_usual_persistence_ratio",
         "gauge",
         POOL,
         "share",

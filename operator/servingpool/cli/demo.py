@@ -68,7 +68,8 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 the comparison was made, 2 an argument is invalid.
     """
     # Here and not above: numba and matplotlib take a second to import, which no other command should wait for.
-    from servingpool.decision.pool import Pool, Slo
+    from servingpool.decision.pool import Pool
+    from servingpool.decision.slo import Slo
 
     with needs("simulation"):
         from servingpool_simulation.demo import Setup

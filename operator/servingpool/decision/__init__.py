@@ -2,7 +2,7 @@
 
 A map, in the order of a tick:
 
-- input: `observation`, `pool`, `params` (every tunable); output: `decision`; entry: `decide`; memory: `state`
+- input: `observation`, `pool`, `params` (the tunables); output: `decision`; entry: `decide`; memory: `state`
 - update: `samples`, `queueing`, `counters`, `window` (what happened); `latency_count`, `lateness`, `percentile`
   (who was late); `step_time`, `saturation` (what a request costs); `attribution`, `miss_curve`, `knee` (which load
   breaks the SLO); `cold_start`, `forecast` (what comes next); `budget` (what may be missed)

@@ -18,7 +18,7 @@ SLOW_AIM = 0.95
 MOST_WEIGHT = 4.0
 """A tick counts for no more than so many usual ones."""
 ABOVE_FLOOR, RELIEF, MOST_ABOVE = 0.1, 0.2, 0.9
-"""Above the floor is planned with at least ABOVE_FLOOR of the allowed misses. Where the floor exceeds the allowed
+"""The plan above the floor is at least ABOVE_FLOOR of the allowed misses. Where the floor exceeds the allowed
 misses no fleet holds the SLO: then RELIEF of them more, and of the excess, for running to max would buy nothing; and at
 most MOST_ABOVE of what does not miss by the floor, or any load was called safe where all requests fail."""
 GUESSED_RATIO, GUESS_WEIGHT = 1.5, 30.0
@@ -55,12 +55,12 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class ErrorBudget:
-    """What was overspent of the allowed misses while in charge, in hours of them; negative where less was missed."""
+    """Allowed misses overspent while in charge, in hours of them; negative where less was missed."""
 
     fast: float = 0.0
-    """In about the last hour, -1 to 1."""
+    """Over about the last hour, -1 to 1."""
     slow: float = 0.0
-    """In about the last day."""
+    """Over about the last day."""
     requests: float = 0.0
     """Of about the last day, and the seconds in which they came."""
     seconds: float = 0.0
@@ -73,8 +73,8 @@ class ErrorBudget:
         allowed: float,
         usual: float,
         elapsed: float,
-        may_rise: bool,
-        may_fall: bool,
+        above_min: bool,
+        below_max: bool,
         params: Params,
     ) -> ErrorBudget:
         """Add one tick. It counts by its requests, as the SLO does: over the `usual` ones, and over those of the day.
@@ -82,8 +82,7 @@ class ErrorBudget:
         The fast part answers for `carried`, the requests that met a load which a fleet can carry: an overload that
         nobody foresaw is not paid back with an hour of spare replicas. The slow part answers for `in_all`.
 
-        At a bound the fleet does not follow, so what would only push further into it (`may_rise` or `may_fall` False)
-        does not add up.
+        At min, savings do not add up; at max, misses do not: the fleet cannot follow.
         """
         lasting = math.exp(-elapsed / DAY)
         requests, seconds = self.requests * lasting + in_all.requests, self.seconds * lasting + elapsed
@@ -91,7 +90,7 @@ class ErrorBudget:
         def overspent(judged: Misses, usual: float, aim: float) -> float:
             weight = min(MOST_WEIGHT, judged.requests / usual) if usual > 0.0 else 0.0
             hours = (judged.share / allowed - aim) * weight * elapsed / HOUR
-            return 0.0 if (hours > 0.0 and not may_fall) or (hours < 0.0 and not may_rise) else hours
+            return 0.0 if (hours > 0.0 and not below_max) or (hours < 0.0 and not above_min) else hours
 
         fast = self.fast * math.exp(-elapsed / HOUR) + overspent(carried, usual, 1.0)
         slow = self.slow * lasting + overspent(in_all, requests * elapsed / seconds, SLOW_AIM)

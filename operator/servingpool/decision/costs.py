@@ -21,9 +21,9 @@ SIZES = 64
 LEVELS, LEAST_LEVEL = 96, 0.01
 """Demands at which the curve is read, and the least as a share of the highest; a sample between two counts for both."""
 SHARES = np.geomspace(LEAST_LEVEL, 1.0, LEVELS)[:, None]
-WORST, RELIEF = 5.0, 0.1
+WORST, BEARABLE_REST = 5.0, 0.1
 """No penalty lets the expected demand miss more than WORST times the allowance: misses are spent on what may come, not
-on what is certain. Where the allowance is large, because the SLO cannot be held, RELIEF of the rest."""
+on what is certain. Where the allowance is large, because the SLO cannot be held, BEARABLE_REST of the rest."""
 FINEST = 1.1
 """Ratio of two penalties that are not told apart."""
 BLOCK = round(HIDDEN / SPACING)
@@ -52,7 +52,7 @@ class States(NamedTuple):
     @classmethod
     def of(cls, outlook: Outlook, curve: Curve, allowance: float) -> States:
         """From an outlook."""
-        bearable = max(min(0.5, WORST * allowance), allowance + RELIEF * (1.0 - allowance))
+        bearable = max(min(0.5, WORST * allowance), allowance + BEARABLE_REST * (1.0 - allowance))
         return cls(*_spread(outlook), outlook.expected / curve.load_for(bearable))
 
 

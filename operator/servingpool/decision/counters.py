@@ -35,7 +35,6 @@ from servingpool.decision.samples import (
     TTFT_COUNT,
     TTFT_LOWER,
     TTFT_SUM,
-    Bounds,
     Buckets,
     Sample,
     bucket_changed,
@@ -45,6 +44,7 @@ from servingpool.decision.samples import (
     with_empty_series,
 )
 from servingpool.decision.saturation import MOST_BATCH, Full
+from servingpool.decision.slo import Slo
 from servingpool.decision.step_time import FASTEST_STEP, Steps
 
 QUEUED, WAITED, LATE_BY_QUEUE = range(FIGURES, FIGURES + 3)
@@ -136,16 +136,16 @@ def diff_counters(
 
     A replica's first sample is where its counting begins. `full_from`: running requests from which on one may be full.
     """
-    params, bounds = pool.params, Bounds(pool.slo.time_to_first_token, pool.slo.time_per_output_token)
+    params, ttft_bound = pool.params, pool.slo.time_to_first_token
     ready = {replica.name for replica in observation.ready}
-    serving, missing = _whole(observation, bounds, ready, previous)
+    serving, missing = _whole(observation, pool.slo, ready, previous)
     sums, grown, covered, intervals = [0.0] * FIGURES, 0.0, 0.0, []
     steps, no_restart = [], True
     served: list[_Served] = []
     samples: dict[str, Sample] = {}
     for metrics in serving:
         before = previous.get(metrics.replica)
-        now = sample(metrics, bounds, before, full_from)
+        now = sample(metrics, pool.slo, before, full_from)
         if before is not None and now.at - before.at <= params.longest_gap and lost(now.figures, before.figures):
             continue  # the next sample that has it is compared with the last that had
         samples[metrics.replica] = now
@@ -184,14 +184,14 @@ def diff_counters(
     # A queue that was not shown anew says nothing about this interval.
     gateways = (gateway, gateway_now) if gateway_now is not gateway else (None, None)
     waits = [(one, *one.waits(gateways)) for one in served]
-    judged = [_late_by_queue(*each, bounds.ttft, params.prefill_beside_queue) for each in waits]
-    at_gateway = bounds.ttft is not None and min(_wait(None, one) for one in gateways) > bounds.ttft
+    judged = [_late_by_queue(*each, ttft_bound, params.prefill_beside_queue) for each in waits]
+    at_gateway = ttft_bound is not None and min(_wait(None, one) for one in gateways) > ttft_bound
     return CounterDelta(
         sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True))),
         covered=covered,
         steps=tuple(steps),
         full=tuple(
-            _full(one, bounds.ttft, at_gateway=at_gateway)
+            _full(one, ttft_bound, at_gateway=at_gateway)
             for one, begin, end in waits
             if min(begin, end) >= pool.slo.queue_bound
         ),
@@ -212,7 +212,7 @@ def diff_counters(
 
 
 def _whole(
-    observation: Observation, bounds: Bounds, ready: Container[str], previous: Mapping[str, Sample]
+    observation: Observation, slo: Slo, ready: Container[str], previous: Mapping[str, Sample]
 ) -> tuple[list[ReplicaMetrics], str | None]:
     """The whole samples of ready replicas, and a series that another one lacks."""
     found = () if isinstance(observation.metrics, Unknown) else observation.metrics
@@ -221,7 +221,7 @@ def _whole(
         if metrics.replica in ready:
             before = previous.get(metrics.replica)
             filled = with_empty_series(metrics, used=before is not None and before.figures[TTFT_COUNT] > 0.0)
-            lacks = missing_series(filled, bounds)
+            lacks = missing_series(filled, slo)
             missing = missing or lacks
             if lacks is None:
                 serving.append(filled)

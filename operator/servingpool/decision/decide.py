@@ -35,7 +35,6 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     queues = Queues.recent(observation, memory.samples, memory.gateway_queue, since)
     limited = limit(observation, pool, memory, planned, now, queues.longest_wait)
     figures = report.figures(pool, memory, updated, planned, queues, now)
-    warning = report.warning(pool, updated, planned)
     decision = Decision(
         at=now,
         replicas=limited.replicas,
@@ -46,7 +45,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         figures=figures,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
         calibrating=not memory.calibrated(pool),
-        warnings=() if warning is None else (warning,),
+        warning=report.warning(pool, updated, planned),
     )
     return Outcome(decision, memory)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from servingpool.catalogue.limits import LimitName
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.observation import Reading, Unknown
@@ -27,8 +28,7 @@ class Verdict(StrEnum):
 class Limit:
     """One step between the raw need and the answer, in the order applied."""
 
-    name: str
-    """CamelCase and stable: conditions, metrics and tests refer to it. Those of `limits`."""
+    name: LimitName
     before: int
     after: int
     reason: str
@@ -42,15 +42,15 @@ class Limited:
     replicas: int
     applied: tuple[Limit, ...] = ()
 
-    def at_least(self, least: int, name: str, reason: str) -> Limited:
+    def at_least(self, least: int, name: LimitName, reason: str) -> Limited:
         """Raise to `least` where it is below."""
         return self if self.replicas >= least else self._moved(least, name, reason)
 
-    def at_most(self, most: int, name: str, reason: str) -> Limited:
+    def at_most(self, most: int, name: LimitName, reason: str) -> Limited:
         """Cut to `most` where it is above."""
         return self if self.replicas <= most else self._moved(most, name, reason)
 
-    def _moved(self, to: int, name: str, reason: str) -> Limited:
+    def _moved(self, to: int, name: LimitName, reason: str) -> Limited:
         limit = Limit(name=name, before=self.replicas, after=to, reason=reason)
         return replace(self, replicas=to, applied=(*self.applied, limit))
 
@@ -101,11 +101,11 @@ class Figures:
     """The highest load at which the expected misses are still within the allowance; Unknown where none is."""
     miss_floor: Reading
     """Share of requests expected to miss at any fleet size."""
-    calibration: Reading
+    miss_calibration: Reading
     """Misses observed for each that the curve predicted, 1 to 4."""
     persistence: Reading
     """Part of a jump above the usual demand that lasts for a cold start, 0 to 1."""
-    reversion: Reading
+    usual_persistence: Reading
     """Part of what sets the usual demand apart from the hour's mean that lasts for a cold start, 0 to 1."""
     forecast: Reading
     """Expected work at the horizon, in replicas kept fully busy."""
@@ -207,9 +207,9 @@ class Plan:
         """Work that one in twenty of the possible outcomes exceeds, without the queue."""
         return self.outlook.exceeded_by(BURST) - self.backlog
 
-    def proportionate(self, knee_share: float) -> float:
-        """Replicas that serve what is expected, or what comes now, and the queue, if the knee is where physics says."""
-        return (max(self.expected, self.level) + self.backlog) / (knee_share * self.curve.limit)
+    def proportionate(self, load: float) -> float:
+        """Replicas that serve the larger of forecast and present demand, and the queue, at this load."""
+        return (max(self.expected, self.level) + self.backlog) / load
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,5 +232,5 @@ class Decision:
     """Fleet sizes around `figures.for_forecast`, which has the least sum of replicas and misses at their penalty."""
     calibrating: bool = False
     """Still learning: nothing is scaled down but to max."""
-    warnings: tuple[str, ...] = ()
-    """Sentences on what is wrong but not fatal, such as an SLO that no fleet size can hold."""
+    warning: str | None = None
+    """What is wrong but not fatal, such as an SLO that no fleet size can hold, as a sentence."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 from servingpool.decision.counters import LATE_BY_QUEUE
@@ -52,7 +53,7 @@ class Testimony(NamedTuple):
         return waited + self.histogram * (1.0 - waited / self.requests)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Lateness:
     """Judges the requests of a window."""
 
@@ -67,7 +68,7 @@ class Lateness:
         queue_time = part.queue_times.misses(pooled.queue_times, self.window.buckets.queue_time, bound)
         return Testimony(ttft.requests, ttft.late, part.total(LATE_BY_QUEUE), queue_time.late)
 
-    @property
+    @cached_property
     def believed(self) -> Witness:
         """Whom to believe now."""
         params = self.pool.params

@@ -47,7 +47,7 @@ def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
 
 def _scale_down_blocked(
     observation: Observation, pool: Pool, memory: Memory, longest_wait: float
-) -> list[tuple[str, str]]:
+) -> list[tuple[LimitName, str]]:
     """Why nothing may be removed now."""
     found = []
     if memory.coverage < 1.0:
@@ -97,10 +97,11 @@ def _scale_down_window(answer: Limited, requested: int, pool: Pool, memory: Memo
 
 def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory: Memory, plan: Plan) -> Limited:
     """No more than serves what comes and waits, while misses are a guess; and never many times what stands at once."""
-    requested, share = observation.requested, pool.params.knee_share
+    requested = observation.requested
     if not plan.has_evidence:
-        most = math.ceil(plan.proportionate(share))
-        said = f"{most} serve what arrives and waits at load {share}; no more before misses are observed at that load"
+        load = pool.params.knee_share * plan.curve.limit
+        most = math.ceil(plan.proportionate(load))
+        said = f"{most} serve arrivals and queue at load {load:.2g}; no more until misses are observed at that load"
         answer = answer.at_most(max(requested, most), LimitName.PROPORTION, said)
     most = max(requested, 2 * len(observation.ready) + 4)
     said = f"at most {most} within one cold start while {len(observation.ready)} are ready"

@@ -184,9 +184,9 @@ class MissCurve:
         of_knee[highest_knee * 1.05 < KNEES] -= BEYOND_PHYSICS
         of_rise = grid.log_hit @ met + of_steepness + of_knee.repeat(len(STEEPNESS))
         weight = np.add.outer(of_rise, met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor).ravel()
-        told = np.flatnonzero(late > NO_EVIDENCE)
-        if len(told):
-            bins = slice(told[0], told[-1] + 1)
+        late_bins = np.flatnonzero(late > NO_EVIDENCE)
+        if len(late_bins):
+            bins = slice(late_bins[0], late_bins[-1] + 1)
             weight += late[bins] @ grid.log_miss[bins]
         # The exponential of what is far below is a denormal, which takes longer than all the rest.
         highest = weight.max()

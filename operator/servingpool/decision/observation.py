@@ -59,7 +59,7 @@ class ReplicaMetrics:
     waiting: Reading = NOT_EXPOSED
     """Requests queued inside the engine (gauge)."""
     kv_cache_usage: Reading = NOT_EXPOSED
-    """Share of KV cache blocks in use, 0 to 1 (gauge)."""
+    """Share of KV cache blocks in use, 0 to 1 (gauge). Baselines alone read it; the operator does not ask for it."""
     generation_tokens: Reading = NOT_EXPOSED
     """Output tokens, cumulative, one step at a time."""
     prompt_tokens: Reading = NOT_EXPOSED

@@ -1,4 +1,4 @@
-"""Every tunable number of the core, each with its unit, range and source."""
+"""The numbers that sweeps and ablations vary, each with its unit, range and source."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Params:
 
     # --- a pool's own knobs
     scale_down_window: float = 120.0
-    """Seconds, 0 to 86,400: a scale-down keeps the most that was recommended in this window, or in two cold starts."""
+    """Seconds, 0 to 3,600: a scale-down keeps the most that was recommended in this window, or in two cold starts."""
     calibration: float = 300.0
-    """Seconds, 0 to 86,400: nothing is scaled down before a pool was observed for so long."""
+    """Seconds, 0 to 3,600: nothing is scaled down before a pool was observed for so long."""
     cold_start: float = 120.0
-    """Seconds, 1 to 1,800: from order to Ready, until a start was measured."""
+    """Seconds, 1 to 3,600: from order to Ready, until a start was measured."""
 
     # --- windows over samples
     rate_window: float = 30.0

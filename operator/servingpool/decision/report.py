@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -26,11 +27,14 @@ def figures(
     window, profile, params = memory.window, memory.profile, pool.params
     recent = window.last(rate_window(memory.interval, params))
     no_rate = plan if isinstance(plan, Unknown) else Unknown("no scrapes to take a rate from")
-    weighed = None if isinstance(plan, Unknown) else plan
     demand, step, full = update.demand, update.step, profile.saturation
     judge, overdue = Lateness(window, full, pool), queues.overdue(pool.slo.time_to_first_token)
     rule = profile.forecast.rule(params)
     loaded = demand is not None and window.rows[-1, READY] > 0.0
+
+    def of_plan(read: Callable[[Plan], float]) -> Reading:
+        return plan if isinstance(plan, Unknown) else read(plan)
+
     return Figures(
         arrivals=no_rate if demand is None else demand.arrivals,
         generation_rate=_rate(recent, GENERATED, no_rate),
@@ -51,23 +55,23 @@ def figures(
         step_per_prefill_token=no_rate if step is None else step.per_prefill_token,
         work_per_request=no_rate if demand is None else demand.work_per_request,
         load=window.load_of(demand.level) if demand is not None and loaded else no_rate,
-        safe_load=no_rate if weighed is None else _safe_load(weighed),
-        miss_floor=no_rate if weighed is None else weighed.curve.floor,
-        calibration=profile.calibration.ratio(params),
+        safe_load=plan if isinstance(plan, Unknown) else _safe_load(plan),
+        miss_floor=of_plan(lambda plan: plan.curve.floor),
+        miss_calibration=profile.calibration.ratio(params),
         persistence=rule.persistence,
-        reversion=rule.reversion,
-        forecast=no_rate if weighed is None else weighed.expected,
-        burst=no_rate if weighed is None else weighed.burst,
-        backlog=no_rate if weighed is None else weighed.backlog,
+        usual_persistence=rule.reversion,
+        forecast=of_plan(lambda plan: plan.expected),
+        burst=of_plan(lambda plan: plan.burst),
+        backlog=of_plan(lambda plan: plan.backlog),
         horizon=memory.horizon(pool),
         fast_factor=profile.budget.fast_factor(params),
         slow_factor=profile.budget.slow_factor(params),
-        allowance=no_rate if weighed is None else weighed.allowance,
-        penalty=no_rate if weighed is None else weighed.penalty,
-        for_forecast=no_rate if weighed is None else weighed.for_forecast,
-        for_initial_fleet=no_rate if weighed is None else weighed.for_initial_fleet,
-        for_present_load=no_rate if weighed is None else weighed.for_present_load,
-        recommended=no_rate if weighed is None else memory.highest_recommendation,
+        allowance=of_plan(lambda plan: plan.allowance),
+        penalty=of_plan(lambda plan: plan.penalty),
+        for_forecast=of_plan(lambda plan: plan.for_forecast),
+        for_initial_fleet=of_plan(lambda plan: plan.for_initial_fleet),
+        for_present_load=of_plan(lambda plan: plan.for_present_load),
+        recommended=of_plan(lambda _: memory.highest_recommendation),
     )
 
 
@@ -77,8 +81,8 @@ def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown) -> str | Non
     known = update.memory.profile.fit.known
     if bound is not None and step is not None and known and tpot_infeasible(pool, step):
         return (
-            f"time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
-            f"a step without load takes {step.base * 1000:.0f} ms on this engine"
+            f"Time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
+            f"even an idle engine takes {step.between_tokens * 1000:.0f} ms per token."
         )
     if isinstance(plan, Unknown):
         return None
@@ -88,11 +92,11 @@ def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown) -> str | Non
         least = math.ceil(plan.expected)  # whatever the curve, no fleet does more than its work
     else:
         return (
-            f"about {plan.curve.floor:.1%} of requests miss the SLO at any fleet size, more than the "
-            f"{plan.allowed:.1%} allowed: relax the bound or use faster replicas"
+            f"About {plan.curve.floor:.1%} of requests miss the SLO at any fleet size; {plan.allowed:.1%} are allowed. "
+            f"Relax the bound or use faster replicas."
         )
     if least > pool.max_replicas:
-        return f"{least} replicas are needed for what is expected and max is {pool.max_replicas}: the SLO will not hold"
+        return f"The forecast needs {least} replicas and max is {pool.max_replicas}, so the SLO will not hold."
     return None
 
 
@@ -122,9 +126,10 @@ def _sizing(plan: Plan) -> str:
     """Which of the three needs is the largest, and what it is for."""
     need = plan.need
     if need > max(plan.for_forecast, plan.for_initial_fleet):
-        return f"{plan.for_forecast:.0f} would do then, and the present load needs {need:.0f}"
+        return f"{plan.for_forecast:.0f} cover the forecast; the present load needs {need:.0f}"
     if need > plan.for_forecast:
-        return f"{plan.for_forecast:.0f} would do; {need:.0f} are kept because the initial fleet may have been needed"
+        kept = f"{need:.0f} are kept because the initial fleet may have been needed"
+        return f"{plan.for_forecast:.0f} cover the forecast; {kept}"
     if not plan.feasible:
         said = "too few requests were seen to tell whether the SLO can hold"
         if plan.has_evidence:
@@ -138,7 +143,7 @@ def _sizing(plan: Plan) -> str:
             f"a miss costing {_number(plan.penalty)} times its GPU time"
         )
     if need < plain:
-        return f"{plain} would hold the SLO throughout, but {need:.0f} cost less, misses at their penalty included"
+        return f"{plain} would cover every burst; {need:.0f} cost less, expected misses included"
     return f"the SLO holds up to load {_number(plan.safe_load)}, so {need:.0f} {'is' if need == 1 else 'are'} needed"
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
 from servingpool.decision.queueing import Queue, queue
+from servingpool.decision.slo import Slo
 
 # Only raw figures: a reset shows as a counter that falls, and a derived figure falls without one.
 (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
@@ -43,13 +44,6 @@ class Buckets(NamedTuple):
 NO_BUCKETS = Buckets()
 
 
-class Bounds(NamedTuple):
-    """The SLO's bounds, in seconds; None where there is none."""
-
-    ttft: float | None
-    tpot: float | None
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One replica's cumulative figures at one scrape."""
@@ -63,7 +57,7 @@ class Sample:
     """None where it was never exposed."""
 
 
-def missing_series(metrics: ReplicaMetrics, bounds: Bounds) -> str | None:
+def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
     """The name of a series that nothing can be decided without; None where all are there.
 
     A series that relabelling drops or an upgrade renames is not a series of zeros: with TTFT gone, arrivals would read
@@ -75,7 +69,7 @@ def missing_series(metrics: ReplicaMetrics, bounds: Bounds) -> str | None:
         "generation tokens": metrics.generation_tokens,
         "prompt tokens": metrics.prompt_tokens,
     }
-    if bounds.tpot is not None:
+    if slo.time_per_output_token is not None:
         essential["time per output token"] = metrics.time_per_output_token
     return next((name for name, figure in essential.items() if isinstance(figure, Unknown)), None)
 
@@ -114,12 +108,12 @@ def _idle(metrics: ReplicaMetrics) -> bool:
     )
 
 
-def sample(metrics: ReplicaMetrics, bounds: Bounds, before: Sample | None, full_from: float) -> Sample:
+def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: float) -> Sample:
     """The figures of one scrape; `full_from`: running requests from which on a replica may be full."""
     ttft, itl = metrics.time_to_first_token, metrics.inter_token_latency
-    ttft_figures, ttft_bucket = _around(ttft, bounds.ttft)
-    tpot_figures, tpot_bucket = _around(metrics.time_per_output_token, bounds.tpot)
-    queue_figures, queue_bucket = _around(metrics.queue_time, bounds.ttft)
+    ttft_figures, ttft_bucket = _around(ttft, slo.time_to_first_token)
+    tpot_figures, tpot_bucket = _around(metrics.time_per_output_token, slo.time_per_output_token)
+    queue_figures, queue_bucket = _around(metrics.queue_time, slo.time_to_first_token)
     figures = (
         *ttft_figures,
         ttft.total if isinstance(ttft, Histogram) else math.nan,

@@ -19,7 +19,7 @@ from servingpool.decision.step_time import StepTime, StepTimeFit
 from servingpool.decision.window import AT, Demand, SampleWindow
 
 PAST_BIN, PAST_KEPT = 300.0, 2 * 3600.0
-"""Seconds. A request that has waited for longer is nobody's any more."""
+"""Seconds: width of a bin, and for how long bins are kept. No request waits longer than two hours."""
 SCORE_BIN, SCORE_KEPT = 300.0, 3600.0
 
 
@@ -183,16 +183,8 @@ class Memory:
 
     def interrupted(self) -> Memory:
         """The memory after a break: what was learned is kept, what was in windows must be observed again."""
-        kept = self.without_forecasts()
-        return Memory(
-            profile=kept.profile,
-            missing=self.missing,
-            queue_unknown=self.queue_unknown,
-            window=SampleWindow(buckets=self.window.buckets),
-            interval=self.interval,
-            coverage=self.coverage,
-            penalty_until=self.penalty_until,
-        )
+        window = SampleWindow(buckets=self.window.buckets)
+        return Memory(self.without_forecasts().profile, window=window, interval=self.interval)
 
 
 class UpdateResult(NamedTuple):

@@ -63,7 +63,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
 
 
 def _known(memory: Memory, pool: Pool) -> tuple[StepTime | None, Demand | None]:
-    """What the windows say."""
+    """Step time and demand that the windows show."""
     step = memory.step_time(pool)
     return step, None if step is None else memory.window.demand(step, memory.interval, pool.params)
 
@@ -164,7 +164,7 @@ def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
 
 
 def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Demand, *, before: Memory) -> Memory:
-    """Where it is known what arrived and what that costs. `before`: the memory without this observation."""
+    """Learn from a tick whose demand is known. `before`: the memory without this observation."""
     pool, now = tick.pool, tick.now
     window = memory.window.judged(load=offered_load(pool, demand, memory.window), work=demand.level)
     memory = replace(memory, window=window, past_loads=memory.past_loads.update(now, window.load_of(demand.level)))
@@ -203,7 +203,7 @@ def _learn_curve(
     *,
     before: Memory,
 ) -> Memory:
-    """With the miss curve, and how far its predictions can be believed."""
+    """Add the tick to the miss curve and to its calibration."""
     profile = memory.profile
     calibration = profile.calibration
     predicted = None
@@ -225,7 +225,7 @@ def _learn_curve(
 
 
 def _learn_demand(tick: _Tick, memory: Memory, demand: Demand, carried: Misses, in_all: Misses, usual: float) -> Memory:
-    """With the forecast, and with the error budget where somebody acts on it."""
+    """Add the tick to the forecast, and to the error budget while in charge."""
     pool, now, profile = tick.pool, tick.now, memory.profile
     forecast = profile.forecast.update(
         now=now,
@@ -246,9 +246,9 @@ def _learn_demand(tick: _Tick, memory: Memory, demand: Demand, carried: Misses, 
             allowed=pool.slo.allowed,
             usual=usual,
             elapsed=tick.elapsed,
-            may_rise=requested > pool.min_replicas,
+            above_min=requested > pool.min_replicas,
             # More careful planning brings no replica for which there is no node.
-            may_fall=requested < pool.max_replicas and not any(replica.unschedulable for replica in starting),
+            below_max=requested < pool.max_replicas and not any(replica.unschedulable for replica in starting),
             params=pool.params,
         )
     return replace(memory, profile=replace(profile, forecast=forecast, budget=budget))
@@ -271,7 +271,7 @@ def _judged_anew(memory: Memory, pool: Pool) -> Memory:
 
 
 def _carried(in_all: Misses, attribution: LoadAttribution) -> Misses:
-    """Those that met a load which a fleet can carry.
+    """Requests that met a load which a fleet can carry.
 
     Beyond the load of a full replica a queue grows without end: what follows from it says nothing of lower loads.
     """

@@ -60,8 +60,6 @@ class Demand(NamedTuple):
 
     arrivals: float
     """Requests/s."""
-    prompt_tokens: float
-    """Mean prompt tokens of a request that have to be computed."""
     steps: float
     """Mean steps that decode a request: its output tokens, fewer with speculative decoding."""
     work_per_request: float
@@ -166,7 +164,6 @@ class SampleWindow:
         waiting = window.rows[-1, WAITING]
         return Demand(
             arrivals=max(0.0, served + queued + held + rejected),
-            prompt_tokens=prompt,
             steps=steps,
             work_per_request=step.work(prompt, steps),
             queued=0.0 if np.isnan(waiting) else float(waiting),

@@ -16,8 +16,9 @@ from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.latency_count import LatencyCount
 from servingpool.decision.limits import unschedulable
 from servingpool.decision.params import Params
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
 from servingpool.decision.samples import Buckets
+from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
 from servingpool.decision.window import KEPT_SECONDS
 from servingpool.reconcile.collect import Collected

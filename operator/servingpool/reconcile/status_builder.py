@@ -182,7 +182,7 @@ def _slo_condition(plan: PoolPlan) -> Condition:
             if not isinstance(figures.attainment_now, Unknown):
                 said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
         said += _believed(figures) + estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token)
-    said += plan.decision.warnings[:1]
+    said += [] if plan.decision.warning is None else [plan.decision.warning]
     return _condition(plan, reason, " ".join(said))
 
 
@@ -248,7 +248,7 @@ def _last_decision(decision: Decision) -> LastDecision:
         candidates=tuple(
             Candidate(replicas=round(one.replicas), misses=float(f"{one.misses:.6g}")) for one in decision.candidates
         ),
-        warnings=decision.warnings,
+        warnings=() if decision.warning is None else (decision.warning,),
     )
 
 

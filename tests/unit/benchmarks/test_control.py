@@ -17,7 +17,7 @@ from cases import CASES, Case, Kind
 from results import CaseResults, Run, baseline_runs
 from sweeps import STEPS
 
-from servingpool.decision.pool import Slo
+from servingpool.decision.slo import Slo
 from servingpool_simulation.baselines.catalogue import BASELINES
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.report.figures import percent
@@ -112,7 +112,7 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
         work.Oracle("tiny", size, 60_000),
         work.OurRun("tiny", size, 0, False),
         work.OurRun("tiny", size, 0, True),
-        work.AblationRun("tiny", size, 0, True, "price"),
+        work.AblationRun("tiny", size, 0, True, "penalty"),
         work.BaselineRuns("tiny", size, "hpa-running", "bisect"),
         work.BaselineRuns("tiny", size, "keda", "default"),
     ]
@@ -139,13 +139,13 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
     assert "KEDA production-stack" in page
     front = (tmp_path / "once" / "README.md").read_text()
     assert "simulated; no GPU ran" in front
-    (price,) = (line for line in front.splitlines() if line.startswith("| price: "))
-    without, whole = results.without["price"][True, 0], results.ours[True, 0]
+    (penalty,) = (line for line in front.splitlines() if line.startswith("| penalty: "))
+    without, whole = results.without["penalty"][True, 0], results.ours[True, 0]
     more = f"{without.cost / whole.cost - 1.0:+.1%}"
-    figures = price.rstrip(" |").split(" | ")[1:]
+    figures = penalty.rstrip(" |").split(" | ")[1:]
     assert figures[:6] == ["-"] * 4 + [percent(without.attainment), f"{int(not without.held)} of 1"]
     assert figures[6] == more
-    (told,) = document["cases"]["tiny"]["without"]["price"]
+    (told,) = document["cases"]["tiny"]["without"]["penalty"]
     assert told == {"history": True, "seed": 0, "attainment": without.attainment, "gpu_hours": without.cost}
 
 
@@ -290,19 +290,19 @@ def test_what_an_idea_is_worth_is_told_apart_by_what_was_known() -> None:
         results_of(ours={(False, 0): a_run(0.96, 10.0), (True, 0): a_run(0.96, 10.0), (True, 1): a_run(0.97, 12.0)})
     ]
     cases.append(results_of(ours={(True, 0): a_run(0.98, 10.0)}))
-    cases[0].without["price"] = {
+    cases[0].without["penalty"] = {
         (False, 0): a_run(0.97, 9.0),
         (True, 0): a_run(0.94, 11.0),
         (True, 1): a_run(0.98, 22.0),
     }
-    cases[1].without["price"] = {(True, 0): a_run(0.95, 9.0)}
+    cases[1].without["penalty"] = {(True, 0): a_run(0.95, 9.0)}
     lines = tables.ablations_table(cases).splitlines()
     (whole,) = (line for line in lines if line.startswith("| nothing"))
-    (price,) = (line for line in lines if line.startswith("| price"))
+    (penalty,) = (line for line in lines if line.startswith("| penalty"))
     assert whole.split(" | ")[1:5] == ["96.00%", "0 of 1", "+0.0%", "+0% to +0%"]
-    assert price.split(" | ")[1:5] == ["97.00%", "0 of 1", "-10.0%", "-10% to -10%"]
+    assert penalty.split(" | ")[1:5] == ["97.00%", "0 of 1", "-10.0%", "-10% to -10%"]
     # Of the first case 94 and 98%, 33 GPU-hours for 22; of the second 95%, 9 for 10.
-    assert price.rstrip(" |").split(" | ")[5:] == ["95.50%", "1 of 2", "+20.0%", "-10% to +50%"]
+    assert penalty.rstrip(" |").split(" | ")[5:] == ["95.50%", "1 of 2", "+20.0%", "-10% to +50%"]
     (margin,) = (line for line in lines if line.startswith("| margin"))
     assert margin.rstrip(" |").split(" | ")[1:] == ["-"] * 8
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.params import Params
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
 
 from .world import Engine
 

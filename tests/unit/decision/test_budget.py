@@ -25,7 +25,7 @@ PLANNED = DEFAULT.planned
 
 
 def spent(
-    budget: ErrorBudget, missed: float, seconds: float, *, may_rise: bool = True, may_fall: bool = True
+    budget: ErrorBudget, missed: float, seconds: float, *, above_min: bool = True, below_max: bool = True
 ) -> ErrorBudget:
     came = Misses(seconds, seconds * missed)
     return budget.update(
@@ -34,8 +34,8 @@ def spent(
         allowed=ALLOWED,
         usual=seconds,
         elapsed=seconds,
-        may_rise=may_rise,
-        may_fall=may_fall,
+        above_min=above_min,
+        below_max=below_max,
         params=DEFAULT,
     )
 
@@ -83,8 +83,8 @@ def tick_of(requests: float, budget: ErrorBudget) -> ErrorBudget:
         allowed=ALLOWED,
         usual=1.0,
         elapsed=36.0,
-        may_rise=True,
-        may_fall=True,
+        above_min=True,
+        below_max=True,
         params=DEFAULT,
     )
 
@@ -106,8 +106,8 @@ def test_an_overload_counts_in_the_slow_part_only() -> None:
         allowed=ALLOWED,
         usual=36.0,
         elapsed=36.0,
-        may_rise=True,
-        may_fall=True,
+        above_min=True,
+        below_max=True,
         params=DEFAULT,
     )
     assert budget.fast == 0.0
@@ -115,10 +115,10 @@ def test_an_overload_counts_in_the_slow_part_only() -> None:
 
 
 def test_at_max_misses_do_not_add_up_and_at_min_savings_do_not() -> None:
-    assert factor(spent(ErrorBudget(), 0.5, 60.0, may_fall=False)) == 1.0
-    assert factor(spent(ErrorBudget(), 0.0, 60.0, may_rise=False)) == 1.0
-    assert spent(ErrorBudget(), 0.0, 60.0, may_fall=False).slow < 0.0
-    assert spent(ErrorBudget(), 0.5, 60.0, may_rise=False).slow > 0.0
+    assert factor(spent(ErrorBudget(), 0.5, 60.0, below_max=False)) == 1.0
+    assert factor(spent(ErrorBudget(), 0.0, 60.0, above_min=False)) == 1.0
+    assert spent(ErrorBudget(), 0.0, 60.0, below_max=False).slow < 0.0
+    assert spent(ErrorBudget(), 0.5, 60.0, above_min=False).slow > 0.0
 
 
 def allowance(budget: ErrorBudget, *, floor: float, ratio: float = 1.0) -> float:

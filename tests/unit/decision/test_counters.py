@@ -12,8 +12,9 @@ from servingpool.decision.counters import QUEUED, CounterDelta, diff_counters
 from servingpool.decision.latency_count import LatencyCount, late_share_of_straddling
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
 from servingpool.decision.samples import TTFT_COUNT, Bucket, Sample
+from servingpool.decision.slo import Slo
 from servingpool.decision.window import SampleWindow
 
 TTFT = Histogram((1.0, 2.5, 5.0), (90.0, 99.0, 100.0), 60.0, 102.0)

@@ -18,11 +18,11 @@ from .world import POOL, World
 
 SENTENCES = {
     "more for a likely burst": "burst",
-    "would hold the SLO throughout": "fewer",
+    "would cover every burst": "fewer",
     "the SLO holds up to": "plain",
     "is the best trade-off": "trade-off",
     "are the best trade-off": "trade-off",
-    "and the present load needs": "present load",
+    "; the present load needs": "present load",
     "are kept because the initial fleet": "initial fleet",
     "no request in the last 20 minutes": "idle",
 }

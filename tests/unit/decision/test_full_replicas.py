@@ -19,10 +19,11 @@ from servingpool.decision.decision import slo_met
 from servingpool.decision.lateness import Witness
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
 from servingpool.decision.queueing import Queue, overdue, queue
-from servingpool.decision.samples import Bounds, missing_series, with_empty_series
+from servingpool.decision.samples import missing_series, with_empty_series
 from servingpool.decision.saturation import Full, Saturation
+from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
 
 START, TICK, COLD_START = 1_700_000_000.0, 15.0, 60.0
@@ -243,13 +244,12 @@ def test_replicas_that_expose_no_histogram_before_their_first_request_block_no_s
 
 
 def test_a_histogram_that_is_dropped_while_requests_run_is_missing_and_not_empty() -> None:
-    bounds = Bounds(POOL.slo.time_to_first_token, POOL.slo.time_per_output_token)
     page = replace(Capped("pod", START).page(START), running=1.0)
-    assert missing_series(with_empty_series(page), bounds) == "time to first token"
+    assert missing_series(with_empty_series(page), POOL.slo) == "time to first token"
     served = replace(page, time_to_first_token=Histogram((0.5, 1.0), (9.0, 9.0), 2.0, 9.0))
-    assert missing_series(with_empty_series(served), bounds) == "inter-token latency"
+    assert missing_series(with_empty_series(served), POOL.slo) == "inter-token latency"
     first = replace(served, time_to_first_token=Histogram((0.5, 1.0), (1.0, 1.0), 0.2, 1.0))
-    assert missing_series(with_empty_series(first), bounds) is None
+    assert missing_series(with_empty_series(first), POOL.slo) is None
 
 
 class TestQueues:

@@ -10,7 +10,8 @@ from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, Replica, Unknown
 from servingpool.decision.percentile import Tail
 from servingpool.decision.plan import backlog
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
 from servingpool.decision.state import PastLoads
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)

@@ -12,7 +12,8 @@ import numpy as np
 
 from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
 from servingpool.decision.step_time import StepTime
 

@@ -58,7 +58,7 @@ def test_the_need_can_be_recomputed_from_the_status_and_from_the_metrics() -> No
     needs = (shown["forForecast"], shown["forInitialFleet"], shown["forPresentLoad"])
     assert told.need == max(needs)
     plan = 0.7 * shown["fastFactor"] * shown["slowFactor"]
-    above = plan * (0.05 - shown["missFloor"]) / shown["calibration"]
+    above = plan * (0.05 - shown["missFloor"]) / shown["missCalibration"]
     assert shown["allowance"] == pytest.approx(shown["missFloor"] + above, rel=1e-3)
     registry, decision = exposed(world), world.state().decision
     assert decision is not None

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
 from servingpool_simulation import page, traces
 from servingpool_simulation.fleet import Fleet
 from servingpool_simulation.hardware import EngineProfile, engine_profile

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
 
 Look = Callable[..., Observation]
 

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from servingpool.decision.pool import Pool, Slo
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
 from servingpool_simulation.baselines.catalogue import BASELINES, BY_SLUG, Baseline
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.inputs import InputError, named_policy
