@@ -26,7 +26,7 @@ NOTES = "These sentences fill in `{detail}`, or follow the message."
 LIMITS = """\
 A limit stands between the replicas that the load needs and the replicas that are set. `status.lastDecision.limits` has
 those that changed the answer, in the order applied; `servingpool explain` lists them. Column `WHY` of `kubectl get sp`
-shows the last one while the size stays.
+shows the last one while the size stays. What fills in `{detail}` is in [Conditions](conditions.md#further-sentences).
 """
 METRICS = """\
 The operator serves them on port 9090, path `/metrics`. The metrics of pools come from the leader only, and carry the
@@ -59,12 +59,13 @@ def limits_and_events() -> str:
     """The page on limits and events."""
     types = ", ".join(f"`{each.value}`" for each in WARNED)
     follow = f"Besides these, {types} post a Warning event when they turn False, with their reason and message."
+    limits = [(each.value, _template(each.template), each.meaning, each.action) for each in LimitName]
     events = [(each.value, each.type, _template(each.template), each.meaning, each.action) for each in EventReason]
     return whole(
         "Limits and events",
         "## Limits",
         LIMITS,
-        table(("limit", "what it does", "what to do"), ((each.value, each.meaning, each.action) for each in LimitName)),
+        table(("limit", "sentence", "what it does", "what to do"), limits),
         "## Events",
         follow,
         table(("reason", "type", "message", "meaning", "what to do"), events),

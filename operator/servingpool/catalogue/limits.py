@@ -9,88 +9,104 @@ from typing import Self
 class LimitName(StrEnum):
     """The name of a limit in `status.lastDecision.limits`."""
 
+    template: str
     meaning: str
     action: str
 
-    def __new__(cls, name: str, meaning: str, action: str) -> Self:
+    def __new__(cls, name: str, template: str, meaning: str, action: str) -> Self:
         """A member is the string `name`."""
         member = str.__new__(cls, name)
         member._value_ = name
-        member.meaning, member.action = meaning, action
+        member.template, member.meaning, member.action = template, meaning, action
         return member
 
     PARTIAL = (
         "PartialMetrics",
+        "scale-down blocked: metrics of {missing:.0%} of the ready replicas are missing",
         "Scale-down is blocked: some ready replicas could not be read.",
         "Check the scrape of the pods that MetricsAvailable names.",
     )
     QUEUE_UNKNOWN = (
         "QueueUnknown",
+        "scale-down blocked: the queue is not known ({reason})",
         "Scale-down is blocked: the number of queued requests is unknown.",
         "Check the metrics that MetricsAvailable names.",
     )
     REQUESTS_WAIT = (
         "RequestsWait",
+        "scale-down blocked: requests have waited for {waited:.0f} s",
         "Scale-down is blocked: requests have waited longer than the TTFT bound allows.",
         "Nothing. It ends with the queue.",
     )
     REPLICAS_MISSING = (
         "ReplicasMissing",
+        "scale-down blocked: only {standing} of {requested} replicas exist so far",
         "Scale-down is blocked: some requested replicas have no pod yet.",
         "If it lasts, kubectl describe the ReplicaSet: a quota may refuse its pods.",
     )
     ROLLOUT = (
         "RolloutInProgress",
+        "scale-down blocked: a rollout is in progress",
         "Scale-down is blocked until the rollout ends.",
         "If it does not end, check the rollout.",
     )
     CALIBRATING = (
         "Calibrating",
+        "calibrating: {detail}",
         "The pool is still learned: no scale-down, and scale-up only if requests are late or queued.",
         "Wait, usually 5 minutes.",
     )
     WINDOW_FILLING = (
         "WindowFilling",
+        "scale-down blocked: the pool was observed for less than {window:.0f} s",
         "Scale-down is blocked: the scale-down window is not full yet.",
         "Wait for the time that the message names.",
     )
     SCALE_DOWN_WINDOW = (
         "ScaleDownWindow",
+        "scale-down blocked: {highest:.0f} were recommended within the last {window:.0f} s",
         "Scale-down is blocked or partial: more replicas were needed within the window.",
         "Lower spec.behavior.scaleDownWindow if it is longer than two cold starts and savings matter more.",
     )
     TOO_LITTLE = (
         "NotWorthAMove",
+        "a change to {replicas} is within the tolerance of {tolerance:.1%}",
         "The change is below 1.5% of the fleet, so replicas stay as they are.",
         "Nothing.",
     )
     UNSCHEDULABLE = (
         "Unschedulable",
+        "{pods} pods are unschedulable; more would not start either",
         "Scale-up is blocked: pods are unschedulable, and more would be too.",
         "Add nodes, free GPUs, or lower targets[].max.",
     )
     PROPORTION = (
         "OrderInProportion",
+        "{most} serve arrivals and queue at load {load:.2g}; no more until misses are observed at that load",
         "Scale-up is limited to what serves arrivals and queue: few misses were seen, so more would be a guess.",
         "Nothing. It ends as requests are seen.",
     )
     ONE_COLD_START = (
         "OneColdStart",
+        "at most {most} within one cold start while {ready} are ready",
         "Scale-up is limited to twice the ready replicas plus 4 within one cold start.",
         "Nothing. The next replicas follow as these become ready.",
     )
     LEARNING_STEP = (
         "LearningStep",
+        "at most {most} while the engine's speed is learned",
         "Scale-up is limited to about twice the initial replicas until the engine's speed is known.",
         "Nothing. It takes decoded requests to learn the speed.",
     )
     MINIMUM = (
         "TooFewReplicas",
+        "min is {minimum}",
         "Raised to targets[].min.",
         "Lower min to save GPUs.",
     )
     MAXIMUM = (
         "TooManyReplicas",
+        "max is {maximum}",
         "Reduced to targets[].max.",
         "Raise max if there are GPUs, or relax the SLO.",
     )

@@ -1,4 +1,4 @@
-"""Sentences that fill in or follow the message of a condition."""
+"""Sentences that fill in or follow the message of a condition or a limit."""
 
 from __future__ import annotations
 
@@ -59,4 +59,16 @@ class Note(Templated, StrEnum):
     CLOSED_TO_NAMESPACE = (
         "it does not allow namespace {namespace}",
         "In UnknownBackend: the backend's `namespaces` leave this one out.",
+    )
+    CALM = (
+        "nothing is added while hardly a request is late or queued",
+        "In the limit Calibrating: what the fleet can carry is only guessed, and users miss nothing.",
+    )
+    OBSERVED = (
+        "nothing is removed until {wanted:.0f} s are observed; so far {seen:.0f} s",
+        "In the limit Calibrating: the pool is new to the operator, or behind a long gap.",
+    )
+    SPEED_UNKNOWN = (
+        "nothing is removed until enough requests were decoded to know the engine's speed",
+        "In the limit Calibrating: the pool has served hardly a request so far.",
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from string import Formatter
 
 
+@cache
 def fields(template: str) -> frozenset[str]:
     """The names of the fields of a template."""
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name is not None)

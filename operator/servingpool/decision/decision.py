@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from servingpool.catalogue.limits import LimitName
+from servingpool.catalogue.template import render
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.observation import Reading, Unknown
@@ -42,16 +44,16 @@ class Limited:
     replicas: int
     applied: tuple[Limit, ...] = ()
 
-    def at_least(self, least: int, name: LimitName, reason: str) -> Limited:
-        """Raise to `least` where it is below."""
-        return self if self.replicas >= least else self._moved(least, name, reason)
+    def at_least(self, least: int, name: LimitName, /, **given: object) -> Limited:
+        """Raise to `least` where it is below. `given` fills in the limit's sentence."""
+        return self if self.replicas >= least else self._moved(least, name, given)
 
-    def at_most(self, most: int, name: LimitName, reason: str) -> Limited:
-        """Cut to `most` where it is above."""
-        return self if self.replicas <= most else self._moved(most, name, reason)
+    def at_most(self, most: int, name: LimitName, /, **given: object) -> Limited:
+        """Cut to `most` where it is above. `given` fills in the limit's sentence."""
+        return self if self.replicas <= most else self._moved(most, name, given)
 
-    def _moved(self, to: int, name: LimitName, reason: str) -> Limited:
-        limit = Limit(name=name, before=self.replicas, after=to, reason=reason)
+    def _moved(self, to: int, name: LimitName, given: Mapping[str, object]) -> Limited:
+        limit = Limit(name=name, before=self.replicas, after=to, reason=render(name.template, given))
         return replace(self, replicas=to, applied=(*self.applied, limit))
 
 

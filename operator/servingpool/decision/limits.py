@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from servingpool.catalogue.limits import LimitName
+from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import Limited, Plan
 from servingpool.decision.lateness import Lateness
 from servingpool.decision.observation import Observation, Unknown
@@ -24,18 +25,18 @@ def limit(
     if isinstance(plan, Unknown):
         return _bounded(Limited(requested), pool)
     answer = Limited(math.ceil(plan.need))
-    for name, reason in _scale_down_blocked(observation, pool, memory, longest_wait):
-        answer = answer.at_least(requested, name, reason)
+    answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
     if not memory.calibrated(pool):
         answer = _while_calibrating(answer, requested, pool, memory)
     answer = _scale_down_window(answer, requested, pool, memory, now)
     if 0 < abs(answer.replicas - requested) <= pool.params.tolerance * requested:
-        said = f"a change to {answer.replicas} is within the tolerance of {pool.params.tolerance:.1%}"
-        answer = answer.at_least(requested, LimitName.TOO_LITTLE, said).at_most(requested, LimitName.TOO_LITTLE, said)
+        change, tolerance = answer.replicas, pool.params.tolerance
+        answer = answer.at_least(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
+        answer = answer.at_most(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
     without_node = unschedulable(observation, pool, memory)
     if without_node:
-        said = f"{without_node} pods are unschedulable; more would not start either"
-        answer = answer.at_most(max(requested, pool.min_replicas), LimitName.UNSCHEDULABLE, said)
+        most = max(requested, pool.min_replicas)
+        answer = answer.at_most(most, LimitName.UNSCHEDULABLE, pods=without_node)
     return _bounded(_in_proportion(answer, observation, pool, memory, plan), pool)
 
 
@@ -46,32 +47,29 @@ def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
 
 
 def _scale_down_blocked(
-    observation: Observation, pool: Pool, memory: Memory, longest_wait: float
-) -> list[tuple[LimitName, str]]:
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float
+) -> Limited:
     """Why nothing may be removed now."""
-    found = []
+    requested, standing = observation.requested, len(observation.ready) + len(observation.starting)
     if memory.coverage < 1.0:
-        found.append((LimitName.PARTIAL, f"metrics of {1.0 - memory.coverage:.0%} of the ready replicas are missing"))
+        answer = answer.at_least(requested, LimitName.PARTIAL, missing=1.0 - memory.coverage)
     if memory.queue_unknown is not None:
-        found.append((LimitName.QUEUE_UNKNOWN, f"the queue is not known ({memory.queue_unknown})"))
+        answer = answer.at_least(requested, LimitName.QUEUE_UNKNOWN, reason=memory.queue_unknown)
     if longest_wait > pool.slo.queue_bound:
-        found.append((LimitName.REQUESTS_WAIT, f"requests have waited for {longest_wait:.0f} s"))
-    standing = len(observation.ready) + len(observation.starting)
-    if standing < observation.requested:
-        found.append((LimitName.REPLICAS_MISSING, f"only {standing} of {observation.requested} replicas exist so far"))
+        answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait)
+    if standing < requested:
+        answer = answer.at_least(requested, LimitName.REPLICAS_MISSING, standing=standing, requested=requested)
     if observation.rollout:
-        found.append((LimitName.ROLLOUT, "a rollout is in progress"))
-    return [(name, f"scale-down blocked: {said}") for name, said in found]
+        answer = answer.at_least(requested, LimitName.ROLLOUT)
+    return answer
 
 
 def _while_calibrating(answer: Limited, requested: int, pool: Pool, memory: Memory) -> Limited:
     if _calm(pool, memory):
-        said = "calibrating: nothing is added while hardly a request is late or queued"
-        answer = answer.at_most(requested, LimitName.CALIBRATING, said)
-    said = "too few requests were decoded to know the engine's speed"
-    if memory.profile.learned < pool.params.calibration:
-        said = f"observed for {memory.profile.learned:.0f} s of {pool.params.calibration:.0f} s"
-    return answer.at_least(requested, LimitName.CALIBRATING, f"scale-down blocked while calibrating: {said}")
+        answer = answer.at_most(requested, LimitName.CALIBRATING, detail=Note.CALM.message())
+    seen, wanted = memory.profile.learned, pool.params.calibration
+    detail = Note.OBSERVED.message(seen=seen, wanted=wanted) if seen < wanted else Note.SPEED_UNKNOWN.message()
+    return answer.at_least(requested, LimitName.CALIBRATING, detail=detail)
 
 
 def _calm(pool: Pool, memory: Memory) -> bool:
@@ -88,31 +86,28 @@ def _scale_down_window(answer: Limited, requested: int, pool: Pool, memory: Memo
     """Nothing goes that was recommended within the window, nor before the pool was observed for so long."""
     window = memory.scale_down_window(pool)
     if memory.since is None or now - memory.since < window:
-        said = f"scale-down blocked: the pool was observed for less than {window:.0f} s"
-        answer = answer.at_least(requested, LimitName.WINDOW_FILLING, said)
+        answer = answer.at_least(requested, LimitName.WINDOW_FILLING, window=window)
     highest = memory.highest_recommendation
-    said = f"scale-down blocked: {highest:.0f} were recommended within the last {window:.0f} s"
-    return answer.at_least(min(requested, math.ceil(highest)), LimitName.SCALE_DOWN_WINDOW, said)
+    least = min(requested, math.ceil(highest))
+    return answer.at_least(least, LimitName.SCALE_DOWN_WINDOW, highest=highest, window=window)
 
 
 def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory: Memory, plan: Plan) -> Limited:
     """No more than serves what comes and waits, while misses are a guess; and never many times what stands at once."""
-    requested = observation.requested
+    requested, ready = observation.requested, len(observation.ready)
     if not plan.has_evidence:
         load = pool.params.knee_share * plan.curve.limit
         most = math.ceil(plan.proportionate(load))
-        said = f"{most} serve arrivals and queue at load {load:.2g}; no more until misses are observed at that load"
-        answer = answer.at_most(max(requested, most), LimitName.PROPORTION, said)
-    most = max(requested, 2 * len(observation.ready) + 4)
-    said = f"at most {most} within one cold start while {len(observation.ready)} are ready"
-    answer = answer.at_most(most, LimitName.ONE_COLD_START, said)
+        answer = answer.at_most(max(requested, most), LimitName.PROPORTION, most=most, load=load)
+    most = max(requested, 2 * ready + 4)
+    answer = answer.at_most(most, LimitName.ONE_COLD_START, most=most, ready=ready)
     if not memory.profile.fit.known:
         initial = memory.profile.forecast.initial_replicas or requested
         most = max(2 * initial, initial + 2, requested)
-        answer = answer.at_most(most, LimitName.LEARNING_STEP, f"at most {most} while the engine's speed is learned")
+        answer = answer.at_most(most, LimitName.LEARNING_STEP, most=most)
     return answer
 
 
 def _bounded(answer: Limited, pool: Pool) -> Limited:
-    answer = answer.at_least(pool.min_replicas, LimitName.MINIMUM, f"min is {pool.min_replicas}")
-    return answer.at_most(pool.max_replicas, LimitName.MAXIMUM, f"max is {pool.max_replicas}")
+    answer = answer.at_least(pool.min_replicas, LimitName.MINIMUM, minimum=pool.min_replicas)
+    return answer.at_most(pool.max_replicas, LimitName.MAXIMUM, maximum=pool.max_replicas)

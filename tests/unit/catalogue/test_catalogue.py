@@ -20,7 +20,6 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.metrics import Metric
 from servingpool.catalogue.notes import Note
 from servingpool.catalogue.template import fields, render
-from servingpool.decision import limits
 from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
 
 SOURCES = Path(servingpool.__file__).parent
@@ -110,9 +109,15 @@ def test_every_event_has_a_declared_reason() -> None:
     assert given == {f"EventReason.{reason.name}" for reason in EventReason} | {"found.reason"}
 
 
-def test_every_limit_of_the_core_is_applied_and_no_other_is() -> None:
-    named = set(re.findall(r"LimitName\.([A-Z_]+)", Path(limits.__file__).read_text(encoding="utf-8")))
-    assert named == {limit.name for limit in LimitName}
+def test_every_limit_of_the_core_is_applied_with_the_fields_of_its_sentence_and_no_other_is() -> None:
+    applied = [
+        (ast.unparse(call.args[1]), {keyword.arg for keyword in call.keywords})
+        for call in calls("decision")
+        if isinstance(call.func, ast.Attribute) and call.func.attr in {"at_least", "at_most"}
+    ]
+    wanted = {f"LimitName.{limit.name}": fields(limit.template) for limit in LimitName}
+    assert {name for name, _ in applied} == wanted.keys()
+    assert [name for name, given in applied if given != wanted[name]] == []
 
 
 def test_the_metrics_are_those_that_are_exposed() -> None:

@@ -139,7 +139,8 @@ def curves(draw) -> Curve:
     demands=st.lists(st.tuples(st.floats(0.0, 30.0), st.floats(1e-3, 1.0)), min_size=1, max_size=40),
     expected=st.floats(0.0, 30.0),
     more=st.floats(0.0, 20.0),
-    allowance=st.floats(0.001, 0.5),
+    # Where half of all may miss, an overloaded fleet can be the cheapest, and one replica more saves less there.
+    allowance=st.floats(0.001, 0.2),
     penalty=st.floats(DEFAULT.least_penalty, GREATEST_PENALTY),
 )
 def test_at_the_same_penalty_more_demand_never_needs_fewer_replicas(curve, demands, expected, more, allowance, penalty):
