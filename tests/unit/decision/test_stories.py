@@ -495,3 +495,22 @@ def test_a_penalty_is_kept_for_about_two_minutes_and_pools_go_out_of_step():
         assert all(90.0 <= left for left in found)
         kept.append(tuple(found))
     assert kept[0] != kept[1], "a thousand pools that began together do not search in the same tick for ever"
+
+
+def test_nothing_is_removed_while_a_quota_refuses_the_pods_that_were_ordered() -> None:
+    world = World(replicas=6, obey=False)
+    world.run(2.0, 15)
+    observation = replace(world.observation(), requested=8)
+    decision = decide(observation, POOL, world.memory, world.now + 15.0).decision
+    assert decision.replicas == 8
+    assert "scale-down blocked: only 6 of 8 replicas exist so far" in [limit.reason for limit in decision.limits]
+
+
+def test_an_unknown_engine_under_a_flood_is_given_about_twice_its_fleet_until_its_speed_is_known() -> None:
+    world = World(replicas=2, pool=replace(POOL, max_replicas=100), obey=False)
+    outcomes = world.run(400.0, 1)
+    limited = [outcome for outcome in outcomes if LimitName.LEARNING_STEP in applied(outcome)]
+    assert limited
+    assert {outcome.decision.replicas for outcome in limited} == {4}
+    assert not outcomes[-1].memory.profile.fit.known
+    assert LimitName.LEARNING_STEP not in applied(world.run(400.0, 10)[-1])
