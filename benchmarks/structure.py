@@ -46,15 +46,29 @@ def longest_chain(trees: dict[str, ast.Module]) -> list[str]:
 
 
 def constants(tree: ast.Module) -> list[str]:
-    """Names in capitals that are bound to numbers at the head of a module."""
+    """Names in capitals that are bound to numbers at the head of a module; not columns, and not what others give."""
     found: list[str] = []
     for node in tree.body:
-        if isinstance(node, ast.Assign) and not any(
-            isinstance(part, ast.Constant) and isinstance(part.value, str) for part in ast.walk(node.value)
-        ):
+        if isinstance(node, ast.Assign) and _is_number(node.value):
             named = (name for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
             found += [name.id for name in named if name.id.isupper()]
     return found
+
+
+def _is_number(value: ast.expr) -> bool:
+    """Written out, or several of them."""
+    match value:
+        case ast.Constant(value=int() | float()):
+            return True
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Call(args=parts):
+            return any(map(_is_number, parts)) and not (
+                isinstance(value, ast.Call) and ast.unparse(value.func) == "range"
+            )
+        case ast.BinOp(left=left, right=right):
+            return _is_number(left) or _is_number(right)
+        case ast.UnaryOp(operand=operand):
+            return _is_number(operand)
+    return False
 
 
 def main() -> None:
