@@ -51,7 +51,7 @@ test-vllm: $(STAMP)  ## The operator's reading against a real vLLM (VLLM_PYTHON,
 	@$(LANE) $@ $(BIN)/python -m pytest -s tests/vllm
 
 soak: $(STAMP)  ## The core's promises on 100,000 random sequences of observations; SOAK_EXAMPLES for fewer
-	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py
+	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py tests/unit/reconcile/test_learned_profile.py
 
 e2e: $(STAMP)  ## A fresh kind cluster, the chart installed with Helm, every scenario; needs Docker and kind. See tests/e2e/README.md
 	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain" $(TESTS)
