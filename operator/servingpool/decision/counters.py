@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import lt
 from typing import NamedTuple
 
 from servingpool.decision.observation import (
@@ -25,7 +24,6 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.queueing import Queue, queue
 from servingpool.decision.samples import (
     CACHED,
-    COUNTERS,
     FIGURES,
     GENERATED,
     ITL_COUNT,
@@ -38,7 +36,8 @@ from servingpool.decision.samples import (
     Buckets,
     Sample,
     bucket_changed,
-    lost,
+    fell,
+    incomparable,
     missing_series,
     sample,
     with_empty_series,
@@ -146,12 +145,12 @@ def diff_counters(
     for metrics in serving:
         before = previous.get(metrics.replica)
         now = sample(metrics, pool.slo, before, full_from)
-        if before is not None and now.at - before.at <= params.longest_gap and lost(now.figures, before.figures):
-            continue  # the next sample that has it is compared with the last that had
+        if before is not None and now.at - before.at <= params.longest_gap and incomparable(now, before):
+            continue  # the next sample is compared with the one before
         samples[metrics.replica] = now
         if before is None or not 0.0 < now.at - before.at <= params.longest_gap or bucket_changed(before, now):
             continue
-        restarted = any(map(lt, COUNTERS(now.figures), COUNTERS(before.figures)))
+        restarted = fell(now, before)
         base = [0.0] * FIGURES if restarted else before.figures
         if restarted and isinstance(metrics.waiting, Unknown):
             now = samples[metrics.replica] = replace(now, queue=None)  # that one went with the engine

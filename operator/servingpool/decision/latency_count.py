@@ -56,12 +56,16 @@ def late_share_of_straddling(pooled: LatencyCount, bucket: tuple[float, float], 
     requests over 1 s and 10 over 2.5 s, a bound of 2 s is passed by 22, where a straight line says 40 and would buy
     GPUs against misses that did not happen. `pooled` should cover minutes. Half a request is added to the bucket and
     half beyond it, so that an empty tail does not read as certainty.
+
+    While an upgrade replaces the buckets, requests lie in one that the newest replicas do not have: half were late.
     """
     lower, upper = bucket
     if not math.isfinite(upper):
         return 1.0
     survive_lower = pooled.straddling + pooled.late + 1.0
     survive_upper = pooled.late + 0.5
+    if not (lower < upper and survive_upper < survive_lower):
+        return 0.5
     position = (bound - lower) / (upper - lower)
     survive_bound = survive_lower * math.pow(survive_upper / survive_lower, position)
     return min(1.0, max(0.0, (survive_bound - survive_upper) / (survive_lower - survive_upper)))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from operator import itemgetter, lt
 from typing import NamedTuple
 
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
@@ -23,6 +22,8 @@ COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
 OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED, QUEUE_TIME_COUNT)
 """Figures that a sample may lack and be whole."""
+RESTARTED = 0.25
+"""Share of what a counter was: an engine that restarted, and loaded its model, has counted less than that."""
 EMPTY = Histogram((), (), 0.0, 0.0)
 
 
@@ -139,13 +140,22 @@ def bucket_changed(before: Sample, now: Sample) -> bool:
     )
 
 
-def lost(now: Sequence[float], before: Sequence[float]) -> bool:
-    """Whether an optional figure that was there is absent now.
+def incomparable(now: Sample, before: Sample) -> bool:
+    """Whether a sample lacks an optional figure that the one before has, or a counter fell that did not restart.
 
-    Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3.
+    Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Taken for
+    a restart, a counter that was one token lower for one scrape made 15 s of all requests since its start.
     """
-    pairs = zip(OPTIONAL(now), OPTIONAL(before), strict=True)
-    return any(math.isnan(new) and not math.isnan(old) for new, old in pairs)
+    pairs = zip(OPTIONAL(now.figures), OPTIONAL(before.figures), strict=True)
+    if any(math.isnan(new) and not math.isnan(old) for new, old in pairs):
+        return True
+    counters = zip(COUNTERS(now.figures), COUNTERS(before.figures), strict=True)
+    return fell(now, before) and any(new > RESTARTED * old > 0.0 for new, old in counters)
+
+
+def fell(now: Sample, before: Sample) -> bool:
+    """Whether a counter is lower than it was: the engine restarted, or the sample is damaged."""
+    return any(map(lt, COUNTERS(now.figures), COUNTERS(before.figures)))
 
 
 def _queue_after(metrics: ReplicaMetrics, left: float, before: Sample | None, full_from: float) -> Queue | None:

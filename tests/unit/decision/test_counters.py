@@ -160,6 +160,24 @@ def test_a_restart_drops_the_queue_of_before() -> None:
     assert (gone.sums[QUEUED], gone.samples["r0"].queue) == (0.0, None)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.9999])
+def test_a_counter_that_falls_without_a_restart_leaves_the_replica_out_until_it_is_back(share: float) -> None:
+    """A rank's series vanish, or a store mixes two replicas up: what is left is not what came in 15 s."""
+    first = compared(observed(sample("r0", 0.0, requests(90_000.0)), ready=1), {})
+    fallen = compared(observed(sample("r0", 15.0, requests(90_000.0 * share)), ready=1), first.samples)
+    back = compared(observed(sample("r0", 30.0, requests(90_006.0)), ready=1), fallen.samples)
+    assert (fallen.covered, fallen.sums[TTFT_COUNT]) == (0.0, 0.0)
+    assert (back.covered, back.sums[TTFT_COUNT]) == (30.0, 6.0)
+
+
+def test_a_counter_that_stays_lower_is_the_new_beginning_once_the_longest_gap_is_over() -> None:
+    first = compared(observed(sample("r0", 0.0, requests(90_000.0)), ready=1), {})
+    at = DEFAULT.longest_gap + 5.0
+    later = compared(observed(sample("r0", at, requests(45_000.0)), ready=1), first.samples)
+    last = compared(observed(sample("r0", at + 15.0, requests(45_003.0)), ready=1), later.samples)
+    assert (later.sums[TTFT_COUNT], last.sums[TTFT_COUNT]) == (0.0, 3.0)
+
+
 def decoding(name: str, at: float, batch: float, itl: float, *, prompts: float, cached: float = 0.0) -> ReplicaMetrics:
     """A replica that has decoded so many requests at a time since time 0."""
     spent = batch * at  # each decoding request spends all its time between tokens
@@ -204,7 +222,10 @@ def test_replicas_with_little_to_do_count_as_one() -> None:
         ),  # more than a batch holds
         (decoding("r0", 15.0, 5.0, 5e-6, prompts=0.0), decoding("r0", 30.0, 5.0, 5e-6, prompts=0.0)),  # faster than any
         (decoding("r0", 15.0, 5.0, 0.02, prompts=1e8), decoding("r0", 30.0, 5.0, 0.02, prompts=1e8)),  # 2e6 a step
-        (decoding("r0", 90.0, 5.0, 0.02, prompts=0.0), decoding("r0", 10.0, 20.0, 0.05, prompts=0.0)),  # restarted
+        (
+            decoding("r0", 90.0, 5.0, 0.02, prompts=0.0),
+            replace(decoding("r0", 10.0, 20.0, 0.05, prompts=0.0), time_to_first_token=requests(0.0)),
+        ),  # restarted
     ],
 )
 def test_samples_that_say_nothing_about_a_step_are_left_out(before: ReplicaMetrics, after: ReplicaMetrics) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 
@@ -15,14 +15,14 @@ from servingpool.decision.budget import CALIBRATION_MEMORY, ErrorBudget
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Verdict
 from servingpool.decision.knee import posterior
-from servingpool.decision.observation import Unknown
+from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 from servingpool.decision.params import DEFAULT, Params
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
 from servingpool.decision.update import update
 from servingpool.decision.window import LOAD, WORK
 
-from .world import ENGINE, POOL, World, applied, plain, restored
+from .world import ENGINE, POOL, Engine, World, applied, plain, restored
 
 
 def test_the_first_observation_holds_and_says_that_the_need_is_unknown():
@@ -514,3 +514,26 @@ def test_an_unknown_engine_under_a_flood_is_given_about_twice_its_fleet_until_it
     assert {outcome.decision.replicas for outcome in limited} == {4}
     assert not outcomes[-1].memory.profile.fit.known
     assert LimitName.LEARNING_STEP not in applied(world.run(400.0, 10)[-1])
+
+
+@dataclass
+class OtherBuckets(Engine):
+    """3% of its requests take longer than 10 s, where the TTFT histogram of an older version ends."""
+
+    last: tuple[float, ...] = ()
+
+    def page(self, now: float) -> ReplicaMetrics:
+        counts = (0.97 * self.requests, *(self.requests for _ in self.last))
+        ttft = Histogram((10.0, *self.last), counts, self.first_token_seconds, self.requests)
+        return replace(super().page(now), time_to_first_token=ttft)
+
+
+def test_a_pool_is_scaled_through_an_upgrade_that_changes_the_histogram_buckets() -> None:
+    world = World(replicas=3, pool=replace(POOL, slo=replace(POOL.slo, time_to_first_token=20.0)), obey=False)
+    world.engines = [OtherBuckets(f"old-{number}", world.now) for number in range(3)]
+    world.run(6.0, 30)
+    for number in range(3):  # pod by pod
+        world.engines[number] = OtherBuckets(f"new-{number}", world.now, last=(20.0, 40.0))
+        outcomes = world.run(6.0, 10)
+        assert all(math.isfinite(outcome.decision.figures.attainment) for outcome in outcomes)
+    assert max(outcome.decision.replicas for outcome in world.run(60.0, 20)) > 3
