@@ -31,7 +31,8 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     updated = update(observation, pool, memory, now)
     planned = plan(observation, pool, updated)
     memory = remembered(updated.memory, pool, planned, now)
-    since = (memory.at or 0.0) - pool.params.longest_gap
+    # By the clock of the samples: Prometheus's may differ from ours.
+    since = max((one.at for one in memory.samples.values()), default=now) - pool.params.longest_gap
     queues = Queues.recent(observation, memory.samples, memory.gateway_queue, since)
     limited = limit(observation, pool, memory, planned, now, queues.longest_wait)
     figures = report.figures(pool, memory, updated, planned, queues, now)

@@ -143,7 +143,9 @@ class Forecast:
 
     def in_other_units(self, ratio: float) -> Forecast:
         """The same where what was work of 1 is work of `ratio`."""
-        pending = tuple((at, level * ratio, usual * ratio) for at, level, usual in self.pending)
+        pending = tuple(
+            (at, min(level * ratio, MOST_WORK), min(usual * ratio, MOST_WORK)) for at, level, usual in self.pending
+        )
         pairs = np.minimum(self.pairs * ratio, MOST_WORK)
         return replace(self, pending=pending, pairs=pairs, mean=min(self.mean * ratio, MOST_WORK))
 

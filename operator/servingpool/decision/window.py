@@ -113,7 +113,7 @@ class SampleWindow:
     def in_other_units(self, ratio: float) -> SampleWindow:
         """The same where what was work of 1 is work of `ratio`."""
         rows = self.rows.copy()
-        rows[:, [LOAD, WORK]] *= ratio
+        rows[:, [LOAD, WORK]] = np.minimum(rows[:, [LOAD, WORK]] * ratio, MOST_WORK)
         return SampleWindow(rows, self.buckets)
 
     def load_of(self, work: float) -> float:

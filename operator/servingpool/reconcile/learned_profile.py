@@ -23,16 +23,23 @@ from pydantic import (
 )
 
 from servingpool.decision.budget import Calibration, ErrorBudget
-from servingpool.decision.cold_start import ColdStart
+from servingpool.decision.cold_start import LONGEST, ColdStart
 from servingpool.decision.forecast import KEPT, MOST_WORK, Forecast
 from servingpool.decision.miss_curve import BINS, MissCurve
-from servingpool.decision.saturation import LEAST_BATCH, MOST_BATCH, Saturation
+from servingpool.decision.params import DEFAULT
+from servingpool.decision.saturation import LEAST_BATCH, LEAST_SECONDS, MOST_BATCH, Saturation
 from servingpool.decision.state import Profile
 from servingpool.decision.step_time import FASTEST_STEP, StepTimeFit
 
 VERSION = 2
 MOST_REQUESTS = 1e6
 """Effective requests at one load, of which a tick adds 12 and four hours leave 1/e. More is a damaged profile."""
+MOST_SLOW = 24.0
+"""Hours of allowed misses, more than a day can overspend."""
+SLOWEST_STEP = 100.0
+"""A step with one request, over the mean of all steps: no engine has such a one."""
+ANOTHER_BATCH = 1.25
+"""Full batch over the one that its sums give, or the reverse: the core follows a change of a tenth."""
 
 
 def _split(value: Any) -> Any:
@@ -124,13 +131,17 @@ class _Forecast(_Part):
 
 
 class _ColdStart(_Part):
-    seconds: Figures
+    seconds: Annotated[
+        tuple[Annotated[float, Field(gt=0.0, le=LONGEST)], ...],
+        BeforeValidator(_split),
+        PlainSerializer(_text, when_used="json"),
+    ]
     loading: tuple[str, ...]
 
 
 class _Budget(_Part):
-    fast: Figure = 0.0
-    slow: Figure = 0.0
+    fast: Annotated[Figure, Field(ge=-1.0, le=1.0)] = 0.0
+    slow: Annotated[Figure, Field(ge=-MOST_SLOW, le=MOST_SLOW)] = 0.0
     requests: NonNegative = 0.0
     seconds: NonNegative = 0.0
 
@@ -181,8 +192,10 @@ def load(data: Mapping[str, Any]) -> Profile:
     pairs = np.array(forecast.pairs, dtype=float).reshape(-1, 3)[-KEPT:]
     return Profile(
         at=kept.at,
-        fit=StepTimeFit(**dict(kept.fit)),
-        saturation=Saturation(**(dict(kept.saturation) | {"batch": math.inf if batch is None else batch})),
+        fit=_plausible_fit(StepTimeFit(**dict(kept.fit))),
+        saturation=_plausible_batch(
+            Saturation(**(dict(kept.saturation) | {"batch": math.inf if batch is None else batch}))
+        ),
         curve=MissCurve(**dict(kept.curve)),
         forecast=Forecast((), pairs, forecast.mean, forecast.seen, forecast.initial_replicas),
         cold_start=ColdStart(**dict(kept.cold_start)),
@@ -191,3 +204,19 @@ def load(data: Mapping[str, Any]) -> Profile:
         learned=kept.learned,
         slo=kept.slo,
     )
+
+
+def _plausible_fit(fit: StepTimeFit) -> StepTimeFit:
+    step = fit.solve(DEFAULT)
+    seconds = 0.0 if step is None else step.seconds(1.0, 0.0)
+    if fit.windows and not 0.0 < seconds <= SLOWEST_STEP * fit.scale:
+        raise ValueError(f"profile is damaged: fit: a step takes {seconds:.3g} s where the mean is {fit.scale:.3g} s")
+    return fit
+
+
+def _plausible_batch(seen: Saturation) -> Saturation:
+    if seen.known and seen.seconds >= LEAST_SECONDS:
+        mean = seen.decoding / seen.seconds
+        if not 1.0 / ANOTHER_BATCH <= mean / seen.batch <= ANOTHER_BATCH:
+            raise ValueError(f"profile is damaged: saturation: batch is {seen.batch:.3g}, by its sums {mean:.3g}")
+    return seen

@@ -15,6 +15,7 @@ from servingpool.decision.forecast import (
     INITIAL_LASTS,
     KEPT,
     MOST_PENDING,
+    MOST_WORK,
     PRIOR_SHAPE,
     SPACING,
     Forecast,
@@ -265,3 +266,9 @@ def test_the_forecast_of_an_idle_pool_stays_finite_for_months() -> None:
 def test_without_demand_there_is_no_past() -> None:
     assert past_of(Forecast()) is None
     assert past_of(watch([0.0] * 100, ready=0)) is None
+
+
+def test_in_other_units_no_demand_is_beyond_what_a_profile_may_hold() -> None:
+    found = watch([0.9 * MOST_WORK] * 20).in_other_units(16.0)
+    assert found.pairs.max() == MOST_WORK
+    assert max(max(moment[1:]) for moment in found.pending) == MOST_WORK

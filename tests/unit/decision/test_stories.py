@@ -535,5 +535,17 @@ def test_a_pool_is_scaled_through_an_upgrade_that_changes_the_histogram_buckets(
     for number in range(3):  # pod by pod
         world.engines[number] = OtherBuckets(f"new-{number}", world.now, last=(20.0, 40.0))
         outcomes = world.run(6.0, 10)
-        assert all(math.isfinite(outcome.decision.figures.attainment) for outcome in outcomes)
+        assert not any(isinstance(outcome.decision.figures.attainment, Unknown) for outcome in outcomes)
     assert max(outcome.decision.replicas for outcome in world.run(60.0, 20)) > 3
+
+
+@pytest.mark.parametrize("ahead", [-600.0, 600.0])
+def test_a_queue_blocks_scale_downs_however_far_prometheus_and_the_operator_differ_in_time(ahead: float) -> None:
+    world, memory = World(replicas=8, obey=False), Memory()
+    for tick in range(120):
+        if tick >= 60:
+            world.engines[0].waiting = 800.0  # it never drains
+        world.tick(2.0)
+        decision, memory = decide(world.observation(), POOL, memory, world.now + ahead)
+    assert decision.figures.longest_wait > 30.0
+    assert decision.replicas == 8

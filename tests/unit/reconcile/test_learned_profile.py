@@ -14,6 +14,7 @@ from servingpool.decision.budget import ErrorBudget
 from servingpool.decision.decide import decide
 from servingpool.decision.forecast import KEPT
 from servingpool.decision.miss_curve import BINS
+from servingpool.decision.observation import Unknown
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.saturation import Saturation
 from servingpool.decision.state import Memory, Profile
@@ -52,6 +53,10 @@ def test_a_profile_that_an_earlier_version_wrote_is_read() -> None:
         ("curve", "requests", "-300 " * len(BINS)),
         ("curve", "late", "-1 " * len(BINS)),
         ("curve", "late", "1 " * len(BINS)),
+        ("budget", "fast", 2.0),
+        ("budget", "slow", -1e30),
+        ("cold_start", "seconds", "60 1e300"),
+        ("cold_start", "seconds", "-60"),
     ],
 )
 def test_a_profile_with_impossible_figures_is_damaged(part: str, figure: str, value: float | str) -> None:
@@ -68,6 +73,31 @@ def test_a_profile_of_an_engine_that_takes_no_time_is_damaged(figures: dict[str,
     data = dump(Profile())
     with pytest.raises(ValueError, match="damaged"):
         load(data | {"fit": data["fit"] | figures})
+
+
+@pytest.mark.parametrize(
+    ("part", "figures"),
+    [
+        ("fit", {"gram": "0 0 0 0 0 0 0 0 0"}),
+        ("fit", {"moment": "1e30 1e30 1e30"}),
+        ("saturation", {"seconds": 600.0, "decoding": 4_800.0, "batch": 300.0}),
+        ("saturation", {"seconds": 1e30, "decoding": 4_800.0, "batch": 8.0}),
+    ],
+)
+def test_a_profile_whose_figures_contradict_each_other_is_damaged(part: str, figures: dict[str, object]) -> None:
+    world = World(replicas=3)
+    world.run(20.0, 10)
+    data = dump(world.memory.profile)
+    assert load(data).fit.known
+    with pytest.raises(ValueError, match=f"damaged: {part}"):
+        load(data | {part: data[part] | figures})
+
+
+def test_months_after_a_replica_was_full_its_rates_are_not_known() -> None:
+    """What was seen counts 1/e after four hours: after four months nothing is left of it."""
+    profile = load(dump(Profile(saturation=Saturation(batch=8.0, most_running=8.0))))
+    world = World(replicas=3, memory=Memory(profile=profile))
+    assert isinstance(world.tick(20.0).decision.figures.full_requests, Unknown)
 
 
 @pytest.mark.parametrize("version", [None, 1, 3, "2"])
