@@ -21,6 +21,7 @@ from servingpool.decision.observation import (
     Unknown,
 )
 from servingpool.decision.pool import Pool
+from servingpool.decision.queue_in_ttft import Wait
 from servingpool.decision.queueing import Queue, queue
 from servingpool.decision.samples import (
     CACHED,
@@ -31,7 +32,6 @@ from servingpool.decision.samples import (
     NO_BUCKETS,
     PROMPTS,
     TTFT_COUNT,
-    TTFT_LOWER,
     TTFT_SUM,
     Buckets,
     Sample,
@@ -68,6 +68,8 @@ class CounterDelta(NamedTuple):
     """Replica-seconds that `sums` cover."""
     steps: tuple[Steps, ...]
     """Of each replica that decoded enough; of all as one where none did alone."""
+    waits: tuple[Wait, ...]
+    """Of each replica that began to serve requests and whose queue is shown."""
     full: tuple[Full, ...]
     """Of each replica for which requests had waited too long at both ends of the interval."""
     stuck: int
@@ -184,16 +186,16 @@ def diff_counters(
     gateways = (gateway, gateway_now) if gateway_now is not gateway else (None, None)
     waits = [(one, *one.waits(gateways)) for one in served]
     judged = [_late_by_queue(*each, ttft_bound, params.prefill_beside_queue) for each in waits]
-    at_gateway = ttft_bound is not None and min(_wait(None, one) for one in gateways) > ttft_bound
     return CounterDelta(
         sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True))),
         covered=covered,
         steps=tuple(steps),
-        full=tuple(
-            _full(one, ttft_bound, at_gateway=at_gateway)
+        waits=tuple(
+            Wait(begun, begin, end, one.increase[TTFT_SUM] / begun)
             for one, begin, end in waits
-            if min(begin, end) >= pool.slo.queue_bound
+            if (begun := one.increase[TTFT_COUNT]) > 0.0 and (one.now is not None or gateways[1] is not None)
         ),
+        full=tuple(_full(one) for one, begin, end in waits if min(begin, end) >= pool.slo.queue_bound),
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
         running=_gauge([one.running for one in serving], share),
         most_running=max((one.running for one in serving if not isinstance(one.running, Unknown)), default=0.0),
@@ -336,17 +338,6 @@ def _late_by_queue(
     return requests * 0.5 * (begin + end), late
 
 
-def _full(one: _Served, bound: float | None, *, at_gateway: bool) -> Full:
-    """What a full replica did; `at_gateway`: requests waited there for longer than `bound` seconds."""
-    requests = one.increase[TTFT_COUNT]
-    # Two bursts, each gone before the next, look like one queue, unless the batch had no room between them.
-    waited = bound is not None and (at_gateway or not one.room)
-    return Full(
-        room=one.room,
-        seconds=one.seconds,
-        requests=requests,
-        tokens=one.increase[GENERATED],
-        decoding=one.increase[ITL_SUM],
-        waited=requests if waited else 0.0,
-        on_time=one.increase[TTFT_LOWER] if waited else 0.0,
-    )
+def _full(one: _Served) -> Full:
+    """What a full replica did."""
+    return Full(one.room, one.seconds, one.increase[TTFT_COUNT], one.increase[GENERATED], one.increase[ITL_SUM])

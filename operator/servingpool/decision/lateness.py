@@ -14,14 +14,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 from servingpool.decision.counters import LATE_BY_QUEUE
-from servingpool.decision.latency_count import Misses
+from servingpool.decision.latency_count import Misses, late_share_by_mean
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.queueing import Queue, overdue
-from servingpool.decision.samples import Sample
-from servingpool.decision.saturation import Saturation
+from servingpool.decision.samples import GENERATED, ITL_SUM, Sample
 from servingpool.decision.window import KEPT_SECONDS, SampleWindow, Slice
 
+SPEED_WINDOW = 60.0
+"""Seconds over which the mean time per output token is taken: a burst moves it within a minute."""
 MARGIN = 5.0
 """Late requests beyond `queue_time_margin` times the other witness': the queue-time histogram counts a request at its
 end, so over minutes the two count different requests."""
@@ -58,7 +59,8 @@ class Lateness:
     """Judges the requests of a window."""
 
     window: SampleWindow
-    saturation: Saturation
+    queue_excluded: bool
+    """The TTFT histogram excludes the queue."""
     pool: Pool
 
     def testimony(self, part: Slice) -> Testimony:
@@ -72,9 +74,8 @@ class Lateness:
     def believed(self) -> Witness:
         """Whom to believe now."""
         params = self.pool.params
-        excluded = self.saturation.queue_excluded(params)
-        said = self.testimony(self.window.last(params.recent_window if excluded else KEPT_SECONDS))
-        first, late = (Witness.QUEUE, said.queue) if excluded else (Witness.HISTOGRAM, said.histogram)
+        said = self.testimony(self.window.last(params.recent_window if self.queue_excluded else KEPT_SECONDS))
+        first, late = (Witness.QUEUE, said.queue) if self.queue_excluded else (Witness.HISTOGRAM, said.histogram)
         return Witness.QUEUE_TIME if said.queue_time > params.queue_time_margin * late + MARGIN else first
 
     def missed(self, part: Slice, *, output_tokens: bool = True) -> Misses:
@@ -87,10 +88,19 @@ class Lateness:
         said = self.testimony(part)
         first = Misses(said.requests, said.late(self.believed))
         bound = self.pool.slo.time_per_output_token if output_tokens else None
-        pooled = self.window.last(self.pool.params.mean_window)
-        slow = part.finished.misses(pooled.finished, self.window.buckets.tpot, bound)
+        slow = self._slow(part, bound)
         late = first.late + slow.late * (1.0 - first.share)
         return Misses(max(first.requests, late), late)
+
+    def _slow(self, part: Slice, bound: float | None) -> Misses:
+        """Requests that ended, and those whose tokens came too slowly."""
+        count = part.finished
+        if bound is None or count.straddling <= 0.0:
+            return Misses(count.total, 0.0 if bound is None else count.late)
+        recent = self.window.last(SPEED_WINDOW)
+        mean = recent.total(ITL_SUM) / max(recent.total(GENERATED), 1.0)
+        share = late_share_by_mean(mean, self.window.buckets.tpot, bound)
+        return Misses(count.total, count.late + count.straddling * share)
 
 
 class Queues(NamedTuple):

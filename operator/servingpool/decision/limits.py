@@ -75,7 +75,7 @@ def _while_calibrating(answer: Limited, requested: int, pool: Pool, memory: Memo
 def _calm(pool: Pool, memory: Memory) -> bool:
     """Whether the last minute shows no need for more than there is: a knee that is only guessed buys nothing."""
     last = memory.window.last(CALM_WINDOW)
-    late = Lateness(memory.window, memory.profile.saturation, pool).missed(last)
+    late = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool).missed(last)
     queued = last.highest(WAITING)
     if queued is None or queued > last.ready:
         return False

@@ -28,7 +28,8 @@ def figures(
     recent = window.last(rate_window(memory.interval, params))
     no_rate = plan if isinstance(plan, Unknown) else Unknown("no scrapes to take a rate from")
     demand, step, full = update.demand, update.step, profile.saturation
-    judge, overdue = Lateness(window, full, pool), queues.overdue(pool.slo.time_to_first_token)
+    judge = Lateness(window, profile.queue_in_ttft.excluded, pool)
+    overdue = queues.overdue(pool.slo.time_to_first_token)
     rule = profile.forecast.rule(params)
     loaded = demand is not None and window.rows[-1, READY] > 0.0
 

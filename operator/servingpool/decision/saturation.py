@@ -19,8 +19,6 @@ LEAST_SECONDS = 10.0
 """Replica-seconds of a full replica before it is believed: one observation's."""
 LEAST_BATCH, MOST_BATCH = 0.05, 8192.0
 """Requests that decode in a full batch: fewer than one where prefills fill it; more is a damaged sample."""
-ENOUGH = 20.0
-"""Requests that queued for too long, from which on the TTFT histogram can be judged by them."""
 ANOTHER = 2.0
 """Times smaller a full batch must be than the known one, to be another limit and not a mean of both."""
 CHANGED = 0.1
@@ -39,10 +37,6 @@ class Full(NamedTuple):
     """Generated."""
     decoding: float
     """Requests in the batch that decoded, summed over the seconds."""
-    waited: float
-    """Of the requests: all, if there was no room for them or they waited at the gateway; else none."""
-    on_time: float
-    """Of those that waited, by the TTFT histogram: nearly none where it includes the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +49,6 @@ class Saturation:
     tokens: float = 0.0
     decoding: float = 0.0
     """Requests that decoded, summed over the seconds."""
-    waited: float = 0.0
-    """Requests that waited for too long, by the length of the queue."""
-    on_time: float = 0.0
-    """Of them, by the TTFT histogram."""
     batch: float = math.inf
     """Requests that decode in a full batch; infinite where no replica was full yet."""
     most_running: float = 0.0
@@ -68,10 +58,6 @@ class Saturation:
     def known(self) -> bool:
         """Whether a replica was seen full."""
         return math.isfinite(self.batch)
-
-    def queue_excluded(self, params: Params) -> bool:
-        """Whether the TTFT histogram excludes the queue: requests that waited for too long are on time by it."""
-        return self.waited >= ENOUGH and self.on_time > params.queue_excluded * self.waited
 
     def update(
         self, seen: Sequence[Full], *, busiest: float, running: float, elapsed: float, params: Params
@@ -101,8 +87,6 @@ class Saturation:
             requests=self.requests * keep + math.fsum(one.requests for one in full),
             tokens=self.tokens * keep + math.fsum(one.tokens for one in full),
             decoding=decoding,
-            waited=self.waited * keep + math.fsum(one.waited for one in seen),
-            on_time=self.on_time * keep + math.fsum(one.on_time for one in seen),
             batch=batch,
             most_running=most_running,
         )

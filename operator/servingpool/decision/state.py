@@ -12,6 +12,7 @@ from servingpool.decision.forecast import Forecast
 from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
+from servingpool.decision.queue_in_ttft import QueueInTtft
 from servingpool.decision.queueing import Queue
 from servingpool.decision.samples import Sample
 from servingpool.decision.saturation import Saturation
@@ -31,6 +32,7 @@ class Profile:
     """Unix time in seconds of the last observation in it."""
     fit: StepTimeFit = field(default_factory=StepTimeFit)
     saturation: Saturation = field(default_factory=Saturation)
+    queue_in_ttft: QueueInTtft = field(default_factory=QueueInTtft)
     curve: MissCurve = field(default_factory=MissCurve)
     forecast: Forecast = field(default_factory=Forecast)
     cold_start: ColdStart = field(default_factory=ColdStart)

@@ -105,6 +105,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
             elapsed=tick.elapsed,
             params=params,
         ),
+        queue_in_ttft=profile.queue_in_ttft.update(delta.waits, elapsed=tick.elapsed, params=params),
         curve=profile.curve.doubted(tick.elapsed) if doubted else profile.curve,
         cold_start=profile.cold_start.update(observation.ready, starting),
         learned=profile.learned + (tick.elapsed if seen else 0.0),
@@ -168,10 +169,10 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     pool, now = tick.pool, tick.now
     window = memory.window.judged(load=offered_load(pool, demand, memory.window), work=demand.level)
     memory = replace(memory, window=window, past_loads=memory.past_loads.update(now, window.load_of(demand.level)))
-    saturation = memory.profile.saturation
-    if saturation.queue_excluded(pool.params) and not before.profile.saturation.queue_excluded(pool.params):
+    excluded = memory.profile.queue_in_ttft.excluded
+    if excluded and not before.profile.queue_in_ttft.excluded:
         memory = _judged_anew(memory, pool)
-    judge, last = Lateness(window, saturation, pool), Slice(window.rows[-1:])
+    judge, last = Lateness(window, excluded, pool), Slice(window.rows[-1:])
     late = judge.missed(last)
     # If an idle engine already breaks TPOT, misses of TPOT say nothing about fleet size. What is learned stays for
     # hours, so until the fit is known such requests teach nothing.
@@ -183,7 +184,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     carried = in_all
     if in_all.requests > 0.0 and sure:
         attribution = attribute_load(pool, step, demand, window, memory.past_loads.highest)
-        carried = _carried(in_all, attribution) if saturation.known else in_all
+        carried = _carried(in_all, attribution) if memory.profile.saturation.known else in_all
         memory = _learn_curve(tick, memory, demand, carried, attribution, usual, before=before)
     memory = _learn_demand(tick, memory, demand, carried, in_all, usual)
     return replace(
@@ -259,7 +260,7 @@ def _judged_anew(memory: Memory, pool: Pool) -> Memory:
 
     What it taught is dropped, and the last minutes' score is what the other witnesses say.
     """
-    rows, judge = memory.window.rows[:-1], Lateness(memory.window, memory.profile.saturation, pool)
+    rows, judge = memory.window.rows[:-1], Lateness(memory.window, queue_excluded=True, pool=pool)
     ends = [*(entry.begin for entry in memory.score), math.inf][1:]
     score = []
     for scored, end in zip(memory.score, ends, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from servingpool.decision.cold_start import LONGEST, ColdStart
 from servingpool.decision.forecast import KEPT, MOST_WORK, Forecast
 from servingpool.decision.miss_curve import BINS, MissCurve
 from servingpool.decision.params import DEFAULT
+from servingpool.decision.queue_in_ttft import PAIRS, QueueInTtft
 from servingpool.decision.saturation import LEAST_BATCH, LEAST_SECONDS, MOST_BATCH, Saturation
 from servingpool.decision.state import Profile
 from servingpool.decision.step_time import FASTEST_STEP, StepTimeFit
@@ -93,13 +95,22 @@ class _Saturation(_Part):
     requests: NonNegative = 0.0
     tokens: NonNegative = 0.0
     decoding: NonNegative = 0.0
-    waited: NonNegative = 0.0
-    on_time: NonNegative = 0.0
     batch: Annotated[
         Annotated[Figure, Field(ge=LEAST_BATCH, le=MOST_BATCH)] | None,
         BeforeValidator(lambda batch: None if batch == math.inf else batch),
     ] = None
     most_running: NonNegative = 0.0
+
+
+class _QueueInTtft(_Part):
+    moments: Annotated[
+        tuple[Annotated[float, Field(ge=0.0)], ...],
+        Field(min_length=len(PAIRS), max_length=len(PAIRS)),
+        BeforeValidator(_split),
+        PlainSerializer(_text, when_used="json"),
+    ]
+    queued: NonNegative
+    excluded: bool
 
 
 class _Curve(_Part):
@@ -161,6 +172,7 @@ class _LearnedProfile(_Part):
     at: Annotated[float, PlainSerializer(lambda at: round(at, 3), when_used="json")]
     fit: _Fit
     saturation: _Saturation = _Saturation()
+    queue_in_ttft: _QueueInTtft = _QueueInTtft(**asdict(QueueInTtft()))
     curve: _Curve
     forecast: _Forecast
     cold_start: _ColdStart
@@ -196,6 +208,7 @@ def load(data: Mapping[str, Any]) -> Profile:
         saturation=_plausible_batch(
             Saturation(**(dict(kept.saturation) | {"batch": math.inf if batch is None else batch}))
         ),
+        queue_in_ttft=QueueInTtft(**dict(kept.queue_in_ttft)),
         curve=MissCurve(**dict(kept.curve)),
         forecast=Forecast((), pairs, forecast.mean, forecast.seen, forecast.initial_replicas),
         cold_start=ColdStart(**dict(kept.cold_start)),

@@ -43,6 +43,7 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
         sums=tuple(sums),
         covered=TICK,
         steps=(),
+        waits=(),
         full=(),
         stuck=0,
         running=1.0,

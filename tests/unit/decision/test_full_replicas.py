@@ -302,7 +302,7 @@ class TestQueues:
 
 def test_a_batch_that_was_never_full_is_larger_than_any_that_ran() -> None:
     saturation = Saturation()
-    half = Full(room=True, seconds=15.0, requests=10.0, tokens=100.0, decoding=60.0, waited=0.0, on_time=0.0)
+    half = Full(room=True, seconds=15.0, requests=10.0, tokens=100.0, decoding=60.0)
     assert not saturation.update([half], busiest=4.0, running=4.0, elapsed=15.0, params=DEFAULT).known
     full = saturation.update([half._replace(room=False)], busiest=4.0, running=4.0, elapsed=15.0, params=DEFAULT)
     assert full.batch == 4.0

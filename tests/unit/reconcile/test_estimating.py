@@ -35,6 +35,7 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[f
         sums=tuple(sums),
         covered=15.0,
         steps=(),
+        waits=(),
         full=(),
         stuck=0,
         running=1.0,

@@ -1,0 +1,82 @@
+"""Whether the TTFT histogram includes the time in the queue.
+
+Engines differ: some count TTFT from a request's arrival, some from its admission, and no engine sees the queue of the
+gateway before it. Where the queue is included, TTFT rises by a second for each second of waiting. Where not, it hardly
+rises.
+
+That slope is the covariance of TTFT and wait over the variance of the wait. The wait is known at scrapes only, and two
+bursts between them look like one queue. So the covariance of the waits at two successive scrapes stands for the
+variance: their errors are independent. Where no queue outlasts the time between scrapes, nothing is concluded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import NamedTuple
+
+from servingpool.decision.params import Params
+
+ENOUGH = 20.0
+"""Requests that began while a queue stood at both scrapes; with fewer nothing is concluded."""
+LASTING = 0.3
+"""Correlation of the waits at two successive scrapes, 0 to 1, from which on queues outlast the time between them."""
+
+ONE, BEGIN, END, TTFT = range(4)
+PAIRS = tuple(combinations_with_replacement((ONE, BEGIN, END, TTFT), 2))
+
+
+class Wait(NamedTuple):
+    """The requests that one replica began to serve between two scrapes."""
+
+    requests: float
+    begin: float
+    """Seconds that the next request had waited at the first scrape, at the gateway too."""
+    end: float
+    """Likewise at the second."""
+    ttft: float
+    """Their mean TTFT in seconds, by the histogram."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInTtft:
+    """Evidence from all replicas, and the verdict."""
+
+    moments: tuple[float, ...] = (0.0,) * len(PAIRS)
+    """Sum over requests of each product of two of (1, begin, end, TTFT), in the order of PAIRS."""
+    queued: float = 0.0
+    """Requests that began while a queue stood at both scrapes."""
+    excluded: bool = False
+    """The histogram excludes the queue. Stands until the evidence contradicts it."""
+
+    def update(self, waits: Sequence[Wait], *, elapsed: float, params: Params) -> QueueInTtft:
+        """Add the requests that began in these `elapsed` seconds.
+
+        Minutes with a queue outweigh the past sooner than those without, so after an upgrade the next queue tells.
+        """
+        queued = math.fsum(one.requests for one in waits if one.begin > 0.0 < one.end)
+        keep = math.exp(-elapsed / (params.mean_window if queued else params.evidence_memory))
+        moments = [held * keep for held in self.moments]
+        for one in waits:
+            figures = (1.0, one.begin, one.end, one.ttft)
+            for place, (first, second) in enumerate(PAIRS):
+                moments[place] += one.requests * figures[first] * figures[second]
+        added = QueueInTtft(tuple(moments), self.queued * keep + queued, self.excluded)
+        slope = added.slope
+        return added if slope is None else QueueInTtft(added.moments, added.queued, slope < params.queue_excluded)
+
+    @property
+    def slope(self) -> float | None:
+        """Seconds of TTFT for each second of waiting; None where the evidence does not tell."""
+        if self.queued < ENOUGH:
+            return None
+        both = self._covariance(BEGIN, END)
+        if both <= LASTING * math.sqrt(max(0.0, self._covariance(BEGIN, BEGIN) * self._covariance(END, END))):
+            return None
+        return (self._covariance(BEGIN, TTFT) + self._covariance(END, TTFT)) / (2.0 * both)
+
+    def _covariance(self, first: int, second: int) -> float:
+        requests, of = self.moments[0], dict(zip(PAIRS, self.moments, strict=True))
+        return of[first, second] / requests - of[ONE, first] * of[ONE, second] / requests**2
