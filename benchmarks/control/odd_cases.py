@@ -16,6 +16,7 @@ from cases import A100_70B, H100_70B, Case, Kind
 from servingpool.decision.slo import Slo
 from servingpool_simulation.families.lengths import LogNormal, independent
 from servingpool_simulation.families.regimes import regimes
+from servingpool_simulation.fleet import Routing
 from servingpool_simulation.hardware import EngineProfile, flat_profile
 from servingpool_simulation.scrape import ScrapeOptions
 from servingpool_simulation.traces import Trace, poisson
@@ -43,6 +44,7 @@ class OddCase:
     """What is odd."""
     scrape: ScrapeOptions = PLAIN
     half_speed: tuple[int, ...] = ()
+    routing: Routing = Routing.LEAST_LOADED
     step_at: float | None = None
     """When the load rises at once, in seconds of the trace; the first order is timed from there."""
 
@@ -142,6 +144,16 @@ _STEPS = tuple(
 )
 FAMILY = (
     *(OddCase(case, FROM_ADMISSION, NO_QUEUE_TIME) for case in _ADMITTED),
+    *(
+        OddCase(
+            replace(case, slug=f"{case.slug}-turns", title=f"{case.title}, replicas take turns"),
+            FROM_ADMISSION,
+            NO_QUEUE_TIME,
+            routing=Routing.ROUND_ROBIN,
+        )
+        for case in _ADMITTED
+        if case.slug in {"admitted-long", "admitted-ramp-64"}
+    ),
     OddCase(
         _chat("queue-time-8", "conversations, cap 8, queue time exported", _ADMITTED[0].profile, 20), FROM_ADMISSION
     ),

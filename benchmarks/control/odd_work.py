@@ -53,7 +53,11 @@ class OddWork(Work):
     def options(self, replicas: int) -> SimulationOptions:
         """The world of this seed: cold starts, scrapes and pauses."""
         return SimulationOptions(
-            initial_replicas=replicas, seed=self.seed, scrape=self.odd.scrape, half_speed=self.odd.half_speed
+            initial_replicas=replicas,
+            seed=self.seed,
+            scrape=self.odd.scrape,
+            half_speed=self.odd.half_speed,
+            routing=self.odd.routing,
         )
 
 
@@ -116,4 +120,14 @@ class OddRun(OddWork):
 def _said(odd: OddCase) -> str:
     """All that it depends on but the trace, whose source is hashed."""
     case = odd.case
-    return repr((asdict(case.profile), asdict(case.slo), case.max_replicas, odd.scrape, odd.half_speed, odd.step_at))
+    return repr(
+        (
+            asdict(case.profile),
+            asdict(case.slo),
+            case.max_replicas,
+            odd.scrape,
+            odd.half_speed,
+            odd.routing,
+            odd.step_at,
+        )
+    )
