@@ -3,9 +3,9 @@
 A map, in the order of a tick:
 
 - input: `observation`, `pool`, `params` (the tunables); output: `decision`; entry: `decide`; memory: `state`
-- update: `samples`, `queueing`, `counters`, `window` (what happened); `latency_count`, `lateness`, `percentile`
-  (who was late); `step_time`, `saturation` (what a request costs); `attribution`, `miss_curve`, `knee` (which load
-  breaks the SLO); `cold_start`, `forecast` (what comes next); `budget` (what may be missed)
+- update: `samples`, `queueing`, `counters`, `window` (what happened); `latency_count`, `queue_in_ttft`, `lateness`,
+  `percentile` (who was late); `step_time`, `saturation` (what a request costs); `attribution`, `miss_curve`, `knee`
+  (which load breaks the SLO); `cold_start`, `forecast` (what comes next); `budget` (what may be missed)
 - plan: `plan`, `costs` (the cheapest fleet)
 - limit: `limits` (named rules, in order)
 - report: `report` (figures and the sentence)
