@@ -35,7 +35,7 @@ SGLANG_MODULES = (
     "sglang/srt/metrics/utils.py",
     "sglang/srt/utils/gauge_histogram.py",
 )
-LMDEPLOY_MODULES = ("lmdeploy/messages.py", "lmdeploy/metrics/[a-z]*.py")
+LMDEPLOY_MODULES = ("lmdeploy/messages.py", "lmdeploy/metrics/[a-z]*.py", "lmdeploy/pytorch/disagg/config.py")
 
 PACKAGES = (
     Package(
