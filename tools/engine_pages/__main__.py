@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from engine_pages import story  # noqa: E402
+from engine_pages import by_hand, story  # noqa: E402
 from engine_pages.packages import PACKAGES, NotInRegistry, Package, unpacked  # noqa: E402
 
 FIXTURES = ROOT / "tests" / "fixtures" / "engines"
@@ -37,6 +37,15 @@ def _write(package: Package, cache: Path) -> None:
         print(f"{file.name}: {page.count(chr(10))} lines")  # noqa: T201
 
 
+def _write_by_hand(name: str) -> None:
+    for variant in ("", "after"):
+        moment, said = MOMENTS[variant]
+        file = FIXTURES / f"{'-'.join(filter(None, (name, variant)))}.txt"
+        header = f"# Written {by_hand.SOURCES[name]}\n# with tools/engine_pages, {moment:g} s into its story: {said}.\n"
+        file.write_text(header + by_hand.PAGES[name](moment))
+        print(f"{file.name}: by hand")  # noqa: T201
+
+
 def main() -> int:
     """Print one page with `--print`, else write all of them; 1 if a package could not be had."""
     if sys.argv[1:2] == ["--print"]:
@@ -60,6 +69,9 @@ def main() -> int:
         except NotInRegistry as error:
             missing += 1
             print(f"left out: {error}", file=sys.stderr)  # noqa: T201
+    for name in by_hand.PAGES:
+        if not options.names or any(name.startswith(chosen) for chosen in options.names):
+            _write_by_hand(name)
     return int(missing > 0)
 
 
