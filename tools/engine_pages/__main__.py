@@ -9,9 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from engine_pages import by_hand, story  # noqa: E402
+from engine_pages import by_hand, by_hand_gateways, story  # noqa: E402
 from engine_pages.packages import PACKAGES, NotInRegistry, Package, unpacked  # noqa: E402
 
+BY_HAND = by_hand.PAGES | by_hand_gateways.PAGES
+SOURCES = by_hand.SOURCES | by_hand_gateways.SOURCES
 FIXTURES = ROOT / "tests" / "fixtures" / "engines"
 MOMENTS = {
     "idle": (story.IDLE, "no request yet"),
@@ -41,8 +43,8 @@ def _write_by_hand(name: str) -> None:
     for variant in ("", "after"):
         moment, said = MOMENTS[variant]
         file = FIXTURES / f"{'-'.join(filter(None, (name, variant)))}.txt"
-        header = f"# Written {by_hand.SOURCES[name]}\n# with tools/engine_pages, {moment:g} s into its story: {said}.\n"
-        file.write_text(header + by_hand.PAGES[name](moment))
+        header = f"# Written {SOURCES[name]}\n# with tools/engine_pages, {moment:g} s into its story: {said}.\n"
+        file.write_text(header + BY_HAND[name](moment))
         print(f"{file.name}: by hand")  # noqa: T201
 
 
@@ -69,7 +71,7 @@ def main() -> int:
         except NotInRegistry as error:
             missing += 1
             print(f"left out: {error}", file=sys.stderr)  # noqa: T201
-    for name in by_hand.PAGES:
+    for name in BY_HAND:
         if not options.names or any(name.startswith(chosen) for chosen in options.names):
             _write_by_hand(name)
     return int(missing > 0)

@@ -5,6 +5,8 @@ The page of `noworkers` is read after one request to a gateway with no engine.
 """
 
 import json
+import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -22,8 +24,10 @@ from engine_pages import tiny_engine  # noqa: E402
 
 FIXTURES = ROOT / "tests" / "fixtures" / "engines"
 CACHE = ROOT / "build" / "engine_pages"
-VERSIONS = {"vllm-router": "0.1.17", "sglang-router": "0.3.2", "litellm": "1.110.2"}
+VERSIONS = {"vllm-router": "0.1.17", "sglang-router": "0.3.2", "litellm": "1.105.7"}
 EXTRAS = {"litellm": "[proxy]"}
+KEY = f"sk-{secrets.token_hex(16)}"
+"""LiteLLM does not start without one; the others pass it on."""
 START_LIMIT_S = 120.0
 
 
@@ -69,7 +73,9 @@ def _ask(port: int, *, stream: bool, pace: float = 0.02) -> int:
     messages = [{"role": "user", "content": str(pace)}]
     body = {"model": tiny_engine.MODEL, "messages": messages, "stream": stream, "max_tokens": tiny_engine.TOKENS}
     request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        f"http://127.0.0.1:{port}/v1/chat/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"},
     )
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
@@ -88,7 +94,11 @@ def _page(name: str, *, with_engines: bool) -> str:
         threading.Thread(target=engine.serve_forever, daemon=True).start()
     port, metrics = _free_port(), _free_port()
     command, address = _command(name, programs, port, metrics, [f"http://127.0.0.1:{e.server_port}" for e in engines])
-    with (CACHE / f"{name}.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as gateway:  # noqa: S603
+    environment = {**os.environ, "LITELLM_MASTER_KEY": KEY}
+    with (
+        (CACHE / f"{name}.log").open("w") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, env=environment) as gateway,  # noqa: S603
+    ):
         try:
             limit = time.monotonic() + START_LIMIT_S
             wanted = 200 if with_engines else 503

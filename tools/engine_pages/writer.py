@@ -30,7 +30,7 @@ class Writer:
             self._lines.append(f"# HELP {name} {text}")
         self._lines.append(f"# TYPE {name} {kind}")
 
-    def gauge(self, name: str, text: str, value: float, **labels: str) -> None:
+    def gauge(self, name: str, text: str, value: float, /, **labels: str) -> None:
         """One gauge of one sample."""
         self.head("gauge", name, text)
         self._sample(name, value, labels)
@@ -41,7 +41,7 @@ class Writer:
         for value, labels in values:
             self._sample(name, value, labels)
 
-    def buckets(self, name: str, bounds: Sequence[float], values: Iterable[float], **labels: str) -> None:
+    def buckets(self, name: str, bounds: Sequence[float], values: Iterable[float], /, **labels: str) -> None:
         """A histogram's samples, without its head."""
         assert all(lower < upper for lower, upper in pairwise(bounds))
         seen = list(values)
