@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from servingpool.decision.params import Params
 
-ENOUGH = 10.0
-"""Replicas' intervals with a queue at both scrapes; with fewer nothing is concluded. At 8 one of 252 runs was judged
-wrongly, and 15 where 20 requests were enough: those of one interval share its error."""
+ENOUGH = 5.0
+"""Replicas' intervals with a queue at both scrapes; with fewer nothing is concluded. Where 20 requests were enough, 15
+of 252 runs were judged wrongly: requests of one interval share its error."""
 LASTING = 0.3
 """Correlation of the waits at two successive scrapes, 0 to 1, from which on queues outlast the time between them."""
 
