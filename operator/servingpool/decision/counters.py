@@ -24,6 +24,7 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.queue_in_ttft import Wait
 from servingpool.decision.queueing import Queue, queue
 from servingpool.decision.samples import (
+    BEGUN,
     CACHED,
     FIGURES,
     GENERATED,
@@ -69,7 +70,9 @@ class CounterDelta(NamedTuple):
     steps: tuple[Steps, ...]
     """Of each replica that decoded enough; of all as one where none did alone."""
     waits: tuple[Wait, ...]
-    """Of each replica that began to serve requests and whose queue is shown."""
+    """Of each replica that began to serve requests, shows its queue, and counts TTFT at the first token."""
+    ttft_from_admission: bool
+    """Some replica is known to leave the queue out of TTFT."""
     full: tuple[Full, ...]
     """Of each replica for which requests had waited too long at both ends of the interval."""
     stuck: int
@@ -109,7 +112,7 @@ class _Served:
 
     def stuck(self, after: float) -> bool:
         """Whether nothing was served while the next request waited for longer than `after` seconds."""
-        idle = self.increase[TTFT_COUNT] == 0.0 and self.increase[ITL_SUM] == 0.0
+        idle = self.increase[BEGUN] == 0.0 and self.increase[ITL_SUM] == 0.0
         return idle and self.now is not None and self.now.wait >= max(self.seconds, after)
 
     @property
@@ -179,7 +182,7 @@ def diff_counters(
     share = len(serving) / len(ready) if ready else 0.0
     queues = _queues(serving, observation.ready, previous, params.longest_gap)
     waiting = queues if isinstance(queues, Unknown) else math.fsum(queues)
-    passed = sums[TTFT_COUNT] + grown
+    passed = sums[BEGUN] + grown
     scraped_at = max((one.scraped_at for one in serving), default=None)
     gateway_now = _gateway_after(observation.gateway_queue, gateway, passed, scraped_at)
     # A queue that was not shown anew says nothing about this interval.
@@ -193,8 +196,10 @@ def diff_counters(
         waits=tuple(
             Wait(begun, begin, end, one.increase[TTFT_SUM] / begun)
             for one, begin, end in waits
-            if (begun := one.increase[TTFT_COUNT]) > 0.0 and (one.now is not None or gateways[1] is not None)
+            if 0.0 < (begun := one.increase[BEGUN]) == one.increase[TTFT_COUNT]
+            and (one.now is not None or gateways[1] is not None)
         ),
+        ttft_from_admission=any(one.ttft_from_admission for one in serving),
         full=tuple(_full(one) for one, begin, end in waits if min(begin, end) >= pool.slo.queue_bound),
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
         running=_gauge([one.running for one in serving], share),
@@ -328,10 +333,10 @@ def _late_by_queue(
     Half of them waited as long as the next one had at the `begin`, half as at the `end`: where a queue comes and goes
     between two observations, that is right on average, and a line between the two would count each peak twice.
     """
-    requests = one.increase[TTFT_COUNT]
+    requests = one.increase[BEGUN]
     if requests <= 0.0:
         return 0.0, 0.0
-    ttft = prefill_beside_queue * one.increase[TTFT_SUM] / requests
+    ttft = prefill_beside_queue * one.increase[TTFT_SUM] / max(one.increase[TTFT_COUNT], 1.0)
     late = 0.0
     if bound is not None and begin + end > 0.0:
         late = requests * 0.5 * ((begin + ttft > bound) + (end + ttft > bound))
@@ -340,4 +345,4 @@ def _late_by_queue(
 
 def _full(one: _Served) -> Full:
     """What a full replica did."""
-    return Full(one.room, one.seconds, one.increase[TTFT_COUNT], one.increase[GENERATED], one.increase[ITL_SUM])
+    return Full(one.room, one.seconds, one.increase[BEGUN], one.increase[GENERATED], one.increase[ITL_SUM])

@@ -68,8 +68,13 @@ class ReplicaMetrics:
     """The part of `prompt_tokens` that the prefix cache supplied, cumulative."""
     admission_rejections: Reading = NOT_EXPOSED
     """Requests that the engine rejected, cumulative."""
+    begun: Reading = NOT_EXPOSED
+    """Requests that left the engine's queue, cumulative, where that is more than the first tokens counted: some engines
+    count a first token when the request ends, or have no histogram of it."""
+    ttft_from_admission: bool = False
+    """TTFT is known to exclude the engine's queue. False where it includes it, or where nobody knows."""
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
-    """TTFT; one observation a request. Some engines exclude the time in their queue."""
+    """TTFT; one observation a request. Without a bound in it none is late: it tells the mean alone."""
     inter_token_latency: Histogram | Unknown = NOT_EXPOSED
     """ITL; one observation per engine step and running request."""
     time_per_output_token: Histogram | Unknown = NOT_EXPOSED

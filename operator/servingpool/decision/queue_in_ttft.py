@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -52,8 +52,8 @@ class QueueInTtft:
     excluded: bool = False
     """The histogram excludes the queue. Stands until the evidence contradicts it."""
 
-    def update(self, waits: Sequence[Wait], *, elapsed: float, params: Params) -> QueueInTtft:
-        """Add the requests that began in these `elapsed` seconds.
+    def update(self, waits: Sequence[Wait], *, elapsed: float, params: Params, known: bool = False) -> QueueInTtft:
+        """Add the requests that began in these `elapsed` seconds. `known`: the engine is known to exclude its queue.
 
         Minutes with a queue outweigh the past sooner than those without, so after an upgrade the next queue tells.
         """
@@ -64,9 +64,11 @@ class QueueInTtft:
             figures = (1.0, one.begin, one.end, one.ttft)
             for place, (first, second) in enumerate(PAIRS):
                 moments[place] += one.requests * figures[first] * figures[second]
-        added = QueueInTtft(tuple(moments), self.queued * keep + queued, self.excluded)
+        added = QueueInTtft(tuple(moments), self.queued * keep + queued)
         slope = added.slope
-        return added if slope is None else QueueInTtft(added.moments, added.queued, slope < params.queue_excluded)
+        if slope is None:
+            return replace(added, excluded=known or self.excluded)
+        return replace(added, excluded=known or slope < params.queue_excluded)
 
     @property
     def slope(self) -> float | None:

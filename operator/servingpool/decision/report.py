@@ -13,7 +13,7 @@ from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.pool import Pool
-from servingpool.decision.samples import GENERATED, PROMPTS, TTFT_COUNT
+from servingpool.decision.samples import BEGUN, GENERATED, PROMPTS
 from servingpool.decision.state import Memory, UpdateResult
 from servingpool.decision.window import READY, RUNNING, SUMS, WAITING, Slice, rate_window
 
@@ -154,7 +154,7 @@ def _first_token(memory: Memory, pool: Pool, judge: Lateness) -> Reading:
     if judge.believed is Witness.HISTOGRAM or isinstance(shown, Unknown):
         return shown
     rows = memory.window.last(pool.params.recent_window).rows
-    begun, waited = rows[:, SUMS + TTFT_COUNT], rows[:, SUMS + WAITED]
+    begun, waited = rows[:, SUMS + BEGUN], rows[:, SUMS + WAITED]
     each = np.divide(waited, begun, out=np.zeros(len(rows)), where=begun > 0.0)
     order = np.argsort(each)
     place = np.searchsorted(np.cumsum(begun[order]), pool.slo.attainment * begun.sum())

@@ -16,7 +16,8 @@ from servingpool.decision.slo import Slo
 (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
 (ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED) = range(7, 13)
 (QUEUE_TIME_COUNT, QUEUE_TIME_LOWER, QUEUE_TIME_UPPER) = range(13, 16)
-FIGURES = 16
+BEGUN = 16
+FIGURES = 17
 
 COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
@@ -72,6 +73,8 @@ def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
     }
     if slo.time_per_output_token is not None:
         essential["time per output token"] = metrics.time_per_output_token
+    if metrics.begun is not NOT_EXPOSED:
+        essential["requests begun"] = metrics.begun
     return next((name for name, figure in essential.items() if isinstance(figure, Unknown)), None)
 
 
@@ -126,9 +129,10 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
         _or_nan(metrics.cached_prompt_tokens),
         _or_nan(metrics.admission_rejections),
         *queue_figures,
+        ttft_figures[0] if isinstance(metrics.begun, Unknown) else metrics.begun,
     )
     buckets = Buckets(ttft_bucket, tpot_bucket, queue_bucket)
-    return Sample(metrics.scraped_at, buckets, figures, _queue_after(metrics, figures[TTFT_COUNT], before, full_from))
+    return Sample(metrics.scraped_at, buckets, figures, _queue_after(metrics, figures, before, full_from))
 
 
 def bucket_changed(before: Sample, now: Sample) -> bool:
@@ -158,7 +162,9 @@ def fell(now: Sample, before: Sample) -> bool:
     return any(map(lt, COUNTERS(now.figures), COUNTERS(before.figures)))
 
 
-def _queue_after(metrics: ReplicaMetrics, left: float, before: Sample | None, full_from: float) -> Queue | None:
+def _queue_after(
+    metrics: ReplicaMetrics, figures: tuple[float, ...], before: Sample | None, full_from: float
+) -> Queue | None:
     """The engine's queue; as it was where this scrape lacks it.
 
     A request that comes between two steps waits for the next one. With `room` it does not count as one that waits.
@@ -166,7 +172,9 @@ def _queue_after(metrics: ReplicaMetrics, left: float, before: Sample | None, fu
     last = None if before is None else before.queue
     if isinstance(metrics.waiting, Unknown) or (last is not None and metrics.scraped_at <= last.at):
         return last
-    reset = before is not None and left < before.figures[TTFT_COUNT]
+    reset = before is not None and figures[TTFT_COUNT] < before.figures[TTFT_COUNT]
+    # A request that is aborted in the batch is not begun any more; it has left the queue all the same.
+    left = figures[BEGUN] if before is None or reset else max(figures[BEGUN], before.figures[BEGUN])
     room = not isinstance(metrics.running, Unknown) and metrics.running < full_from
     return queue(last, at=metrics.scraped_at, requests=metrics.waiting, left=left, room=room, reset=reset)
 
@@ -175,7 +183,7 @@ def _around(histogram: Histogram | Unknown, bound: float | None) -> tuple[tuple[
     """Count in all, at most the lower and at most the upper end of the bucket that holds `bound`; and that bucket."""
     if isinstance(histogram, Unknown):
         return (math.nan, math.nan, math.nan), Bucket()
-    if bound is None:
+    if bound is None or not histogram.bounds:
         return (histogram.count, histogram.count, histogram.count), Bucket()
     bounds, counts = histogram.bounds, histogram.counts
     above = bisect_left(bounds, bound * (1 - 1e-9))

@@ -105,7 +105,9 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
             elapsed=tick.elapsed,
             params=params,
         ),
-        queue_in_ttft=profile.queue_in_ttft.update(delta.waits, elapsed=tick.elapsed, params=params),
+        queue_in_ttft=profile.queue_in_ttft.update(
+            delta.waits, known=delta.ttft_from_admission, elapsed=tick.elapsed, params=params
+        ),
         curve=profile.curve.doubted(tick.elapsed) if doubted else profile.curve,
         cold_start=profile.cold_start.update(observation.ready, starting),
         learned=profile.learned + (tick.elapsed if seen else 0.0),

@@ -19,6 +19,7 @@ from servingpool.decision.latency_count import LatencyCount
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.params import Params
 from servingpool.decision.samples import (
+    BEGUN,
     CACHED,
     GENERATED,
     ITL_COUNT,
@@ -153,7 +154,7 @@ class SampleWindow:
     def demand(self, step: StepTime, interval: float, params: Params) -> Demand | None:
         """What arrives now; None where too little was covered to tell."""
         window = self.last(rate_window(interval, params))
-        served, queued, rejected = (window.rate(figure) for figure in (TTFT_COUNT, QUEUED, REJECTED))
+        served, queued, rejected = (window.rate(figure) for figure in (BEGUN, QUEUED, REJECTED))
         if served is None or queued is None or rejected is None:
             return None
         # The gateway's queue before the window's first tick is in the row before it.
@@ -180,7 +181,7 @@ class SampleWindow:
         ready = float((window.rows[:, READY] * window.rows[:, SPAN]).sum())
         if window.seconds < SEEN * params.idle_window or not 0.0 < SEEN * ready <= window.covered:
             return False
-        counted = sum(window.total(figure) for figure in (TTFT_COUNT, ITL_COUNT, GENERATED, REJECTED))
+        counted = sum(window.total(figure) for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
         return counted == 0.0 and window.highest(WAITING) == 0.0 and window.highest(RUNNING) == 0.0
 
 

@@ -10,7 +10,7 @@ import pytest
 from servingpool.decision.attribution import LoadAttribution, attribute_load
 from servingpool.decision.counters import FIELDS, CounterDelta
 from servingpool.decision.observation import NOT_EXPOSED
-from servingpool.decision.samples import TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Bucket, Buckets
+from servingpool.decision.samples import BEGUN, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Bucket, Buckets
 from servingpool.decision.state import PastLoads
 from servingpool.decision.window import Demand, SampleWindow
 
@@ -37,6 +37,7 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
     None for a tick of which the demand is not known.
     """
     sums = [0.0] * FIELDS
+    sums[BEGUN] = sums[TTFT_COUNT] = 300.0
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
     sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * waited
     delta = CounterDelta(
@@ -44,6 +45,7 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
         covered=TICK,
         steps=(),
         waits=(),
+        ttft_from_admission=False,
         full=(),
         stuck=0,
         running=1.0,

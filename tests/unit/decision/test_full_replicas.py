@@ -42,22 +42,27 @@ class Capped:
     ready_at: float
     cap: int = 8
     waiting: deque[float] = field(default_factory=deque)
-    running: deque[float] = field(default_factory=deque)
-    """When each was admitted."""
+    running: deque[tuple[float, float]] = field(default_factory=deque)
+    """When each was admitted, and how long it had waited."""
     admitted: int = 0
     finished: int = 0
     steps: float = 0.0
     hidden: bool = False
     """The queue is not exposed."""
+    at_finish: bool = False
+    """A first token is counted when the request ends, with the time in the queue."""
+    no_ttft: bool = False
+    """There is no TTFT histogram; the seconds of prefill are known."""
+    queued: float = 0.0
+    """Seconds that the requests that ended waited."""
 
     def advance(self, now: float) -> None:
         """One second, up to `now`."""
-        while self.running and self.running[0] + SERVICE <= now:
-            self.running.popleft()
+        while self.running and self.running[0][0] + SERVICE <= now:
+            self.queued += self.running.popleft()[1]
             self.finished += 1
         while self.waiting and len(self.running) < self.cap:
-            self.waiting.popleft()
-            self.running.append(now)
+            self.running.append((now, now - self.waiting.popleft()))
             self.admitted += 1
         self.steps += len(self.running) / STEP
 
@@ -65,14 +70,22 @@ class Capped:
         def histogram(bounds: tuple[float, ...], count: float, each: float) -> Histogram | Unknown:
             return Histogram(bounds, (count,) * len(bounds), count * each, count) if count else NOT_EXPOSED
 
+        if self.no_ttft:
+            ttft: Histogram | Unknown = Histogram((), (), self.admitted * PREFILL, float(self.admitted))
+        elif self.at_finish:
+            ttft = Histogram((), (), self.finished * PREFILL + self.queued, float(self.finished))
+        else:
+            ttft = histogram((0.5, BOUND), float(self.admitted), PREFILL)
         return ReplicaMetrics(
             replica=self.name,
             scraped_at=now,
+            begun=float(self.admitted) if self.at_finish else NOT_EXPOSED,
+            ttft_from_admission=self.no_ttft,
             running=float(len(self.running)),
             waiting=NOT_EXPOSED if self.hidden else float(len(self.waiting)),
             generation_tokens=self.steps or NOT_EXPOSED,
             prompt_tokens=200.0 * self.admitted if self.admitted else NOT_EXPOSED,
-            time_to_first_token=histogram((0.5, BOUND), float(self.admitted), PREFILL),
+            time_to_first_token=ttft,
             inter_token_latency=histogram((0.05, 0.1), self.steps, STEP),
             time_per_output_token=histogram((0.05, 0.1), float(self.finished), STEP),
         )
@@ -89,9 +102,14 @@ class Fleet:
     engines: list[Capped] = field(default_factory=list)
     ordered: list[float] = field(default_factory=list)
     owed: float = 0.0
+    odd: str = ""
+    """`at_finish` or `no_ttft`, as of `Capped`; empty for neither."""
 
     def __post_init__(self) -> None:
-        self.engines = [Capped(f"pod-{number}", START - 3600.0) for number in range(self.replicas)]
+        self.engines = [self.engine(f"pod-{number}", START - 3600.0) for number in range(self.replicas)]
+
+    def engine(self, name: str, ready_at: float) -> Capped:
+        return Capped(name, ready_at, at_finish=self.odd == "at_finish", no_ttft=self.odd == "no_ttft")
 
     @property
     def oldest(self) -> float:
@@ -111,7 +129,7 @@ class Fleet:
                 engine.advance(self.now)
         due = [at for at in self.ordered if self.now >= at + COLD_START]
         self.ordered = [at for at in self.ordered if at not in due]
-        self.engines += [Capped(f"pod-{self.now:.0f}-{number}", self.now) for number, _ in enumerate(due)]
+        self.engines += [self.engine(f"pod-{self.now:.0f}-{number}", self.now) for number, _ in enumerate(due)]
         ready = tuple(Replica(e.name, self.now - e.ready_at + COLD_START, self.now - e.ready_at) for e in self.engines)
         starting = tuple(Replica(f"new-{number}", self.now - at) for number, at in enumerate(self.ordered))
         observation = Observation(
@@ -143,6 +161,28 @@ def test_a_full_fleet_grows_though_no_histogram_shows_that_requests_wait() -> No
     # 5 requests/s of 8.25 s each keep 41 slots busy, 5.2 replicas; a step as high as the last one may come again.
     assert 6 <= len(fleet.engines) + len(fleet.ordered) <= 13
     assert fleet.memory.profile.saturation.batch == pytest.approx(8.0, rel=0.1)
+
+
+@pytest.mark.parametrize("odd", ["at_finish", "no_ttft"])
+def test_a_full_fleet_grows_as_soon_where_first_tokens_are_counted_at_the_end_or_not_at_all(odd: str) -> None:
+    ordered = {}
+    for kind in ("", odd):
+        fleet = Fleet(pool=replace(POOL, max_replicas=20), odd=kind)
+        for _ in range(24):
+            fleet.tick(1.5)
+        assert len(fleet.engines) <= 3
+        busy = [fleet.tick(5.0) for _ in range(60)]
+        ordered[kind] = next(number for number, one in enumerate(busy) if one.decision.replicas > 3)
+        assert fleet.oldest <= BOUND
+        assert len(fleet.engines) + len(fleet.ordered) <= 13
+    assert ordered[odd] <= ordered[""]
+
+
+def test_without_a_ttft_histogram_the_queue_counts_from_the_first_scrape_on() -> None:
+    fleet = Fleet(pool=replace(POOL, max_replicas=3), odd="no_ttft")
+    shown = [fleet.tick(5.0).decision.figures for _ in range(20)]
+    assert shown[1].witness is Witness.QUEUE
+    assert shown[-1].attainment < 0.5
 
 
 def test_the_queue_is_believed_where_the_histogram_excludes_it_and_the_reason_says_what_a_full_replica_does() -> None:
