@@ -61,8 +61,8 @@ CLAIM_SECONDS = {PUBLIC.name: 300.0, OURS.name: 90.0}
 APART = 3.0
 """Points between the attainment in the status and that of the clients."""
 GIVEN_BACK = 300.0
-"""Seconds from the last answer until most of what the highest step took is given back. The last of it stays for longer:
-a surge of some minutes ago may come again."""
+"""Seconds from the last answer until half of what was ordered beyond the first fleet is given back. The rest stays for
+longer: a surge of some minutes ago may come again, and 20 minutes without a request end that."""
 RECORDERS: dict[str, Recorder] = {}
 NAMESPACES = (PUBLIC.name, OURS.name)
 
@@ -140,7 +140,7 @@ def attainment_told(samples: list[Sample], at: float) -> float | None:
 
 
 def _given_back(scene: Scene, cluster: Cluster, most: int) -> bool:
-    enough = max(scene.minimum, most // 2)
+    enough = (most + scene.found) // 2
     try:
         return eventually(
             lambda: cluster.replicas(scene.name, scene.name) <= enough, GIVEN_BACK, "the fleet", every=2.0
