@@ -135,4 +135,4 @@ sbom: $(STAMP)  ## CycloneDX bill of the image's Python packages with their lice
 	@docker run --rm --network none --entrypoint dpkg-query $(IMAGE) --show > build/sbom-debian.txt
 
 clean:  ## Remove the virtual environment, caches of tools and reports (not the built control plane)
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis report
+	rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis report
