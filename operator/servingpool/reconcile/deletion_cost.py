@@ -41,7 +41,7 @@ FORBIDDEN = EventReason.VICTIMS_NOT_CHOSEN.message(
 )
 SWITCHED_OFF = EventReason.VICTIMS_NOT_CHOSEN.message(
     cause="podDeletionCost.enabled is false",
-    remedy="Set it to true to delete idle ones first.",
+    remedy="Set it to true to delete idle pods first.",
 )
 
 

@@ -37,10 +37,18 @@ def test_no_figure_is_made_up_where_none_is_known() -> None:
         (
             Drain(139.0, 15.0, 120.0),
             Reason.GRACE_PERIOD_TOO_SHORT,
-            "preStop 15 s and drain 120 s need 140 s, not 139 s.",
+            "after 139 s; preStop 15 s and drain 120 s need 140 s.",
         ),
-        (Drain(30.0, HOOK_UNCLEAR, 120.0), Reason.GRACE_PERIOD_TOO_SHORT, "drain 120 s need 125 s, not 30 s."),
-        (Drain(15.0, 15.0, ARGUMENTS_UNSEEN), Reason.GRACE_PERIOD_TOO_SHORT, "need 20 s, not 15 s."),
+        (
+            Drain(30.0, HOOK_UNCLEAR, 120.0),
+            Reason.GRACE_PERIOD_TOO_SHORT,
+            "after 30 s; preStop 0 s and drain 120 s need 125 s.",
+        ),
+        (
+            Drain(15.0, 15.0, ARGUMENTS_UNSEEN),
+            Reason.GRACE_PERIOD_TOO_SHORT,
+            "after 15 s; preStop 15 s and drain 0 s need 20 s.",
+        ),
         (Drain(150.0, HOOK_UNCLEAR, 0.0), Reason.NO_SHUTDOWN_TIMEOUT, "--shutdown-timeout"),
     ],
 )

@@ -469,7 +469,7 @@ def test_recommend_beside_a_pool_that_scales_the_same_deployment_says_so() -> No
     assert world.condition("Ready", "younger") == ("True", "Recommending")
     assert world.message("Ready", "younger") == (
         f"{ADVICE} Auto would be blocked (AmbiguousOwner): "
-        "ServingPool 'pool' is older and scales Deployment 'vllm'; delete one of the two."
+        "ServingPool 'pool' is older and scales Deployment 'vllm'; delete one of the two pools."
     )
 
 

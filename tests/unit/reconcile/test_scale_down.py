@@ -209,7 +209,7 @@ def test_without_the_right_to_patch_pods_it_scales_all_the_same_and_says_so_once
     shrink(world)
     assert len(world.writes.scales) >= 2
     assert world.writes.reasons("pool").count("VictimsNotChosen") == 1
-    assert caplog.text.count("No permission to patch pods, so Kubernetes may delete busy ones.") == 1
+    assert caplog.text.count("No permission to patch pods, so Kubernetes may delete busy pods.") == 1
     assert world.condition("Ready")[0] == "True"
 
 
@@ -226,7 +226,7 @@ def test_with_deletion_costs_off_no_pod_is_written_and_it_is_said_once(caplog: p
     [told] = [(type_, said) for _, type_, reason, said in world.writes.events if reason == "VictimsNotChosen"]
     assert told == (
         "Normal",
-        "podDeletionCost.enabled is false, so Kubernetes may delete busy ones. Set it to true to delete idle ones first.",
+        "podDeletionCost.enabled is false, so Kubernetes may delete busy pods. Set it to true to delete idle pods first.",
     )
     assert caplog.text == ""
     assert world.failures["cost"] == 0
