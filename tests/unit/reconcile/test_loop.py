@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
-from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
-from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknown
-from servingpool.reconcile import backfill, loop, pool_plan
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
+from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
+from servingpool.reconcile import loop
 
 from .fake_cluster import FakeCluster, merged
 
@@ -381,121 +380,6 @@ def test_what_was_learned_is_of_one_pool_and_one_model(change: str) -> None:
     assert world.condition("Calibrating") == ("True", "Learning")
 
 
-class TestOneBadPoolDoesNotStopTheOthers:
-    """Whatever is wrong with it."""
-
-    def two(self, **spec: Any) -> FakeCluster:
-        world = FakeCluster(history=3600.0)
-        world.serve(rate=6.0)
-        world.serve("bad", rate=6.0, model="bad-model")
-        world.pool("good")
-        world.pool("bad", **{"target": "bad", "model": "bad-model"} | spec)
-        return world
-
-    def test_a_wrong_spec(self) -> None:
-        world = self.two(slo={"timeToFirstToken": "20m"})
-        done = world.step(minutes=ONE_MINUTE)
-        assert (done.decided, done.failed) == (1, 0)
-        assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
-        assert world.message("Ready", "bad") == (
-            "Invalid spec, so replicas stay as they are: spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m"
-        )
-        assert world.writes.reasons("bad") == ["InvalidSpec"]
-        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
-
-    def test_a_defect_in_deciding(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-        world = self.two()
-        decide = pool_plan.decide  # type: ignore[attr-defined]
-
-        def failing(observation: Any, *args: Any) -> Any:
-            if any(replica.name.startswith("bad") for replica in observation.ready):
-                raise ZeroDivisionError("secret")
-            return decide(observation, *args)
-
-        monkeypatch.setattr(pool_plan, "decide", failing)
-        done = world.step(minutes=ONE_MINUTE)
-        assert (done.decided, done.failed) == (1, 1)
-        assert world.condition("Ready", "bad") == ("False", "InternalError")
-        assert "ZeroDivisionError" in world.message("Ready", "bad")
-        assert "secret" not in world.message("Ready", "bad")
-        assert "Traceback" in caplog.text
-        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
-
-    def test_a_defect_in_learning_from_the_past(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        world = self.two()
-        world.remember(minutes=30)
-        update = backfill.update  # type: ignore[attr-defined]
-
-        def failing(observation: Any, *args: Any) -> Any:
-            if any(replica.name.startswith("bad") for replica in observation.ready):
-                raise ZeroDivisionError
-            return update(observation, *args)
-
-        monkeypatch.setattr(backfill, "update", failing)
-        assert world.step().decided == 2
-        assert world.state("good").memory.profile.learned > 1000
-        assert "Traceback" in caplog.text
-
-    def test_a_defect_in_reading(self, caplog: pytest.LogCaptureFixture) -> None:
-        world = self.two()
-        world.prometheus.broken = KeyError("le")
-        assert world.step().decided == 2
-        assert world.condition("MetricsAvailable", "good") == ("False", "FailedGetMetrics")
-        assert "Traceback" in caplog.text
-
-    def test_a_status_that_the_api_server_refuses(self, caplog: pytest.LogCaptureFixture) -> None:
-        world = self.two()
-        world.step(minutes=ONE_MINUTE)
-        world.writes.refuse["status"] = ClusterError("Cannot write the status: 500")
-        world.services["vllm"].rate = 30.0
-        world.step(minutes=5)
-        assert world.writes.scales != [], "scaling does not depend on telling"
-        assert world.failures["status"] > 0
-        world.writes.refuse.clear()
-        world.step()
-        ordered = [after for target, _, after in world.writes.scales if target[1] == "vllm"]
-        assert world.status("good")["desiredReplicas"] == ordered[-1]
-
-    @pytest.mark.parametrize("lost", [Unanswered("the API server did not answer"), TimeoutError("the tick is over")])
-    def test_a_status_that_was_written_and_whose_answer_was_lost(
-        self, monkeypatch: pytest.MonkeyPatch, lost: Exception
-    ) -> None:
-        world = self.two()
-        world.step(minutes=ONE_MINUTE)
-        write = world.write_status
-
-        async def lossy(pool: Any, changes: Any) -> None:
-            await write(pool, changes)
-            raise lost
-
-        with monkeypatch.context() as slow:
-            slow.setattr(world, "write_status", lossy)
-            world.autoscaler("HorizontalPodAutoscaler")
-            world.step()
-            assert world.condition("Ready", "good") == ("False", "OwnedByHPA")
-        world.autoscaler("HorizontalPodAutoscaler", gone=True)
-        world.state("good").written_at = world.now  # no figure is due
-        world.step()
-        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
-        written = len(world.writes.statuses)
-        world.step()
-        assert len(world.writes.statuses) == written, "what is known again is not said again"
-
-    def test_a_pool_deleted_before_its_status_is_written(self, caplog: pytest.LogCaptureFixture) -> None:
-        world = self.two()
-        world.writes.refuse["status"] = NotFound("404")
-        assert world.step().failed == 0
-        assert caplog.records == []
-
-    def test_events_that_are_lost(self) -> None:
-        world = self.two(slo={})
-        world.writes.refuse["event"] = ClusterError("500")
-        world.step(minutes=ONE_MINUTE)
-        assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
-
-
 def test_resumes_with_its_profile_after_a_restart() -> None:
     world = settled()
     world.step(minutes=12)
@@ -538,62 +422,6 @@ def test_a_follower_that_stops_writes_nothing() -> None:
     world.leading = False
     asyncio.run(world.loop.stop())
     assert world.writes.count() == writes
-
-
-def test_requests_held_at_the_gateway_are_demand() -> None:
-    queue = GatewayQueue(metric="queue_size", namespace_label="namespace")
-    world = FakeCluster(gateway=queue)
-    world.serve(rate=6.0)
-    world.pool()
-    world.prometheus.queue = GatewayReading({("chat", "llama"): 0.0}, by_namespace=True)
-    world.step(minutes=8)
-    replicas = world.status()["desiredReplicas"]
-    world.prometheus.queue = GatewayReading({("chat", "llama"): 500.0}, by_namespace=True)
-    world.step(minutes=ONE_MINUTE)
-    assert world.status()["queueDepth"] >= 500
-    assert world.status()["desiredReplicas"] > replicas
-
-
-def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
-    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
-    world.serve(rate=6.0)
-    world.pool()
-    world.prometheus.queue = Unknown("Prometheus backend 'default' did not answer within 10 s")
-    world.step(minutes=ONE_MINUTE)
-    observation = world.state().observation
-    assert observation is not None
-    assert observation.gateway_queue == world.prometheus.queue
-
-
-def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -> None:
-    """It forbids scale-downs, and stood in the last decision's sentence only."""
-    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
-    world.serve(rate=6.0)
-    world.pool()
-    world.prometheus.queue = GatewayReading({(None, "llama-2"): 0.0}, by_namespace=False)
-    world.step(minutes=ONE_MINUTE)
-    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
-    assert world.message("MetricsAvailable") == (
-        "The number of queued requests is unknown: the gateway exports no queue for model 'llama'. "
-        "Scale-down is blocked until all metrics are read."
-    )
-    world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
-    world.step(minutes=ONE_MINUTE)
-    assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
-
-
-def test_a_gateway_that_answers_now_and_then_is_not_written_at_every_tick() -> None:
-    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
-    world.serve(rate=6.0)
-    world.pool()
-    world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
-    world.step(minutes=12)
-    before = len(world.writes.statuses)
-    for tick in range(40):
-        known = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
-        world.prometheus.queue = Unknown("503") if tick % 2 else known
-        world.step()
-    assert len(world.writes.statuses) - before <= 12
 
 
 def test_what_is_read_whole_soon_after_it_could_not_be_read_at_all_is_told_at_once() -> None:
