@@ -71,7 +71,7 @@ def test_it_opens_the_report_when_asked(servingpool: Command, monkeypatch: pytes
         (("--output", "trace.csv/demo.html"), "cannot write trace.csv/demo.html: "),
     ],
 )
-def test_what_cannot_be_used_is_told_with_exit_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
+def test_unusable_input_ends_with_exit_code_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
     Path("one.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,10,10\n")
     result = servingpool(*BASE, *arguments)
     assert result.exit_code == 2

@@ -81,7 +81,7 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
         ),
     ],
 )
-def test_what_cannot_be_used_is_told_with_exit_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
+def test_unusable_input_ends_with_exit_code_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
     manifest = Path("pool.yaml").read_text()
     Path("one.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,10,10\n")
     Path("fleet.yaml").write_text("{hardware: h100-8b-tp1, coldStart: 2h}")

@@ -35,7 +35,7 @@ def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
     assert observation.gateway_queue == world.prometheus.queue
 
 
-def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -> None:
+def test_a_gateway_without_a_queue_of_the_model_is_reported() -> None:
     """It forbids scale-downs, and stood in the last decision's sentence only."""
     world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
     world.serve(rate=6.0)

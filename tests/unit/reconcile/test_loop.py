@@ -55,7 +55,7 @@ def test_scales_down_when_load_has_gone() -> None:
     assert world.writes.scales[-1][2] < 6
 
 
-def test_one_log_line_tells_a_change_and_a_quiet_tick_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_change_writes_one_log_line_and_a_quiet_tick_none(caplog: pytest.LogCaptureFixture) -> None:
     world = settled()
     caplog.set_level(logging.INFO, "servingpool")
     world.writes.scales.clear()
@@ -99,7 +99,7 @@ def test_a_lost_prometheus_is_warned_of_once_and_forgiven() -> None:
     assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
 
 
-def test_a_fault_that_comes_and_goes_is_warned_of_every_ten_minutes_at_most() -> None:
+def test_a_flapping_fault_posts_a_warning_every_ten_minutes_at_most() -> None:
     world = settled()
     for minute in range(18):
         world.prometheus.silent = "Prometheus backend 'default' cannot be reached" if minute % 2 else None
@@ -119,7 +119,7 @@ def test_follower_never_writes_nor_reads() -> None:
     assert world.prometheus.asked == []
 
 
-def test_who_loses_the_lead_during_a_tick_does_not_write() -> None:
+def test_a_leader_deposed_in_a_tick_does_not_write() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
     writes = world.writes.count()
@@ -185,7 +185,7 @@ def test_scale_conflict_is_retried_next_tick() -> None:
     assert world.state().conflicts == 0
 
 
-def test_a_pool_whose_turn_it_is_not_is_left_as_it_was_for_as_long_as_a_page_may_be_old() -> None:
+def test_a_pool_that_was_not_read_keeps_its_status_until_its_samples_are_stale() -> None:
     """Decided on what was read last, a fleet shrank on what was 45 s old; told as unknown, its status was written
     twice a minute."""
     world = settled()
@@ -202,7 +202,7 @@ def test_a_pool_whose_turn_it_is_not_is_left_as_it_was_for_as_long_as_a_page_may
     assert world.condition("MetricsAvailable")[0] == "True"
 
 
-def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lasting_conflict_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """A webhook that says no with a bare 422 looks like one."""
     world = settled()
     world.services["vllm"].rate = 30.0
@@ -224,7 +224,7 @@ def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.Lo
     assert world.condition("Ready")[0] == "True", "now somebody has changed the number"
 
 
-def test_a_webhook_that_refuses_is_told_where_every_third_look_fails() -> None:
+def test_a_webhook_that_refuses_is_reported_even_if_every_third_read_fails() -> None:
     """Each look that failed began the count anew."""
     world = settled()
     world.services["vllm"].rate = 30.0
@@ -248,7 +248,7 @@ def test_conflicts_with_something_else_between_them_are_not_in_a_row() -> None:
     assert world.state().conflicts == 0
 
 
-def test_a_refused_scale_is_told_until_it_succeeds() -> None:
+def test_a_refused_scale_is_reported_until_it_succeeds() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
     world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/vllm: 403 Forbidden")
@@ -262,7 +262,7 @@ def test_a_refused_scale_is_told_until_it_succeeds() -> None:
     assert world.condition("Ready") == ("True", "SucceededGetScale")
 
 
-def test_a_number_changed_by_hand_is_where_the_next_order_starts() -> None:
+def test_the_next_scale_starts_from_a_number_set_by_hand() -> None:
     world = settled()
     world.set_replicas("vllm", 6)
     world.step(minutes=20)
@@ -424,7 +424,7 @@ def test_a_follower_that_stops_writes_nothing() -> None:
     assert world.writes.count() == writes
 
 
-def test_what_is_read_whole_soon_after_it_could_not_be_read_at_all_is_told_at_once() -> None:
+def test_complete_metrics_after_an_outage_are_reported_at_once() -> None:
     """Of a Prometheus that is back some first pages are old. "Last scraped 16 s ago" stood there for a minute."""
     world = settled()
     world.prometheus.silent = "503"
@@ -439,7 +439,7 @@ def test_what_is_read_whole_soon_after_it_could_not_be_read_at_all_is_told_at_on
     assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
 
 
-def test_pages_that_lack_a_series_are_no_valid_metrics() -> None:
+def test_samples_that_lack_a_series_are_not_valid_metrics() -> None:
     world = settled()
     pages = world.samples
 
@@ -463,7 +463,7 @@ def test_pages_that_lack_a_series_are_no_valid_metrics() -> None:
     )
 
 
-def test_the_price_of_tokens_is_told() -> None:
+def test_the_cost_of_tokens_is_reported() -> None:
     world = settled(targets=[{"name": "vllm", "min": 1, "max": 10, "costPerReplicaHour": 36.0}])
     throughput, ready = world.status()["throughput"], world.status()["readyReplicas"]
     rate = throughput["generationTokensPerSecond"]

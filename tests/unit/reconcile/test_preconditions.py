@@ -43,7 +43,7 @@ def test_a_deployment_of_that_name_in_another_namespace_is_no_target() -> None:
 @pytest.mark.parametrize(
     ("kind", "reason"), [("HorizontalPodAutoscaler", "OwnedByHPA"), ("ScaledObject", "OwnedByKEDA")]
 )
-def test_what_another_autoscaler_owns_is_left_to_it(kind: str, reason: str) -> None:
+def test_a_deployment_with_another_autoscaler_is_not_scaled(kind: str, reason: str) -> None:
     world = hungry()
     world.autoscaler(kind)
     world.step(minutes=5)
@@ -137,7 +137,7 @@ def test_zero_replicas_by_hand_pause_as_with_an_hpa() -> None:
     assert world.condition("Ready")[0] == "True"
 
 
-def test_nothing_more_is_ordered_while_no_node_has_room() -> None:
+def test_no_replicas_are_added_while_pods_are_unschedulable() -> None:
     world = hungry()
     world.services["vllm"].unschedulable = True
     world.step(minutes=4)
@@ -168,7 +168,7 @@ def test_a_node_may_take_as_long_as_a_replica_takes_to_start() -> None:
     assert world.condition("Ready") == ("False", "Unschedulable")
 
 
-def test_a_fleet_amid_a_rollout_may_grow_and_does_not_shrink() -> None:
+def test_in_a_rollout_the_fleet_may_grow_and_does_not_shrink() -> None:
     world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
@@ -197,7 +197,7 @@ def test_a_fleet_amid_a_rollout_may_grow_and_does_not_shrink() -> None:
     assert world.writes.scales[-1][2] < 6
 
 
-def test_a_backend_that_nobody_configured_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
     world = hungry(metrics={"backend": "thanos"})
     world.step(minutes=5)
     assert world.condition("Ready") == ("False", "UnknownBackend")
@@ -217,7 +217,7 @@ def test_a_backend_of_other_namespaces_is_not_read() -> None:
     assert world.prometheus.asked == []
 
 
-def test_a_wrong_model_name_is_told_with_the_right_one() -> None:
+def test_a_wrong_model_name_is_reported_with_the_right_one() -> None:
     world = hungry(model="lama")
     world.step(minutes=5)
     assert world.writes.scales == []
@@ -226,7 +226,7 @@ def test_a_wrong_model_name_is_told_with_the_right_one() -> None:
     assert world.writes.reasons("pool") == ["NoSeriesForModel"]
 
 
-def test_the_need_beyond_max_is_told() -> None:
+def test_a_need_above_max_is_reported() -> None:
     world = hungry(targets=[{"name": "vllm", "min": 1, "max": 3}])
     world.step(minutes=8)
     assert world.writes.scales[-1][2] == 3
@@ -294,7 +294,7 @@ def test_recommend_for_a_deployment_at_zero_says_that_auto_would_be_blocked() ->
     assert world.message("Ready").startswith(f"{ADVICE} Auto would be blocked (ScalingDisabled): ")
 
 
-def test_recommend_says_what_hinders_auto_without_blocking_it() -> None:
+def test_recommend_says_what_would_limit_auto() -> None:
     world = hungry(mode="Recommend")
     world.services["vllm"].unschedulable = True
     world.set_replicas("vllm", 3)

@@ -54,12 +54,12 @@ def test_a_tool_that_looks_every_ten_minutes_is_named_and_stays_named() -> None:
             world.step()
 
 
-def test_one_that_looks_every_two_hours_and_more_is_no_tool() -> None:
+def test_a_reset_every_two_hours_is_not_contested() -> None:
     world = contested(every=2 * 60 * 4 + 8)
     assert world.condition("Ready")[0] == "True"
 
 
-def test_while_replicas_are_contested_they_are_ordered_all_the_same_without_a_word_each() -> None:
+def test_contested_replicas_are_still_scaled_without_an_event_each() -> None:
     world = contested()
     world.step()
     orders, told = len(world.writes.scales), (len(world.writes.events), len(world.writes.statuses))
@@ -71,7 +71,7 @@ def test_while_replicas_are_contested_they_are_ordered_all_the_same_without_a_wo
     assert len(world.writes.statuses) <= told[1] + 4
 
 
-def test_ten_minutes_after_the_last_contest_all_is_well() -> None:
+def test_ready_turns_true_ten_minutes_after_the_last_reset() -> None:
     world = contested()
     world.step(minutes=9)
     assert world.condition("Ready") == ("False", "ReplicasContested")
@@ -91,13 +91,13 @@ def test_a_person_who_sets_a_number_contests_nothing(times: int, to: tuple[int, 
     assert world.condition("Ready")[0] == "True"
 
 
-def test_who_sets_one_number_after_the_other_is_named_as_well() -> None:
+def test_a_program_that_sets_changing_numbers_is_named_too() -> None:
     """Another autoscaler, of which no object tells."""
     world = contested(by="scaler", times=6, to=(2, 3))
     assert world.condition("Ready") == ("False", "ReplicasContested")
 
 
-def test_a_person_amid_a_tools_contest_does_not_end_it() -> None:
+def test_a_person_does_not_end_the_contest_of_a_tool() -> None:
     world = contested()
     world.step()
     world.set_replicas("vllm", 3, by="kubectl-scale")
@@ -106,12 +106,12 @@ def test_a_person_amid_a_tools_contest_does_not_end_it() -> None:
     assert "argocd-controller" in world.message("Ready")
 
 
-def test_one_that_looks_every_hour_is_a_tool() -> None:
+def test_a_reset_every_hour_is_contested() -> None:
     world = contested(every=60 * 4)
     assert world.condition("Ready") == ("False", "ReplicasContested")
 
 
-def test_orders_that_answer_nobody_are_told_while_replicas_are_contested() -> None:
+def test_scales_that_answer_no_reset_post_events_while_replicas_are_contested() -> None:
     """Behind a tool that looked every 50 minutes nine orders left no event and no time for two hours and a half."""
     world = contested(every=50 * 4)
     world.pool(targets=[{"name": "vllm", "min": 1, "max": 20}])
@@ -126,14 +126,14 @@ def test_orders_that_answer_nobody_are_told_while_replicas_are_contested() -> No
     assert world.status()["lastScaleTime"] == stamp(world.writes.at[-1])
 
 
-def test_two_programs_that_set_it_once_and_twice_contest_nothing() -> None:
+def test_two_programs_that_set_replicas_once_and_twice_are_not_contested() -> None:
     world = contested(by="helm", times=2)
     world.set_replicas("vllm", 2, by="kubectl-scale")
     world.step()
     assert world.condition("Ready")[0] == "True"
 
 
-def test_a_number_set_by_hand_that_is_left_standing_counts_once() -> None:
+def test_a_number_set_by_hand_counts_once_while_it_stays() -> None:
     world = hungry()
     world.writes.refuse["scale"] = Forbidden("403")
     world.step(minutes=3)
@@ -145,7 +145,7 @@ def test_a_number_set_by_hand_that_is_left_standing_counts_once() -> None:
     assert world.state().drift.times == (world.now - 165.0,)
 
 
-def test_what_people_do_while_nothing_is_touched_is_no_contest() -> None:
+def test_changes_by_people_are_no_contest_while_the_operator_does_not_scale() -> None:
     world = hungry()
     for _ in range(4):
         world.pool(mode="Auto")
@@ -157,7 +157,7 @@ def test_what_people_do_while_nothing_is_touched_is_no_contest() -> None:
     assert world.state().drift.times == ()
 
 
-def test_another_target_has_no_contest_of_the_last_one() -> None:
+def test_a_new_target_starts_without_a_contest() -> None:
     world = contested()
     world.serve("other", rate=30.0).set_by = ("argocd-controller", world.now)
     world.pool(target="other")

@@ -133,7 +133,7 @@ def test_a_lease_given_back_is_taken_at_once() -> None:
 
 
 @pytest.mark.parametrize("asked", [0.25, 0.75, 1.25, 1.75])
-def test_one_that_is_stopped_while_it_renews_gives_the_lease_back(asked: float) -> None:
+def test_an_operator_stopped_while_renewing_gives_the_lease_back(asked: float) -> None:
     """The renewal was done, its answer lost with the cancellation: the next leader waited for all 15 s."""
 
     async def story() -> None:
@@ -167,7 +167,7 @@ def test_a_renewal_that_is_done_while_the_lease_is_given_back_does_not_keep_it()
     run(story)
 
 
-def test_who_takes_a_lease_that_was_deleted_leads() -> None:
+def test_an_operator_that_recreates_a_deleted_lease_leads() -> None:
     """`_taken` is of the Lease before: it says that another holds it, and `run` returns in the moment it leads."""
 
     async def story() -> None:
@@ -187,7 +187,7 @@ def test_who_takes_a_lease_that_was_deleted_leads() -> None:
 
 
 @pytest.mark.parametrize("before", ["none", "given back"])
-def test_one_that_is_stopped_while_it_acquires_gives_the_lease_back(before: str) -> None:
+def test_an_operator_stopped_while_acquiring_gives_the_lease_back(before: str) -> None:
     async def story() -> None:
         server = Server()
         if before == "given back":
@@ -227,7 +227,7 @@ def annotated_amid_a_write(network: Network) -> Iterator[None]:
     network.replace_lease = replace  # type: ignore[method-assign]
 
 
-def test_who_changes_the_lease_without_taking_it_costs_no_leadership() -> None:
+def test_a_change_of_the_lease_by_others_costs_no_leadership() -> None:
     """`kubectl annotate lease`, or our own renewal of before, timed out here and done there, between read and write.
 
     The Lease names us before and after: nobody can have taken over, and by the clock 8 s are left.
@@ -245,7 +245,7 @@ def test_who_changes_the_lease_without_taking_it_costs_no_leadership() -> None:
     run(story)
 
 
-def test_one_that_is_stopped_behind_such_a_conflict_gives_the_lease_back() -> None:
+def test_an_operator_stopped_after_such_a_conflict_gives_the_lease_back() -> None:
     async def story() -> None:
         server = Server()
         network = Network(server)
