@@ -17,8 +17,9 @@ from types import FrameType
 from rich.console import Console
 from rich.live import Live
 
-from servingpool_lab.binaries import LAB, MODULES, ensure_binaries
+from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.collector import Collector
+from servingpool_lab.go_modules import LAB, MODULES
 from servingpool_lab.plan import plan
 from servingpool_lab.record import Recorder
 from servingpool_lab.scenario import Scenario
