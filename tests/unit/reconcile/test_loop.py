@@ -9,28 +9,12 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
+from servingpool.adapters.cluster.errors import NotFound
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 from servingpool.reconcile import loop
 
-from .fake_cluster import FakeCluster, merged
-
-ONE_MINUTE = 1.0
-
-
-def settled(**spec: Any) -> FakeCluster:
-    """A pool of a few replicas that is calibrated at a load that suits them.
-
-    Its first orders, made before anything was learned, are no part of the stories.
-    """
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool(**spec)
-    world.step(minutes=25)
-    assert world.services["vllm"].orders == []
-    world.writes.scales.clear()
-    world.writes.events.clear()
-    return world
+from .fake_cluster import FakeCluster
+from .stories import ONE_MINUTE, settled
 
 
 def test_scales_up_when_load_grows_and_says_so_once() -> None:
@@ -170,21 +154,6 @@ def test_an_api_server_that_hangs_leaves_the_rest_for_the_next_tick(
     assert len(world.writes.scales) == 1
 
 
-def test_scale_conflict_is_retried_next_tick() -> None:
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Invalid")
-    while not world.state().conflicts:
-        world.step()
-    assert world.writes.scales == []
-    assert "SuccessfulRescale" not in world.writes.reasons("pool")[-1:]
-    assert world.condition("Ready")[0] == "True", "somebody else was faster: that is no fault"
-    world.writes.refuse.clear()
-    world.step()
-    assert len(world.writes.scales) == 1
-    assert world.state().conflicts == 0
-
-
 def test_a_pool_that_was_not_read_keeps_its_status_until_its_samples_are_stale() -> None:
     """Decided on what was read last, a fleet shrank on what was 45 s old; told as unknown, its status was written
     twice a minute."""
@@ -200,66 +169,6 @@ def test_a_pool_that_was_not_read_keeps_its_status_until_its_samples_are_stale()
     world.prometheus.busy = False
     world.step()
     assert world.condition("MetricsAvailable")[0] == "True"
-
-
-def test_a_lasting_conflict_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """A webhook that says no with a bare 422 looks like one."""
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Unprocessable Entity")
-    while not world.state().conflicts:
-        world.step()
-    world.step()
-    assert world.condition("Ready")[0] == "True"
-    assert world.failures["scale"] == 0
-    world.step()
-    assert world.condition("Ready") == ("False", "FailedUpdateScale")
-    assert world.message("Ready") == "Cannot scale Deployment chat/vllm: 422 Unprocessable Entity, 3 times in a row."
-    assert world.failures["scale"] == 1, "of this there is an alert"
-    assert "422 Unprocessable Entity, 3 times in a row" in caplog.text
-    world.step()
-    assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
-    world.set_replicas("vllm", len(world.services["vllm"].engines) + 1)
-    world.step()
-    assert world.condition("Ready")[0] == "True", "now somebody has changed the number"
-
-
-def test_a_webhook_that_refuses_is_reported_even_if_every_third_read_fails() -> None:
-    """Each look that failed began the count anew."""
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("422 Unprocessable Entity")
-    seen = set()
-    for tick in range(24):
-        world.prometheus.silent = "it did not answer" if tick % 3 == 2 else None
-        world.step()
-        seen.add(world.condition("Ready"))
-    assert ("False", "FailedUpdateScale") in seen
-
-
-def test_conflicts_with_something_else_between_them_are_not_in_a_row() -> None:
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("409")
-    while world.state().conflicts < 2:
-        world.step()
-    world.writes.refuse["scale"] = ClusterError("500")
-    world.step()
-    assert world.state().conflicts == 0
-
-
-def test_a_refused_scale_is_reported_until_it_succeeds() -> None:
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/vllm: 403 Forbidden")
-    world.step(minutes=3)
-    assert world.condition("Ready") == ("False", "FailedUpdateScale")
-    assert world.message("Ready") == "Cannot scale Deployment chat/vllm: 403 Forbidden."
-    assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
-    assert world.failures["scale"] > 1
-    world.writes.refuse.clear()
-    world.step()
-    assert world.condition("Ready") == ("True", "SucceededGetScale")
 
 
 def test_the_next_scale_starts_from_a_number_set_by_hand() -> None:
@@ -359,69 +268,6 @@ def test_a_pool_deleted_while_prometheus_is_read_stops_nobody() -> None:
 
     world.prometheus.__class__ = Deleting
     assert world.step().decided == 1
-
-
-@pytest.mark.parametrize("change", ["another model", "deleted and made again"])
-def test_what_was_learned_is_of_one_pool_and_one_model(change: str) -> None:
-    world = settled()
-    assert world.state().memory.profile.learned > 300
-    if change == "another model":
-        world.services["vllm"].model = "mistral"
-        world.pool(model="mistral")
-    else:
-        raw = world.cache.pools["chat", "pool"]
-        world.cache.see_pool(
-            {**raw, "metadata": {**raw["metadata"], "uid": "uid-pool", "resourceVersion": "x"}, "status": {}},
-            gone=False,
-        )
-        world.state().uid = "an earlier one"
-    world.step(minutes=ONE_MINUTE)
-    assert world.state().memory.profile.learned < 100
-    assert world.condition("Calibrating") == ("True", "Learning")
-
-
-def test_resumes_with_its_profile_after_a_restart() -> None:
-    world = settled()
-    world.step(minutes=12)
-    learned = world.status()["profile"]["learned"]
-    assert learned > 300
-    world.restart()
-    world.step()
-    assert world.state().memory.profile.learned >= learned
-    assert world.condition("Calibrating") == ("False", "Learned")
-    writes = len(world.writes.statuses)
-    world.step(minutes=5)
-    assert len(world.writes.statuses) - writes <= 2, "a restart is no reason to write every pool"
-
-
-@pytest.mark.parametrize("damage", [{"version": 99}, {"fit": {"gram": "nonsense"}}, {"model": "another"}])
-def test_a_profile_that_cannot_be_used_is_dropped(damage: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    world = settled()
-    world.step(minutes=12)
-    raw = world.cache.pools["chat", "pool"]
-    status = merged(raw["status"], {"profile": damage})
-    world.cache.see_pool({**raw, "metadata": {**raw["metadata"], "resourceVersion": "x"}, "status": status}, gone=False)
-    world.restart()
-    world.step()
-    assert "The learned profile is discarded" in caplog.text
-    assert world.state().memory.profile.learned == 0.0
-
-
-def test_stopping_writes_what_was_learned() -> None:
-    world = settled()
-    world.status().pop("profile", None)
-    world.state().profile_curve = None
-    asyncio.run(world.loop.stop())
-    assert world.status()["profile"]["learned"] > 400
-
-
-def test_a_follower_that_stops_writes_nothing() -> None:
-    world = settled()
-    world.state().profile_curve = None
-    writes = world.writes.count()
-    world.leading = False
-    asyncio.run(world.loop.stop())
-    assert world.writes.count() == writes
 
 
 def test_complete_metrics_after_an_outage_are_reported_at_once() -> None:

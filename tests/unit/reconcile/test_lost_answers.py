@@ -18,7 +18,7 @@ from servingpool.reconcile.report import ANYTHING
 
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
 from .fake_cluster import FakeCluster
-from .test_loop import settled
+from .stories import settled
 
 
 def short(**spec: Any) -> FakeCluster:

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ..decision.world import START  # noqa: TID252
 from .fake_cluster import FakeCluster
-
-
-def hungry(**spec: Any) -> FakeCluster:
-    """Two replicas that need to be more, calibrated, if nothing stands in the way."""
-    world = FakeCluster()
-    world.serve(rate=30.0)
-    world.pool(**spec)
-    return world
+from .stories import hungry
 
 
 def test_a_missing_target_is_waited_for() -> None:

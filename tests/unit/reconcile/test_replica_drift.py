@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,14 +12,7 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
 from servingpool.reconcile.replica_drift import ReplicaDrift
 
 from .fake_cluster import FakeCluster, stamp
-
-
-def hungry(**spec: Any) -> FakeCluster:
-    """Two replicas that need to be more, calibrated, if nothing stands in the way."""
-    world = FakeCluster()
-    world.serve(rate=30.0)
-    world.pool(**spec)
-    return world
+from .stories import hungry
 
 
 def contested(by: str = "argocd-controller", times: int = 3, every: int = 1, to: tuple[int, ...] = (2,)) -> FakeCluster:

@@ -13,7 +13,7 @@ from servingpool.cli.explained import show
 from servingpool.reconcile import pool_plan
 
 from .fake_cluster import FakeCluster, stamp
-from .test_loop import settled
+from .stories import settled
 from .test_lost_answers import short
 
 FIGURES = {"fleet", "replicas", "readyReplicas", "desiredReplicas", "throughput", "queueDepth", "latency", "attainment"}
