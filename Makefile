@@ -8,7 +8,7 @@ IMAGE ?= servingpool-operator:$(VERSION)
 LAB_IMAGE ?= servingpool-lab:$(VERSION)
 SOAK_EXAMPLES ?= 100000
 TESTS ?= tests/e2e
-# Notes a lane that passed in docs/lanes.md, with PUBLISH=1 alone.
+# Notes a lane that passed in docs/records/lanes.md, with PUBLISH=1 alone.
 LANE := $(BIN)/python tools/lane.py
 # Scenarios share a cluster and come in the order that takes least time; the others' order is drawn anew each time.
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
@@ -135,4 +135,4 @@ sbom: $(STAMP)  ## CycloneDX bill of the image's Python packages with their lice
 	@docker run --rm --network none --entrypoint dpkg-query $(IMAGE) --show > build/sbom-debian.txt
 
 clean:  ## Remove the virtual environment, caches of tools and reports (not the built control plane)
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis report
+	rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis report

@@ -1,4 +1,4 @@
-"""`lane.py LANE COMMAND...` runs a lane of the Makefile; PUBLISH=1 notes one that passes in docs/lanes.md."""
+"""`lane.py LANE COMMAND...` runs a lane of the Makefile; PUBLISH=1 notes one that passes in docs/records/lanes.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "lanes.md"
+PAGE = ROOT / "docs" / "records" / "lanes.md"
 CLOSING = re.compile(r"=+ (.*\b(?:passed|failed|skipped|error).*) in [\d.]+s.*")
 """The last line of pytest."""
 COVERED = re.compile(r"TOTAL\s.*\s([\d.]+%)")

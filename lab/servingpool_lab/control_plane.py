@@ -12,7 +12,6 @@ import ssl
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +19,7 @@ from typing import Any, Self
 from servingpool_lab import kwok
 from servingpool_lab.api_client import ApiClient, ApiError, Manifests
 from servingpool_lab.binaries import ensure_binaries
+from servingpool_lab.control_plane_programs import LOOPBACK, Ports, Programs
 from servingpool_lab.credentials import (
     CertificateAuthority,
     new_private_key,
@@ -28,18 +28,13 @@ from servingpool_lab.credentials import (
     write_private,
 )
 from servingpool_lab.processes import (
-    ProcessError,
     ProcessGroup,
-    SupervisedProcess,
-    http_ready,
     wait_until,
 )
 
-_LOOPBACK = "127.0.0.1"
 # Below the range from which the kernel picks ports for outgoing connections: one of those could
 # otherwise take kube-apiserver's port while it is down between stop and start.
 _PORT_RANGE = range(20000, 30000)
-_ISSUER = "https://kubernetes.default.svc"
 
 # Who may do what comes from Kubernetes' own bootstrap roles for these names.
 _ADMIN = ("admin", "system:masters")
@@ -62,21 +57,11 @@ def free_ports(count: int) -> list[int]:
                 return ports
             listener = held.enter_context(socket.socket())
             try:
-                listener.bind((_LOOPBACK, port))
+                listener.bind((LOOPBACK, port))
             except OSError:
                 continue
             ports.append(port)
     raise OSError(f"no {count} free ports in {_PORT_RANGE}")
-
-
-@dataclass(frozen=True)
-class _Ports:
-    etcd: int
-    etcd_peer: int
-    apiserver: int
-    controller_manager: int
-    scheduler: int
-    kwok: int
 
 
 class ControlPlane:
@@ -108,7 +93,7 @@ class ControlPlane:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._binaries = binaries
         self._load = (default_load_seconds, default_load_jitter_seconds)
-        self._ports = _Ports(*free_ports(6))
+        self._ports = Ports(*free_ports(6))
         self._group = ProcessGroup()
         self._tokens = {user: secrets.token_urlsafe(24) for user, _ in self._static_users()}
         self._authority = CertificateAuthority()
@@ -124,7 +109,7 @@ class ControlPlane:
     @property
     def url(self) -> str:
         """kube-apiserver's URL. It stays the same over `stop_apiserver`/`start_apiserver`."""
-        return f"https://{_LOOPBACK}:{self._ports.apiserver}"
+        return f"https://{LOOPBACK}:{self._ports.apiserver}"
 
     @property
     def kubeconfig(self) -> Path:
@@ -142,11 +127,11 @@ class ControlPlane:
             self._binaries = ensure_binaries("etcd", "kubernetes")
         self._write_files()
         try:
-            self._etcd = self._define_etcd()
-            self._apiserver = self._define_apiserver()
-            self._group.start(self._etcd)
+            programs = Programs(self._directory, self._binaries, self._ports, self._tls)
+            self._apiserver = programs.apiserver()
+            self._group.start(programs.etcd())
             self._group.start(self._apiserver)
-            self._group.start(self._define_controller_manager(), self._define_scheduler(), self._define_kwok())
+            self._group.start(programs.controller_manager(), programs.scheduler(), programs.kwok())
             wait_until(self._accepts_pods, 60, "the default service account")
         except BaseException:
             self.stop()
@@ -249,7 +234,7 @@ class ControlPlane:
     def _write_files(self) -> None:
         server = self._authority.issue_server(
             ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"],
-            [_LOOPBACK],
+            [LOOPBACK],
         )
         write_private(self._file("ca.crt"), self._authority.certificate)
         write_private(self._file("apiserver.crt"), server.certificate)
@@ -270,114 +255,6 @@ class ControlPlane:
         path = self._file(f"{name}.kubeconfig")
         authority = self._authority.certificate
         return write_kubeconfig(path, self.url, authority, token=token, namespace=namespace)
-
-    def _define_etcd(self) -> SupervisedProcess:
-        url = f"http://{_LOOPBACK}:{self._ports.etcd}"
-        peer_url = f"http://{_LOOPBACK}:{self._ports.etcd_peer}"
-        return self._process(
-            "etcd",
-            [
-                "--name=lab",
-                f"--data-dir={self._file('etcd')}",
-                f"--listen-client-urls={url}",
-                f"--advertise-client-urls={url}",
-                f"--listen-peer-urls={peer_url}",
-                f"--initial-advertise-peer-urls={peer_url}",
-                f"--initial-cluster=lab={peer_url}",
-                "--log-level=warn",
-                # Data has to survive the process, not the machine; fsync would cost most of the
-                # latency of every write on a slow disk.
-                "--unsafe-no-fsync",
-            ],
-            f"{url}/health",
-        )
-
-    def _define_apiserver(self) -> SupervisedProcess:
-        service_account_key = self._file("service-account.key")
-        return self._process(
-            "kube-apiserver",
-            [
-                f"--etcd-servers=http://{_LOOPBACK}:{self._ports.etcd}",
-                f"--bind-address={_LOOPBACK}",
-                f"--advertise-address={_LOOPBACK}",
-                # Endpoints of the `kubernetes` Service must not be loopback addresses.
-                "--endpoint-reconciler-type=none",
-                f"--secure-port={self._ports.apiserver}",
-                f"--tls-cert-file={self._file('apiserver.crt')}",
-                f"--tls-private-key-file={self._file('apiserver.key')}",
-                f"--client-ca-file={self._file('ca.crt')}",
-                f"--token-auth-file={self._file('tokens.csv')}",
-                "--authorization-mode=Node,RBAC",
-                f"--service-account-issuer={_ISSUER}",
-                f"--service-account-key-file={service_account_key}",
-                f"--service-account-signing-key-file={service_account_key}",
-                "--service-cluster-ip-range=10.96.0.0/16",
-                # Ends open watches on shutdown; without it the server waits a minute for them.
-                "--shutdown-watch-termination-grace-period=2s",
-                "--profiling=false",
-            ],
-            f"{self.url}/readyz",
-        )
-
-    def _define_controller_manager(self) -> SupervisedProcess:
-        port = self._ports.controller_manager
-        return self._process(
-            "kube-controller-manager",
-            [
-                *self._serving_flags("controller-manager", port),
-                "--use-service-account-credentials=true",
-                f"--service-account-private-key-file={self._file('service-account.key')}",
-                f"--root-ca-file={self._file('ca.crt')}",
-                # Heartbeats may be late on a busy small machine, and eviction is not the subject.
-                "--node-monitor-grace-period=2m",
-                # The defaults throttle a scale-up by tens of pods.
-                "--kube-api-qps=200",
-                "--kube-api-burst=400",
-            ],
-            f"https://{_LOOPBACK}:{port}/healthz",
-        )
-
-    def _define_scheduler(self) -> SupervisedProcess:
-        port = self._ports.scheduler
-        return self._process(
-            "kube-scheduler",
-            self._serving_flags("scheduler", port),
-            f"https://{_LOOPBACK}:{port}/healthz",
-        )
-
-    def _define_kwok(self) -> SupervisedProcess:
-        port = self._ports.kwok
-        command = kwok.command(self._binary("kwok"), self._file("kwok.kubeconfig"), self._file("stages.yaml"), port)
-        return self._process("kwok", command[1:], f"http://{_LOOPBACK}:{port}/healthz")
-
-    def _serving_flags(self, name: str, port: int) -> list[str]:
-        kubeconfig = self._file(f"{name}.kubeconfig")
-        return [
-            f"--kubeconfig={kubeconfig}",
-            f"--authentication-kubeconfig={kubeconfig}",
-            f"--authorization-kubeconfig={kubeconfig}",
-            # One of each runs; an election would only delay the start and the recovery from a
-            # restart of kube-apiserver.
-            "--leader-elect=false",
-            f"--bind-address={_LOOPBACK}",
-            f"--secure-port={port}",
-            f"--tls-cert-file={self._file('apiserver.crt')}",
-            f"--tls-private-key-file={self._file('apiserver.key')}",
-            "--profiling=false",
-        ]
-
-    def _process(self, name: str, flags: Sequence[str], health_url: str) -> SupervisedProcess:
-        return SupervisedProcess(
-            name,
-            [self._binary(name), *flags],
-            self._directory / "logs" / f"{name}.log",
-            ready=http_ready(health_url, self._tls if health_url.startswith("https") else None),
-        )
-
-    def _binary(self, name: str) -> Path:
-        if self._binaries is None or name not in self._binaries:
-            raise ProcessError(f"no path for the program {name}")
-        return self._binaries[name]
 
     def _file(self, name: str) -> Path:
         return self._directory / name

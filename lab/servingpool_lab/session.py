@@ -17,8 +17,9 @@ from types import FrameType
 from rich.console import Console
 from rich.live import Live
 
-from servingpool_lab.binaries import LAB, MODULES, ensure_binaries
+from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.collector import Collector
+from servingpool_lab.go_modules import LAB, MODULES
 from servingpool_lab.plan import plan
 from servingpool_lab.record import Recorder
 from servingpool_lab.scenario import Scenario
@@ -76,7 +77,7 @@ class Session:
             try:
                 binaries = ensure_binaries(*LAB, console=self._console)
             except KeyboardInterrupt:
-                self._console.print("Stopped. What was compiled is kept: the next start goes on from there.")
+                self._console.print("Stopped. Compiled programs are kept, and the next start continues from there.")
                 return
             self._run(binaries)
 
@@ -133,7 +134,7 @@ class Session:
         for name, since in self._missing_since.items():
             if now - since > _PATIENCE_SECONDS:
                 logs = self._options.directory / "logs"
-                raise PartDiedError(f"{name} has stopped by itself; its log is in {logs}")
+                raise PartDiedError(f"{name} stopped unexpectedly. Its log is in {logs}")
         minutes = self._scenario.minutes
         return minutes is not None and snapshot.seconds >= minutes * 60
 

@@ -173,7 +173,7 @@ def _timed(say: Say, what: str) -> Iterator[None]:
 def _own(directory: Path) -> Iterator[None]:
     """Holds the directory for this lab alone, emptied of what the last one left."""
     if directory.is_dir() and any(directory.iterdir()) and not (directory / "lock").is_file():
-        raise LabError(f"{directory} holds something that is not a lab's: give another --directory")
+        raise LabError(f"{directory} holds other files: choose another --directory")
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("a+") as lock:
         try:
@@ -181,7 +181,7 @@ def _own(directory: Path) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             raise LabError(
-                f"another lab (pid {lock.read().strip()}) runs in {directory}: stop it, or give another --directory"
+                f"another lab (pid {lock.read().strip()}) runs in {directory}: stop it, or choose another --directory"
             ) from None
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")

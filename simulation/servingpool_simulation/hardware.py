@@ -174,7 +174,7 @@ def engine_profile(name: str, **other: Any) -> EngineProfile:
     """
     found = dict(zip(profile_names(), _coefficients().values(), strict=True)).get(name)
     if found is None:
-        raise ValueError(f"no step times for {name!r}; shipped are {', '.join(profile_names())}")
+        raise ValueError(f"hardware must be one of {', '.join(profile_names())}, got {name!r}")
     ms = 1e-3
     decode, prefill = found["decode_attn_ms"], found["prefill_attn_ms"]
     shipped: dict[str, Any] = {

@@ -104,8 +104,7 @@ def named_trace(name: str, seed: int = 0) -> Trace:
     if path.is_file():
         return load_trace(path)
     raise InputError(
-        f"no trace {name!r}: neither a file nor one of {', '.join(TRACES)}; "
-        f"a file is a CSV with the columns {', '.join(COLUMNS)}"
+        f"trace must be one of {', '.join(TRACES)}, or a CSV file with the columns {', '.join(COLUMNS)}, got {name!r}"
     )
 
 
@@ -134,7 +133,7 @@ def named_fleet(name: str) -> FleetFile:
     if name in profile_names():
         return FleetFile(hardware=name)
     if not path.is_file():
-        raise InputError(f"no fleet {name!r}: neither a YAML file nor one of {', '.join(profile_names())}")
+        raise InputError(f"fleet must be a YAML file, or one of {', '.join(profile_names())}, got {name!r}")
     try:
         return FleetFile.read(_yaml(path))
     except ValidationError as error:
@@ -176,7 +175,7 @@ def named_policy(name: str, profile: EngineProfile, pool: Pool) -> Policy:
         return baseline.make(profile, pool)
     if baseline is not None and value is not None:
         return baseline.tuned(profile, pool, value)
-    raise InputError(f"no policy {name!r}: choose {', '.join(POLICIES)}, with N 1 or more and VALUE over 0")
+    raise InputError(f"unknown policy {name!r}: choose {', '.join(POLICIES)}, with N 1 or more and VALUE over 0")
 
 
 def _positive(text: str) -> float | None:

@@ -85,8 +85,8 @@ def _parse(name: str, text: str) -> Trace:
     missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
     if missing:
         raise TraceError(
-            f"{name}: no column {', '.join(missing)}; the first line must name {', '.join(COLUMNS)}, "
-            f"it names {', '.join(rows.fieldnames or ('nothing',))}"
+            f"{name}: the first line must name the columns {', '.join(COLUMNS)}, "
+            f"got {', '.join(rows.fieldnames or ('nothing',))}"
         )
     seconds: list[float] = []
     prompt: list[int] = []
@@ -96,7 +96,7 @@ def _parse(name: str, text: str) -> Trace:
         prompt.append(_tokens(row, "ContextTokens", name, rows.line_num))
         output.append(_tokens(row, "GeneratedTokens", name, rows.line_num))
     if not seconds:
-        raise TraceError(f"{name}: no requests; a line for each request must follow the column names")
+        raise TraceError(f"{name} has no requests; write one line per request below the column names")
     order = np.argsort(seconds, kind="stable")
     arrival = np.array(seconds)[order]
     arrival -= arrival[0]

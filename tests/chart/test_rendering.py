@@ -62,7 +62,7 @@ def test_the_other_plain_manifests_are_the_charts_too() -> None:
     assert {name: (ROOT / "deploy" / name).read_text() for name in made} == made
 
 
-def test_who_brings_an_account_with_rights_gets_neither(render: Render) -> None:
+def test_an_existing_service_account_gets_no_rights(render: Render) -> None:
     objects = render("bare")
     assert sorted(each["kind"] for each in objects) == ["ConfigMap", "Deployment"]
     assert pod(objects, "pools")["spec"]["serviceAccountName"] == "somebody-elses"

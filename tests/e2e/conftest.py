@@ -80,7 +80,7 @@ def results(request: pytest.FixtureRequest) -> Iterator[Results]:
     results.save()
     # A run that was cut short has no failure, and is none to publish either.
     if os.environ.get("E2E_PUBLISH") == "1" and not failed and len(passed) == len(request.session.items):
-        results.publish(ROOT / "docs", REPORT.name)
+        results.publish(ROOT / "docs" / "records", REPORT.name)
 
 
 @pytest.fixture(scope="session")

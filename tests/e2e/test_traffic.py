@@ -62,6 +62,8 @@ BUCKETS_APART = 1
 """Buckets between two percentiles: the operator sees those of vLLM's histograms that lie around the SLO, no more."""
 ATTAINMENT_APART, LATE_APART = 2.0, 3.0
 """Points. The operator sees two histograms by bucket; where both bounds are broken, it counts a request twice."""
+AMID = 40
+"""Answers before the rolling update begins: 20 of the 120 s of its traffic."""
 LAG = 0.5
 """Seconds at the 99th percentile: a fifth of the tightest TTFT bound. A later generator would measure itself."""
 
@@ -79,7 +81,8 @@ def test_a_rolling_update_in_mid_traffic_loses_no_request(
     ROLLING.begin(cluster, load)
     name = ROLLING.name
     old = {pod["metadata"]["uid"] for pod in cluster.pods(name)}
-    time.sleep(20)
+    course = ROLLING.running()
+    eventually(lambda: load.summary(course)["ended"] >= AMID, 60, f"{AMID} answers")
     started = time.monotonic()
     deployment, _ = engine_manifests(ROLLING.engine)
     del deployment["spec"]["replicas"]

@@ -16,7 +16,7 @@ from servingpool_lab.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "crds/servingpools.servingpool.dev.yaml"
-BAD_INPUT = ROOT / "docs/bad-input.md"
+BAD_INPUT = ROOT / "docs/records/bad-input.md"
 CASES = yaml.safe_load((Path(__file__).parent / "cases/serving_pool.yaml").read_text())
 SAMPLES = sorted((ROOT / "deploy/samples").glob("servingpool-*.yaml"))
 UNCHECKED = (

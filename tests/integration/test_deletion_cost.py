@@ -63,7 +63,7 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
     await connection.close()
 
 
-async def test_kubernetes_takes_exactly_those_that_bear_the_cost(fleet: Fleet, cluster: Cluster) -> None:
+async def test_kubernetes_removes_exactly_the_marked_pods(fleet: Fleet, cluster: Cluster) -> None:
     """Three of six, by chance once in twenty times."""
     pods = fleet.pods()
     chosen = sorted(pods)[::2]
@@ -74,7 +74,7 @@ async def test_kubernetes_takes_exactly_those_that_bear_the_cost(fleet: Fleet, c
     assert set(fleet.pods()) == set(pods) - set(chosen)
 
 
-async def test_what_is_taken_back_is_gone(fleet: Fleet, cluster: Cluster) -> None:
+async def test_a_removed_mark_is_gone(fleet: Fleet, cluster: Cluster) -> None:
     name, pod = next(iter(fleet.pods().items()))
     await cluster.set_deletion_cost((fleet.namespace, name), pod.uid, -1)
     await cluster.set_deletion_cost((fleet.namespace, name), pod.uid, -2)
@@ -85,7 +85,7 @@ async def test_what_is_taken_back_is_gone(fleet: Fleet, cluster: Cluster) -> Non
     assert fleet.plane.client.get(f"/api/v1/namespaces/{fleet.namespace}/pods/{name}")["metadata"]["annotations"]
 
 
-async def test_a_cost_of_others_is_neither_written_over_nor_taken_back(fleet: Fleet, cluster: Cluster) -> None:
+async def test_a_foreign_deletion_cost_is_neither_overwritten_nor_removed(fleet: Fleet, cluster: Cluster) -> None:
     first, second = list(fleet.pods().values())[:2]
     fleet.annotate(first.name, "100")
     with pytest.raises(Conflict, match="set the deletion cost of Pod"):
@@ -109,7 +109,7 @@ async def test_a_pod_that_is_gone_is_not_made_anew(fleet: Fleet, cluster: Cluste
     assert costs == [None] * 6
 
 
-async def test_amid_a_rollout_each_revision_gives_up_the_chosen_first(fleet: Fleet, cluster: Cluster) -> None:
+async def test_in_a_rollout_each_revision_loses_its_marked_pods_first(fleet: Fleet, cluster: Cluster) -> None:
     """How many each of them gives up is the Deployment controller's to say, so our choice may be more or fewer."""
     old = fleet.pods()
     workload = f"/apis/apps/v1/namespaces/{fleet.namespace}/deployments/vllm"

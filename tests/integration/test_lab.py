@@ -87,7 +87,7 @@ def test_a_part_that_dies_takes_the_rest_with_it_and_is_named(lab: Run) -> None:
     children = lab.children()
     lab.part("servingpool_lab.emulator").kill()
     assert lab.process.wait(90) == 1, lab.said
-    assert "emulated fleet has stopped by itself" in lab.said
+    assert "emulated fleet stopped unexpectedly" in lab.said
     wait_until(lambda: gone(children), 30, "every process ended")
 
 

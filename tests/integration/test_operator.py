@@ -143,7 +143,7 @@ def test_recommend_decides_and_touches_nothing(cluster: Cluster) -> None:
     assert cluster.events("advised", "SuccessfulRescale") == []
 
 
-def test_what_an_hpa_owns_is_left_alone(cluster: Cluster) -> None:
+def test_a_deployment_with_an_hpa_is_not_scaled(cluster: Cluster) -> None:
     cluster.wait_condition("owned", "Ready", ("False", "OwnedByHPA"))
     cluster.wait_condition("owned", "MetricsAvailable", ("True", "ValidMetrics"))
     assert cluster.status("owned")["desiredReplicas"] == 2
@@ -155,7 +155,7 @@ def test_what_an_hpa_owns_is_left_alone(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("how", ["apply", "update"])
-def test_who_keeps_setting_replicas_back_is_named(cluster: Cluster, operator: OperatorProcess, how: str) -> None:
+def test_a_program_that_resets_replicas_is_named(cluster: Cluster, operator: OperatorProcess, how: str) -> None:
     """As a GitOps tool does whose manifest holds a number, by server-side apply or by an update."""
     name = f"reset-by-{how}"
     cluster.serve(name, rate=1.0)
@@ -183,7 +183,7 @@ def test_who_keeps_setting_replicas_back_is_named(cluster: Cluster, operator: Op
     wait_until(lambda: cluster.replicas(name) == 2, PATIENCE, "what is needed is ordered all the same")
 
 
-def test_a_target_that_comes_late_is_taken_up(cluster: Cluster) -> None:
+def test_a_target_that_is_created_later_is_scaled(cluster: Cluster) -> None:
     cluster.wait_condition("orphan", "Ready", ("False", "TargetNotFound"))
     cluster.wait_event("orphan", "TargetNotFound")
     assert len(cluster.events("orphan", "TargetNotFound")) == 1
@@ -198,7 +198,7 @@ def test_a_backend_that_is_not_open_to_the_namespace_is_refused(cluster: Cluster
     )
 
 
-def test_a_wrong_model_name_is_told_with_the_right_one(cluster: Cluster) -> None:
+def test_a_wrong_model_name_is_reported_with_the_right_one(cluster: Cluster) -> None:
     cluster.wait_condition("misnamed", "MetricsAvailable", ("False", "NoSeriesForModel"))
     assert "'the-real-name'" in cluster.told("misnamed", "MetricsAvailable")
     assert cluster.replicas("misnamed") == 1
@@ -258,7 +258,7 @@ def work(cluster: Cluster, operator: OperatorProcess, order: list[str]) -> None:
     )
 
 
-def test_a_scale_down_takes_the_idlest_and_leaves_no_cost_behind(cluster: Cluster, operator: OperatorProcess) -> None:
+def test_a_scale_down_removes_the_idlest_pods_and_leaves_no_mark(cluster: Cluster, operator: OperatorProcess) -> None:
     """On a real controller-manager. By chance: once in 35 times here, and once in 3 below."""
     cluster.serve("shrinking", replicas=8, rate=2.0)
     cluster.pool("shrinking", targets=[{"name": "shrinking", "min": 8, "max": 8}])
@@ -293,7 +293,7 @@ def test_a_scale_down_takes_the_idlest_and_leaves_no_cost_behind(cluster: Cluste
     assert operator.figure("servingpool_api_write_failures_total", kind="cost") == 0
 
 
-def test_a_cost_that_a_crash_left_behind_is_taken_back(cluster: Cluster) -> None:
+def test_a_mark_left_by_a_crash_is_removed(cluster: Cluster) -> None:
     """Written as the operator would have, between its two writes."""
     name, pod = next(
         (name, pod) for name, pod in cluster.pods("shrinking").items() if COST not in pod["metadata"]["annotations"]
@@ -316,7 +316,7 @@ def test_a_cost_that_a_crash_left_behind_is_taken_back(cluster: Cluster) -> None
     )
 
 
-def test_without_the_right_to_patch_pods_it_shrinks_all_the_same_and_says_so(
+def test_without_the_right_to_patch_pods_it_still_scales_down_and_says_so(
     cluster: Cluster, operator: OperatorProcess
 ) -> None:
     rules = cluster.plane.client.get(RIGHTS)["rules"]

@@ -254,7 +254,7 @@ async def test_a_gateways_queue_is_summed_by_model_and_namespace(url: str) -> No
     assert isinstance(reading.select("elsewhere", "tiny"), Unknown)
 
 
-async def test_the_past_is_read_as_it_was(url: str) -> None:
+async def test_history_is_read_as_it_was(url: str) -> None:
     backend = await scraped(url, PAGES.keys() - {"silent"})
     end = time.time()
     past = await backend.history(REQUEST, start=end - 3600, end=end, step=1, namespaces=["reading", "no-such"])
@@ -270,7 +270,7 @@ async def test_the_past_is_read_as_it_was(url: str) -> None:
     assert all(pages == {} for _, pages in elsewhere)
 
 
-async def test_of_the_past_only_the_pods_asked_for_are_read(url: str) -> None:
+async def test_only_the_requested_pods_are_read_from_history(url: str) -> None:
     """As a real Prometheus reads the expressions."""
     await (await scraped(url, {"plain", "plain-2"})).close()
     end = time.time()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from servingpool_lab.binaries import BuildError, ensure_binaries
+from servingpool_lab.binaries import ensure_binaries
+from servingpool_lab.go_modules import BuildError
 from servingpool_lab.prometheus import Prometheus
 
 from . import installation

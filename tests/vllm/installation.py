@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from servingpool_lab.binaries import cache_directory
+from servingpool_lab.go_modules import cache_directory
 
 LOCK = Path(__file__).with_name("requirements.lock")
 DISK_NEEDED = 13

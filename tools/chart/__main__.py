@@ -10,7 +10,8 @@ import yaml
 
 from chart import alerts, crd, manifests, readme, schema, values, version
 from servingpool import __version__
-from servingpool_lab.binaries import BuildError, ensure_binaries
+from servingpool_lab.binaries import ensure_binaries
+from servingpool_lab.go_modules import BuildError
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "servingpool-operator"

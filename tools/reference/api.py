@@ -14,7 +14,7 @@ Schema = Mapping[str, Any]
 INTRODUCTION = """\
 `servingpool.dev/v1alpha1`, kind `ServingPool`, short name `sp`, namespaced. `kubectl explain sp.spec --recursive` shows
 the same on your cluster. Durations are whole numbers with units: `2s`, `100ms`, `1m30s`. The API server refuses a wrong
-value and says what it expected: [all messages](../bad-input.md). `kubectl apply` refuses an unknown field.
+value and says what it expected: [all messages](../records/bad-input.md). `kubectl apply` refuses an unknown field.
 """
 COLUMNS = "`kubectl get sp` shows these columns; those marked *wide* with `-o wide`."
 STATUS = """\

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
+from annotated_types import Ge, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -47,19 +48,20 @@ def page(root: Path) -> str:
         readme.tables(read, definitions["backend"]),
         "## Configuration file",
         FILE,
-        table(("key", "default", "meaning"), _keys(OperatorConfig)),
+        table(("key", "default", "range", "meaning"), _keys(OperatorConfig)),
         "## Rights",
         RIGHTS,
         table(("where", "API group", "resources", "verbs"), _rights(root / "deploy" / "rbac.yaml")),
     )
 
 
-def _keys(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, str, str]]:
+def _keys(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, str, str, str]]:
     for name, field in model.model_fields.items():
         here = f"{path}{field.alias or name}"
         inner = _model(field.annotation)
         said = field.description or (inner.__doc__ if inner is not None else None) or ""
-        yield f"`{here}`", "required" if field.is_required() else _default(field), said.split("\n\n", maxsplit=1)[0]
+        default = "required" if field.is_required() else _default(field)
+        yield f"`{here}`", default, _range(field), said.split("\n\n", maxsplit=1)[0]
         if inner is not None:
             yield from _keys(inner, f"{here}[]." if _is_list(field.annotation) else f"{here}.")
 
@@ -71,6 +73,16 @@ def _default(field: FieldInfo) -> str:
     if any(isinstance(each, DurationBetween) for each in field.metadata):
         return code(brief(value))
     return code(list(value) if isinstance(value, tuple) else value)
+
+
+def _range(field: FieldInfo) -> str:
+    """What a number or a duration may be; empty for other values."""
+    for each in field.metadata:
+        if isinstance(each, DurationBetween):
+            return f"{each.low} to {each.high}"
+    low = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+    high = next((each.le for each in field.metadata if isinstance(each, Le)), None)
+    return "" if low is None or high is None else f"{low} to {high}"
 
 
 def _model(annotation: Any) -> type[BaseModel] | None:

@@ -110,7 +110,7 @@ class Pods:
                 async for kind, manifest in self._changes(listed["metadata"]["resourceVersion"]):
                     sink.see(pod_of(manifest, deleted=kind == "DELETED"))
             except (ApiException, aiohttp.ClientError, OSError, TimeoutError) as error:
-                log.warning("pods cannot be watched, again in %g s: %s", _RETRY_SECONDS, error)
+                log.warning("watching pods failed, retrying in %g s: %s", _RETRY_SECONDS, error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def exit(self, namespace: str, name: str) -> None:
@@ -119,7 +119,7 @@ class Pods:
             await self._core.delete_namespaced_pod(name, namespace, grace_period_seconds=0, _request_timeout=10)
         except (ApiException, aiohttp.ClientError, OSError, TimeoutError) as error:
             # The grace period ends it anyway, a little later.
-            log.warning("pod %s/%s cannot be removed: %s", namespace, name, error)
+            log.warning("removing pod %s/%s failed: %s", namespace, name, error)
 
     async def _list(self) -> dict[str, Any]:
         answer = await self._core.list_namespaced_pod_without_preload_content(**self._scope, _request_timeout=10)

@@ -169,9 +169,7 @@ def decision(snapshot: Snapshot, lines: int) -> Panel:
         body: RenderableType = Text("none yet", "dim")
     else:
         ago = max(0.0, snapshot.unix - last.at.timestamp())
-        first = (
-            "" if snapshot.first_decision is None else f", the first came {snapshot.first_decision:.0f} s after start"
-        )
+        first = "" if snapshot.first_decision is None else f", first one {snapshot.first_decision:.0f} s after start"
         title += (
             f"  [{_VERDICTS.get(last.verdict, 'bold')}]{escape(last.verdict)}[/] at {last.replicas}"
             f" [dim]({clock(ago)} ago{first})[/]"

@@ -105,7 +105,7 @@ class Reason(Templated, StrEnum):
     AMBIGUOUS_OWNER = (
         "AmbiguousOwner",
         _NOT_READY,
-        "ServingPool '{owner}' is older and scales Deployment '{deployment}'; delete one of the two.",
+        "ServingPool '{owner}' is older and scales Deployment '{deployment}'; delete one of the two pools.",
         "Two pools name one Deployment. The older one scales it.",
         "Delete one of the two pools, or set the younger one to mode Recommend.",
     )
@@ -278,8 +278,8 @@ class Reason(Templated, StrEnum):
     GRACE_PERIOD_TOO_SHORT = (
         "GracePeriodTooShort",
         _NO_DRAIN,
-        "Longer requests are killed: preStop {hook:g} s and drain {timeout:g} s need {needed:g} s, not {grace:g} s.",
-        "Kubernetes kills the pod before vLLM has finished.",
+        "Kubernetes kills a pod after {grace:g} s; preStop {hook:g} s and drain {timeout:g} s need {needed:g} s.",
+        "Kubernetes kills the pod before vLLM has finished, so long requests fail.",
         "Raise terminationGracePeriodSeconds to the needed number in the message.",
     )
     DRAIN_NOT_VISIBLE = (

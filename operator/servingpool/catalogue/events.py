@@ -41,7 +41,7 @@ class EventReason(Templated, StrEnum):
     VICTIMS_NOT_CHOSEN = (
         "VictimsNotChosen",
         "Warning",
-        "{cause}, so Kubernetes may delete busy ones. {remedy}",
-        "Before a scale-down the operator could not mark the idle pods for removal. Posted once a pool.",
+        "{cause}, so Kubernetes may delete busy pods. {remedy}",
+        "Before a scale-down the operator could not mark the idle pods for removal. Posted once per pool.",
         "Grant the right, or accept it. With podDeletionCost.enabled=false the event is Normal.",
     )

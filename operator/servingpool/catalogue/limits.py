@@ -53,7 +53,7 @@ class LimitName(StrEnum):
     CALIBRATING = (
         "Calibrating",
         "calibrating: {detail}",
-        "The pool is still learned: no scale-down, and scale-up only if requests are late or queued.",
+        "The operator is still learning: no scale-down, and scale-up only if requests are late or queued.",
         "Wait, usually 5 minutes.",
     )
     WINDOW_FILLING = (
@@ -76,25 +76,25 @@ class LimitName(StrEnum):
     )
     UNSCHEDULABLE = (
         "Unschedulable",
-        "{pods} pods are unschedulable; more would not start either",
+        "scale-up blocked: {pods} pods are unschedulable",
         "Scale-up is blocked: pods are unschedulable, and more would be too.",
         "Add nodes, free GPUs, or lower targets[].max.",
     )
     PROPORTION = (
         "OrderInProportion",
-        "{most} serve arrivals and queue at load {load:.2g}; no more until misses are observed at that load",
+        "scale-up limited to {most}, which serve arrivals and queue at load {load:.2g}, until misses are seen there",
         "Scale-up is limited to what serves arrivals and queue: few misses were seen, so more would be a guess.",
         "Nothing. It ends as requests are seen.",
     )
     ONE_COLD_START = (
         "OneColdStart",
-        "at most {most} within one cold start while {ready} are ready",
+        "scale-up limited to {most} within one cold start while {ready} are ready",
         "Scale-up is limited to twice the ready replicas plus 4 within one cold start.",
         "Nothing. The next replicas follow as these become ready.",
     )
     LEARNING_STEP = (
         "LearningStep",
-        "at most {most} while the engine's speed is learned",
+        "scale-up limited to {most} until the engine's speed is known",
         "Scale-up is limited to about twice the initial replicas until the engine's speed is known.",
         "Nothing. It takes decoded requests to learn the speed.",
     )

@@ -46,7 +46,7 @@ class Note(Templated, StrEnum):
     )
     ESTIMATED = (
         "Estimated for {share:.0%} of requests: vLLM has no {bound} bucket. Use {exact} for exact counts.",
-        "In SLOMet: a histogram cannot say how many requests met a bound that lies inside one of its buckets.",
+        "In SLOMet: a histogram does not count the requests that met a bound inside one of its buckets.",
     )
     BEYOND_LAST_BUCKET = (
         "{share:.0%} of requests count as late: vLLM's last bucket ends at {last}, below {bound}. Use {last} or less.",
@@ -61,14 +61,14 @@ class Note(Templated, StrEnum):
         "In UnknownBackend: the backend's `namespaces` leave this one out.",
     )
     CALM = (
-        "nothing is added while hardly a request is late or queued",
-        "In the limit Calibrating: what the fleet can carry is only guessed, and users miss nothing.",
+        "scale-up blocked while few requests are late or queued",
+        "In the limit Calibrating: the capacity is an estimate so far, and few requests miss the SLO.",
     )
     OBSERVED = (
-        "nothing is removed until {wanted:.0f} s are observed; so far {seen:.0f} s",
-        "In the limit Calibrating: the pool is new to the operator, or behind a long gap.",
+        "scale-down blocked until the pool was observed for {wanted:.0f} s; so far {seen:.0f} s",
+        "In the limit Calibrating: the pool is new, or was not observed for a long time.",
     )
     SPEED_UNKNOWN = (
-        "nothing is removed until enough requests were decoded to know the engine's speed",
-        "In the limit Calibrating: the pool has served hardly a request so far.",
+        "scale-down blocked until enough requests were decoded to know the engine's speed",
+        "In the limit Calibrating: the pool has served few requests so far.",
     )

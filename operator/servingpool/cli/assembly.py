@@ -1,4 +1,4 @@
-"""The composition root: every part is made here and given to those that need it."""
+"""The composition root: it creates every part and passes it to those that need it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from servingpool.reconcile.report import Reporter
 log = logging.getLogger(__name__)
 
 GC_THRESHOLDS = (50_000, 20, 100)
-"""Pages of 20,000 pods are a hundred thousand objects that live for one tick; with the default thresholds the collector
-looks through older ones meanwhile, which costs 7% of a reading."""
+"""Samples of 20,000 pods are a hundred thousand objects that live for one tick. With the default thresholds the
+collector also scans older objects, which costs 7% of a read."""
 
 
 class _Assembly:

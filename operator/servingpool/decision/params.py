@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Params:
     """One default serves all pools; a ServingPool's `behavior` sets the first three.
 
-    "Swept" names what `benchmarks/control` varied it against; docs/experiments.md has the figures.
+    "Swept" names what `benchmarks/control` varied it against; docs/records/experiments.md has the figures.
     """
 
     # --- a pool's own knobs

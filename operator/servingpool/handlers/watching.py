@@ -1,7 +1,7 @@
 """The watches.
 
-`on.event` into an own cache, and nothing else of kopf: timers, daemons and indexes write to every object or start
-in quadratic time. Pods and Deployments come the same way, so that one library watches, with one set of time-outs.
+`on.event` fills our own cache; nothing else of kopf is used. Its timers, daemons and indexes write to every object or
+start in quadratic time. Pods and Deployments are watched the same way: one library, one set of time-outs.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Scope = tuple[Kind, str | None]
 
 
 class See(Protocol):
-    """A way into the cache."""
+    """Puts an object into the cache."""
 
     def __call__(self, raw: Any, *, gone: bool) -> None:
-        """Take in an object as it is now, or that it is gone."""
+        """The object as it is now; `gone`: it was deleted."""
 
 
 class Inventory(Protocol):
-    """What the API server is asked besides the watches."""
+    """Requests to the API server besides the watches."""
 
     async def count(self, kind: Kind, namespace: str | None) -> int:
         """How many objects there are."""
@@ -43,9 +43,9 @@ class Inventory(Protocol):
 
 
 class Watches:
-    """Puts what is shown into the cache, and takes out what was deleted without being shown as deleted.
+    """Fills the cache, and removes objects whose deletion no watch reported.
 
-    Only `namespaces` are watched, each by a watch of its own; all by one where there are none.
+    Each of `namespaces` has a watch of its own; if there are none, one watch covers the cluster.
     """
 
     def __init__(self, cache: ClusterCache, clock: Callable[[], float], namespaces: Collection[str] = ()) -> None:
@@ -84,22 +84,22 @@ class Watches:
         return all(len(self._shown[scope]) >= count for scope, count in self._expected.items())
 
     async def forget_deleted(self) -> None:
-        """Take out of the cache what no longer exists though no watch said so.
+        """Remove objects from the cache that no longer exist, though no watch reported it.
 
-        After a partition of some minutes a watch is too old to go on (410 Gone). kopf then lists the kind anew, and
-        shows nothing of the objects that are not in the list.
+        After a partition of some minutes a watch cannot resume (410 Gone). kopf then lists the kind again, and does not
+        report objects that are missing in the list.
         """
         for scope in tuple(self._shown):
             with contextlib.suppress(ClusterError):
                 await self._compare(*scope)
 
     async def _compare(self, kind: Kind, namespace: str | None) -> None:
-        # A uid is never used again, so one that was shown before the list and is not in it is deleted. Whatever is
-        # shown while the list comes in is not judged by it.
+        # A uid is never reused: an object that was shown before the list and is missing in it is deleted. Objects that
+        # are shown during the list are not checked against it.
         shown = self._shown[kind, namespace]
         before = set(shown)
-        # What was created is shown at once, or is in kopf's next list. So too many are shown where some are deleted,
-        # and only then are all listed: tens of thousands of pods each minute would be dear.
+        # New objects are shown at once, or in kopf's next list. So a cache with more objects than exist holds deleted
+        # ones, and only then all are listed: listing tens of thousands of pods each minute would be expensive.
         if not before or await self._cluster.count(kind, namespace) >= len(before):
             return
         deleted = [(uid, shown.pop(uid)) for uid in before - await self._cluster.uids(kind, namespace) if uid in shown]

@@ -1,8 +1,7 @@
-"""Teaches pools what Prometheus remembers of them, before their first decision.
+"""Learns each pool's history from Prometheus, before its first decision.
 
-The pools of a backend wait for it, so it is bounded in every direction: what is asked for at once, how long a tick's
-teaching may take, and how often a backend may fail before its pools go on without a past. How long an answer may take
-is the backend's own deadline.
+The pools of a backend wait for it, so it is limited: samples per query, seconds per tick, and failures after which
+pools start without history. The backend's deadline limits each query.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ from servingpool.reconcile.state import PoolState
 log = logging.getLogger(__name__)
 
 STEP = 15.0
-"""Seconds between two observations of the past, as live. At 60 s a burst of half a minute is blurred into a light load
-that misses: an hour of code traffic, learned so, took 1.28 times the best static fleet instead of 1.13 (simulated)."""
+"""Seconds between two observations of history, as live. Longer steps blur bursts: docs/records/experiments.md."""
 ENDS = 15.0
-"""Seconds ago, at least: the live observation that follows is then one of many."""
+"""Least age of the last observation of history, in seconds: one step before the first live one."""
 SAMPLES_AT_ONCE = 24_000
 """An observation of a pod is a sample: about 1.5 KB, so 36 MB. A pool of 4 pods has 1,920 in two hours, one of 64 looks
 back 94 minutes. Pods are counted now; where the past had many more, an answer of twice as many samples is refused."""
@@ -44,11 +42,11 @@ BACKLOG = 64_000
 """Observations that the pools waiting share: a thousand new ones look back a quarter of an hour to two hours and have
 all decided within 6 minutes."""
 BACKENDS_AT_ONCE = 4
-"""Whose past is asked for and taught: each may hold an answer of `SAMPLES_AT_ONCE`, and all share one processor."""
+"""Backends whose history is read at once: each may hold `SAMPLES_AT_ONCE`, and all share one processor."""
 LONGEST_TICK = 5.0
-"""Seconds after which no further pools of a backend are taught in a tick."""
+"""Seconds per tick after which no more pools of a backend are taught."""
 PATIENCE = 3
-"""Failures in a row of a backend, or with a pool, after which it goes on without a past."""
+"""Failures in a row of a backend, or of a pool, after which it starts without history."""
 LONG_READY = 1e6
 """Seconds. History shows when a sample was there, not when its pod was made: far enough back that no cold start
 and no fresh engine is read into it."""
@@ -57,7 +55,7 @@ YIELD_EVERY = 20
 
 
 class PendingPool(NamedTuple):
-    """A pool that is to be taught."""
+    """A pool whose history is to be learned."""
 
     pool: ServingPool
     state: PoolState
@@ -65,13 +63,13 @@ class PendingPool(NamedTuple):
 
 
 class Backfill:
-    """Asks the backends about the past."""
+    """Reads history from the backends."""
 
     def __init__(self, backends: Mapping[str, Backend], *, history: float) -> None:
         self._backends = backends
         self._most = history // STEP
         self._failed: Counter[str] = Counter()
-        """Answers in a row that a backend failed to give."""
+        """Failures in a row, by backend."""
         self._gate = asyncio.Semaphore(BACKENDS_AT_ONCE)
 
     async def run(self, backend: str, fresh: Sequence[PendingPool], now: float) -> None:
@@ -88,7 +86,7 @@ class Backfill:
                 heard = await self._run_chunk(backend, chunk, observations, now)
                 if self._failed[backend] >= PATIENCE:
                     self._give_up(backend, fresh)
-                # Where it has failed, each further one would wait as long.
+                # After a failure, each further chunk would wait as long.
                 if not heard or asyncio.get_running_loop().time() > until:
                     return
 
@@ -131,7 +129,7 @@ class Backfill:
                 one.state.history_failed()
                 if one.state.failed_backfills >= PATIENCE:
                     one.state.backfill_ended()
-            # Too much is an answer, and is nothing to the other pools.
+            # Too much history is an answer, and does not concern other pools.
             answered = isinstance(history, TooLarge)
             self._failed[name] += not answered
             return answered
@@ -143,7 +141,7 @@ class Backfill:
             try:
                 taught = await _teach(one, [each for each in own if each[0] >= begin[one.pool.key]])
             except Exception:
-                # A sample that breaks us would end every tick for all pools, for it stays in the past for hours.
+                # A sample that raises stays in history for hours: unhandled, it would end every tick for all pools.
                 log.exception("Learning from this pool's history failed; it starts without history.", extra=extra)
             else:
                 log.info("Learned from %d samples of history.", taught, extra=extra)

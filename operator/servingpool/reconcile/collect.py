@@ -1,4 +1,4 @@
-"""The first stage of a tick: what Prometheus and the cluster show of each pool.
+"""The first stage of a tick: what Prometheus and the cluster say about each pool.
 
 Prometheus is read once per backend and kind of pool, however many pools there are. Each backend is read by itself,
 within its own deadline: one that is slow delays its own pools only.
@@ -116,15 +116,15 @@ class Readings:
         return reading.select(pool.metadata.namespace, pool.spec.model)
 
     def rests(self, pool: ServingPool) -> bool:
-        """Whether it had no turn, and what was read last is no older than a sample may be.
+        """Whether it was not read, and its last samples are still fresh.
 
-        Nothing is decided then: it is as if its backend were looked at less often. Decided on what was read last, a
-        fleet would shrink on it.
+        Nothing is decided then, as if its backend were read less often. A decision on the last samples could scale
+        down on old metrics.
         """
         return share_of(pool) in self._reader(pool).resting
 
     def answered(self, pool: ServingPool) -> bool:
-        """Whether its backend did when it was last asked. One that does not has its history asked for later."""
+        """Whether its backend answered last time. Otherwise its history is read later."""
         return isinstance(self.of(pool), FleetReading)
 
     async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> int:
@@ -152,10 +152,10 @@ class _Reader:
         """The round of each one's last turn, answered or not."""
 
     async def read(self, pools: Sequence[ServingPool], now: float) -> int:
-        """Ask for all pools; whoever has waited longest for a turn comes first.
+        """Read all pools; those that have waited longest come first.
 
-        There is one deadline for all that is asked. A backend that is too slow for as many different labels as its
-        pools have would else answer the same few for ever.
+        All queries share one deadline. Otherwise a backend that is too slow for all label sets of its pools would
+        answer the same few for ever.
         """
         self._rounds += 1
         wanted = dict(sorted(requests_for(pools).items(), key=lambda one: self._turns.get(one[0], 0)))
@@ -182,7 +182,7 @@ class _Reader:
 
 
 async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
-    """The answer. A defect in reading one backend is unknown for its pools, and nothing to the others."""
+    """The answer. A defect in reading one backend makes its pools unknown, and does not affect others."""
     try:
         return await answer
     except Exception as defect:

@@ -30,6 +30,7 @@ class LeaderElection(_Section):
     """One of several operators writes. Disable it only where one operator runs."""
 
     enabled: bool = True
+    """If false, every operator that runs writes."""
     namespace: str | None = None
     """Namespace of the Lease. Default: the operator's own, from POD_NAMESPACE."""
     name: Annotated[str, Field(max_length=63)] = "servingpool-operator"

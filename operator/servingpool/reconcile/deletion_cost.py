@@ -1,12 +1,12 @@
 """Chooses which replicas a scale-down removes: those with the least work in flight, the youngest where equal.
 
-Telling Kubernetes which pods to remove, and taking it back from those that survive.
+It also writes the marks that tell Kubernetes which pods to remove, and removes marks from pods that survive.
 
 The ReplicaSet controller ranks its pods by: not scheduled, phase, not Ready, deletion cost, pods that share a node,
-time since Ready, restarts, age (`ActivePodsWithRanks` in Kubernetes' pkg/controller). So pods that are not Ready go
-first whatever anyone writes, and a cost decides between the Ready ones.
+time since Ready, restarts, age (`ActivePodsWithRanks` in Kubernetes' pkg/controller). So pods that are not Ready are
+removed first, whatever their cost, and the cost decides between Ready pods.
 
-The costs themselves are the only memory of it: whoever leads, after a crash or not, sees in the pods what was left.
+The costs themselves are the only record: any leader, also after a crash, reads them from the pods.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from servingpool.decision.observation import Observation, Unknown
 log = logging.getLogger(__name__)
 
 LONGEST_MARKING = 5.0
-"""Seconds for all marks of one scale-down. It goes ahead without those that take longer: a choice that is not quite
-ours costs less than GPUs that stand idle."""
+"""Seconds for all marks of one scale-down. Later marks are skipped: a choice that is not
+quite ours costs less than idle GPUs."""
 LONGEST_CLEARING = 10.0
-"""Seconds a tick for what was left over anywhere."""
+"""Seconds per tick for removing leftover marks."""
 MARKS_AT_ONCE = 4
 """Of one scale-down. Sixteen pools are written at a time."""
 CLEARED_AT_ONCE = 16
@@ -41,7 +41,7 @@ FORBIDDEN = EventReason.VICTIMS_NOT_CHOSEN.message(
 )
 SWITCHED_OFF = EventReason.VICTIMS_NOT_CHOSEN.message(
     cause="podDeletionCost.enabled is false",
-    remedy="Set it to true to delete idle ones first.",
+    remedy="Set it to true to delete idle pods first.",
 )
 
 
@@ -50,13 +50,13 @@ class Victims:
     """The pods that go."""
 
     pods: tuple[Pod, ...] = ()
-    """All of them; who is not Ready first, then from the idlest to the busiest."""
+    """All of them: pods that are not Ready first, then from the idlest to the busiest."""
     marks: tuple[Pod, ...] = ()
-    """Of them, those that a cost must be written on for Kubernetes to choose alike."""
+    """Those of them that need a mark, so that Kubernetes makes the same choice."""
     clears: tuple[Pod, ...] = ()
     """Pods that stay and still carry our cost: cleared first."""
     cost: int = -1
-    """That cost: below those of all who stay, even where taking one back fails."""
+    """The cost of the marks: below that of every pod that stays, even if removing an old mark fails."""
 
 
 def in_flight(observation: Observation) -> dict[str, float]:
@@ -73,8 +73,8 @@ def in_flight(observation: Observation) -> dict[str, float]:
 def choose(pods: Iterable[Pod], busy: Mapping[str, float], replicas: int) -> Victims:
     """Choose from the pods that stand so that `replicas` are left. `busy` is what `in_flight` has found.
 
-    A replica that is not known is never taken for an idle one: it comes after all that are known. Costs that others
-    have written come before ours: their order is kept, and nothing is written where they have.
+    A replica with unknown load is not taken for idle: it comes after all known ones. Costs that others have written are
+    respected and not overwritten.
     """
     order = sorted(pods, key=lambda pod: _order(pod, busy))
     count = len(order) - replicas
@@ -110,7 +110,7 @@ class Marker:
     def __init__(self, writer: PodWriter, cache: ClusterCache, failed: Callable[[], None]) -> None:
         self._writer, self._cache, self._failed = writer, cache, failed
         self.forbidden: set[str] = set()
-        """Namespaces where the last attempt was refused for want of rights."""
+        """Namespaces in which the last attempt was forbidden."""
         self._chosen: set[str] = set()
         """Uids of the victims of this tick."""
 
@@ -120,7 +120,7 @@ class Marker:
         try:
             async with asyncio.timeout(LONGEST_MARKING):
                 await self._write(namespace, victims.clears, None)
-                # One ahead of the others: what is forbidden once is forbidden for all.
+                # One before the others: if it is forbidden, all are.
                 await self._write(namespace, victims.marks[:1], victims.cost)
                 if namespace not in self.forbidden:
                     await self._write(namespace, victims.marks[1:], victims.cost)
@@ -131,9 +131,9 @@ class Marker:
     async def sweep(self, leading: Callable[[], bool]) -> None:
         """Take our cost back from every pod that has survived, whatever its pool says or whether it has one.
 
-        A cost that stayed would be obeyed by the next scale-down of anyone, days later. This tick's victims keep
-        theirs: the watch may not show the scale-down yet, one that was not confirmed may have been made all the same,
-        and one that is refused at every tick would be marked and cleared at every tick.
+        A mark that stays would decide the next scale-down, days later. This tick's victims keep theirs: the watch may
+        not show the scale-down yet, an unconfirmed one may have happened, and a refused one would be marked and cleared
+        at every tick.
         """
         chosen, self._chosen = self._chosen, set()
         found: defaultdict[tuple[str, Workload | None], list[Pod]] = defaultdict(list)
@@ -143,7 +143,7 @@ class Marker:
         gate = asyncio.Semaphore(CLEARED_AT_ONCE)
         try:
             async with asyncio.timeout(LONGEST_CLEARING):
-                # All side by side: a namespace whose pods cannot be written must not hold the others up.
+                # In parallel: a namespace whose pods cannot be patched must not delay the others.
                 await asyncio.gather(
                     *(
                         self._write_one((namespace, pod.name), pod.uid, None, gate, leading)
@@ -174,9 +174,7 @@ class Marker:
             try:
                 await self._writer.set_deletion_cost(pod, uid, cost)
             except (Conflict, NotFound) as error:
-                log.info(
-                    "Deletion cost not changed: %s", error
-                )  # gone, or somebody has set a cost of their own meanwhile
+                log.info("Deletion cost not changed: %s", error)  # the pod is gone, or somebody else has set a cost
             except Forbidden as error:
                 self._failed()
                 if pod[0] not in self.forbidden:
@@ -196,7 +194,7 @@ def _order(pod: Pod, busy: Mapping[str, float]) -> tuple[bool, bool, int, bool, 
         pod.ready_since is not None,
         not pod.unschedulable,
         pod.cost.value if pod.cost is not None and theirs else 0,
-        theirs,  # of equal cost, those that we may mark: else who goes is not ours to say
+        theirs,  # at equal cost first those that we may mark
         busy.get(pod.name, math.inf),
         -pod.created_at,
         -(pod.ready_since or 0.0),

@@ -10,10 +10,10 @@ from servingpool.api.conditions import Reason
 from servingpool.decision.observation import Unknown
 
 WITHDRAWN_AFTER = 5.0
-"""Seconds that a load balancer may go on sending to a pod that is being deleted: EndpointSlice, kube-proxy or the
-gateway's watch each take a second or two, more on large clusters. What comes after SIGTERM is lost."""
+"""Seconds in which a load balancer may still send requests to a deleted pod: EndpointSlice, kube-proxy and the
+gateway's watch each take a second or two, more on large clusters. Requests after SIGTERM are lost."""
 EXIT = 5.0
-"""Seconds from the last answer to the process's end; what is cut short there is a clean exit, not a request."""
+"""Seconds from the last answer to the process's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Lack:
 
 
 def judge_drain(drain: Drain, busy: Collection[float]) -> tuple[Reason, str]:
-    """What to say in DrainReady of a vLLM replica. `busy`: requests in flight on each replica that is known."""
+    """Reason and message of DrainReady. `busy`: requests in flight on each replica with known load."""
     lacks = _lacks(drain, busy)
     if lacks:
         return lacks[0].reason, " ".join(lack.message for lack in lacks)

@@ -1,7 +1,6 @@
 """How much of the attainment is an estimate: requests in the one bucket that a bound of the SLO cuts in two.
 
-An engine's histogram tells how many requests lie between two of its bounds, not where. With 120 ms between 100 and
-150 ms, 43% were late by the clients' clocks and 65% as it was read; with a bound at a bucket's end both say the same.
+A histogram counts how many requests lie between two of its bounds, not where (docs/records/experiments.md).
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class _Fit(_Part):
     @model_validator(mode="after")
     def _has_a_scale(self) -> _Fit:
         if self.windows and self.scale < FASTEST_STEP / 2.0:
-            raise ValueError(f"scale is {self.scale}, at least {FASTEST_STEP / 2.0} where windows were seen")
+            raise ValueError(f"scale must be at least {FASTEST_STEP / 2.0} s after a window, got {self.scale:g} s")
         return self
 
 
@@ -120,7 +120,7 @@ class _Curve(_Part):
     @model_validator(mode="after")
     def _no_more_late_than_all(self) -> _Curve:
         if not all(late <= seen for seen, late in zip(self.requests, self.late, strict=True)):
-            raise ValueError("more requests are late than there are")
+            raise ValueError("late requests must not outnumber all requests")
         return self
 
 
@@ -137,7 +137,7 @@ class _Forecast(_Part):
     @model_validator(mode="after")
     def _in_rows_of_three(self) -> _Forecast:
         if len(self.pairs) % 3:
-            raise ValueError(f"{len(self.pairs)} figures are no rows of three")
+            raise ValueError(f"the number of figures must be a multiple of 3, got {len(self.pairs)}")
         return self
 
 
@@ -223,7 +223,10 @@ def _plausible_fit(fit: StepTimeFit) -> StepTimeFit:
     step = fit.solve(DEFAULT)
     seconds = 0.0 if step is None else step.seconds(1.0, 0.0)
     if fit.windows and not 0.0 < seconds <= SLOWEST_STEP * fit.scale:
-        raise ValueError(f"profile is damaged: fit: a step takes {seconds:.3g} s where the mean is {fit.scale:.3g} s")
+        raise ValueError(
+            f"profile is damaged: fit: a step must take more than 0 s and at most {SLOWEST_STEP * fit.scale:.3g} s, "
+            f"got {seconds:.3g} s"
+        )
     return fit
 
 
@@ -231,5 +234,8 @@ def _plausible_batch(seen: Saturation) -> Saturation:
     if seen.known and seen.seconds >= LEAST_SECONDS:
         mean = seen.decoding / seen.seconds
         if not 1.0 / ANOTHER_BATCH <= mean / seen.batch <= ANOTHER_BATCH:
-            raise ValueError(f"profile is damaged: saturation: batch is {seen.batch:.3g}, by its sums {mean:.3g}")
+            least, most = mean / ANOTHER_BATCH, mean * ANOTHER_BATCH
+            raise ValueError(
+                f"profile is damaged: saturation: batch must be {least:.3g} to {most:.3g}, got {seen.batch:.3g}"
+            )
     return seen

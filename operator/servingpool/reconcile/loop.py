@@ -1,10 +1,10 @@
 """The loop: every pool, every few seconds, backend by backend.
 
 A tick is a line of stages, each with one frozen result: `collect` what Prometheus and the cluster show, `pool_plan`
-decides, `act` scales, `status_builder` and `report` tell. What is kept until the next tick is in `state`.
+decides, `act` scales, `status_builder` and `report` report. `state` holds what the next tick needs.
 
-Each Prometheus is read by itself, and its pools are decided as soon as it has answered. A tick does not wait for those
-that take longer than it may last: they go on at their own pace.
+Each Prometheus is read separately, and its pools are decided as soon as it has answered. A tick does not wait for a
+Prometheus that takes longer than the interval: its round continues at its own pace.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from servingpool.reconcile.status_builder import build
 log = logging.getLogger(__name__)
 
 REFUSALS = "(none)"
-"""Stands for a backend, whose names have no brackets, where a pool has none that can be asked."""
+"""Round of the pools that no backend can be asked for. Names of backends have no brackets."""
 WRITES_AT_ONCE = 16
 LONGEST_ACTING = 30.0
-"""Seconds for all writes of a tick. Where each one takes the API server's whole time-out, the next tick is due."""
+"""Seconds for all writes of a tick: with a slow API server, the next tick is due by then."""
 YIELD_EVERY = 20
 """Pools between two turns of the event loop, so that the watches and the lease are served (about 30 ms)."""
 
@@ -60,11 +60,11 @@ class Tick:
 
 
 Due = tuple[PoolState, Planned]
-"""What is to be done for a pool, and what is kept of it."""
+"""A pool's state, and what is to be done for it."""
 
 
 class Reconciler:
-    """Looks at all pools, decides and acts. Nothing here knows a vendor or reads a clock."""
+    """Collects, decides and acts for all pools. It knows no vendor and reads no clock."""
 
     def __init__(
         self,
@@ -93,8 +93,8 @@ class Reconciler:
     async def tick(self, now: float) -> Tick:
         """One turn over all pools. `now` is Unix time in seconds."""
         if not self._leading():
-            # A follower keeps its watches warm and no more: reading and deciding everywhere would double the queries.
-            self.snapshot = NO_POOLS  # what it holds is of a time when this one led
+            # A follower only watches: reading and deciding on every operator would double the queries.
+            self.snapshot = NO_POOLS  # the old one dates from when this operator led
             return Tick(pools=len(self._cache.pools))
         readable: list[ServingPool] = []
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
@@ -113,7 +113,7 @@ class Reconciler:
             own = [pool for pool in readable if pool.spec.metrics.backend == backend]
             self._rounds.begin(backend, partial(self._round, backend, own, now))
         await self._rounds.wait(self._interval)
-        if not self._acting:  # else marks would be taken back before the scale-down that they are for
+        if not self._acting:  # else marks would be removed before their scale-down
             await self._actor.sweep(self._leading)
         self.states.forget()
         self._judge_rest(tuple(self._under_way))
@@ -121,14 +121,14 @@ class Reconciler:
         return Tick(pools=len(self._cache.pools)) + done + self._done()
 
     async def stop(self) -> None:
-        """End what is under way, and write what was learned since the last write, for who comes next."""
+        """Cancel rounds under way, and write what was learned since the last write, for the next leader."""
         await self._rounds.cancel()
         if self._leading():
             self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
             await asyncio.gather(*map(self._save, self.states.values()), return_exceptions=True)
 
     def _done(self) -> Tick:
-        """What the rounds did that have ended. A defect in one does not affect the others."""
+        """Results of the rounds that have ended. A defect in one does not affect the others."""
         done = Tick()
         for name, outcome in self._rounds.ended().items():
             if isinstance(outcome, Tick):
@@ -147,7 +147,7 @@ class Reconciler:
         queries = await self._readings.read(backend, own, now)
         if not self._leading():
             return Tick(queries=queries)
-        # At the start nobody waits for a decision meanwhile; later, whoever is warm goes first.
+        # At the start no pool waits for a decision meanwhile; later, pools with history go first.
         starting = not any(self.states[pool.key].backfilled for pool in own if self.states.unchanged(pool.metadata))
         if starting:
             await self._teach(backend, own, now)
@@ -171,7 +171,7 @@ class Reconciler:
         for count, pool in enumerate(own):
             if count % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
-            # One that was changed meanwhile is not judged by what it said before.
+            # A pool that was changed meanwhile is decided at the next tick.
             if self._readings.rests(pool) or not self.states.unchanged(pool.metadata):
                 continue
             raw = self._cache.pools[pool.key]
@@ -208,7 +208,7 @@ class Reconciler:
         """Act and report for every pool. For each, whether replicas were changed, or what went wrong."""
         gate = self._gate
         until = asyncio.get_running_loop().time() + LONGEST_ACTING
-        # Who lacks replicas does not wait until the victims of others are marked.
+        # Scale-ups do not wait for the marks of other pools.
         due = sorted(due, key=lambda each: not each[1].grows)
         self._under_way.update((each.meta.key, (state, each)) for state, each in due)
         self._acting += 1
@@ -226,10 +226,10 @@ class Reconciler:
 
     async def _carry_out_one(self, state: PoolState, due: Planned, gate: asyncio.Semaphore, until: float) -> bool:
         async with gate:
-            # Reading, and the writes before this one, take seconds: what was true then may not be now.
+            # Reading, and the writes before this one, take seconds: the pool may have changed.
             if not self._may_act(due.meta):
                 return False
-            # Begun past the end, its first request would be sent before it is cancelled.
+            # If begun after the deadline, its first request would be sent before it is cancelled.
             if asyncio.get_running_loop().time() < until:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(until):
@@ -257,7 +257,7 @@ class Reconciler:
         return told
 
     def _judge_rest(self, keys: Iterable[Key]) -> None:
-        """Of these pools, those that could not be acted for: their conditions are shown all the same."""
+        """Set the conditions of those of these pools that could not be acted for."""
         for state, due in [self._under_way[key] for key in keys if key in self._under_way]:
             self._judge(state, due, NOT_SCALED)
 
@@ -273,7 +273,7 @@ class Reconciler:
         return self._leading() and self.states.exists(meta)
 
     def _waits(self, pool: ServingPool) -> bool:
-        """Whether a pool is to be taught from history before anything is decided for it."""
+        """Whether a pool needs its history before anything is decided for it."""
         return not self.states[pool.key].backfilled and self._readings.answered(pool)
 
     async def _teach(self, backend: str, pools: list[ServingPool], now: float) -> None:

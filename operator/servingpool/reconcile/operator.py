@@ -18,20 +18,20 @@ log = logging.getLogger(__name__)
 DEAD_AFTER = 4
 """Intervals without a finished tick after which the loop counts as hung."""
 LEAST_PATIENCE = 120.0
-"""Seconds without a finished tick that are never too long: one may wait for Prometheus, then for the API server."""
+"""Seconds without a finished tick that are always allowed: a tick may wait for Prometheus and the API server."""
 LONGEST_SILENCE = 300.0
-"""Seconds without an answer about the Lease after which a restart is worth a try: credentials may have expired."""
+"""Seconds without an answer about the Lease after which the operator restarts: credentials may have expired."""
 QUIET = 10.0
 """Seconds without a newly listed object after which the first lists count as whole, whatever was expected."""
 LONGEST_LISTING = 90.0
 FORGET_EVERY = 60.0
 """Seconds between two comparisons of the cache with the cluster: a small request per kind and watched namespace."""
 FOLLOWER_LOOKS = 1.0
-"""Seconds between two looks of one that does not lead at whether it leads by now."""
+"""Seconds between two checks of a follower whether it leads."""
 LAST_TICK = 5.0
-"""Seconds that the tick under way is given at the end. With what follows it fits the pod's 30 s of grace."""
+"""Seconds for the tick under way at the end. With the writes after it, it fits into the pod's grace period of 30 s."""
 LAST_WRITES = 10.0
-"""Seconds that writing what was learned is given."""
+"""Seconds for writing learned profiles at the end."""
 
 
 class Watched(Protocol):
@@ -41,10 +41,10 @@ class Watched(Protocol):
     """When an object of a list was last shown, by the heartbeat's clock."""
 
     def complete(self) -> bool:
-        """Whether all that there was at the start was shown."""
+        """Whether all objects that existed at the start were shown."""
 
     async def forget_deleted(self) -> None:
-        """Take out of the cache what no longer exists though no watch said so."""
+        """Remove objects from the cache that no longer exist, though no watch reported it."""
 
 
 @dataclass(slots=True)

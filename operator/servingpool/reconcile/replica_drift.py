@@ -1,4 +1,4 @@
-"""Whether somebody else keeps setting a target's replicas: a GitOps tool, say, whose manifest holds a number."""
+"""Whether another program keeps resetting a target's replicas, such as a GitOps tool whose manifest sets them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, Workload
 from servingpool.catalogue.conditions import Reason
 
 ALIKE, MANY = 3, 6
-"""Times in a row that a program sets the same number, or any, until it is one that keeps to it. People set others."""
+"""Resets in a row by one program, to the same number or to any, after which it counts as a contest."""
 WITHIN = 7200.0
-"""Seconds from one to the next, at most. Tools look at every change, every 3 to 10 minutes, or every hour and a bit."""
+"""Most seconds between two resets. Tools sync at every change, every 3 to 10 minutes, or about every hour."""
 CALM = 600.0
-"""Seconds without any, at least, until it is over; three times as long as from one to the next, where that is more."""
+"""Least seconds without a reset that end a contest; three times the time between resets, if that is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,28 +22,28 @@ class ReplicaDrift:
     target: str = ""
     """The Deployment's uid."""
     ordered: int | None = None
-    """Replicas that we have ordered; None where somebody has set others since."""
+    """Replicas that the operator has set; None if somebody has changed them since."""
     generation: int = 0
-    """The target's when that order was given: for a while the watch may go on to show it."""
+    """The target's generation at that time: the watch may show it for a while."""
     program: str = ""
     """The program that sets others."""
     times: tuple[float, ...] = ()
-    """Unix times in seconds at which that was seen, the last few in a row."""
+    """Unix times in seconds of the last resets."""
     number: int = 0
-    """What it set the last time."""
+    """Replicas that it set last."""
     alike: int = 0
-    """How often in a row it was that."""
+    """Resets in a row to that number."""
     instead: int = 0
-    """What we had ordered then."""
+    """Replicas that the operator had set before that."""
     fresh: bool = False
-    """Seen at the last observation, so an order now answers it."""
+    """A reset was seen at the last observation, so a scale now answers it."""
 
     def order(self, workload: Workload, replicas: int) -> ReplicaDrift:
         """The drift after an order of ours for `replicas`."""
         return replace(self, ordered=replicas, generation=workload.generation)
 
     def rest(self) -> ReplicaDrift:
-        """While nothing may be ordered: what people do then is no contest."""
+        """The operator may not scale: changes by people are no contest."""
         return replace(self, ordered=None)
 
     def see(self, workload: Workload, now: float) -> ReplicaDrift:
@@ -74,7 +74,7 @@ class ReplicaDrift:
 
     @property
     def answered(self) -> bool:
-        """An order now is one of many that answer it, and not worth an event each."""
+        """A scale now answers a contest; it posts no event."""
         return self.fresh and self.problem is not None
 
     def _calmed(self, now: float) -> ReplicaDrift:

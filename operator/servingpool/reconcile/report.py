@@ -29,26 +29,26 @@ def _fields(part: type[Part]) -> list[str]:
 
 
 WARNED_AGAIN_AFTER = 600.0
-"""Seconds. A condition that flaps would post an event every other tick, and push the telling ones out of sight."""
+"""Seconds. Otherwise a condition that flaps would post an event every other tick and hide other events."""
 
 FIGURES_AFTER = 60.0
 """Seconds between two writes for nothing but changed figures."""
 FIGURES_CHANGE = 0.2
 """Relative change of a figure that is worth one."""
 SERVING_AFTER = 300.0
-"""Seconds after which a pool with traffic is written all the same: a decision that is older than this reads as if
-the operator were gone. An idle pool is not written at all."""
+"""Seconds after which a pool with traffic is written anyway: an older decision looks as if the operator were gone.
+An idle pool is not written at all."""
 FIGURES_FLOOR = 5.0
-"""Tokens per second, requests, percent: what is smaller is measured by this. One request that waits now and then
-caused half of all writes to 1,000 pools under steady traffic."""
+"""Tokens per second, requests, percent: smaller figures are compared with this, so that single requests cause no write
+(docs/records/experiments.md)."""
 NUMBER = re.compile(r"(?<![\w.-])(?<!HTTP )\d+(\.\d+)?(?![\w-]|\.\d)")
-"""In a message, one that may be another at every tick: seconds since a scrape, replicas, percent. Not in a name."""
+"""A number in a message that may change at every tick, such as seconds or percent. Numbers in names do not match."""
 ANYTHING = dict.fromkeys(_fields(Status)) | {
     "throughput": dict.fromkeys(_fields(Throughput)),
     "latency": dict.fromkeys(_fields(Latency)),
     "lastDecision": dict.fromkeys(_fields(LastDecision)) | {"figures": dict.fromkeys(FIGURE_NAMES.values())},
 }
-"""A status that may hold any field. A merge patch goes into what is nested: what is meant to be gone must be named."""
+"""A status with every field. A merge patch merges nested objects, so each field to remove must be named."""
 
 
 class ReportWriter(Protocol):
@@ -70,7 +70,7 @@ class Reporter:
         """Writes that failed, by kind, since the start."""
 
     async def announce(self, plan: PoolPlan, outcome: ScaleOutcome, state: PoolState) -> None:
-        """Post what people are to know of a scaling."""
+        """Post the events of a scale."""
         decision = plan.decision
         message = EventReason.SUCCESSFUL_RESCALE.message(replicas=decision.replicas, reason=decision.reason)
         if outcome.ordered is not None:
@@ -83,7 +83,7 @@ class Reporter:
     async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool]) -> None:
         """Write the status if a person would care, then post an event for what has gone wrong since the last one.
 
-        Each write may take seconds: `may` says whether the next one is still ours to make.
+        Each write may take seconds: `may` says whether the next one is still allowed.
         """
         before = state.status
         if may() and await self._write(pool, state, status, now) and may():
@@ -92,7 +92,7 @@ class Reporter:
     async def save(self, pool: Metadata, state: PoolState) -> None:
         """Write the learned profile whatever its age: the operator stops."""
         if state.unsaved:
-            # The profile alone: where the last write was not answered, the status that is known is the one before it.
+            # The profile alone: if the last write got no answer, the known status is the one before it.
             before = {} if state.status_write_unknown else state.status.profile or {}
             await self._send(pool, state, {"profile": changes(before, state.kept())})
 
@@ -122,7 +122,7 @@ class Reporter:
             return False
         if due:
             status = status.model_copy(update={"profile": state.kept()})
-        # Where it is not known what is there everything is said, what is not there any more too.
+        # If the stored status is unknown, every field is written, also those to remove.
         patch = changes(ANYTHING if unknown else state.status.to_dict(), status.to_dict())
         if patch and not await self._send(pool, state, patch):
             return False
@@ -134,7 +134,7 @@ class Reporter:
         try:
             await self._writer.write_status(pool.key, patch)
         except NotFound:
-            # Deleted. Where its watch was broken then, no event says so.
+            # The pool is deleted. If its watch was broken then, no event says so.
             self._cache.forget_pool(pool.key, pool.uid)
             return False
         except ClusterError as error:

@@ -1,6 +1,6 @@
 """What the loop keeps of each pool between two ticks.
 
-The only module that changes it: the stages of a tick say what happened, and read.
+Only this module changes it: the stages of a tick call its methods, and read.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ class PoolState:
     """One pool. It goes when the pool does."""
 
     uid: str
-    """Of the pool: one deleted and made again under its name starts afresh."""
+    """Of the pool: a pool that is deleted and recreated starts anew."""
     model: str
-    """What was learned is about this model; another one starts afresh."""
+    """The model that was learned; a pool with another model starts anew."""
     status: Status
     """As last written, or as found."""
     conditions: tuple[Condition, ...] = ()
-    """As judged last, or as found: whether they could be written or not."""
+    """As of the last tick, or as found at the start. They may not be written yet."""
     memory: Memory = field(default_factory=Memory)
     backfilled: bool = False
     """History was learned, or given up on."""
     failed_backfills: int = 0
-    """How often it was asked for in vain."""
+    """Failed attempts to read history."""
     status_write_unknown: bool = False
-    """Whether a write of it was begun of which no answer came: it may be applied, or not."""
+    """A write of the status got no answer, so it may be applied or not."""
     written_at: float = 0.0
     """Unix time in seconds of the last write of status."""
     scaled_at: float | None = None
-    """Likewise, of the last order that is to be told of; None where there was none since the start."""
+    """Likewise, of the last scale that is reported; None if there was none since the start."""
     scale_outcome_unknown: float | None = None
-    """Likewise, of the last order, while it is not known whether it was done."""
+    """Likewise, of the last scale, while its result is unknown."""
     profile_at: float = 0.0
     """Likewise, of the last write of the learned profile."""
     profile_curve: MissCurve | None = None
     """What it held then."""
     conflicts: int = 0
-    """Orders in a row that failed because the target was not as it had been seen."""
+    """Scales in a row that failed because the target had changed."""
     refused_at: int | None = None
     """Replicas that it had then, as far as was known."""
     drift: ReplicaDrift = field(default_factory=ReplicaDrift)
@@ -76,7 +76,7 @@ class PoolState:
     gpus: int = 0
     """Per replica."""
     _before_order: tuple[ReplicaDrift, float | None] = (ReplicaDrift(), None)
-    """`drift` and `scale_outcome_unknown` as they were before the order that is under way."""
+    """`drift` and `scale_outcome_unknown` before the scale that is under way."""
 
     @classmethod
     def found(cls, pool: ServingPool, raw: Raw) -> PoolState:
@@ -93,22 +93,22 @@ class PoolState:
 
     @classmethod
     def of_status(cls, meta: Metadata, model: str, status: Status, raw: Raw) -> PoolState:
-        """The state of a pool of which no more is known than its status."""
-        # What stands there and cannot be read is of another version: all of it is to be written anew.
+        """The state of a pool of which only the status is known."""
+        # A status that cannot be read is of another version: it is written anew as a whole.
         unreadable = status == Status() and bool(raw.get("status"))
         return cls(uid=meta.uid, model=model, status=status, status_write_unknown=unreadable)
 
     def resume(self, kept: Mapping[str, Any]) -> None:
-        """Go on with what `kept` has written. ValueError says why that cannot be."""
+        """Resume the profile that `kept` returned. ValueError says why it cannot be used."""
         if kept.get(MODEL) != self.model:
             raise ValueError(f"learned for model {kept.get(MODEL)!r}, spec.model is now {self.model!r}")
         profile = learned_profile.load(kept)
         self.memory = Memory(profile)
-        # Not written again before it has changed: after a restart that would be every pool at once.
+        # Not written before it changes: else a restart would write every pool at once.
         self.profile_at, self.profile_curve = profile.at, profile.curve
 
     def is_of(self, pool: ServingPool) -> bool:
-        """Whether what is kept still speaks of this pool."""
+        """Whether this state belongs to this pool and model."""
         return (self.uid, self.model) == (pool.metadata.uid, pool.spec.model)
 
     # What history taught.
@@ -122,7 +122,7 @@ class PoolState:
         self.failed_backfills += 1
 
     def backfill_ended(self) -> None:
-        """History was learned, or is given up on."""
+        """History was learned, or reading it was given up."""
         self.backfilled = True
 
     # What a tick collected and decided.
@@ -141,20 +141,20 @@ class PoolState:
         self.memory, self.gpus = plan.memory, plan.gpus
 
     def refused(self) -> None:
-        """Nothing can be decided: figures of a time when it could are none of now."""
+        """Nothing can be decided, so the last figures are no longer valid."""
         self.decision = self.observation = None
 
     # What acting did.
 
     def order_sent(self, target: Workload, replicas: int, now: float) -> None:
-        """It counts as done until an answer says otherwise: the tick may end before there is one."""
+        """It counts as done until an answer says otherwise: the tick may end before the answer."""
         self._before_order = self.drift, self.scale_outcome_unknown
         self.drift, self.scale_outcome_unknown = self.drift.order(target, replicas), now
 
     def order_done(self, now: float) -> None:
         """The API server has set the replicas."""
         self.conflicts, self.scale_outcome_unknown = 0, None
-        if not self.drift.answered:  # else the status would be written at every tick, for as long as nobody looks
+        if not self.drift.answered:  # else a contest would write the status at every tick
             self.scaled_at = now
 
     def order_failed(self, *, unknown: bool) -> None:
@@ -166,7 +166,7 @@ class PoolState:
     def order_conflicted(self, target: Workload) -> int:
         """The target is not as it was decided on. How often in a row."""
         self.drift, self.scale_outcome_unknown = self._before_order
-        # Whoever changes the number shows a new one; what refuses an order leaves it where it was.
+        # A change by others shows a new number; a refusal leaves the old one.
         self.conflicts = self.conflicts + 1 if self.refused_at == target.replicas else 1
         self.refused_at = target.replicas
         return self.conflicts
@@ -193,12 +193,12 @@ class PoolState:
         return learned_profile.dump(self.memory.profile) | {MODEL: self.model}
 
     def status_write_begun(self) -> bool:
-        """A write of the status is sent. Whether it was unknown before what is there."""
+        """A write of the status is sent. Returns whether the stored status was unknown before."""
         before, self.status_write_unknown = self.status_write_unknown, True
         return before
 
     def status_write_ended(self, *, unknown: bool) -> None:
-        """An answer came, or none will: then what is there is `unknown`."""
+        """The write has ended; `unknown`: it got no answer."""
         self.status_write_unknown = unknown
 
     def status_written(self, status: Status, now: float, *, with_profile: bool) -> None:

@@ -42,12 +42,12 @@ def conclude(comparison: Comparison) -> Conclusion:
     others = sorted(comparison.others, key=_cost)
     held = [entry for entry in others if entry.held]
     attained = (
-        f"{percent(ours.result.score.attainment)} of requests attained ({target(slo)} asked) "
+        f"{percent(ours.result.score.attainment)} of requests met the SLO (objective {target(slo)}) "
         f"with {_cost(ours):.1f} GPU-hours"
     )
     if not ours.held:
         by = listed([f"{entry.label} with {_cost(entry):.1f}" for entry in held])
-        figures = f"{attained}; {f'it was held by {by}' if held else 'nobody held it'}"
+        figures = f"{attained}; {f'it was held by {by}' if held else 'no policy held it'}"
         return Conclusion(Verdict.MISSED, f"{ours.label} missed the SLO", figures)
     figures = attained
     if held:
@@ -59,7 +59,7 @@ def conclude(comparison: Comparison) -> Conclusion:
     verdict = _verdict(_cost(ours), _cost(baselines[0]) if baselines else math.inf)
     head = {
         Verdict.CHEAPEST: f"{ours.label} held the SLO at the lowest cost without hindsight",
-        Verdict.LEVEL: f"{ours.label} held the SLO at no lower cost than others",
+        Verdict.LEVEL: f"{ours.label} held the SLO at the cost of the cheapest other policy",
         Verdict.DEARER: f"{ours.label} held the SLO, but {baselines[0].label if baselines else ''} did so for less",
     }
     return Conclusion(verdict, head[verdict], figures)

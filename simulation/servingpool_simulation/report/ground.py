@@ -29,7 +29,7 @@ def ground(comparison: Comparison) -> list[tuple[str, str]]:
     """(what, a sentence's end) in the order of importance."""
     setup = comparison.setup
     trace, profile, options = setup.trace, setup.profile, setup.options
-    source = next((said for name, said in _TRACES.items() if trace.name.startswith(name)), "a file of yours")
+    source = next((said for name, said in _TRACES.items() if trace.name.startswith(name)), "your file")
     pace = TICK if options.decide_every is None else options.decide_every
     low, high = (options.cold_start.mean * (1 + sign * options.cold_start.jitter) for sign in (-1, 1))
     simulated = (
@@ -50,12 +50,12 @@ def ground(comparison: Comparison) -> list[tuple[str, str]]:
         f"a replica is ready {low:.0f} to {high:.0f} s after its order; it is paid for from order to release, so "
         f"loading and draining count. Routing is {options.routing.value}. Every policy that scales starts with "
         f"{comparison.initial} replicas, may use {setup.pool.min_replicas} to {setup.pool.max_replicas}, and decides "
-        f"every {pace:g} s from scrapes {options.scrape.interval:g} s apart. Nobody sees the future, "
-        f"a single request's latency or the model's coefficients."
+        f"every {pace:g} s from scrapes {options.scrape.interval:g} s apart. No policy knows the future, the "
+        f"latency of a single request or the model's coefficients."
     )
     attainment = (
         "the share of all arrivals that met every bound, with TPOT = (E2E - TTFT) / (output tokens - 1). Rejected and "
-        "unfinished requests are misses. Policies compare at equal attainment only: one that misses the SLO is not "
+        "unfinished requests are misses. Compare the cost of policies that hold the SLO: one that misses it is not "
         "cheap."
     )
     baselines = (
@@ -74,11 +74,11 @@ def ground(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _past(past: Trace | None) -> str:
     if past is None:
-        return "No policy has seen anything before the start."
+        return "No policy has seen traffic before the start."
     return (
-        f"Before it, and not scored, come {brief(past.duration)} like its first hour, served by the fleet that is "
-        f"found: what Prometheus remembers, or Recommend mode has watched. They are blocks of minutes of that hour "
-        f"drawn anew, so how large its bursts are has been seen, but not when they come."
+        f"Every policy first sees {brief(past.duration)} of similar traffic, which is not scored: the history that "
+        f"Prometheus holds or Recommend mode has watched. It consists of blocks of the first hour in random order. "
+        f"So it shows how large bursts are, and not when they come."
     )
 
 

@@ -85,7 +85,7 @@ def page(comparison: Comparison, command: str) -> str:
 
 def _cards(comparison: Comparison) -> Iterator[Card]:
     ours, slo = comparison.ours.result.score, comparison.setup.pool.slo
-    yield Card(percent(ours.attainment), "of requests within the SLO", f"{target(slo)} asked")
+    yield Card(percent(ours.attainment), "of requests within the SLO", f"objective {target(slo)}")
     yield Card(f"{ours.average_replicas:.2f}", "replicas on average", f"{ours.peak_replicas} at most")
     beside = [
         f"{more_or_less(ours.gpu_hours, entry.result.score.gpu_hours)} than {entry.label}"
@@ -101,7 +101,7 @@ def _cards(comparison: Comparison) -> Iterator[Card]:
 
 
 def _bound(seconds: float | None) -> str:
-    return "no bound" if seconds is None else f"{latency(seconds)} asked"
+    return "no bound" if seconds is None else f"SLO {latency(seconds)}"
 
 
 def _row(entry: Entry, comparison: Comparison) -> Row:
@@ -121,7 +121,7 @@ def tuned(comparison: Comparison) -> str:
     goal = comparison.setup.pool.slo.attainment
     attained = [result for result in comparison.tuned if result.score.attainment >= goal]
     if not attained:
-        return "At none of these targets does the HPA hold the SLO on this trace."
+        return "The HPA holds the SLO on this trace at none of these targets."
     best = min(attained, key=lambda result: result.score.gpu_hours)
     ours = comparison.ours
     against = more_or_less(best.score.gpu_hours, ours.result.score.gpu_hours)
@@ -129,8 +129,8 @@ def tuned(comparison: Comparison) -> str:
     return (
         f"Tuned to this trace in hindsight, its cheapest target that holds the SLO is "
         f"{best.policy.rpartition(' ')[2]}: {best.score.gpu_hours:.1f} GPU-hours at "
-        f"{percent(best.score.attainment)}, {against} {than} {ours.label}. The right target moves with model, "
-        f"hardware and traffic; nobody tells it beforehand."
+        f"{percent(best.score.attainment)}, {against} {than} {ours.label}. The right target depends on model, "
+        f"hardware and traffic, and is not known beforehand."
     )
 
 

@@ -33,19 +33,6 @@ def trees(*folders: str) -> Iterator[ast.AST]:
     return (ast.parse(path.read_text()) for folder in folders for path in sorted((SOURCES / folder).rglob("*.py")))
 
 
-def used(owner: str, *folders: str) -> set[str]:
-    """Names of `owner.NAME` in these folders, less those that are only compared with."""
-    found = set()
-    for tree in trees(*folders):
-        compared = {id(each) for part in ast.walk(tree) if isinstance(part, ast.Compare) for each in ast.walk(part)}
-        found |= {
-            part.attr
-            for part in ast.walk(tree)
-            if isinstance(part, ast.Attribute) and ast.unparse(part.value) == owner and id(part) not in compared
-        }
-    return found
-
-
 def calls(*folders: str) -> Iterator[ast.Call]:
     """Of methods."""
     for tree in trees(*folders):

@@ -68,7 +68,7 @@ def test_the_comment_is_the_description_and_adds_to_the_schema(tmp_path: Path) -
         ("- 1\n", "is no mapping"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+def test_an_unreadable_value_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ValuesError, match=says):
         values(tmp_path, text)
 
@@ -84,12 +84,12 @@ def test_the_schema_knows_every_key_and_no_other(tmp_path: Path) -> None:
     assert properties.keys() == {"global", "replicas", "image", "labels", "port"}
 
 
-def test_a_value_whose_type_cannot_be_told_is_refused(tmp_path: Path) -> None:
+def test_a_value_of_unclear_type_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValuesError, match="a: a type cannot be told from None"):
         schema(values(tmp_path, "# Known.\na:\n"), {})
 
 
-def test_the_readme_keeps_what_stands_around_the_tables(tmp_path: Path) -> None:
+def test_the_readme_keeps_the_text_around_the_tables(tmp_path: Path) -> None:
     backend = {"required": ["url"], "properties": {"url": {"description": "Where."}}}
     made = readme.updated(f"Before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n", values(tmp_path), backend)
     assert made.startswith(f"Before\n{readme.BEGIN}\n")

@@ -42,11 +42,11 @@ def test_the_report_says_what_was_seen_before_the_start(servingpool: Command) ->
     """The trace has three whole minutes to draw from."""
     servingpool(*BASE, "--history", "5m")
     report = Path("report/demo.html").read_text()
-    assert "come 5m like its first hour" in report
+    assert "first sees 5m of similar traffic" in report
     assert "nothing seen before" in report
     servingpool(*BASE)
     report = Path("report/demo.html").read_text()
-    assert "No policy has seen anything before the start." in report
+    assert "No policy has seen traffic before the start." in report
     assert "nothing seen before" not in report
 
 
@@ -60,8 +60,8 @@ def test_it_opens_the_report_when_asked(servingpool: Command, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--trace", "nope"), "no trace 'nope'"),
-        (("--hardware", "b300"), "no step times for 'b300'; shipped are h100-8b-tp1"),
+        (("--trace", "nope"), "got 'nope'"),
+        (("--hardware", "b300"), "hardware must be one of h100-8b-tp1"),
         (("--ttft", "2"), "'2' is not a duration: write whole numbers with units"),
         (("--tpot", "11s"), "must be 1ms to 10s, got 11s, or none"),
         (("--ttft", "none", "--tpot", "none"), "an SLO needs a bound"),
@@ -71,7 +71,7 @@ def test_it_opens_the_report_when_asked(servingpool: Command, monkeypatch: pytes
         (("--output", "trace.csv/demo.html"), "cannot write trace.csv/demo.html: "),
     ],
 )
-def test_what_cannot_be_used_is_told_with_exit_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
+def test_unusable_input_ends_with_exit_code_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
     Path("one.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,10,10\n")
     result = servingpool(*BASE, *arguments)
     assert result.exit_code == 2

@@ -62,15 +62,15 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--trace", "nope"), "no trace 'nope': neither a file nor one of azure-conv, azure-code, azure-conv-day"),
-        (("--trace", "pool.yaml"), "the first line must name TIMESTAMP, ContextTokens, GeneratedTokens"),
+        (("--trace", "nope"), "trace must be one of azure-conv, azure-code, azure-conv-day"),
+        (("--trace", "pool.yaml"), "the first line must name the columns TIMESTAMP, ContextTokens"),
         (("--trace", "one.csv"), "leaves nothing of a trace of 0 s"),
-        (("--fleet", "b300"), "no fleet 'b300': neither a YAML file nor one of h100-8b-tp1"),
+        (("--fleet", "b300"), "fleet must be a YAML file, or one of h100-8b-tp1"),
         (("--fleet", "fleet.yaml"), "coldStart: must be 0s to 1h, got 2h"),
         (("--fleet", "typo.yaml"), "coldstart: extra inputs are not permitted, got '10s'"),
-        (("--policy", "best"), "no policy 'best': choose servingpool, static:N, hpa-running[:VALUE], "),
-        (("--policy", "static:0"), "no policy 'static:0'"),
-        (("--policy", "static"), "no policy 'static'"),
+        (("--policy", "best"), "unknown policy 'best': choose servingpool, static:N, hpa-running[:VALUE], "),
+        (("--policy", "static:0"), "unknown policy 'static:0'"),
+        (("--policy", "static"), "unknown policy 'static'"),
         (("--pool", "nope.yaml"), "cannot read nope.yaml: No such file or directory"),
         (("--pool", "bad.yaml"), "bad.yaml: spec.targets[0]: min must be at most max, got min 9 and max 4"),
         (("--pool", "two.yaml"), "two.yaml must hold exactly 1 YAML document, it holds 2"),
@@ -81,7 +81,7 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
         ),
     ],
 )
-def test_what_cannot_be_used_is_told_with_exit_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
+def test_unusable_input_ends_with_exit_code_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
     manifest = Path("pool.yaml").read_text()
     Path("one.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,10,10\n")
     Path("fleet.yaml").write_text("{hardware: h100-8b-tp1, coldStart: 2h}")

@@ -114,7 +114,7 @@ def test_unschedulable_replicas_stop_further_orders():
     outcomes = world.run(80.0, 30)
     stuck = [outcome for outcome in outcomes if LimitName.UNSCHEDULABLE in applied(outcome)]
     assert stuck
-    assert "unschedulable; more would not start either" in stuck[-1].decision.reason
+    assert "scale-up blocked: " in stuck[-1].decision.reason
     assert all(outcome.decision.replicas == world.requested for outcome in stuck)
 
 

@@ -127,7 +127,7 @@ async def test_what_is_deleted_while_its_watch_is_broken_is_forgotten(
     assert len(world.pools) == left
 
 
-async def test_the_last_hpa_lets_go_of_its_deployment() -> None:
+async def test_a_deleted_last_hpa_releases_its_deployment() -> None:
     world = World()
     await world.start(hpa("h"))
     await world.watches.forget_deleted()
@@ -137,7 +137,7 @@ async def test_the_last_hpa_lets_go_of_its_deployment() -> None:
     assert not world.cache.autoscalers(("chat", "vllm"))
 
 
-async def test_pods_that_are_gone_are_no_replicas() -> None:
+async def test_deleted_pods_are_not_replicas() -> None:
     world = World()
     await world.start(*(pod(f"p-{number}") for number in range(3)))
     world.delete(pod("p-0"), pod("p-2"))
@@ -145,7 +145,7 @@ async def test_pods_that_are_gone_are_no_replicas() -> None:
     assert [each.name for held in world.cache._pods.values() for each in held.values()] == ["p-1"]
 
 
-async def test_nothing_is_listed_while_no_more_is_shown_than_there_is() -> None:
+async def test_nothing_is_listed_while_the_counts_agree() -> None:
     """Tens of thousands of pods, each minute."""
     world = World()
     await world.start(*(pod(f"p-{number}") for number in range(3)))
@@ -169,7 +169,7 @@ async def test_only_the_namespace_in_which_something_was_deleted_is_listed() -> 
     assert len(world.lists) == 1
 
 
-async def test_what_is_shown_while_a_list_comes_in_is_not_judged_by_it() -> None:
+async def test_objects_shown_during_a_list_are_not_removed_by_it() -> None:
     world = World()
     await world.start(pool("deleted"), pool("deleted and shown so"), pool("made anew", uid="old"))
     world.delete(pool("deleted"), pool("deleted and shown so"), pool("made anew", uid="old"))
@@ -182,7 +182,7 @@ async def test_what_is_shown_while_a_list_comes_in_is_not_judged_by_it() -> None
     assert world.pools == ["chat/created", "chat/made anew"]
 
 
-async def test_nothing_is_forgotten_while_the_api_server_does_not_tell() -> None:
+async def test_nothing_is_forgotten_while_the_api_server_does_not_answer() -> None:
     world = World()
     await world.start(pool("a"), hpa("h"))
     world.delete(pool("a"), hpa("h"))
@@ -195,7 +195,7 @@ async def test_nothing_is_forgotten_while_the_api_server_does_not_tell() -> None
     assert world.pools == []
 
 
-async def test_the_end_of_an_object_told_after_its_successor_leaves_the_successor() -> None:
+async def test_a_late_delete_event_does_not_remove_the_successor() -> None:
     # kopf handles objects side by side, and these are two of one name.
     world = World()
     await world.show(pool("a", uid="old"))

@@ -1,4 +1,4 @@
-"""docs/run.md: the picture and the tables beside it are of one run."""
+"""docs/records/run.md: the picture and the tables beside it are of one run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def picture() -> str:
 
 def beside() -> str:
     """What stands under the picture, up to the next heading."""
-    _, found, after = (DOCS / "run.md").read_text().partition("](images/live.svg)")
+    _, found, after = (DOCS / "records/run.md").read_text().partition("](../images/live.svg)")
     assert found
     return after.partition("\n## ")[0]
 

@@ -43,7 +43,7 @@ def test_empties_what_the_last_lab_left_but_its_record(tmp_path: Path) -> None:
 
 def test_never_empties_a_directory_that_is_not_a_labs(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(LabError, match="holds something that is not a lab's"):
+    with pytest.raises(LabError, match="holds other files"):
         begin(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "precious"
 
@@ -71,7 +71,7 @@ def test_ctrl_c_during_the_build_is_no_error_and_starts_nothing(
         raise KeyboardInterrupt
 
     said = run_session(monkeypatch, tmp_path, build)
-    assert "the next start goes on from there" in said
+    assert "the next start continues from there" in said
     assert not (tmp_path / "lab").exists()
 
 
@@ -119,7 +119,7 @@ def test_a_late_probe_is_forgiven_and_a_dead_part_is_not(monkeypatch: pytest.Mon
     now += 2.0
     assert look(False) is False
     now += 4.0
-    with pytest.raises(PartDiedError, match="Prometheus has stopped by itself"):
+    with pytest.raises(PartDiedError, match="Prometheus stopped unexpectedly"):
         look(False)
 
 

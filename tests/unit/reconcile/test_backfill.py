@@ -32,7 +32,7 @@ def writes(world: FakeCluster, pool: str) -> int:
     return sum(name == pool for (_, name), _ in world.writes.statuses)
 
 
-def test_the_past_teaches_before_the_first_decision() -> None:
+def test_history_is_learned_before_the_first_decision() -> None:
     world = FakeCluster(history=3600.0)
     world.serve(rate=6.0)
     world.pool()
@@ -46,7 +46,7 @@ def test_the_past_teaches_before_the_first_decision() -> None:
     assert world.prometheus.asked.count("history") == 1
 
 
-def test_another_deployment_of_the_model_in_the_namespace_teaches_nothing() -> None:
+def test_history_of_another_deployment_is_not_learned() -> None:
     worlds = FakeCluster(history=3600.0), FakeCluster(history=3600.0)
     worlds[1].serve("vllm-canary", rate=30.0)
     worlds[1].pool("canary", target="vllm-canary")
@@ -60,7 +60,7 @@ def test_another_deployment_of_the_model_in_the_namespace_teaches_nothing() -> N
     assert worlds[1].state("canary").memory.profile.fit not in (alone.fit, Profile().fit), "it has a past of its own"
 
 
-def test_a_large_past_of_the_model_beside_it_costs_a_pool_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_history_of_another_deployment_costs_a_pool_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the pages of all its namesakes in the answer it was refused, three times, and nobody had a past."""
     monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 700)
     world = pools(2)
@@ -70,7 +70,7 @@ def test_a_large_past_of_the_model_beside_it_costs_a_pool_nothing(monkeypatch: p
     assert [state.memory.profile.learned > 2000 for _, state in sorted(world.loop.states.items())] == [True, True]
 
 
-def test_a_query_names_no_more_than_victoriametrics_takes() -> None:
+def test_a_query_is_no_longer_than_victoriametrics_accepts() -> None:
     world = FakeCluster(history=600.0)
     for number in range(40):
         name, model = f"llama-3-1-8b-instruct-{number}", f"meta-llama/Llama-3.1-8B-Instruct-{number}"
@@ -86,7 +86,7 @@ def test_a_query_names_no_more_than_victoriametrics_takes() -> None:
     assert max(len(query.encode()) for query in queries) < 16 * 1024
 
 
-def test_pasts_that_are_too_large_are_nothing_to_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_history_that_is_too_large_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     """Each counted as a failure of its Prometheus, and behind the third nobody's past was asked for."""
     world = pools(8)
     world.remember(minutes=50)
@@ -97,7 +97,7 @@ def test_pasts_that_are_too_large_are_nothing_to_others(caplog: pytest.LogCaptur
     assert "begin without a past" not in caplog.text
 
 
-def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost() -> None:
+def test_if_prometheus_is_down_at_the_start_conditions_say_so_and_history_is_read_later() -> None:
     world = FakeCluster(history=3600.0)
     world.serve(rate=6.0)
     world.pool()
@@ -112,7 +112,7 @@ def test_while_prometheus_is_away_at_the_start_all_is_told_and_nothing_is_lost()
     assert world.state().memory.profile.learned > 2000, "the past is asked for as soon as there is an answer"
 
 
-def test_a_past_that_the_profile_has_seen_teaches_nothing_twice() -> None:
+def test_history_that_the_profile_has_seen_is_not_learned_twice() -> None:
     world = FakeCluster(history=3600.0)
     world.serve(rate=6.0)
     world.pool()
@@ -124,7 +124,7 @@ def test_a_past_that_the_profile_has_seen_teaches_nothing_twice() -> None:
     assert world.state().memory.profile.learned < kept + 1000
 
 
-def test_many_new_pools_are_taught_over_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_of_many_new_pools_is_read_over_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 2 * 2 * 240)
     monkeypatch.setattr(backfill, "LONGEST_TICK", 0.0)
     world = pools(5)
@@ -153,7 +153,7 @@ def test_a_new_pool_that_waits_for_its_turn_says_so_once(monkeypatch: pytest.Mon
     assert world.condition("Ready", "pool-2") != ("Unknown", "ReadingHistory")
 
 
-def test_a_pool_that_waits_behind_a_restart_keeps_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_that_waits_after_a_restart_keeps_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     world = pools(2)
     world.step()
     told, written = world.status("pool-1"), writes(world, "pool-1")
@@ -166,7 +166,7 @@ def test_a_pool_that_waits_behind_a_restart_keeps_what_it_said(monkeypatch: pyte
     assert (world.status("pool-1"), writes(world, "pool-1")) == (told, written)
 
 
-def test_the_more_wait_the_less_each_looks_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_more_pools_wait_the_shorter_their_history(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "BACKLOG", 1000)
     for count, looks in ((1, 240), (10, 100), (50, 40)):
         world = pools(count)
@@ -176,7 +176,7 @@ def test_the_more_wait_the_less_each_looks_back(monkeypatch: pytest.MonkeyPatch)
         assert all(warm(world))
 
 
-def test_a_large_fleet_looks_back_less_far(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_fleet_reads_a_shorter_history(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 600)
     world = pools(2, replicas=6)
     world.step()
@@ -193,7 +193,7 @@ def test_times_lie_on_the_grid_of_their_step() -> None:
     assert backfill.ENDS <= world.now - end < backfill.ENDS + backfill.STEP
 
 
-def test_after_a_restart_only_what_was_not_seen_is_asked_for_and_those_it_managed_come_first(
+def test_after_a_restart_only_unseen_history_is_read_known_pools_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = FakeCluster(history=3600.0)
@@ -212,7 +212,7 @@ def test_after_a_restart_only_what_was_not_seen_is_asked_for_and_those_it_manage
     assert new[1] - new[0] == 3600.0
 
 
-def test_a_backend_without_a_past_is_asked_once_a_tick_and_given_up(
+def test_a_backend_without_history_is_asked_once_a_tick_and_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 1)
@@ -223,7 +223,7 @@ def test_a_backend_without_a_past_is_asked_once_a_tick_and_given_up(
     assert "failed 3 times; 5 pools start without history" in caplog.text
 
 
-def test_a_pool_whose_past_cannot_be_read_costs_no_other_its_own() -> None:
+def test_a_pool_whose_history_cannot_be_read_does_not_affect_others() -> None:
     world = pools(3)
     world.prometheus.poison = {"model-0"}
     world.step()
@@ -237,7 +237,7 @@ def test_a_pool_whose_past_cannot_be_read_costs_no_other_its_own() -> None:
     assert unheard == [backfill.PATIENCE, 1, 1], "from then on each was asked for alone"
 
 
-def test_no_more_is_learned_at_once_than_a_tick_bears(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_history_is_learned_at_once_than_a_tick_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "OBSERVATIONS_AT_ONCE", 2 * 240)
     world = pools(5, replicas=1)
     world.step()
@@ -245,7 +245,7 @@ def test_no_more_is_learned_at_once_than_a_tick_bears(monkeypatch: pytest.Monkey
     assert all(warm(world))
 
 
-def test_who_is_warm_acts_before_others_are_taught() -> None:
+def test_pools_with_history_act_before_others_read_theirs() -> None:
     world = FakeCluster(history=3600.0)
     service = world.serve(rate=2.0)
     world.pool()

@@ -103,7 +103,7 @@ def test_ticks_on_the_grid() -> None:
     assert parts.registry.get_sample_value("servingpool_tick_lateness_seconds_sum") == pytest.approx(0.0)
 
 
-def test_a_slow_tick_is_not_made_up_for_by_a_burst() -> None:
+def test_a_slow_tick_is_not_followed_by_a_burst_of_ticks() -> None:
     parts = Parts(takes=lambda number: 50.0 if number == 0 else 0.1)
     lives(parts, 100.0)
     assert parts.ticks[1] == pytest.approx(50.0)
@@ -118,21 +118,21 @@ def test_an_api_server_that_counts_slowly_holds_up_no_tick() -> None:
     assert parts.ticks == pytest.approx([15.0 * number for number in range(14)])
 
 
-def test_a_comparison_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_comparison_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
     parts = Parts(unreadable=1)
     lives(parts, 130.0)
     assert len(parts.compared) == 2
     assert "Comparing the cache with the cluster failed" in caplog.text
 
 
-def test_one_that_follows_looks_every_second_whether_it_leads() -> None:
+def test_a_follower_checks_every_second_whether_it_leads() -> None:
     parts = Parts(leading=False, takes=lambda _: 0.0)
     lives(parts, 10.5)
     assert len(parts.ticks) == 11
     assert parts.registry.get_sample_value("servingpool_leader") == 0
 
 
-def test_the_looks_of_one_that_follows_do_not_hide_how_late_a_leader_is() -> None:
+def test_checks_of_a_follower_do_not_hide_the_lateness_of_a_leader() -> None:
     """Ten of them to each tick of the leader: summed over all, the 90th percentile was theirs."""
     for leading, ticks in ((False, 0), (True, 1)):
         parts = Parts(leading=leading, takes=lambda _: 0.0)
@@ -141,7 +141,7 @@ def test_the_looks_of_one_that_follows_do_not_hide_how_late_a_leader_is() -> Non
             assert parts.registry.get_sample_value(f"servingpool_tick_{name}_seconds_count") == ticks
 
 
-def test_a_tick_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_tick_is_followed_by_the_next(caplog: pytest.LogCaptureFixture) -> None:
     def failing(number: int) -> float:
         if number == 0:
             raise ZeroDivisionError
@@ -153,7 +153,7 @@ def test_a_tick_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> 
     assert "The tick failed" in caplog.text
 
 
-def test_nothing_is_decided_before_the_watches_have_shown_what_there_is() -> None:
+def test_nothing_is_decided_before_the_watches_have_listed_all_objects() -> None:
     async def story() -> None:
         parts = Parts(shown=False)
         operator = parts.operator()
@@ -170,7 +170,7 @@ def test_nothing_is_decided_before_the_watches_have_shown_what_there_is() -> Non
     run(story)
 
 
-def test_a_list_that_never_becomes_whole_is_not_waited_for_without_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_incomplete_list_is_not_awaited_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     parts = Parts(shown=False)
     lives(parts, 30.0)
     assert parts.ticks
@@ -219,7 +219,7 @@ def test_stopping_takes_no_longer_than_a_pod_is_given() -> None:
 
 
 @pytest.mark.parametrize("how", ["another leads", "a defect"])
-def test_one_whose_election_ended_leaves(how: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_operator_whose_election_ended_exits(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def ends() -> None:
         await asyncio.sleep(5.0)
         if how == "a defect":

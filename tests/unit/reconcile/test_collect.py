@@ -96,7 +96,7 @@ def tenant(name: str) -> ServingPool:
     return ServingPool.read({"metadata": meta, "spec": spec})
 
 
-def test_on_a_prometheus_too_slow_for_all_labels_everyone_gets_a_turn() -> None:
+def test_a_slow_prometheus_serves_every_label_set_in_turn() -> None:
     """In the order of the pools the first five were read at every tick, and the others never."""
     slow = scene(20, most=5)
     read = []
@@ -107,7 +107,7 @@ def test_on_a_prometheus_too_slow_for_all_labels_everyone_gets_a_turn() -> None:
     assert sorted(read) == [pool.metadata.name for pool in slow.pools]
 
 
-def test_who_had_no_turn_rests_for_as_long_as_a_page_may_be_old() -> None:
+def test_a_pool_that_was_not_read_is_not_decided_until_its_samples_are_stale() -> None:
     slow = scene(20, most=5)
     slow.tick()
     assert (len(slow.seen()), slow.resting()) == (5, []), "who was never read is not known"
@@ -122,7 +122,7 @@ def test_who_had_no_turn_rests_for_as_long_as_a_page_may_be_old() -> None:
         assert (slow.seen(), len(slow.resting())) == ([], resting)
 
 
-def test_a_clock_that_goes_back_lets_nobody_rest_for_long() -> None:
+def test_a_clock_that_goes_back_delays_no_pool_for_long() -> None:
     slow = scene(10, most=5)
     slow.tick()
     slow.tick()
@@ -132,7 +132,7 @@ def test_a_clock_that_goes_back_lets_nobody_rest_for_long() -> None:
     assert (len(slow.seen()), len(slow.resting())) == (5, 5), "and nobody's turn is passed over"
 
 
-def test_those_that_always_time_out_keep_nobody_else_waiting() -> None:
+def test_label_sets_that_always_time_out_do_not_delay_others() -> None:
     """Ordered by the last answer they were first at every tick, and nobody else was read again."""
     slow = scene(7, most=5)
     slow.tick()
@@ -155,7 +155,7 @@ def test_a_read_that_failed_is_unknown_at_once() -> None:
     assert slow.seen() == ["t00"]
 
 
-def test_a_tenant_that_comes_back_does_not_rest_on_pages_of_before() -> None:
+def test_a_tenant_that_returns_does_not_use_old_samples() -> None:
     slow = scene(3, most=5)
     slow.tick()
     gone = slow.pools.pop()
@@ -166,7 +166,7 @@ def test_a_tenant_that_comes_back_does_not_rest_on_pages_of_before() -> None:
     assert slow.resting() == ["t00", "t01"]
 
 
-def test_the_gateway_is_asked_ahead_of_all_pools() -> None:
+def test_the_gateway_is_read_before_the_pools() -> None:
     slow = scene(2, most=5, gateway=GatewayQueue(metric="queue"))
     slow.tick()
     assert slow.backend.asked == ["gateway", "t00", "t01"]

@@ -62,7 +62,7 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
         ("backends: [{name: a, url: 'ftp://x'}]", "must be http:// or https:// with a host, got 'ftp://x'"),
     ],
 )
-def test_what_is_wrong_is_said_with_file_field_and_value(tmp_path: Path, text: str, said: str) -> None:
+def test_an_error_names_file_field_and_value(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     assert said in str(caught.value)
@@ -78,7 +78,7 @@ def test_a_backend_has_ten_seconds_and_no_more_than_the_interval(tmp_path: Path)
     assert read(tmp_path, longest).backends[0].timeout == 20.0
 
 
-def test_a_file_that_is_not_there_is_said() -> None:
+def test_a_missing_file_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
         load(Path("no/such.yaml"))
 

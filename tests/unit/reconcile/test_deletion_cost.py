@@ -51,7 +51,7 @@ def as_kubernetes(pods: list[Pod], victims: Victims, replicas: int) -> set[str]:
     return {each.name for each in sorted(pods, key=rank)[: max(0, len(pods) - replicas)]}
 
 
-def test_the_idlest_go_and_of_equals_the_youngest() -> None:
+def test_the_idlest_pods_are_removed_and_the_youngest_of_equals() -> None:
     pods = [pod("busy"), pod("old"), pod("young", YOUNG), pod("calm")]
     victims = choose(pods, {"busy": 9.0, "old": 0.0, "young": 0.0, "calm": 1.0}, 2)
     assert names(victims.pods) == ["young", "old"]
@@ -59,12 +59,12 @@ def test_the_idlest_go_and_of_equals_the_youngest() -> None:
     assert victims.cost == -1
 
 
-def test_a_replica_that_is_not_known_is_no_idle_one() -> None:
+def test_a_replica_with_unknown_load_does_not_count_as_idle() -> None:
     pods = [pod("dark", YOUNG), pod("busy"), pod("calm")]
     assert names(choose(pods, {"busy": 200.0, "calm": 1.0}, 1).pods) == ["calm", "busy"]
 
 
-def test_who_is_not_ready_goes_first_and_is_not_written_for_kubernetes_does_so_anyway() -> None:
+def test_pods_that_are_not_ready_are_removed_first_without_a_mark() -> None:
     pods = [pod("idle"), pod("busy"), pod("loading", YOUNG, ready=False)]
     victims = choose(pods, {"idle": 0.0, "busy": 5.0}, 1)
     assert names(victims.pods) == ["loading", "idle"]
@@ -72,22 +72,22 @@ def test_who_is_not_ready_goes_first_and_is_not_written_for_kubernetes_does_so_a
     assert choose(pods, {"idle": 0.0, "busy": 5.0}, 2).marks == ()
 
 
-def test_pods_that_were_never_made_are_removed_first() -> None:
+def test_pods_that_do_not_exist_yet_are_removed_first() -> None:
     """Five are ordered, a quota has let four be made: to three is one less."""
     pods = [pod(f"p-{number}") for number in range(4)]
     assert len(choose(pods, {}, 3).pods) == 1
     assert choose(pods, {}, 4).pods == ()
 
 
-def test_nothing_is_written_where_all_go() -> None:
+def test_no_pod_is_marked_if_all_are_removed() -> None:
     assert choose([pod("a"), pod("b")], {}, 0).marks == ()
 
 
-def test_nothing_is_written_where_nobody_goes() -> None:
+def test_no_pod_is_marked_if_none_is_removed() -> None:
     assert choose([pod("a", cost=(-1, OURS))], {}, 1) == Victims()
 
 
-def test_a_cost_that_somebody_else_wrote_is_respected_and_not_written_over() -> None:
+def test_a_foreign_deletion_cost_is_respected_and_not_overwritten() -> None:
     pods = [pod("theirs-first", cost=(-5, THEIRS)), pod("theirs-last", cost=(5, THEIRS)), pod("idle"), pod("busy")]
     busy = {"theirs-first": 50.0, "theirs-last": 0.0, "idle": 1.0, "busy": 2.0}
     victims = choose(pods, busy, 2)
@@ -95,19 +95,19 @@ def test_a_cost_that_somebody_else_wrote_is_respected_and_not_written_over() -> 
     assert names(victims.marks) == ["idle"]
 
 
-def test_of_equal_costs_ours_go_first_for_theirs_cannot_be_told_apart() -> None:
+def test_at_equal_costs_our_pods_are_removed_first() -> None:
     pods = [pod("zero", cost=(0, THEIRS)), pod("busy")]
     assert names(choose(pods, {"zero": 0.0, "busy": 9.0}, 1).marks) == ["busy"]
 
 
-def test_what_was_left_over_from_us_misleads_nobody() -> None:
+def test_our_own_old_marks_do_not_influence_the_choice() -> None:
     pods = [pod("survivor", cost=(-1, OURS)), pod("idle"), pod("busy")]
     victims = choose(pods, {"survivor": 9.0, "idle": 0.0, "busy": 5.0}, 2)
     assert names(victims.clears) == ["survivor"]
     assert (names(victims.marks), victims.cost) == (["idle"], -2), "nor where taking it back fails"
 
 
-def test_who_bears_our_cost_already_is_not_written_again() -> None:
+def test_a_pod_with_our_mark_is_not_patched_again() -> None:
     pods = [pod("survivor", cost=(-1, OURS)), pod("busy")]
     assert choose(pods, {"survivor": 0.0, "busy": 5.0}, 1).marks == ()
 
@@ -117,7 +117,7 @@ def test_a_cost_stays_one_that_kubernetes_can_read() -> None:
     assert choose(pods, {"lowest": 9.0, "idle": 0.0, "busy": 5.0}, 2).cost == LOWEST_COST
 
 
-def test_work_is_what_runs_and_what_waits_and_half_of_it_is_not_known() -> None:
+def test_load_is_running_plus_waiting_and_unknown_if_one_is_missing() -> None:
     pages = (
         ReplicaMetrics("a", 0.0, running=3.0, waiting=2.0),
         ReplicaMetrics("b", 0.0, running=3.0),
@@ -178,7 +178,7 @@ def build(fleet: list[Any]) -> tuple[list[Pod], dict[str, float]]:
         (5, 3, True, True),  # a rollout lets more stand
     ],
 )
-def test_a_cost_is_taken_back_when_the_scale_down_is_over(
+def test_a_mark_is_removed_when_the_scale_down_is_over(
     standing: int, replicas: int, rollout: bool, cleared: bool
 ) -> None:
     marked = (pod("survivor", cost=(-1, OURS)),)
@@ -229,7 +229,7 @@ def left_by_a_crash(*namespaces: str) -> ClusterCache:
     return cache
 
 
-async def test_what_is_forbidden_in_one_namespace_is_not_in_another_that_shrinks_at_the_same_moment() -> None:
+async def test_a_missing_right_in_one_namespace_does_not_affect_another() -> None:
     pods = Pods(refuse=["closed"])
     writer = marker(pods)
     await asyncio.gather(writer.mark("closed", to_mark(3)), writer.mark("open", to_mark(3)))
@@ -242,7 +242,7 @@ async def test_what_is_forbidden_in_one_namespace_is_not_in_another_that_shrinks
     assert writer.forbidden == set()
 
 
-async def test_a_namespace_that_hangs_does_not_keep_the_costs_of_others_standing(
+async def test_a_namespace_that_hangs_does_not_delay_the_marks_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A webhook on pods that does not answer: the first in the row would have used the whole time up, at every tick."""
@@ -252,7 +252,7 @@ async def test_a_namespace_that_hangs_does_not_keep_the_costs_of_others_standing
     assert pods.written == ["a", "b"]
 
 
-async def test_who_loses_the_lead_amid_a_sweep_clears_nothing_more() -> None:
+async def test_a_leader_deposed_in_a_sweep_removes_no_more_marks() -> None:
     """The next leader marks by then, under the same name: a late clear would take its mark away."""
     many = [f"n-{number}" for number in range(3 * deletion_cost.CLEARED_AT_ONCE)]
     pods = Pods()

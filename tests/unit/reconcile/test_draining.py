@@ -16,7 +16,7 @@ def test_a_pod_that_waits_drains_and_is_then_killed_loses_nothing() -> None:
     assert said == "A removed pod waits 15 s, drains for up to 120 s, and is killed after 150 s."
 
 
-def test_what_is_missing_is_said_with_its_price_the_dearest_first() -> None:
+def test_each_missing_drain_setting_is_named_with_its_cost() -> None:
     reason, said = judge_drain(Drain(30.0, 0.0, 0.0), [10.0, 15.0])
     assert reason is Reason.NO_SHUTDOWN_TIMEOUT
     assert said == (
@@ -25,7 +25,7 @@ def test_what_is_missing_is_said_with_its_price_the_dearest_first() -> None:
     )
 
 
-def test_no_figure_is_made_up_where_none_is_known() -> None:
+def test_no_number_of_requests_is_given_if_it_is_unknown() -> None:
     _, said = judge_drain(Drain(30.0, 15.0, 0.0), [])
     assert said == "Scale-down aborts running requests. Set vLLM's --shutdown-timeout."
 
@@ -37,14 +37,22 @@ def test_no_figure_is_made_up_where_none_is_known() -> None:
         (
             Drain(139.0, 15.0, 120.0),
             Reason.GRACE_PERIOD_TOO_SHORT,
-            "preStop 15 s and drain 120 s need 140 s, not 139 s.",
+            "after 139 s; preStop 15 s and drain 120 s need 140 s.",
         ),
-        (Drain(30.0, HOOK_UNCLEAR, 120.0), Reason.GRACE_PERIOD_TOO_SHORT, "drain 120 s need 125 s, not 30 s."),
-        (Drain(15.0, 15.0, ARGUMENTS_UNSEEN), Reason.GRACE_PERIOD_TOO_SHORT, "need 20 s, not 15 s."),
+        (
+            Drain(30.0, HOOK_UNCLEAR, 120.0),
+            Reason.GRACE_PERIOD_TOO_SHORT,
+            "after 30 s; preStop 0 s and drain 120 s need 125 s.",
+        ),
+        (
+            Drain(15.0, 15.0, ARGUMENTS_UNSEEN),
+            Reason.GRACE_PERIOD_TOO_SHORT,
+            "after 15 s; preStop 15 s and drain 0 s need 20 s.",
+        ),
         (Drain(150.0, HOOK_UNCLEAR, 0.0), Reason.NO_SHUTDOWN_TIMEOUT, "--shutdown-timeout"),
     ],
 )
-def test_one_thing_that_is_surely_missing_is_enough(drain: Drain, reason: Reason, said: str) -> None:
+def test_one_missing_drain_setting_is_enough(drain: Drain, reason: Reason, said: str) -> None:
     found, message = judge_drain(drain, [])
     assert found is reason
     assert said in message
@@ -58,7 +66,7 @@ def test_one_thing_that_is_surely_missing_is_enough(drain: Drain, reason: Reason
         (Drain(150.0, HOOK_UNCLEAR, ARGUMENTS_UNSEEN), [ARGUMENTS_UNSEEN, HOOK_UNCLEAR]),
     ],
 )
-def test_what_cannot_be_seen_is_unknown_and_no_fault(drain: Drain, unknown: list[Unknown]) -> None:
+def test_an_invisible_drain_setting_is_unknown(drain: Drain, unknown: list[Unknown]) -> None:
     reason, said = judge_drain(drain, [3.0])
     assert reason is Reason.DRAIN_NOT_VISIBLE
     assert said == f"Drain settings are not visible: {'; '.join(each.reason for each in unknown)}."

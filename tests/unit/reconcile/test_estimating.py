@@ -54,7 +54,7 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[f
     return Memory(window=SampleWindow().add(now=1000.0, span=15.0, ready=1, delta=delta))
 
 
-def test_bounds_that_are_the_engines_own_are_counted_and_nothing_is_said() -> None:
+def test_bounds_at_bucket_ends_are_counted_exactly() -> None:
     memory = seen(ttft=(90.0, 90.0), tpot=(80.0, 80.0), edges=(2.0, 2.0, 0.12, 0.12))
     assert estimated(learned(memory, memory), TTFT, TPOT) == []
 
@@ -89,7 +89,7 @@ def test_beyond_the_last_bucket_all_count_as_late() -> None:
 
 
 @pytest.mark.parametrize("bounds", [(None, None), (None, TPOT)])
-def test_a_bound_that_is_not_set_is_not_spoken_of(bounds: tuple[float | None, float | None]) -> None:
+def test_a_bound_that_is_not_set_is_not_mentioned(bounds: tuple[float | None, float | None]) -> None:
     memory = seen(ttft=(50.0, 80.0), tpot=(100.0, 100.0), edges=(1.0, 2.5, 0.1, 0.15))
     assert estimated(learned(memory, memory), *bounds) == []
 

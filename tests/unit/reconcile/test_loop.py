@@ -9,29 +9,12 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
-from servingpool.adapters.prometheus import GatewayQueue, GatewayReading
-from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknown
-from servingpool.reconcile import backfill, loop, pool_plan
+from servingpool.adapters.cluster.errors import NotFound
+from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
+from servingpool.reconcile import loop
 
-from .fake_cluster import FakeCluster, merged
-
-ONE_MINUTE = 1.0
-
-
-def settled(**spec: Any) -> FakeCluster:
-    """A pool of a few replicas that is calibrated at a load that suits them.
-
-    Its first orders, made before anything was learned, are no part of the stories.
-    """
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool(**spec)
-    world.step(minutes=25)
-    assert world.services["vllm"].orders == []
-    world.writes.scales.clear()
-    world.writes.events.clear()
-    return world
+from .fake_cluster import FakeCluster
+from .stories import ONE_MINUTE, settled
 
 
 def test_scales_up_when_load_grows_and_says_so_once() -> None:
@@ -56,7 +39,7 @@ def test_scales_down_when_load_has_gone() -> None:
     assert world.writes.scales[-1][2] < 6
 
 
-def test_one_log_line_tells_a_change_and_a_quiet_tick_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_change_writes_one_log_line_and_a_quiet_tick_none(caplog: pytest.LogCaptureFixture) -> None:
     world = settled()
     caplog.set_level(logging.INFO, "servingpool")
     world.writes.scales.clear()
@@ -100,7 +83,7 @@ def test_a_lost_prometheus_is_warned_of_once_and_forgiven() -> None:
     assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
 
 
-def test_a_fault_that_comes_and_goes_is_warned_of_every_ten_minutes_at_most() -> None:
+def test_a_flapping_fault_posts_a_warning_every_ten_minutes_at_most() -> None:
     world = settled()
     for minute in range(18):
         world.prometheus.silent = "Prometheus backend 'default' cannot be reached" if minute % 2 else None
@@ -120,7 +103,7 @@ def test_follower_never_writes_nor_reads() -> None:
     assert world.prometheus.asked == []
 
 
-def test_who_loses_the_lead_during_a_tick_does_not_write() -> None:
+def test_a_leader_deposed_in_a_tick_does_not_write() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
     writes = world.writes.count()
@@ -171,22 +154,7 @@ def test_an_api_server_that_hangs_leaves_the_rest_for_the_next_tick(
     assert len(world.writes.scales) == 1
 
 
-def test_scale_conflict_is_retried_next_tick() -> None:
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Invalid")
-    while not world.state().conflicts:
-        world.step()
-    assert world.writes.scales == []
-    assert "SuccessfulRescale" not in world.writes.reasons("pool")[-1:]
-    assert world.condition("Ready")[0] == "True", "somebody else was faster: that is no fault"
-    world.writes.refuse.clear()
-    world.step()
-    assert len(world.writes.scales) == 1
-    assert world.state().conflicts == 0
-
-
-def test_a_pool_whose_turn_it_is_not_is_left_as_it_was_for_as_long_as_a_page_may_be_old() -> None:
+def test_a_pool_that_was_not_read_keeps_its_status_until_its_samples_are_stale() -> None:
     """Decided on what was read last, a fleet shrank on what was 45 s old; told as unknown, its status was written
     twice a minute."""
     world = settled()
@@ -203,67 +171,7 @@ def test_a_pool_whose_turn_it_is_not_is_left_as_it_was_for_as_long_as_a_page_may
     assert world.condition("MetricsAvailable")[0] == "True"
 
 
-def test_a_conflict_that_goes_on_is_something_else_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """A webhook that says no with a bare 422 looks like one."""
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Unprocessable Entity")
-    while not world.state().conflicts:
-        world.step()
-    world.step()
-    assert world.condition("Ready")[0] == "True"
-    assert world.failures["scale"] == 0
-    world.step()
-    assert world.condition("Ready") == ("False", "FailedUpdateScale")
-    assert world.message("Ready") == "Cannot scale Deployment chat/vllm: 422 Unprocessable Entity, 3 times in a row."
-    assert world.failures["scale"] == 1, "of this there is an alert"
-    assert "422 Unprocessable Entity, 3 times in a row" in caplog.text
-    world.step()
-    assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
-    world.set_replicas("vllm", len(world.services["vllm"].engines) + 1)
-    world.step()
-    assert world.condition("Ready")[0] == "True", "now somebody has changed the number"
-
-
-def test_a_webhook_that_refuses_is_told_where_every_third_look_fails() -> None:
-    """Each look that failed began the count anew."""
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("422 Unprocessable Entity")
-    seen = set()
-    for tick in range(24):
-        world.prometheus.silent = "it did not answer" if tick % 3 == 2 else None
-        world.step()
-        seen.add(world.condition("Ready"))
-    assert ("False", "FailedUpdateScale") in seen
-
-
-def test_conflicts_with_something_else_between_them_are_not_in_a_row() -> None:
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("409")
-    while world.state().conflicts < 2:
-        world.step()
-    world.writes.refuse["scale"] = ClusterError("500")
-    world.step()
-    assert world.state().conflicts == 0
-
-
-def test_a_refused_scale_is_told_until_it_succeeds() -> None:
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/vllm: 403 Forbidden")
-    world.step(minutes=3)
-    assert world.condition("Ready") == ("False", "FailedUpdateScale")
-    assert world.message("Ready") == "Cannot scale Deployment chat/vllm: 403 Forbidden."
-    assert world.writes.reasons("pool").count("FailedUpdateScale") == 1
-    assert world.failures["scale"] > 1
-    world.writes.refuse.clear()
-    world.step()
-    assert world.condition("Ready") == ("True", "SucceededGetScale")
-
-
-def test_a_number_changed_by_hand_is_where_the_next_order_starts() -> None:
+def test_the_next_scale_starts_from_a_number_set_by_hand() -> None:
     world = settled()
     world.set_replicas("vllm", 6)
     world.step(minutes=20)
@@ -362,241 +270,7 @@ def test_a_pool_deleted_while_prometheus_is_read_stops_nobody() -> None:
     assert world.step().decided == 1
 
 
-@pytest.mark.parametrize("change", ["another model", "deleted and made again"])
-def test_what_was_learned_is_of_one_pool_and_one_model(change: str) -> None:
-    world = settled()
-    assert world.state().memory.profile.learned > 300
-    if change == "another model":
-        world.services["vllm"].model = "mistral"
-        world.pool(model="mistral")
-    else:
-        raw = world.cache.pools["chat", "pool"]
-        world.cache.see_pool(
-            {**raw, "metadata": {**raw["metadata"], "uid": "uid-pool", "resourceVersion": "x"}, "status": {}},
-            gone=False,
-        )
-        world.state().uid = "an earlier one"
-    world.step(minutes=ONE_MINUTE)
-    assert world.state().memory.profile.learned < 100
-    assert world.condition("Calibrating") == ("True", "Learning")
-
-
-class TestOneBadPoolDoesNotStopTheOthers:
-    """Whatever is wrong with it."""
-
-    def two(self, **spec: Any) -> FakeCluster:
-        world = FakeCluster(history=3600.0)
-        world.serve(rate=6.0)
-        world.serve("bad", rate=6.0, model="bad-model")
-        world.pool("good")
-        world.pool("bad", **{"target": "bad", "model": "bad-model"} | spec)
-        return world
-
-    def test_a_wrong_spec(self) -> None:
-        world = self.two(slo={"timeToFirstToken": "20m"})
-        done = world.step(minutes=ONE_MINUTE)
-        assert (done.decided, done.failed) == (1, 0)
-        assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
-        assert world.message("Ready", "bad") == (
-            "Invalid spec, so replicas stay as they are: spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m"
-        )
-        assert world.writes.reasons("bad") == ["InvalidSpec"]
-        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
-
-    def test_a_defect_in_deciding(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-        world = self.two()
-        decide = pool_plan.decide  # type: ignore[attr-defined]
-
-        def failing(observation: Any, *args: Any) -> Any:
-            if any(replica.name.startswith("bad") for replica in observation.ready):
-                raise ZeroDivisionError("secret")
-            return decide(observation, *args)
-
-        monkeypatch.setattr(pool_plan, "decide", failing)
-        done = world.step(minutes=ONE_MINUTE)
-        assert (done.decided, done.failed) == (1, 1)
-        assert world.condition("Ready", "bad") == ("False", "InternalError")
-        assert "ZeroDivisionError" in world.message("Ready", "bad")
-        assert "secret" not in world.message("Ready", "bad")
-        assert "Traceback" in caplog.text
-        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
-
-    def test_a_defect_in_learning_from_the_past(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        world = self.two()
-        world.remember(minutes=30)
-        update = backfill.update  # type: ignore[attr-defined]
-
-        def failing(observation: Any, *args: Any) -> Any:
-            if any(replica.name.startswith("bad") for replica in observation.ready):
-                raise ZeroDivisionError
-            return update(observation, *args)
-
-        monkeypatch.setattr(backfill, "update", failing)
-        assert world.step().decided == 2
-        assert world.state("good").memory.profile.learned > 1000
-        assert "Traceback" in caplog.text
-
-    def test_a_defect_in_reading(self, caplog: pytest.LogCaptureFixture) -> None:
-        world = self.two()
-        world.prometheus.broken = KeyError("le")
-        assert world.step().decided == 2
-        assert world.condition("MetricsAvailable", "good") == ("False", "FailedGetMetrics")
-        assert "Traceback" in caplog.text
-
-    def test_a_status_that_the_api_server_refuses(self, caplog: pytest.LogCaptureFixture) -> None:
-        world = self.two()
-        world.step(minutes=ONE_MINUTE)
-        world.writes.refuse["status"] = ClusterError("Cannot write the status: 500")
-        world.services["vllm"].rate = 30.0
-        world.step(minutes=5)
-        assert world.writes.scales != [], "scaling does not depend on telling"
-        assert world.failures["status"] > 0
-        world.writes.refuse.clear()
-        world.step()
-        ordered = [after for target, _, after in world.writes.scales if target[1] == "vllm"]
-        assert world.status("good")["desiredReplicas"] == ordered[-1]
-
-    @pytest.mark.parametrize("lost", [Unanswered("the API server did not answer"), TimeoutError("the tick is over")])
-    def test_a_status_that_was_written_and_whose_answer_was_lost(
-        self, monkeypatch: pytest.MonkeyPatch, lost: Exception
-    ) -> None:
-        world = self.two()
-        world.step(minutes=ONE_MINUTE)
-        write = world.write_status
-
-        async def lossy(pool: Any, changes: Any) -> None:
-            await write(pool, changes)
-            raise lost
-
-        with monkeypatch.context() as slow:
-            slow.setattr(world, "write_status", lossy)
-            world.autoscaler("HorizontalPodAutoscaler")
-            world.step()
-            assert world.condition("Ready", "good") == ("False", "OwnedByHPA")
-        world.autoscaler("HorizontalPodAutoscaler", gone=True)
-        world.state("good").written_at = world.now  # no figure is due
-        world.step()
-        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
-        written = len(world.writes.statuses)
-        world.step()
-        assert len(world.writes.statuses) == written, "what is known again is not said again"
-
-    def test_a_pool_deleted_before_its_status_is_written(self, caplog: pytest.LogCaptureFixture) -> None:
-        world = self.two()
-        world.writes.refuse["status"] = NotFound("404")
-        assert world.step().failed == 0
-        assert caplog.records == []
-
-    def test_events_that_are_lost(self) -> None:
-        world = self.two(slo={})
-        world.writes.refuse["event"] = ClusterError("500")
-        world.step(minutes=ONE_MINUTE)
-        assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
-
-
-def test_resumes_with_its_profile_after_a_restart() -> None:
-    world = settled()
-    world.step(minutes=12)
-    learned = world.status()["profile"]["learned"]
-    assert learned > 300
-    world.restart()
-    world.step()
-    assert world.state().memory.profile.learned >= learned
-    assert world.condition("Calibrating") == ("False", "Learned")
-    writes = len(world.writes.statuses)
-    world.step(minutes=5)
-    assert len(world.writes.statuses) - writes <= 2, "a restart is no reason to write every pool"
-
-
-@pytest.mark.parametrize("damage", [{"version": 99}, {"fit": {"gram": "nonsense"}}, {"model": "another"}])
-def test_a_profile_that_cannot_be_used_is_dropped(damage: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    world = settled()
-    world.step(minutes=12)
-    raw = world.cache.pools["chat", "pool"]
-    status = merged(raw["status"], {"profile": damage})
-    world.cache.see_pool({**raw, "metadata": {**raw["metadata"], "resourceVersion": "x"}, "status": status}, gone=False)
-    world.restart()
-    world.step()
-    assert "The learned profile is discarded" in caplog.text
-    assert world.state().memory.profile.learned == 0.0
-
-
-def test_stopping_writes_what_was_learned() -> None:
-    world = settled()
-    world.status().pop("profile", None)
-    world.state().profile_curve = None
-    asyncio.run(world.loop.stop())
-    assert world.status()["profile"]["learned"] > 400
-
-
-def test_a_follower_that_stops_writes_nothing() -> None:
-    world = settled()
-    world.state().profile_curve = None
-    writes = world.writes.count()
-    world.leading = False
-    asyncio.run(world.loop.stop())
-    assert world.writes.count() == writes
-
-
-def test_requests_held_at_the_gateway_are_demand() -> None:
-    queue = GatewayQueue(metric="queue_size", namespace_label="namespace")
-    world = FakeCluster(gateway=queue)
-    world.serve(rate=6.0)
-    world.pool()
-    world.prometheus.queue = GatewayReading({("chat", "llama"): 0.0}, by_namespace=True)
-    world.step(minutes=8)
-    replicas = world.status()["desiredReplicas"]
-    world.prometheus.queue = GatewayReading({("chat", "llama"): 500.0}, by_namespace=True)
-    world.step(minutes=ONE_MINUTE)
-    assert world.status()["queueDepth"] >= 500
-    assert world.status()["desiredReplicas"] > replicas
-
-
-def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
-    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
-    world.serve(rate=6.0)
-    world.pool()
-    world.prometheus.queue = Unknown("Prometheus backend 'default' did not answer within 10 s")
-    world.step(minutes=ONE_MINUTE)
-    observation = world.state().observation
-    assert observation is not None
-    assert observation.gateway_queue == world.prometheus.queue
-
-
-def test_a_gateway_without_a_queue_of_the_model_is_told_where_a_person_looks() -> None:
-    """It forbids scale-downs, and stood in the last decision's sentence only."""
-    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
-    world.serve(rate=6.0)
-    world.pool()
-    world.prometheus.queue = GatewayReading({(None, "llama-2"): 0.0}, by_namespace=False)
-    world.step(minutes=ONE_MINUTE)
-    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
-    assert world.message("MetricsAvailable") == (
-        "The number of queued requests is unknown: the gateway exports no queue for model 'llama'. "
-        "Scale-down is blocked until all metrics are read."
-    )
-    world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
-    world.step(minutes=ONE_MINUTE)
-    assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
-
-
-def test_a_gateway_that_answers_now_and_then_is_not_written_at_every_tick() -> None:
-    world = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
-    world.serve(rate=6.0)
-    world.pool()
-    world.prometheus.queue = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
-    world.step(minutes=12)
-    before = len(world.writes.statuses)
-    for tick in range(40):
-        known = GatewayReading({(None, "llama"): 0.0}, by_namespace=False)
-        world.prometheus.queue = Unknown("503") if tick % 2 else known
-        world.step()
-    assert len(world.writes.statuses) - before <= 12
-
-
-def test_what_is_read_whole_soon_after_it_could_not_be_read_at_all_is_told_at_once() -> None:
+def test_complete_metrics_after_an_outage_are_reported_at_once() -> None:
     """Of a Prometheus that is back some first pages are old. "Last scraped 16 s ago" stood there for a minute."""
     world = settled()
     world.prometheus.silent = "503"
@@ -611,7 +285,7 @@ def test_what_is_read_whole_soon_after_it_could_not_be_read_at_all_is_told_at_on
     assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
 
 
-def test_pages_that_lack_a_series_are_no_valid_metrics() -> None:
+def test_samples_that_lack_a_series_are_not_valid_metrics() -> None:
     world = settled()
     pages = world.samples
 
@@ -635,7 +309,7 @@ def test_pages_that_lack_a_series_are_no_valid_metrics() -> None:
     )
 
 
-def test_the_price_of_tokens_is_told() -> None:
+def test_the_cost_of_tokens_is_reported() -> None:
     world = settled(targets=[{"name": "vllm", "min": 1, "max": 10, "costPerReplicaHour": 36.0}])
     throughput, ready = world.status()["throughput"], world.status()["readyReplicas"]
     rate = throughput["generationTokensPerSecond"]

@@ -18,7 +18,7 @@ from servingpool.reconcile.report import ANYTHING
 
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
 from .fake_cluster import FakeCluster
-from .test_loop import settled
+from .stories import settled
 
 
 def short(**spec: Any) -> FakeCluster:
@@ -49,7 +49,7 @@ def hangs(work: Callable[..., Coroutine[Any, Any, None]], seconds: float) -> Any
     return slow
 
 
-def test_a_scale_whose_answer_is_lost_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scale_whose_answer_is_lost_is_still_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     world = short()
     with monkeypatch.context() as trouble:
         trouble.setattr(world, "scale", hangs(world.scale, 60.0))
@@ -62,7 +62,9 @@ def test_a_scale_whose_answer_is_lost_is_told_all_the_same(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("amid", ["scale", "post_event"])
-def test_a_scale_is_told_though_the_tick_ends_amid(amid: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scale_is_reported_even_if_the_tick_ends_before_the_answer(
+    amid: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The order is carried out, and its answer, or its event's, is still under way when the tick's 30 s are over.
 
     Sixteen are written at once, so behind some that hang for 10 s each the time of the later ones begins near the end.
@@ -92,7 +94,7 @@ def loses_the_lead_amid(world: FakeCluster, write: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("amid", "events"), [("scale", 0), ("post_event", 1)])
-def test_who_loses_the_lead_amid_an_order_tells_no_more(
+def test_a_leader_deposed_while_scaling_reports_nothing(
     amid: str, events: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = short()
@@ -103,7 +105,7 @@ def test_who_loses_the_lead_amid_an_order_tells_no_more(
     assert len(world.writes.events) == events
 
 
-def test_who_loses_the_lead_amid_a_status_does_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_deposed_while_writing_a_status_posts_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
     world = short()
     world.writes.refuse["scale"] = Forbidden("403")
     loses_the_lead_amid(world, "write_status", monkeypatch)
@@ -112,7 +114,7 @@ def test_who_loses_the_lead_amid_a_status_does_not_warn(monkeypatch: pytest.Monk
     assert world.writes.events == []
 
 
-def test_what_is_past_the_end_of_acting_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_write_begins_after_the_deadline_of_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     """17 pools, 16 at a time; the API server hangs. Of the last one nothing may be asked: its time is over."""
     monkeypatch.setattr(loop, "WRITES_AT_ONCE", 1)
     world = FakeCluster()
@@ -131,7 +133,7 @@ def test_what_is_past_the_end_of_acting_is_not_begun(monkeypatch: pytest.MonkeyP
     assert begun == [0.0]
 
 
-def test_an_order_does_not_hide_a_newer_number_of_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scale_does_not_hide_a_newer_number_of_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever watches the Deployment sets it back within milliseconds, and its event is read before our answer is."""
     world = short()
     scale = world.scale
@@ -148,7 +150,7 @@ def test_an_order_does_not_hide_a_newer_number_of_somebody_else(monkeypatch: pyt
     assert held.replicas == 1, "the API server has 1, and our cache says 2 until the Deployment changes again"
 
 
-def test_such_a_keeper_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_resets_during_scaling_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     world = short()
     scale = world.scale
 
@@ -193,7 +195,7 @@ def test_stopping_does_not_give_a_pool_made_anew_what_was_learned_of_the_one_bef
     assert world.status() == {}
 
 
-def test_figures_of_a_leader_that_no_longer_leads_are_none_of_now() -> None:
+def test_a_deposed_leader_exports_no_figures() -> None:
     """The API server is away for an hour: nothing is read nor decided, and its /metrics goes on as if."""
     world = FakeCluster()
     world.serve(rate=6.0)
@@ -205,7 +207,7 @@ def test_figures_of_a_leader_that_no_longer_leads_are_none_of_now() -> None:
     assert [s for family in shown.collect() for s in family.samples if s.name == "servingpool_load_ratio"] == []
 
 
-def test_stopping_does_not_take_back_what_was_told_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_does_not_undo_the_last_status(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last status is applied, its answer hangs, the tick is cancelled: what is saved then is the status before."""
     world = settled()
     world.services["vllm"].rate = 30.0
@@ -281,7 +283,7 @@ def test_who_owns_a_target_goes_on_owning_it_while_it_is_edited() -> None:
     assert world.writes.scales == [], "the younger pool scales a Deployment that it does not own"
 
 
-def test_a_scale_without_an_answer_is_told_when_the_watch_shows_it_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scale_without_an_answer_is_reported_once_the_watch_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     world = short()
     scale = world.scale
     with monkeypatch.context() as trouble:
@@ -300,7 +302,7 @@ def test_a_scale_without_an_answer_is_told_when_the_watch_shows_it_late(monkeypa
     assert world.status().get("lastScaleTime")
 
 
-def test_what_a_person_does_in_place_of_a_lost_order_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_by_a_person_is_not_taken_for_a_lost_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     world = short()
     world.writes.refuse["scale"] = Unanswered("500")
     tick(world)
@@ -312,7 +314,7 @@ def test_what_a_person_does_in_place_of_a_lost_order_is_not_ours(monkeypatch: py
     assert world.status().get("lastScaleTime") is None, "the operator has never scaled"
 
 
-def test_rollouts_while_orders_go_unanswered_are_no_contest() -> None:
+def test_rollouts_while_scales_go_unanswered_are_no_contest() -> None:
     """Scale orders end in a 500 (a webhook on deployments/scale that is down); somebody deploys three times."""
     world = short()
     world.writes.refuse["scale"] = Unanswered("500 failed calling webhook")
@@ -327,7 +329,7 @@ def test_rollouts_while_orders_go_unanswered_are_no_contest() -> None:
     assert world.condition("Ready") == ("True", "SucceededGetScale"), world.message("Ready")
 
 
-def test_a_rollout_amid_an_order_does_not_hide_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollout_during_a_scale_does_not_hide_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """kubectl set image is shown between the decision and our answer; our own event is a tick late."""
     world = short()
     scale, show = world.scale, world.show

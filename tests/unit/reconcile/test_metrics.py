@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -43,6 +44,23 @@ def test_figures_are_those_of_the_last_decision() -> None:
     assert absent == never_full, "what no replica has shown is no figure"
     assert registry.get_sample_value("servingpool_api_writes_total", {"kind": "scale"}) == 0
     assert registry.get_sample_value("servingpool_api_write_failures_total", {"kind": "scale"}) == 0
+
+
+def test_what_a_full_replica_serves_is_shown_once_it_is_known() -> None:
+    """With the test above, every figure of the catalogue has a series in some story."""
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool()
+    world.step(minutes=8)
+    pool = world.loop.snapshot["chat", "pool"]
+    assert pool.decided is not None
+    full = replace(pool.decided.figures, full_batch=8.0, full_requests=0.9, full_tokens=180.0)
+    shown = {("chat", "pool"): replace(pool, decided=replace(pool.decided, figures=full))}
+    registry = CollectorRegistry()
+    registry.register(PoolCollector(lambda: shown, dict, dict))
+    assert figure(registry, "full_replica_batch") == 8.0
+    assert figure(registry, "full_replica_requests_rate") == 0.9
+    assert figure(registry, "full_replica_tokens_rate") == 180.0
 
 
 def test_the_need_can_be_recomputed_from_the_status_and_from_the_metrics() -> None:

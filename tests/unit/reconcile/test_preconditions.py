@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
-from servingpool.adapters.cluster.drain import read_drain
-from servingpool.adapters.cluster.errors import Forbidden
-from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
-from servingpool.reconcile.replica_drift import ReplicaDrift
-
 from ..decision.world import START  # noqa: TID252
-from .fake_cluster import FakeCluster, stamp
-
-
-def hungry(**spec: Any) -> FakeCluster:
-    """Two replicas that need to be more, calibrated, if nothing stands in the way."""
-    world = FakeCluster()
-    world.serve(rate=30.0)
-    world.pool(**spec)
-    return world
+from .fake_cluster import FakeCluster
+from .stories import hungry
 
 
 def test_a_missing_target_is_waited_for() -> None:
@@ -49,7 +34,7 @@ def test_a_deployment_of_that_name_in_another_namespace_is_no_target() -> None:
 @pytest.mark.parametrize(
     ("kind", "reason"), [("HorizontalPodAutoscaler", "OwnedByHPA"), ("ScaledObject", "OwnedByKEDA")]
 )
-def test_what_another_autoscaler_owns_is_left_to_it(kind: str, reason: str) -> None:
+def test_a_deployment_with_another_autoscaler_is_not_scaled(kind: str, reason: str) -> None:
     world = hungry()
     world.autoscaler(kind)
     world.step(minutes=5)
@@ -143,7 +128,7 @@ def test_zero_replicas_by_hand_pause_as_with_an_hpa() -> None:
     assert world.condition("Ready")[0] == "True"
 
 
-def test_nothing_more_is_ordered_while_no_node_has_room() -> None:
+def test_no_replicas_are_added_while_pods_are_unschedulable() -> None:
     world = hungry()
     world.services["vllm"].unschedulable = True
     world.step(minutes=4)
@@ -174,7 +159,7 @@ def test_a_node_may_take_as_long_as_a_replica_takes_to_start() -> None:
     assert world.condition("Ready") == ("False", "Unschedulable")
 
 
-def test_a_fleet_amid_a_rollout_may_grow_and_does_not_shrink() -> None:
+def test_in_a_rollout_the_fleet_may_grow_and_does_not_shrink() -> None:
     world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
@@ -203,7 +188,7 @@ def test_a_fleet_amid_a_rollout_may_grow_and_does_not_shrink() -> None:
     assert world.writes.scales[-1][2] < 6
 
 
-def test_a_backend_that_nobody_configured_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
     world = hungry(metrics={"backend": "thanos"})
     world.step(minutes=5)
     assert world.condition("Ready") == ("False", "UnknownBackend")
@@ -223,7 +208,7 @@ def test_a_backend_of_other_namespaces_is_not_read() -> None:
     assert world.prometheus.asked == []
 
 
-def test_a_wrong_model_name_is_told_with_the_right_one() -> None:
+def test_a_wrong_model_name_is_reported_with_the_right_one() -> None:
     world = hungry(model="lama")
     world.step(minutes=5)
     assert world.writes.scales == []
@@ -232,7 +217,7 @@ def test_a_wrong_model_name_is_told_with_the_right_one() -> None:
     assert world.writes.reasons("pool") == ["NoSeriesForModel"]
 
 
-def test_the_need_beyond_max_is_told() -> None:
+def test_a_need_above_max_is_reported() -> None:
     world = hungry(targets=[{"name": "vllm", "min": 1, "max": 3}])
     world.step(minutes=8)
     assert world.writes.scales[-1][2] == 3
@@ -247,196 +232,6 @@ def test_below_min_is_brought_up_without_any_metrics() -> None:
     world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
     world.step()
     assert world.writes.scales == [(("chat", "vllm"), 1, 3)]
-
-
-def contested(by: str = "argocd-controller", times: int = 3, every: int = 1, to: tuple[int, ...] = (2,)) -> FakeCluster:
-    """A pool that needs more, and somebody who sets it back behind so many ticks each time."""
-    world = hungry()
-    world.step(minutes=3)
-    for number in range(times):
-        assert world.services["vllm"].set_by[0] == FIELD_MANAGER
-        world.step(every * 0.25)
-        world.set_replicas("vllm", to[number % len(to)], by=by)
-        world.step()
-    return world
-
-
-def test_a_tool_that_sets_replicas_back_is_named() -> None:
-    world = contested()
-    assert world.condition("Ready") == ("False", "ReplicasContested")
-    ordered = world.writes.scales[-2][2]
-    assert world.message("Ready") == (
-        f"argocd-controller keeps resetting spec.replicas (last {ordered} -> 2). Make it ignore that field."
-    )
-    assert world.writes.reasons("pool").count("ReplicasContested") == 1
-
-
-def test_a_tool_that_looks_every_ten_minutes_is_named_and_stays_named() -> None:
-    """Counted within ten minutes it was never named, and one that looks every four turned Ready back and forth."""
-    for minutes in (4, 10):
-        world = contested(every=minutes * 4 - 1)
-        for _ in range(minutes * 8):
-            assert world.condition("Ready") == ("False", "ReplicasContested")
-            world.step()
-
-
-def test_one_that_looks_every_two_hours_and_more_is_no_tool() -> None:
-    world = contested(every=2 * 60 * 4 + 8)
-    assert world.condition("Ready")[0] == "True"
-
-
-def test_while_replicas_are_contested_they_are_ordered_all_the_same_without_a_word_each() -> None:
-    world = contested()
-    world.step()
-    orders, told = len(world.writes.scales), (len(world.writes.events), len(world.writes.statuses))
-    for _ in range(8):
-        world.set_replicas("vllm", 2, by="argocd-controller")
-        world.step()
-    assert len(world.writes.scales) == orders + 8
-    assert len(world.writes.events) == told[0]
-    assert len(world.writes.statuses) <= told[1] + 4
-
-
-def test_ten_minutes_after_the_last_contest_all_is_well() -> None:
-    world = contested()
-    world.step(minutes=9)
-    assert world.condition("Ready") == ("False", "ReplicasContested")
-    world.step(minutes=2)
-    assert world.condition("Ready")[0] == "True"
-
-
-@pytest.mark.parametrize(
-    ("times", "to"),
-    [
-        pytest.param(2, (2,), id="twice"),
-        pytest.param(5, (2, 3), id="different numbers"),
-    ],
-)
-def test_a_person_who_sets_a_number_contests_nothing(times: int, to: tuple[int, ...]) -> None:
-    world = contested(by="kubectl-scale", times=times, to=to)
-    assert world.condition("Ready")[0] == "True"
-
-
-def test_who_sets_one_number_after_the_other_is_named_as_well() -> None:
-    """Another autoscaler, of which no object tells."""
-    world = contested(by="scaler", times=6, to=(2, 3))
-    assert world.condition("Ready") == ("False", "ReplicasContested")
-
-
-def test_a_person_amid_a_tools_contest_does_not_end_it() -> None:
-    world = contested()
-    world.step()
-    world.set_replicas("vllm", 3, by="kubectl-scale")
-    world.step(2)
-    assert world.condition("Ready") == ("False", "ReplicasContested")
-    assert "argocd-controller" in world.message("Ready")
-
-
-def test_one_that_looks_every_hour_is_a_tool() -> None:
-    world = contested(every=60 * 4)
-    assert world.condition("Ready") == ("False", "ReplicasContested")
-
-
-def test_orders_that_answer_nobody_are_told_while_replicas_are_contested() -> None:
-    """Behind a tool that looked every 50 minutes nine orders left no event and no time for two hours and a half."""
-    world = contested(every=50 * 4)
-    world.pool(targets=[{"name": "vllm", "min": 1, "max": 20}])
-    world.services["vllm"].rate = 70.0
-    world.step()
-    orders, events = len(world.writes.scales), world.writes.reasons("pool").count("SuccessfulRescale")
-    world.step(minutes=20)
-    assert world.condition("Ready") == ("False", "ReplicasContested")
-    more = len(world.writes.scales) - orders
-    assert more > 0
-    assert world.writes.reasons("pool").count("SuccessfulRescale") == events + more
-    assert world.status()["lastScaleTime"] == stamp(world.writes.at[-1])
-
-
-def test_two_programs_that_set_it_once_and_twice_contest_nothing() -> None:
-    world = contested(by="helm", times=2)
-    world.set_replicas("vllm", 2, by="kubectl-scale")
-    world.step()
-    assert world.condition("Ready")[0] == "True"
-
-
-def test_a_number_set_by_hand_that_is_left_standing_counts_once() -> None:
-    world = hungry()
-    world.writes.refuse["scale"] = Forbidden("403")
-    world.step(minutes=3)
-    world.writes.refuse.clear()
-    world.step()
-    world.writes.refuse["scale"] = Forbidden("403")
-    world.set_replicas("vllm", 2, by="kubectl-scale")
-    world.step(minutes=3)
-    assert world.state().drift.times == (world.now - 165.0,)
-
-
-def test_what_people_do_while_nothing_is_touched_is_no_contest() -> None:
-    world = hungry()
-    for _ in range(4):
-        world.pool(mode="Auto")
-        world.step(minutes=3)
-        world.pool(mode="Recommend")
-        world.step()
-        world.set_replicas("vllm", 2, by="kubectl-scale")
-        world.step(minutes=3)
-    assert world.state().drift.times == ()
-
-
-def test_another_target_has_no_contest_of_the_last_one() -> None:
-    world = contested()
-    world.serve("other", rate=30.0).set_by = ("argocd-controller", world.now)
-    world.pool(target="other")
-    world.step(minutes=2)
-    assert world.condition("Ready")[0] == "True"
-    assert world.writes.reasons("pool")[-1] == "SuccessfulRescale"
-
-
-class TestContest:
-    """What no world shows."""
-
-    def test_ours_is_taken_over_whoever_wrote_it(self) -> None:
-        """A write that was taken for lost was applied: the next one who changes it changes that number."""
-        known = ReplicaDrift().see(deployment(4, "kubectl", 0), 0.0).order(deployment(4, "kubectl", 0), 7)
-        known = known.see(deployment(10, FIELD_MANAGER, 1), 15.0)
-        known = known.see(deployment(2, "argocd", 2), 30.0)
-        assert (known.instead, known.program, known.number) == (10, "argocd", 2)
-
-    def test_what_the_watch_shows_late_is_none(self) -> None:
-        """Neither the number that an order of ours was given on, nor what we had ordered before."""
-        found = deployment(2, "kubectl", 0)
-        known = ReplicaDrift().see(found, 0.0)
-        for tick in range(1, 6):
-            known = known.order(found, 4 + tick).see(found, 15.0 * tick)
-        known = known.see(deployment(5, FIELD_MANAGER, 1), 90.0).see(deployment(9, FIELD_MANAGER, 5), 90.0)
-        assert known.times == ()
-        assert known.see(deployment(2, "kubectl", 6), 105.0).times == (105.0,), "and this is somebody"
-
-    def test_without_managed_fields_nothing_is_said(self) -> None:
-        known = ReplicaDrift().see(deployment(4, None, 0), 0.0)
-        for tick in range(10):
-            known = known.order(deployment(4, None, 0), 7).see(deployment(4, None, 0), 15.0 * tick)
-        assert known.problem is None
-
-    def test_set_back_twice_within_a_second_is_set_back_twice(self) -> None:
-        """The API server writes to the second who has set a field."""
-        known = ReplicaDrift().see(deployment(1, "kubectl", 0), 9.0)
-        for tick in range(3):
-            reset = replace(deployment(1, "argocd", 10), generation=2 * tick + 2)
-            known = known.order(replace(reset, generation=2 * tick), 2).see(reset, 10.0 + 0.3 * tick)
-        assert known.problem is not None
-
-    def test_a_clock_that_goes_back_ends_it(self) -> None:
-        known, now = ReplicaDrift().see(deployment(4, "kubectl", 0), 0.0), 10_000.0
-        for tick in range(3):
-            known = known.order(deployment(4, "argocd", tick), 7).see(deployment(4, "argocd", tick + 1), now + tick)
-        assert known.problem is not None
-        assert known.see(deployment(7, FIELD_MANAGER, 9), now - 3600.0).problem is None
-
-
-def deployment(replicas: int, by: str | None, at: int) -> Workload:
-    set_by = None if by is None else Setter(by, f"{at:09}")
-    return Workload(("chat", "vllm"), "d-vllm", 2 * at, replicas, set_by, gpus=1, drain=read_drain({}))
 
 
 ADVICE = "Recommend mode: computes a replica count and does not apply it."
@@ -469,7 +264,7 @@ def test_recommend_beside_a_pool_that_scales_the_same_deployment_says_so() -> No
     assert world.condition("Ready", "younger") == ("True", "Recommending")
     assert world.message("Ready", "younger") == (
         f"{ADVICE} Auto would be blocked (AmbiguousOwner): "
-        "ServingPool 'pool' is older and scales Deployment 'vllm'; delete one of the two."
+        "ServingPool 'pool' is older and scales Deployment 'vllm'; delete one of the two pools."
     )
 
 
@@ -490,21 +285,13 @@ def test_recommend_for_a_deployment_at_zero_says_that_auto_would_be_blocked() ->
     assert world.message("Ready").startswith(f"{ADVICE} Auto would be blocked (ScalingDisabled): ")
 
 
-def test_recommend_says_what_hinders_auto_without_blocking_it() -> None:
+def test_recommend_says_what_would_limit_auto() -> None:
     world = hungry(mode="Recommend")
     world.services["vllm"].unschedulable = True
     world.set_replicas("vllm", 3)
     world.step(minutes=8)
     assert world.condition("Ready") == ("True", "Recommending")
     assert world.message("Ready").startswith(f"{ADVICE} Auto would be limited (Unschedulable): ")
-
-
-def test_recommend_after_a_contest_still_names_who_contests() -> None:
-    world = contested()
-    world.pool(mode="Recommend")
-    world.step()
-    assert world.condition("Ready") == ("True", "Recommending")
-    assert world.message("Ready").startswith(f"{ADVICE} Auto would be limited (ReplicasContested): ")
 
 
 def test_a_paused_pool_says_as_well_what_would_stop_it() -> None:

@@ -65,7 +65,7 @@ def standing(world: FakeCluster) -> list[str]:
     return [engine.name for engine in world.services["vllm"].engines]
 
 
-def test_the_idlest_are_told_and_then_the_scale_and_exactly_they_go() -> None:
+def test_the_idlest_pods_are_marked_before_the_scale_and_exactly_they_are_removed() -> None:
     world = oversized()
     before = standing(world)
     shrink(world)
@@ -86,7 +86,7 @@ def test_a_scale_up_writes_no_pod() -> None:
 
 
 @pytest.mark.parametrize("error", [Conflict("changed meanwhile"), ClusterError("500"), Forbidden("403 on scale")])
-def test_a_scale_that_fails_keeps_its_victims_for_as_long_as_it_is_wanted(error: Exception) -> None:
+def test_a_failed_scale_down_keeps_its_marks_while_it_is_wanted(error: Exception) -> None:
     """It may have been made without an answer. And in a freeze of a weekend nothing is written at every tick."""
     world = oversized()
     world.writes.refuse["scale"] = error
@@ -101,7 +101,7 @@ def test_a_scale_that_fails_keeps_its_victims_for_as_long_as_it_is_wanted(error:
     assert world.services["vllm"].costs == {}
 
 
-def test_a_victim_keeps_its_cost_through_the_tick_in_which_it_is_chosen() -> None:
+def test_a_victim_keeps_its_mark_in_the_tick_that_chose_it() -> None:
     """Right after the scale the watch may still show the size before, at which nobody would have to go."""
     world = oversized()
     world.cache.scaled = lambda *_: None  # type: ignore[method-assign]
@@ -111,7 +111,7 @@ def test_a_victim_keeps_its_cost_through_the_tick_in_which_it_is_chosen() -> Non
     assert not [entry for entry in world.writes.order if entry.startswith("clear")]
 
 
-def test_who_lacks_replicas_does_not_wait_until_the_victims_of_others_are_marked(
+def test_scale_ups_do_not_wait_for_the_marks_of_other_pools(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loop, "WRITES_AT_ONCE", 1)
@@ -128,7 +128,7 @@ def test_who_lacks_replicas_does_not_wait_until_the_victims_of_others_are_marked
 
 
 @pytest.mark.parametrize("change", ["crash", "paused", "deleted", "target changed", "other leader"])
-def test_what_a_crash_has_left_is_taken_back_whatever_became_of_the_pool(change: str) -> None:
+def test_marks_left_by_a_crash_are_removed_whatever_became_of_the_pool(change: str) -> None:
     """Between the two writes; the next one to lead sees the costs in the pods."""
     world = oversized()
     world.services["vllm"].costs = {"vllm-7c9f-bbbbb": ("-1", True), "vllm-7c9f-bbbbc": ("-1", True)}
@@ -151,7 +151,7 @@ def test_what_a_crash_has_left_is_taken_back_whatever_became_of_the_pool(change:
     assert world.writes.order == ["clear vllm-7c9f-bbbbb", "clear vllm-7c9f-bbbbc"]
 
 
-def test_a_cost_is_left_while_the_pods_are_still_to_go() -> None:
+def test_a_mark_stays_while_its_pod_is_still_to_be_removed() -> None:
     """The ReplicaSet controller is slow, or down: the choice still holds."""
     world = oversized()
     world.pool(mode="Paused")
@@ -167,7 +167,7 @@ def test_a_cost_is_left_while_the_pods_are_still_to_go() -> None:
     assert world.services["vllm"].costs == {}, "it was undone: nobody goes"
 
 
-def test_a_cost_of_others_is_neither_taken_back_nor_written_over() -> None:
+def test_a_foreign_deletion_cost_is_neither_removed_nor_overwritten() -> None:
     world = oversized()
     world.services["vllm"].costs = {"vllm-7c9f-bbbbb": ("100", False)}
     before = standing(world)
@@ -178,7 +178,7 @@ def test_a_cost_of_others_is_neither_taken_back_nor_written_over() -> None:
     assert "vllm-7c9f-bbbbb" in standing(world)
 
 
-def test_a_cost_that_somebody_writes_at_the_same_moment_wins() -> None:
+def test_a_deletion_cost_that_somebody_writes_at_the_same_moment_wins() -> None:
     world = oversized()
     write = world.set_deletion_cost
 
@@ -193,7 +193,7 @@ def test_a_cost_that_somebody_writes_at_the_same_moment_wins() -> None:
     assert world.services["vllm"].costs == {"vllm-7c9f-bbbbb": ("100", False)}
 
 
-def test_without_the_right_to_patch_pods_it_scales_all_the_same_and_says_so_once(
+def test_without_the_right_to_patch_pods_it_still_scales_and_warns_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = oversized()
@@ -209,11 +209,11 @@ def test_without_the_right_to_patch_pods_it_scales_all_the_same_and_says_so_once
     shrink(world)
     assert len(world.writes.scales) >= 2
     assert world.writes.reasons("pool").count("VictimsNotChosen") == 1
-    assert caplog.text.count("No permission to patch pods, so Kubernetes may delete busy ones.") == 1
+    assert caplog.text.count("No permission to patch pods, so Kubernetes may delete busy pods.") == 1
     assert world.condition("Ready")[0] == "True"
 
 
-def test_with_deletion_costs_off_no_pod_is_written_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_with_deletion_costs_off_no_pod_is_patched_and_one_event_says_so(caplog: pytest.LogCaptureFixture) -> None:
     world = oversized(deletion_costs=False)
     world.services["vllm"].costs = {"vllm-7c9f-bbbbb": ("-1", True)}  # from before it was switched off
     caplog.set_level(logging.WARNING, "servingpool")
@@ -226,13 +226,13 @@ def test_with_deletion_costs_off_no_pod_is_written_and_it_is_said_once(caplog: p
     [told] = [(type_, said) for _, type_, reason, said in world.writes.events if reason == "VictimsNotChosen"]
     assert told == (
         "Normal",
-        "podDeletionCost.enabled is false, so Kubernetes may delete busy ones. Set it to true to delete idle ones first.",
+        "podDeletionCost.enabled is false, so Kubernetes may delete busy pods. Set it to true to delete idle pods first.",
     )
     assert caplog.text == ""
     assert world.failures["cost"] == 0
 
 
-def test_an_api_server_that_is_slow_with_pods_does_not_hold_the_scale_down_up(
+def test_a_slow_api_server_does_not_delay_the_scale_down(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(deletion_cost, "LONGEST_MARKING", 0.02)
@@ -247,7 +247,7 @@ def test_an_api_server_that_is_slow_with_pods_does_not_hold_the_scale_down_up(
     assert "not all pods to remove in namespace chat are marked" in caplog.text
 
 
-def test_who_loses_the_lead_while_marking_does_not_scale_and_the_next_leader_takes_it_back() -> None:
+def test_a_leader_deposed_while_marking_does_not_scale_and_the_next_one_removes_the_marks() -> None:
     world = oversized()
     write = world.set_deletion_cost
 
@@ -267,7 +267,7 @@ def test_who_loses_the_lead_while_marking_does_not_scale_and_the_next_leader_tak
     assert world.services["vllm"].costs == {}
 
 
-def test_amid_a_rollout_only_a_lowered_max_removes_and_nothing_stays_written() -> None:
+def test_in_a_rollout_only_a_lowered_max_removes_replicas_and_no_mark_stays() -> None:
     """Kubernetes shares the removal out between the revisions; in each, the marked ones go first."""
     world = oversized()
     owner = [{"kind": "Deployment", "uid": "d-vllm", "controller": True}]
@@ -295,7 +295,7 @@ def test_amid_a_rollout_only_a_lowered_max_removes_and_nothing_stays_written() -
     assert world.services["vllm"].costs == {}
 
 
-def test_a_template_that_loses_requests_is_warned_of_once_and_scaled_all_the_same() -> None:
+def test_a_template_that_loses_requests_is_scaled_with_one_warning() -> None:
     world = FakeCluster()
     service = world.serve(rate=6.0)
     world.pool()

@@ -98,7 +98,7 @@ def test_a_pool_sees_its_own_buckets_beside_any_number_of_others(world: FakeClus
     assert histograms(without_bound) == [()] * 2, "what no SLO bounds has no buckets, whoever else asks"
 
 
-def test_the_past_shows_a_pool_the_buckets_that_the_present_does(world: FakeCluster) -> None:
+def test_history_has_the_same_buckets_as_a_present_read(world: FakeCluster) -> None:
     others_come(world)
     world.step()
     ours = world.state().pool

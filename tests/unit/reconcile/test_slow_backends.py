@@ -67,7 +67,7 @@ def decided(
     return found
 
 
-def test_a_prometheus_that_hangs_delays_nobody_elses_decisions() -> None:
+def test_a_prometheus_that_hangs_does_not_delay_pools_of_others() -> None:
     """Every pool was decided when the last Prometheus had answered: 10 s late at every tick."""
     here = world()
     here.backends["slow"].takes, here.backends["slow"].silent = TIMEOUT, LATE
@@ -104,7 +104,7 @@ def test_a_pool_that_goes_while_its_prometheus_is_read_stops_nobody(defect: Exce
     assert times["sound"] == pytest.approx([0.0, 15.0, 30.0, 45.0], abs=0.5)
 
 
-def test_a_past_that_does_not_come_keeps_only_its_own_pools_waiting() -> None:
+def test_history_that_does_not_arrive_delays_only_its_own_pools() -> None:
     """The backends were asked one after the other, each for up to 10 s, and all pools waited."""
     here = world(history=3600.0)
     for _ in range(40):
@@ -146,7 +146,7 @@ def test_a_defect_in_a_round_ends_that_round_only(
     assert "A round over the pools of backend 'slow' failed; others continue." in caplog.text
 
 
-def test_no_more_pasts_are_held_at_once_than_fit_into_memory() -> None:
+def test_no_more_history_is_held_at_once_than_fits_into_memory() -> None:
     here = FakeCluster(history=3600.0)
     for number in range(3 * BACKENDS_AT_ONCE):
         name = f"backend-{number}"
@@ -173,7 +173,7 @@ class _Counted(Prometheus):
         return []
 
 
-def test_marks_are_not_taken_back_while_the_scale_down_that_they_are_for_is_under_way() -> None:
+def test_marks_are_not_removed_while_their_scale_down_is_under_way() -> None:
     here = world()
     here.serve("many", replicas=6, rate=0.5, model="many")
     here.pool("many", target="many", model="many", metrics={"backend": "slow"}, behavior={"scaleDownWindow": "60s"})

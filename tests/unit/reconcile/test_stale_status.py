@@ -13,7 +13,7 @@ from servingpool.cli.explained import show
 from servingpool.reconcile import pool_plan
 
 from .fake_cluster import FakeCluster, stamp
-from .test_loop import settled
+from .stories import settled
 from .test_lost_answers import short
 
 FIGURES = {"fleet", "replicas", "readyReplicas", "desiredReplicas", "throughput", "queueDepth", "latency", "attainment"}
@@ -35,7 +35,7 @@ def since(world: FakeCluster) -> str:
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("before", ["cannot be reached", "answered HTTP 503"])
-def test_why_prometheus_cannot_be_read_is_told_when_it_changes(before: str, restarted: bool) -> None:
+def test_a_new_cause_of_a_failed_read_is_written(before: str, restarted: bool) -> None:
     """A wrong url is put right in the operator's configuration, which takes a restart; now a token is missing."""
     world = FakeCluster()
     world.serve(rate=6.0)
@@ -51,7 +51,7 @@ def test_why_prometheus_cannot_be_read_is_told_when_it_changes(before: str, rest
     assert world.message("MetricsAvailable") == said
 
 
-def test_how_long_a_page_is_old_is_no_news() -> None:
+def test_the_age_of_a_sample_alone_is_not_written() -> None:
     world = FakeCluster()
     world.serve(rate=6.0)
     world.pool()
@@ -64,7 +64,7 @@ def test_how_long_a_page_is_old_is_no_news() -> None:
     assert len(world.writes.statuses) == before
 
 
-def test_which_autoscaler_is_in_the_way_is_told_when_another_is() -> None:
+def test_a_different_autoscaler_is_written() -> None:
     world = FakeCluster()
     world.serve(rate=0.0)
     world.pool()
@@ -90,7 +90,7 @@ def test_which_autoscaler_is_in_the_way_is_told_when_another_is() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("first", "second"), ("chat-1", "chat-2")])
-def test_which_pool_owns_the_target_is_told_when_another_does(first: str, second: str) -> None:
+def test_a_different_owner_is_written(first: str, second: str) -> None:
     """Names that differ in a number are others: it is no figure."""
     world = FakeCluster()
     world.serve(rate=0.0)
@@ -104,7 +104,7 @@ def test_which_pool_owns_the_target_is_told_when_another_does(first: str, second
     assert f"ServingPool '{second}'" in world.message("Ready", "third")
 
 
-def test_why_an_order_is_refused_is_told_when_it_changes() -> None:
+def test_a_new_cause_of_a_refused_scale_is_written() -> None:
     world = short()
     world.writes.refuse["scale"] = Unanswered("the API server did not answer")
     world.step(minutes=5)
@@ -113,7 +113,7 @@ def test_why_an_order_is_refused_is_told_when_it_changes() -> None:
     assert world.message("Ready") == "403 Forbidden."
 
 
-def test_of_an_unsure_status_nothing_stays_that_is_not_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_of_unknown_state_is_overwritten_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer to a write is lost; what is told then lacks a field within `lastDecision`."""
     world = settled()
     world.step(minutes=5)
@@ -160,7 +160,7 @@ def test_a_status_that_cannot_be_read_leaves_nothing_behind(spec: dict[str, Any]
     assert world.status().get("throughput") is None, world.status()["throughput"]
 
 
-def test_since_when_it_fails_is_since_it_began_to_fail() -> None:
+def test_the_transition_time_is_when_the_failure_began() -> None:
     world = short()
     world.writes.refuse["scale"] = Forbidden("403 Forbidden")
     world.step()
@@ -196,7 +196,7 @@ def test_a_pool_that_cannot_be_judged_shows_no_figures(spec: dict[str, Any], rea
     assert world.status().keys() >= FIGURES - {"attainment"}
 
 
-def test_what_was_judged_of_an_older_spec_is_not_told_of_the_newer() -> None:
+def test_conditions_of_an_older_spec_are_not_reported_for_the_newer() -> None:
     """The target is put right while Prometheus is read."""
     world = FakeCluster()
     world.serve(rate=6.0)
@@ -216,7 +216,7 @@ def test_what_was_judged_of_an_older_spec_is_not_told_of_the_newer() -> None:
     assert (ready["observedGeneration"], "vlm " in ready["message"]) != (generation, True), ready
 
 
-def test_the_order_of_pods_is_no_news() -> None:
+def test_the_order_of_pods_alone_is_not_written() -> None:
     world = FakeCluster()
     world.serve(replicas=4, rate=6.0)
     world.pool()
@@ -239,7 +239,7 @@ def test_the_order_of_pods_is_no_news() -> None:
     assert len(world.writes.statuses) - before <= 10, "20 in these 20 minutes, where each order of them was news"
 
 
-def test_a_defect_of_ours_leaves_no_figures_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_leaves_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     world = settled()
 
     def broken(*_: Any, **__: Any) -> Any:
@@ -253,7 +253,7 @@ def test_a_defect_of_ours_leaves_no_figures_behind(monkeypatch: pytest.MonkeyPat
     assert world.condition("MetricsAvailable") == ("Unknown", "InternalError")
 
 
-def test_explain_begins_with_why_nothing_is_decided() -> None:
+def test_explain_begins_with_the_reason_if_nothing_is_decided() -> None:
     world = settled()
     gone(world)
     raw = dict(world.cache.pools["chat", "pool"])

@@ -21,7 +21,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), SCALARS | FLAT, max_size=3)
 
 
 @given(OBJECTS, OBJECTS)
-def test_the_patch_turns_what_is_stored_into_what_is_meant(before: Any, after: Any) -> None:
+def test_the_patch_turns_the_stored_status_into_the_new_one(before: Any, after: Any) -> None:
     assert merged(before, changes(before, after)) == after
 
 
@@ -30,7 +30,7 @@ def test_nothing_new_is_no_patch(status: Any) -> None:
     assert changes(status, status) == {}
 
 
-def test_a_patch_says_only_what_is_new() -> None:
+def test_a_patch_holds_only_changes() -> None:
     before = {"replicas": 2, "latency": {"ttft": "1s", "tpot": "40ms"}, "queue": 3, "list": [1, 2]}
     after = {"replicas": 2, "latency": {"ttft": "2s", "tpot": "40ms"}, "list": [1]}
     assert changes(before, after) == {"latency": {"ttft": "2s"}, "queue": None, "list": [1]}
@@ -62,18 +62,18 @@ def judged(type_: ConditionType, truth: Truth, reason: Reason) -> Status:
     return status().model_copy(update={"conditions": (said,)})
 
 
-def test_of_ready_the_reason_is_written_at_once() -> None:
+def test_a_new_reason_of_ready_is_written_at_once() -> None:
     before = judged(ConditionType.READY, Truth.TRUE, Reason.SUCCEEDED_GET_SCALE)
     assert worth_writing(before, judged(ConditionType.READY, Truth.TRUE, Reason.WAITING_FOR_NODE), 0.0)
 
 
-def test_why_a_thing_is_wrong_is_written_at_once() -> None:
+def test_a_new_reason_of_a_bad_condition_is_written_at_once() -> None:
     """Of a pool that was new "not scraped" stood for a minute where the model's name was wrong."""
     before = judged(ConditionType.METRICS_AVAILABLE, Truth.FALSE, Reason.FAILED_GET_METRICS)
     assert worth_writing(before, judged(ConditionType.METRICS_AVAILABLE, Truth.FALSE, Reason.NO_SERIES_FOR_MODEL), 0.0)
 
 
-def test_of_what_is_well_another_reason_is_written_with_the_figures() -> None:
+def test_a_new_reason_of_a_good_condition_is_written_with_the_figures() -> None:
     """A gateway that answers now and then would else cost a write for each pool and tick."""
     before = judged(ConditionType.METRICS_AVAILABLE, Truth.TRUE, Reason.VALID_METRICS)
     assert worth_writing(before, judged(ConditionType.METRICS_AVAILABLE, Truth.FALSE, Reason.FAILED_GET_METRICS), 0.0)

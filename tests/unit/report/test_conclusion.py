@@ -12,7 +12,7 @@ def test_wins_where_every_baseline_that_held_cost_more(imagine: Imagine) -> None
     found = conclude(imagine(peak=(0.99, 16.0), hpa=(0.99, 20.0), llmd=(0.98, 12.5), ours=(0.97, 10.0)))
     assert found.verdict is Verdict.CHEAPEST
     assert found.sentence == (
-        "servingpool held the SLO at the lowest cost without hindsight: 97.00% of requests attained (95% asked) with "
+        "servingpool held the SLO at the lowest cost without hindsight: 97.00% of requests met the SLO (objective 95%) with "
         "10.0 GPU-hours, 20% less than llm-d slo-aware, 38% less than static 4 (peak) and 50% less than HPA on running; "
         "static 3 (hindsight) (50.0%) missed it."
     )
@@ -29,7 +29,7 @@ def test_says_so_where_ours_missed(imagine: Imagine) -> None:
     found = conclude(imagine(peak=(0.99, 16.0), llmd=(0.96, 12.0), ours=(0.9492, 3.0)))
     assert found.verdict is Verdict.MISSED
     assert found.sentence == (
-        "servingpool missed the SLO: 94.92% of requests attained (95% asked) with 3.0 GPU-hours; "
+        "servingpool missed the SLO: 94.92% of requests met the SLO (objective 95%) with 3.0 GPU-hours; "
         "it was held by llm-d slo-aware with 12.0 and static 4 (peak) with 16.0."
     )
 
@@ -54,7 +54,7 @@ def test_half_a_percent_is_no_difference(imagine: Imagine) -> None:
 
 
 def test_nobody_held_it(imagine: Imagine) -> None:
-    assert conclude(imagine()).sentence.endswith("; nobody held it.")
+    assert conclude(imagine()).sentence.endswith("; no policy held it.")
 
 
 def test_ours_alone_held_it(imagine: Imagine) -> None:

@@ -93,10 +93,10 @@ def test_a_slo_without_ttft_bound_and_no_policy_that_holds_it_still_make_a_page(
     trace = comparison.setup.trace.between(0.0, 300.0)
     found = compare(replace(comparison.setup, trace=trace, pool=Pool(Slo(None, 0.0001, 0.95), 1, 2)))
     text = page(found, "")
-    assert "nobody held it" in text
-    assert "none attains" not in text  # without a best static fleet there is no such column
+    assert "no policy held it" in text
+    assert "no size holds the SLO" not in text  # without a best static fleet there is no such column
     assert "no bound" in text
-    assert "At none of these targets" in tuned(found)
+    assert "at none of these targets" in tuned(found)
 
 
 def test_the_picture_is_one_small_svg(comparison: Comparison) -> None:

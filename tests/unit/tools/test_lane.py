@@ -52,7 +52,7 @@ def test_pytest_and_coverage_are_told_in_one_line() -> None:
 
 
 def test_every_lane_of_the_makefile_has_a_line_in_the_page() -> None:
-    makefile, lines = (ROOT / "Makefile").read_text(), (ROOT / "docs" / "lanes.md").read_text()
+    makefile, lines = (ROOT / "Makefile").read_text(), (ROOT / "docs" / "records" / "lanes.md").read_text()
     targets = re.findall(r"^([a-z-]+):.*\n(?:\t.*\n)*?\t.*\$\(LANE\) \$@", makefile, re.MULTILINE)
     assert targets
     assert sorted(["lane", *targets]) == sorted(re.findall(r"^\| ([a-z][a-z-]+) \|", lines, re.MULTILINE))

@@ -22,6 +22,14 @@ def test_every_field_of_the_spec_has_a_meaning() -> None:
     assert [row for row in rows if row.endswith("|  |")] == []
 
 
+def test_every_key_of_the_configuration_file_has_a_meaning_and_every_duration_its_range() -> None:
+    text = GENERATED["reference/configuration.md"].partition("## Configuration file")[2].partition("## Rights")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]
+    assert len(rows) > 30
+    assert [row for row in rows if not row[3]] == []
+    assert {"1s to 1m", "0s to 6h", "500ms to 1m", "1 to 8", "0 to 65535"} <= {row[2] for row in rows}
+
+
 def test_exit_codes_of_every_command_are_in_the_table() -> None:
     text = GENERATED["reference/cli.md"]
     assert "5 the pool is not valid" in text

@@ -1,4 +1,4 @@
-"""What the watches have shown, indexed for one question: which pods belong to this Deployment."""
+"""The objects that the watches have shown, indexed by Deployment."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Raw, Work
 class ClusterCache:
     """The cluster as last seen. Only handlers write to it, and the loop reads it, all in one event loop.
 
-    Pods are found through the owner chain (Deployment, ReplicaSet, Pod), as the API server has it: names and
-    labels are what people choose, and two Deployments with the same labels are common.
+    Pods are found through the owner chain (Deployment, ReplicaSet, Pod), as the API server records it: people
+    choose names and labels, and two Deployments with the same labels are common.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class ClusterCache:
 
     def forget_pool(self, key: Key, uid: str) -> None:
         """A ServingPool no longer exists; another one of its name may."""
-        # Events of different objects come in any order: the end of one may be told after the next one of its name.
+        # Events of different objects come in any order: a deletion may arrive after the next object of that name.
         if key in self.pools and self.pools[key]["metadata"]["uid"] == uid:
             del self.pools[key]
 
@@ -71,7 +71,7 @@ class ClusterCache:
         """A pod."""
         uid = raw["metadata"]["uid"]
         pod = None if gone else objects.pod(raw)
-        # The set that it was of, not the one it names now: a pod that is relabelled by hand is let go of.
+        # Its former ReplicaSet, not the one it names now: a pod that is relabelled by hand is released.
         before = self._owners.pop(uid, None)
         if before is not None:
             del self._pods[before][uid]
@@ -105,29 +105,29 @@ class ClusterCache:
         return self._workloads.get(key)
 
     def scaled(self, known: Workload, replicas: int) -> None:
-        """Our own scaling, ahead of the watch: the next look must not decide on the old number.
+        """Apply our own scale before the watch shows it, so that the next tick does not decide on the old number.
 
-        `known` is what it was ordered on. Our order is one generation more, as is a rollout that came before it; what
-        is shown of later ones is newer than our order.
+        `known` is the Deployment that was scaled. Our scale adds one generation, and so does a rollout before it; a
+        later generation is newer than our scale.
         """
         held = self._workloads.get(known.key)
         if held is not None and held.uid == known.uid and held.generation <= known.generation + 1:
             self._workloads[known.key] = replace(held, replicas=replicas)
 
     def pods(self, workload: Workload) -> Iterator[Pod]:
-        """Its pods that are not going."""
+        """Its pods that are not being deleted."""
         for revision in self._revisions_of.get(workload.uid, ()):
             yield from (pod for pod in self._pods.get(revision, {}).values() if not pod.going)
 
     def costly(self) -> Iterator[tuple[str, Pod, Workload | None]]:
-        """Standing pods with a deletion cost of ours: namespace, pod, and its Deployment if that still exists."""
+        """Pods with our deletion cost: namespace, pod, and its Deployment if that still exists."""
         by_uid = {workload.uid: workload for workload in self._workloads.values()} if self._costly else {}
         for uid, namespace in self._costly.items():
             pod = self._pods[self._owners[uid]][uid]
             yield namespace, pod, by_uid.get(self._revisions.get(pod.owner, ""))
 
     def rolling_out(self, workload: Workload) -> bool:
-        """Pods of more than one revision stand side by side."""
+        """Whether pods of more than one revision exist."""
         standing = (
             any(not pod.going for pod in self._pods.get(revision, {}).values())
             for revision in self._revisions_of.get(workload.uid, ())

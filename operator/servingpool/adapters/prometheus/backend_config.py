@@ -32,6 +32,7 @@ class BasicAuth(_Section):
     """HTTP basic authentication."""
 
     username: Annotated[str, Field(min_length=1, max_length=256)]
+    """Name to log in with."""
     password_file: Path
     """File with the password. It is read for each query, so rotation needs no restart."""
 
@@ -57,7 +58,9 @@ class SeriesLabels(_Section):
     """Names of the labels that scraping adds. `exported_model_name` is found by itself."""
 
     namespace: Annotated[str, Field(pattern=LABEL_NAME)] = "namespace"
+    """Label with the pod's namespace."""
     pod: Annotated[str, Field(pattern=LABEL_NAME)] = "pod"
+    """Label with the pod's name."""
     exported: bool = False
     """Prefer `exported_namespace` and `exported_pod` to the labels above. Set it only if this Prometheus federates
     another one. Otherwise a pod could export another tenant's names and scale its pool."""

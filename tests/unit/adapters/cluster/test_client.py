@@ -81,7 +81,7 @@ async def test_scaling_is_refused_by_the_server_if_somebody_else_was_faster(api:
 
 
 @pytest.mark.parametrize(("spec", "stored"), [({"replicas": 3}, 3), ({}, 0)])
-async def test_a_number_that_was_changed_on_its_way_is_told(
+async def test_a_replica_count_changed_by_a_webhook_is_reported(
     api: tuple[Api, Cluster], spec: dict[str, int], stored: int
 ) -> None:
     """By a webhook that caps it, say: it was taken for scaled, and ordered anew at every tick."""
@@ -145,7 +145,7 @@ async def test_an_event_that_is_too_long_is_cut_not_lost(api: tuple[Api, Cluster
     ("status", "error"),
     [(409, Conflict), (422, Conflict), (404, NotFound), (403, Forbidden), (500, Unanswered), (429, ClusterError)],
 )
-async def test_a_refusal_is_told_without_the_servers_own_words(
+async def test_a_refusal_is_reported_without_the_servers_own_words(
     api: tuple[Api, Cluster], status: int, error: type[ClusterError]
 ) -> None:
     fake, cluster = api
@@ -167,7 +167,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
         await cluster.write_status(POOL, {})
 
 
-async def test_a_server_that_is_not_there_is_told() -> None:
+async def test_an_unreachable_server_is_reported() -> None:
     cluster = Cluster(client.ApiClient(client.Configuration(host="http://127.0.0.1:1")))
     with pytest.raises(ClusterError, match="Cannot read ServingPool chat/pool: the API server did not answer"):
         await cluster.read_pool(POOL)
@@ -237,7 +237,7 @@ async def test_kopf_is_given_the_credentials_that_we_use(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [None, "{}", "not: [yaml"])
-async def test_a_kubeconfig_that_cannot_be_used_is_told(tmp_path: Path, content: str | None) -> None:
+async def test_an_unusable_kubeconfig_is_reported(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "config"
     if content is not None:
         path.write_text(content)

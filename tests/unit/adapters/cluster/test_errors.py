@@ -43,7 +43,7 @@ def test_a_refusal_without_an_object_is_taken_for_a_conflict_too(body: str | Non
     assert type(refused(body)) is Conflict
 
 
-def test_a_policy_that_refuses_is_no_conflict_and_is_told_without_its_words() -> None:
+def test_a_policy_that_refuses_is_no_conflict_and_is_reported_without_its_words() -> None:
     """As a Conflict it was tried again for ever, and the pool said that all was well."""
     error = refused(json.dumps(DENIED))
     assert type(error) is ClusterError

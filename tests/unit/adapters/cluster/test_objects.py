@@ -115,7 +115,7 @@ OURS = sets(objects.FIELD_MANAGER, "scale", CREATED, replicas={})
         ([{"manager": "old"}], None),
     ],
 )
-def test_who_has_set_the_replicas_is_as_the_api_server_says(managers: list[Any], expected: Any) -> None:
+def test_the_setter_of_replicas_is_read_from_managed_fields(managers: list[Any], expected: Any) -> None:
     raw = deployment({"name": "vllm"})
     raw["metadata"]["managedFields"] = managers
     assert objects.workload(raw).set_by == (None if expected is None else objects.Setter(*expected))

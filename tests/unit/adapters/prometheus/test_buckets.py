@@ -26,11 +26,11 @@ def layout(*groups: tuple[int, str]) -> Layout:
     return Layout.read(("ttft", text, float(count)) for text, count in counts.items())
 
 
-def test_takes_the_bracket_and_a_few_neighbours():
+def test_the_two_buckets_around_a_bound_and_a_few_neighbours_are_read():
     assert list(layout((20_000, VLLM_TTFT)).choose("ttft", {2.0})) == [0.5, 1.0, 2.5, 5.0, 7.5]
 
 
-def test_a_bound_that_is_a_bucket_takes_it_and_the_next():
+def test_a_bound_at_a_bucket_end_reads_it_and_the_next():
     chosen = layout((1, VLLM_TTFT)).choose("ttft", {1.0})
     assert {1.0, 2.5} <= set(chosen)
 
@@ -69,7 +69,7 @@ SECONDS = st.lists(st.integers(1, 10_000), min_size=1, max_size=40, unique=True)
 
 
 @given(le=SECONDS, ours=st.floats(0.001, 200.0), theirs=st.lists(st.floats(0.001, 200.0), max_size=8))
-def test_what_a_pool_is_handed_does_not_depend_on_what_others_ask_for(le, ours, theirs):
+def test_buckets_of_a_pool_do_not_depend_on_other_pools(le, ours, theirs):
     found = Layout.read([("ttft", repr(value), 3.0) for value in [*(value / 100 for value in le), math.inf]])
     alone, together = (
         with_own_buckets(page(tuple(found.choose("ttft", bounds))), ours, None) for bounds in ({ours}, {ours, *theirs})
@@ -90,7 +90,7 @@ def test_a_bound_without_any_bucket_is_unknown():
     assert with_own_buckets(page(()), 2.0, None).time_to_first_token == NO_BUCKETS
 
 
-def test_a_page_with_no_other_bucket_is_handed_on_as_it_is():
+def test_a_sample_without_other_buckets_is_passed_on_unchanged():
     read = page((1.0, 2.5))
     assert with_own_buckets(read, 2.0, 2.0) is read
 

@@ -25,7 +25,7 @@ async def reason(backend: PrometheusBackend, request) -> str:
     return reading.reason
 
 
-async def test_an_overloaded_prometheus_is_asked_once_and_reported(prometheus, backend, request_2s_100ms, raw):
+async def test_an_overloaded_prometheus_is_queried_once_and_reported(prometheus, backend, request_2s_100ms, raw):
     prometheus.raw = raw(503, b'{"status":"error","errorType":"unavailable","error":"10.1.2.3 is down"}')
     assert await reason(backend, request_2s_100ms) == "Prometheus backend 'default' answered HTTP 503 (unavailable)"
     assert len(prometheus.asked) == 1  # the client's own retries would take six seconds of a fifteen-second tick
@@ -57,7 +57,7 @@ async def test_a_redirect_is_not_followed(prometheus, backend, request_2s_100ms,
         b'{"status":"success","data":{"result',
     ],
 )
-async def test_a_login_page_or_broken_json_is_no_reading(prometheus, backend, request_2s_100ms, raw, body):
+async def test_a_login_page_or_broken_json_is_unknown(prometheus, backend, request_2s_100ms, raw, body):
     prometheus.raw = raw(200, body)
     assert "did not answer with query results" in await reason(backend, request_2s_100ms)
 
@@ -73,12 +73,12 @@ async def test_a_login_page_or_broken_json_is_no_reading(prometheus, backend, re
         7,
     ],
 )
-async def test_rows_of_another_shape_are_no_reading(prometheus, backend, request_2s_100ms, row):
+async def test_rows_of_another_shape_are_unknown(prometheus, backend, request_2s_100ms, row):
     prometheus.rows.append(row)
     assert "in an unexpected format" in await reason(backend, request_2s_100ms)
 
 
-async def test_a_reply_that_is_broken_in_its_middle_is_no_reading(prometheus, backend, request_2s_100ms, raw):
+async def test_a_reply_that_is_broken_in_its_middle_is_unknown(prometheus, backend, request_2s_100ms, raw):
     whole = b'{"metric":{"namespace":"chat","pod":"a","model_name":"llama"},"value":[1,"1"]}'
     rows = b",".join([whole, whole.replace(b"[1,", b"[1;"), whole])
     await backend.read(request_2s_100ms, NOW)
@@ -205,7 +205,7 @@ def _end(threads: list[threading.Thread]) -> None:
         assert not thread.is_alive()
 
 
-async def test_buckets_that_were_looked_up_are_kept_where_the_pages_came_too_late(
+async def test_the_bucket_layout_is_kept_if_the_samples_came_too_late(
     prometheus, backend, request_2s_100ms, monkeypatch: pytest.MonkeyPatch
 ):
     prometheus.expose("llama-0")
@@ -222,7 +222,7 @@ async def test_buckets_that_were_looked_up_are_kept_where_the_pages_came_too_lat
     assert len(prometheus.asked) == asked + 1, "the pages alone"
 
 
-async def test_a_query_that_was_never_sent_is_no_slow_one(prometheus, open_backend, request_2s_100ms, raw):
+async def test_a_query_that_was_never_sent_does_not_count_as_slow(prometheus, open_backend, request_2s_100ms, raw):
     stop = threading.Event()
     prometheus.raw = raw(send=lambda _: stop.wait(2.0))
     backend = open_backend(patience=0.15, concurrency=1)
@@ -237,7 +237,7 @@ async def test_a_query_that_was_never_sent_is_no_slow_one(prometheus, open_backe
     assert [type(reading) for reading in readings] == [Unknown, NotAsked, NotAsked]
 
 
-def test_a_read_of_which_one_slice_was_sent_has_had_its_turn():
+def test_a_read_of_which_one_slice_was_sent_counts_as_read():
     """One that is too large for the timeout would else come first at every tick, and keep all others waiting."""
     late, unsent = MetricsUnavailable("default", "did not answer within 1 s"), Unsent("default", "had other queries")
     assert backend_module._why([unsent, unsent], of=2) == NotAsked(str(unsent))
@@ -245,14 +245,14 @@ def test_a_read_of_which_one_slice_was_sent_has_had_its_turn():
     assert backend_module._why([unsent], of=2) == Unknown(f"{unsent}, after 1 of 2 parts")
 
 
-async def test_labels_that_nobody_asks_for_any_more_are_forgotten(prometheus, backend, request_2s_100ms):
+async def test_unused_label_sets_are_forgotten(prometheus, backend, request_2s_100ms):
     for turn in range(5):
         old = replace(request_2s_100ms, match_labels=(("preview", str(turn)),))
         await backend.read(old, NOW + turn * backend_module.LAYOUT_LASTS)
     assert len(backend._known) == 2
 
 
-async def test_an_answer_cut_short_is_no_reading(prometheus, backend, request_2s_100ms, raw):
+async def test_an_answer_cut_short_is_unknown(prometheus, backend, request_2s_100ms, raw):
     prometheus.raw = raw(200, b'{"status":"success"', {"Content-Length": "5000", "Connection": "close"})
     assert "closed the connection early" in await reason(backend, request_2s_100ms)
 
@@ -265,7 +265,7 @@ async def test_an_endless_answer_is_cut_off(
     assert "closed the connection early" in await reason(backend, request_2s_100ms)
 
 
-async def test_nobody_at_home(open_backend, request_2s_100ms):
+async def test_a_prometheus_that_is_down_is_unknown(open_backend, request_2s_100ms):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
         backend = open_backend(url=f"http://127.0.0.1:{taken.getsockname()[1]}")
@@ -314,7 +314,7 @@ async def test_a_partial_answer_is_marked_and_the_store_not_named(prometheus, ba
     assert "may be incomplete" in selection.missing["llama-1"].reason
 
 
-async def test_a_check_asks_for_one_and_takes_no_other_answer(prometheus, backend):
+async def test_a_check_expects_the_answer_one(prometheus, backend):
     prometheus.rows = [{"metric": {}, "value": [NOW, "1"]}]
     assert await backend.check() is None
     assert prometheus.queries() == ["vector(1)"]
@@ -324,6 +324,6 @@ async def test_a_check_asks_for_one_and_takes_no_other_answer(prometheus, backen
         assert await backend.check() == Unknown(said)
 
 
-async def test_a_check_says_what_a_read_would_say(prometheus, backend, raw):
+async def test_a_check_reports_the_same_error_as_a_read(prometheus, backend, raw):
     prometheus.raw = raw(401, b"<html>Sign in</html>")
     assert await backend.check() == Unknown("Prometheus backend 'default' answered HTTP 401")

@@ -14,7 +14,7 @@ from servingpool.decision.observation import Unknown
 NOW = 1_790_000_000.0
 
 
-async def test_the_past_has_the_shape_of_the_present(prometheus, backend, request_2s_100ms):
+async def test_history_has_the_same_shape_as_a_present_read(prometheus, backend, request_2s_100ms):
     prometheus.expose("llama-0")
     now = (await backend.read(request_2s_100ms, NOW)).samples
     past = await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
@@ -53,7 +53,7 @@ async def test_only_pods_that_are_called_so_are_read(prometheus, open_backend, r
         assert {name for (name,) in named} == set(labels)
 
 
-async def test_times_without_a_page_are_empty_not_left_out(prometheus, backend, request_2s_100ms):
+async def test_times_without_a_sample_are_empty_not_left_out(prometheus, backend, request_2s_100ms):
     past = await backend.history(request_2s_100ms, start=NOW - 60, end=NOW, step=15, namespaces=["chat"])
     assert past == [(NOW - 60 + 15 * index, {}) for index in range(5)]
 
@@ -65,7 +65,7 @@ async def test_no_namespace_is_not_all_of_them(prometheus, backend, request_2s_1
     assert prometheus.asked == []
 
 
-async def test_a_long_past_is_read_in_chunks_without_a_seam(prometheus, backend, request_2s_100ms, monkeypatch):
+async def test_a_long_history_is_read_in_chunks_without_gaps(prometheus, backend, request_2s_100ms, monkeypatch):
     monkeypatch.setattr(plan, "SAMPLES_PER_CHUNK", 400)
     prometheus.expose("llama-0")
     past = await backend.history(request_2s_100ms, start=NOW - 3_600, end=NOW, step=15, namespaces=["chat"])
@@ -77,9 +77,7 @@ async def test_a_long_past_is_read_in_chunks_without_a_seam(prometheus, backend,
     assert times == sorted(times)
 
 
-async def test_all_parts_of_a_past_together_have_the_time_of_one_query(
-    prometheus, open_backend, request_2s_100ms, monkeypatch
-):
+async def test_all_chunks_of_a_history_share_one_deadline(prometheus, open_backend, request_2s_100ms, monkeypatch):
     """Each had as much: a day of slow parts would keep its backend's pools waiting for minutes."""
     monkeypatch.setattr(plan, "SAMPLES_PER_CHUNK", 400)
     answer = prometheus.answer
@@ -95,7 +93,7 @@ async def test_all_parts_of_a_past_together_have_the_time_of_one_query(
     assert len(prometheus.asked) <= 3
 
 
-async def test_a_past_of_more_pages_than_fit_is_unknown(prometheus, backend, request_2s_100ms):
+async def test_a_history_with_too_many_samples_is_unknown(prometheus, backend, request_2s_100ms):
     """A fleet may have been a hundred times what it is now."""
     prometheus.expose("llama-0")
     prometheus.expose("llama-1")
@@ -113,14 +111,14 @@ async def test_no_series_has_more_points_than_prometheus_gives(prometheus, backe
             assert float(asked.parameters["end"]) - float(asked.parameters["start"]) < 11_000
 
 
-async def test_a_past_of_which_a_part_is_missing_is_unknown(prometheus, backend, request_2s_100ms):
+async def test_a_history_with_a_missing_part_is_unknown(prometheus, backend, request_2s_100ms):
     prometheus.expose("llama-0")
     prometheus.warnings = ["store 10.4.5.6 is down"]
     past = await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
     assert past == Unknown("Prometheus backend 'default' warned (1x) that its answer may be incomplete")
 
 
-async def test_a_prometheus_that_is_down_has_no_past(prometheus, backend, request_2s_100ms, raw):
+async def test_history_of_a_prometheus_that_is_down_is_unknown(prometheus, backend, request_2s_100ms, raw):
     prometheus.raw = raw(503)
     past = await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
     assert isinstance(past, Unknown)

@@ -73,9 +73,7 @@ async def test_buckets_are_looked_up_again_every_ten_minutes(prometheus, backend
     assert len(prometheus.queries(layout=True)) == 2
 
 
-async def test_a_pod_with_buckets_of_its_own_is_understood_at_the_next_look(
-    prometheus, backend, request_2s_100ms, page
-):
+async def test_a_pod_with_new_buckets_is_read_after_the_next_lookup(prometheus, backend, request_2s_100ms, page):
     page[f"{TTFT}_bucket"] = {"1.9": 30, "2.1": 45}
     prometheus.expose("llama-0", page)
     await backend.read(request_2s_100ms, NOW)
@@ -84,7 +82,7 @@ async def test_a_pod_with_buckets_of_its_own_is_understood_at_the_next_look(
     assert reading.samples["chat", "llama-0"]["llama"].time_to_first_token.bounds == (1.9, 2.1)
 
 
-async def test_while_there_is_no_engine_each_look_may_find_the_first(prometheus, backend, request_2s_100ms):
+async def test_while_there_is_no_engine_every_read_looks_for_one(prometheus, backend, request_2s_100ms):
     layout, prometheus.layout = prometheus.layout, {}
     assert (await backend.read(request_2s_100ms, NOW)).samples == {}
     prometheus.layout = layout

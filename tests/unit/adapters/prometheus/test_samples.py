@@ -16,7 +16,7 @@ NOW = 1_790_000_000.0
 RECORDED = Path(__file__).parents[3] / "fixtures" / "vllm-0.32.0-metrics.txt"
 
 
-async def test_reads_every_figure_of_a_page(prometheus, backend, request_2s_100ms):
+async def test_every_figure_of_a_sample_is_read(prometheus, backend, request_2s_100ms):
     prometheus.expose("llama-0")
     reading = await backend.read(request_2s_100ms, NOW)
     assert reading.samples == {
@@ -131,19 +131,19 @@ FEDERATED = {
 }
 
 
-async def test_a_page_may_name_its_model_but_not_whose_pod_it_is(prometheus, backend, request_2s_100ms):
+async def test_a_sample_may_name_its_model_but_not_its_pod(prometheus, backend, request_2s_100ms):
     prometheus.expose("collector-0", **FEDERATED)
     read = await backend.read(request_2s_100ms, NOW)
     assert {key: list(models) for key, models in read.samples.items()} == {("monitoring", "collector-0"): ["llama"]}
 
 
-async def test_behind_federation_the_pod_is_the_one_that_the_page_names(prometheus, open_backend, request_2s_100ms):
+async def test_with_federation_the_pod_is_the_one_that_the_sample_names(prometheus, open_backend, request_2s_100ms):
     prometheus.expose("collector-0", **FEDERATED)
     read = await open_backend(labels=SeriesLabels(exported=True)).read(request_2s_100ms, NOW)
     assert {key: list(models) for key, models in read.samples.items()} == {("chat", "llama-0"): ["llama"]}
 
 
-async def test_a_page_that_was_scraped_long_ago_is_dropped_and_said_so(prometheus, backend, request_2s_100ms):
+async def test_a_stale_sample_is_dropped_and_reported(prometheus, backend, request_2s_100ms):
     prometheus.expose("fresh")
     prometheus.expose("lost", scraped_at=NOW - 93)
     selection = (await backend.read(request_2s_100ms, NOW)).select("chat", ["fresh", "lost"], "llama")
@@ -158,7 +158,7 @@ async def test_a_clock_that_is_wrong_here_makes_nothing_stale(prometheus, backen
     assert ("chat", "llama-0") in reading.samples
 
 
-async def test_a_page_without_a_scrape_time_is_as_good_as_none(prometheus, backend, request_2s_100ms):
+async def test_a_sample_without_a_scrape_time_is_dropped(prometheus, backend, request_2s_100ms):
     prometheus.expose("llama-0", scraped_at=None)
     reading = await backend.read(request_2s_100ms, NOW)
     assert reading.samples == {}
@@ -174,7 +174,7 @@ async def test_a_pod_that_vanished_is_missing_not_idle(prometheus, backend, requ
     assert "--disable-log-stats" in selection.explain()
 
 
-async def test_a_wrong_model_name_is_told_from_an_idle_pool(prometheus, backend, request_2s_100ms):
+async def test_a_wrong_model_name_is_distinguished_from_an_idle_pool(prometheus, backend, request_2s_100ms):
     for pod in "abcde":
         prometheus.expose(pod, model_name="meta-llama/Llama-3.1-8B")
     prometheus.expose("other-tenants", namespace="elsewhere")
@@ -187,7 +187,7 @@ async def test_a_wrong_model_name_is_told_from_an_idle_pool(prometheus, backend,
     )
 
 
-async def test_a_pod_that_serves_two_models_has_two_pages(prometheus, backend, request_2s_100ms, page):
+async def test_a_pod_that_serves_two_models_has_two_samples(prometheus, backend, request_2s_100ms, page):
     prometheus.expose("llama-0")
     prometheus.expose("llama-0", page | {"vllm:num_requests_running": 8}, model_name="embedder")
     reading = await backend.read(request_2s_100ms, NOW)
@@ -227,7 +227,7 @@ def test_the_profile_fills_every_field():
     assert set(profile.histograms) == set(HISTOGRAMS)
 
 
-def test_the_newest_name_of_every_figure_is_on_the_recorded_page():
+def test_the_newest_name_of_every_figure_is_in_the_recorded_metrics():
     profile = profile_of("vllm")
     exposed = {line.split("{")[0] for line in RECORDED.read_text().splitlines()}
     plain = [names[0] for names in profile.sums.values()]

@@ -52,7 +52,7 @@ async def test_jobs_run_in_the_order_of_the_calls_whatever_is_awaited_first(work
     assert order == [0, 1, 2, 3, 4]
 
 
-async def test_what_others_keep_waiting_to_the_end_is_not_sent(workers: Workers, clock: Clock) -> None:
+async def test_a_query_that_waits_too_long_is_not_sent(workers: Workers, clock: Clock) -> None:
     deadline = workers.deadline()
     first, second = workers.run(deadline, clock.busy, 0.95), workers.run(deadline, clock.busy, 0.0)
     clock.all_are_asked.set()
@@ -61,26 +61,26 @@ async def test_what_others_keep_waiting_to_the_end_is_not_sent(workers: Workers,
         await second
 
 
-async def test_what_has_a_third_of_its_time_left_is_sent(workers: Workers, clock: Clock) -> None:
+async def test_a_query_with_a_third_of_its_time_left_is_sent(workers: Workers, clock: Clock) -> None:
     deadline = workers.deadline()
     first, second = workers.run(deadline, clock.busy, 0.6), workers.run(deadline, clock.busy, 0.0)
     clock.all_are_asked.set()
     assert await asyncio.gather(first, second) == ["done", "done"]
 
 
-async def test_what_comes_behind_a_slow_look_up_of_its_own_is_sent(workers: Workers, clock: Clock) -> None:
+async def test_a_query_after_its_own_slow_lookup_is_sent(workers: Workers, clock: Clock) -> None:
     """Nobody else had anything to do with it."""
     clock.all_are_asked.set()
     assert await workers.run(clock.now + 0.09, clock.busy, 0.0) == "done"
 
 
-async def test_behind_its_own_deadline_it_is_late(workers: Workers, clock: Clock) -> None:
+async def test_a_query_is_late_after_its_own_deadline(workers: Workers, clock: Clock) -> None:
     with pytest.raises(MetricsUnavailable, match="did not answer within 1 s") as caught:
         await workers.run(clock.now - 0.01, clock.busy, 0.0)
     assert not isinstance(caught.value, Unsent)
 
 
-async def test_what_hangs_beyond_its_deadline_is_late_and_what_waits_behind_it_unsent(
+async def test_a_query_that_hangs_is_late_and_those_queued_after_it_are_unsent(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proxy that stalls behind its headers held both threads; all others were late too, and lost their turn."""

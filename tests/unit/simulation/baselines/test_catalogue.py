@@ -68,5 +68,5 @@ def test_the_command_line_names_them_with_a_value_or_without() -> None:
     assert named_policy("knative-kpa", PROFILE, POOL).name == "Knative KPA, 70"
     assert named_policy("llmd-slo-aware:0.7", PROFILE, POOL).name == "llm-d slo-aware, 0.7"
     for wrong in ("knative-kpa:", "knative-kpa:0", "knative-kpa:nan", "knative-kpa:x", "static:0", "servingpool:1"):
-        with pytest.raises(InputError, match="no policy"):
+        with pytest.raises(InputError, match="unknown policy"):
             named_policy(wrong, PROFILE, POOL)

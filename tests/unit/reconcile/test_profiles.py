@@ -1,0 +1,74 @@
+"""What was learned outlives a restart, and belongs to one pool and one model."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from .fake_cluster import merged
+from .stories import ONE_MINUTE, settled
+
+
+@pytest.mark.parametrize("change", ["another model", "deleted and made again"])
+def test_what_was_learned_is_of_one_pool_and_one_model(change: str) -> None:
+    world = settled()
+    assert world.state().memory.profile.learned > 300
+    if change == "another model":
+        world.services["vllm"].model = "mistral"
+        world.pool(model="mistral")
+    else:
+        raw = world.cache.pools["chat", "pool"]
+        world.cache.see_pool(
+            {**raw, "metadata": {**raw["metadata"], "uid": "uid-pool", "resourceVersion": "x"}, "status": {}},
+            gone=False,
+        )
+        world.state().uid = "an earlier one"
+    world.step(minutes=ONE_MINUTE)
+    assert world.state().memory.profile.learned < 100
+    assert world.condition("Calibrating") == ("True", "Learning")
+
+
+def test_resumes_with_its_profile_after_a_restart() -> None:
+    world = settled()
+    world.step(minutes=12)
+    learned = world.status()["profile"]["learned"]
+    assert learned > 300
+    world.restart()
+    world.step()
+    assert world.state().memory.profile.learned >= learned
+    assert world.condition("Calibrating") == ("False", "Learned")
+    writes = len(world.writes.statuses)
+    world.step(minutes=5)
+    assert len(world.writes.statuses) - writes <= 2, "a restart is no reason to write every pool"
+
+
+@pytest.mark.parametrize("damage", [{"version": 99}, {"fit": {"gram": "nonsense"}}, {"model": "another"}])
+def test_a_profile_that_cannot_be_used_is_dropped(damage: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    world = settled()
+    world.step(minutes=12)
+    raw = world.cache.pools["chat", "pool"]
+    status = merged(raw["status"], {"profile": damage})
+    world.cache.see_pool({**raw, "metadata": {**raw["metadata"], "resourceVersion": "x"}, "status": status}, gone=False)
+    world.restart()
+    world.step()
+    assert "The learned profile is discarded" in caplog.text
+    assert world.state().memory.profile.learned == 0.0
+
+
+def test_stopping_writes_what_was_learned() -> None:
+    world = settled()
+    world.status().pop("profile", None)
+    world.state().profile_curve = None
+    asyncio.run(world.loop.stop())
+    assert world.status()["profile"]["learned"] > 400
+
+
+def test_a_follower_that_stops_writes_nothing() -> None:
+    world = settled()
+    world.state().profile_curve = None
+    writes = world.writes.count()
+    world.leading = False
+    asyncio.run(world.loop.stop())
+    assert world.writes.count() == writes
