@@ -56,6 +56,14 @@ class Note(Templated, StrEnum):
         "known backends are {known}",
         "In UnknownBackend: the operator's configuration has no backend of this name.",
     )
+    UNKNOWN_ENGINES = (
+        "known engines are {known}",
+        "In UnknownEngine: neither this release nor the operator's configuration has a profile of this name.",
+    )
+    ENGINE_LACKS = (
+        "it exports no {figures}, which decisions need; engines that can be used are {known}",
+        "In UnknownEngine: the engine's metrics do not suffice for this release.",
+    )
     CLOSED_TO_NAMESPACE = (
         "it does not allow namespace {namespace}",
         "In UnknownBackend: the backend's `namespaces` leave this one out.",

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from servingpool.adapters.prometheus import BackendConfig
+from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, shipped
 from servingpool.api.duration import DurationBetween
+from servingpool.api.spec import ENGINE_NAME
 
 
 class ConfigError(Exception):
@@ -64,6 +65,10 @@ class OperatorConfig(_Section):
     """Time between two ticks."""
     backends: Annotated[tuple[BackendConfig, ...], Field(min_length=1, max_length=64)]
     """Prometheus servers, by the name in spec.metrics.backend."""
+    engines: dict[Annotated[str, Field(pattern=f"^{ENGINE_NAME.pattern}$", max_length=63)], EngineMetrics] = Field(
+        default_factory=dict
+    )
+    """Metrics of engines by the name for spec.engine. An entry replaces this release's of the same name."""
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch. Default: all."""
     leader_election: LeaderElection = LeaderElection()
@@ -82,6 +87,19 @@ class OperatorConfig(_Section):
     ) -> tuple[BackendConfig, ...]:
         interval: float | None = info.data.get("interval")  # None where it is wrong itself
         return backends if interval is None else tuple(_within(backend, interval) for backend in backends)
+
+    @field_validator("engines")
+    @classmethod
+    def _sufficient(cls, engines: dict[str, EngineMetrics]) -> dict[str, EngineMetrics]:
+        for name, profile in engines.items():
+            if profile.lacks:
+                raise ValueError(f"{name}.figures must have {', '.join(profile.lacks)} too: decisions need them")
+        return engines
+
+    @property
+    def known_engines(self) -> Mapping[str, EngineMetrics]:
+        """The profiles of this release and of the configuration, by the name for spec.engine."""
+        return {**shipped(), **self.engines}
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -123,4 +141,6 @@ def load(path: Path, changes: Mapping[str, object] | None = None) -> OperatorCon
 def _line(problem: ErrorDetails) -> str:
     where, said, given = ".".join(map(str, problem["loc"])) or "file", problem["msg"], problem["input"]
     # Texts are left out: a wrong one is often a secret in the wrong place. The types that need to tell theirs do.
-    return f"  {where}: {said}, got {given}" if isinstance(given, int | float) else f"  {where}: {said}"
+    # A profile holds none.
+    public = isinstance(given, int | float) or (isinstance(given, str) and problem["loc"][:1] == ("engines",))
+    return f"  {where}: {said}, got {given}" if public else f"  {where}: {said}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.adapters.prometheus.backend_config import BackendConfig, BasicAuth, GatewayQueue, SeriesLabels, Tls
+from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
+from servingpool.adapters.prometheus.engines import EngineMetrics, shipped, usable
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.samples import (
     FleetReading,
     GatewayReading,
-    Missing,
     NotAsked,
-    PodKey,
     PodSamples,
     ReadRequest,
     Selection,
@@ -21,6 +21,8 @@ from servingpool.adapters.prometheus.samples import (
 __all__ = [
     "BackendConfig",
     "BasicAuth",
+    "Cause",
+    "EngineMetrics",
     "FleetReading",
     "GatewayQueue",
     "GatewayReading",
@@ -35,5 +37,7 @@ __all__ = [
     "SeriesLabels",
     "Tls",
     "TooLarge",
+    "shipped",
+    "usable",
     "with_own_buckets",
 ]

@@ -11,8 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from servingpool.adapters.prometheus.promql import Queries, Scope
-from servingpool.adapters.prometheus.samples import Layout, PodKey, ReadRequest
+from servingpool.adapters.prometheus.diagnosis import PodKey
+from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS as HISTOGRAM_FIGURES
+from servingpool.adapters.prometheus.engines.profile import Figure, Series
+from servingpool.adapters.prometheus.promql import Queries, Scope, Source, exported, source_key
+from servingpool.adapters.prometheus.samples import Layout, ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
 
 ROWS_PER_SLICE = 100_000
@@ -23,15 +26,8 @@ SAMPLES_PER_CHUNK = 400_000
 """Samples in one reply of a range query, about 10 MB."""
 MOST_POINTS = 10_000
 """Times in one range query; Prometheus refuses over 11,000."""
-FIGURES = (
-    "running",
-    "waiting",
-    "generation_tokens",
-    "prompt_tokens",
-    "cached_prompt_tokens",
-    "admission_rejections",
-)
-HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
+HISTOGRAMS = tuple(figure.field for figure in HISTOGRAM_FIGURES)
+FIGURES = tuple(figure.field for figure in Figure if figure not in HISTOGRAM_FIGURES)
 FIELDS = (*FIGURES, *HISTOGRAMS)
 """Of `ReplicaMetrics`: those that are read."""
 
@@ -49,7 +45,7 @@ class Plan:
 
     queries: Queries
     columns: Columns
-    buckets: Mapping[str, Collection[str]]
+    buckets: Mapping[Source, Collection[str]]
     """Histogram -> the texts of `le` to ask for."""
     rows: int
     """Series to expect in all replies together."""
@@ -58,17 +54,18 @@ class Plan:
     def of(cls, queries: Queries, layout: Layout, request: ReadRequest) -> Plan:
         """The plan for a request, given the buckets that exist."""
         asked = [
-            ("time_to_first_token", request.ttft_bounds, True),
-            ("time_per_output_token", request.tpot_bounds, True),
-            ("queue_time", request.ttft_bounds, False),  # no percentile of it is shown
+            (Figure.TIME_TO_FIRST_TOKEN, request.ttft_bounds, True),
+            (Figure.TIME_PER_OUTPUT_TOKEN, request.tpot_bounds, True),
+            (Figure.QUEUE_TIME, request.ttft_bounds, False),  # no percentile of it is shown
         ]
         chosen = {
-            name: layout.choose(name, bounds, neighbours=neighbours)
-            for field, bounds, neighbours in asked
-            for name in queries.profile.histograms.get(field, ())
+            queries.source(series): layout.choose(series.name, bounds, neighbours=neighbours)
+            for figure, bounds, neighbours in asked
+            for series in queries.profile.figures.get(figure, ())
+            if series.name
         }
-        columns = Columns(queries, chosen, [field for field, bounds, _ in asked if bounds])
-        texts = {name: sorted(set().union(*buckets.values())) for name, buckets in chosen.items()}
+        columns = Columns(queries, chosen, [figure for figure, bounds, _ in asked if bounds])
+        texts = {source: sorted(set().union(*buckets.values())) for source, buckets in chosen.items()}
         return cls(queries, columns, texts, layout.engines * columns.width)
 
     @property
@@ -94,30 +91,53 @@ class _HistogramColumns:
     buckets: tuple[tuple[float, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    column: int
+    parts: tuple[tuple[int, float], ...]
+    """Columns and their signs."""
+    needs_all: bool
+    """Without one of its parts there is no total."""
+
+    def fill(self, row: Row) -> None:
+        """Set the column. A scrape between the changes of two of its parts leaves no debt."""
+        known = [value * sign for column, sign in self.parts if (value := row[column]) is not None]
+        if known and (len(known) == len(self.parts) or not self.needs_all):
+            total = sum(known)
+            row[self.column] = max(total, 0.0)  # NaN stays
+
+
 class Columns:
     """Where in a sample's row each series goes: sample rows are lists, for 20,000 dicts would take 100 MB."""
 
     def __init__(
         self,
         queries: Queries,
-        buckets: Mapping[str, Mapping[float, Collection[str]]],
-        bounded: Collection[str],
+        buckets: Mapping[Source, Mapping[float, Collection[str]]],
+        bounded: Collection[Figure],
     ) -> None:
-        """`buckets`: histogram -> upper bound -> texts of `le`. `bounded`: the histogram fields of no use without."""
-        profile = queries.profile
+        """`buckets`: histogram -> upper bound -> texts of `le`. `bounded`: the histograms of no use without."""
         self._identity = queries.owned
+        self._splits = {
+            str(number): (group.split, exported(group.split) if group.split else "")
+            for number, group in enumerate(queries.profile.groups)
+        }
         self.plain: dict[str, int] = {SCRAPED_AT: 0}
         self.by_le: dict[str, dict[str, int]] = {}
+        self.made: list[_Made] = []
         self.width = 1
+        figures = queries.profile.figures
         self.figures = tuple(
-            tuple((self._plain(name), name) for name in profile.sums.get(field, ())) for field in FIGURES
+            tuple((self._figure(queries, one), one.name) for one in figures.get(figure, ()))
+            for figure in Figure
+            if figure not in HISTOGRAM_FIGURES
         )
         self.histograms = tuple(
             (
-                field in bounded,
-                tuple(self._histogram(name, buckets.get(name, {})) for name in profile.histograms.get(field, ())),
+                figure in bounded,
+                tuple(self._histogram(queries, one, buckets) for one in figures.get(figure, ())),
             )
-            for field in HISTOGRAMS
+            for figure in HISTOGRAM_FIGURES
         )
 
     def locate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[SampleKey, int, Mapping[str, Any]]]:
@@ -126,10 +146,14 @@ class Columns:
         A label that the sample itself carried wins over the one that scraping added.
         """
         (namespace, own_namespace), (pod, own_pod), (model, own_model) = self._identity
-        plain, by_le = self.plain, self.by_le
+        plain, by_le, splits = self.plain, self.by_le, self._splits
         for row in rows:
             metric = row["metric"]
             name = metric.get("__name__", SCRAPED_AT)
+            if "group" in metric:
+                group = metric["group"]
+                label, own = splits[group]
+                name = source_key(name, group, metric.get(own) or metric.get(label, ""))
             column = plain.get(name)
             if column is None and name in by_le:
                 column = by_le[name].get(metric["le"])
@@ -138,24 +162,50 @@ class Columns:
             sample = (
                 metric.get(own_namespace) or metric[namespace],
                 metric.get(own_pod) or metric[pod],
-                metric.get(own_model) or metric[model],
+                metric.get(own_model) or metric.get(model, ""),
             )
             yield sample, column, row
 
-    def _plain(self, name: str) -> int:
-        if name not in self.plain:
-            self.plain[name] = self._new()
-        return self.plain[name]
+    def _figure(self, queries: Queries, series: Series) -> int:
+        source, (split, values) = queries.source(series), series.split
+        if not split:
+            return self._plain(source)
+        return self._make([(source._replace(value=value), 1.0) for value in values], needs_all=False)
 
-    def _histogram(self, name: str, buckets: Mapping[float, Collection[str]]) -> _HistogramColumns:
-        by_le = self.by_le.setdefault(f"{name}_bucket", {})
+    def _plain(self, source: Source) -> int:
+        if source.key not in self.plain:
+            self.plain[source.key] = self._new()
+        return self.plain[source.key]
+
+    def _histogram(
+        self, queries: Queries, series: Series, buckets: Mapping[Source, Mapping[float, Collection[str]]]
+    ) -> _HistogramColumns:
+        if not series.name:
+            group = queries.profile.group_of(series)
+            total, count = (
+                self._make(
+                    [(Source(term.removeprefix("-"), group), -1.0 if term[0] == "-" else 1.0) for term in terms],
+                    needs_all=True,
+                )
+                for terms in (series.sum, series.count)
+            )
+            return _HistogramColumns(series.count[0], total, count, ())
+        source = queries.source(series)
+        by_le = self.by_le.setdefault(source.part("bucket").key, {})
         columns = []
-        for bound, texts in sorted(buckets.items()):
+        for bound, texts in sorted(buckets.get(source, {}).items()):
             column = next((by_le[text] for text in texts if text in by_le), None)
             column = self._new() if column is None else column
             by_le.update(dict.fromkeys(texts, column))
             columns.append((bound, column))
-        return _HistogramColumns(name, self._plain(f"{name}_sum"), self._plain(f"{name}_count"), tuple(columns))
+        total, count = (self._plain(source.part(part)) for part in ("sum", "count"))
+        return _HistogramColumns(source.name, total, count, tuple(columns))
+
+    def _make(self, terms: Collection[tuple[Source, float]], *, needs_all: bool) -> int:
+        """A column that no row fills: the total of others, by their signs."""
+        column = self._new()
+        self.made.append(_Made(column, tuple((self._plain(term), sign) for term, sign in terms), needs_all))
+        return column
 
     def _new(self) -> int:
         self.width += 1
@@ -184,6 +234,8 @@ class Table:
             if at - scraped_at > staleness:
                 stale[namespace, pod] = at - scraped_at
                 continue
+            for each in self._columns.made:
+                each.fill(row)
             read = dict(zip(FIELDS, (*self._figures(row), *self._histograms(row)), strict=True))
             sample = ReplicaMetrics(pod, scraped_at, **read)  # type: ignore[arg-type]
             fresh.setdefault((namespace, pod), {})[model] = sample
