@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -124,23 +124,38 @@ def _within(backend: BackendConfig, interval: float) -> BackendConfig:
 
 def load(path: Path, changes: Mapping[str, object] | None = None) -> OperatorConfig:
     """Read the file and validate it with these `changes` made; ConfigError says what is wrong in words."""
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not YAML: it is not UTF-8") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from error
+    raw = _yaml(path)
     try:
         return OperatorConfig.model_validate({**raw, **(changes or {})} if isinstance(raw, dict) else raw)
     except ValidationError as error:
         raise ConfigError(f"{path} is not valid:\n" + "\n".join(map(_line, error.errors()))) from error
 
 
-def _line(problem: ErrorDetails) -> str:
+def load_profile(path: Path) -> EngineMetrics:
+    """Read one engine's profile from a file; ConfigError says what is wrong in words."""
+    raw = _yaml(path)
+    try:
+        return EngineMetrics.model_validate(raw)
+    except ValidationError as error:
+        lines = (_line(problem, public=True) for problem in error.errors())
+        raise ConfigError(f"{path} is not valid:\n" + "\n".join(lines)) from error
+
+
+def _yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not YAML: it is not UTF-8") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from error
+
+
+def _line(problem: ErrorDetails, *, public: bool = False) -> str:
     where, said, given = ".".join(map(str, problem["loc"])) or "file", problem["msg"], problem["input"]
     # Texts are left out: a wrong one is often a secret in the wrong place. The types that need to tell theirs do.
     # A profile holds none.
-    public = isinstance(given, int | float) or (isinstance(given, str) and problem["loc"][:1] == ("engines",))
-    return f"  {where}: {said}, got {given}" if public else f"  {where}: {said}"
+    public = public or problem["loc"][:1] == ("engines",)
+    told = isinstance(given, int | float) or (public and isinstance(given, str))
+    return f"  {where}: {said}, got {given}" if told else f"  {where}: {said}"

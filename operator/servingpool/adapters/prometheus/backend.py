@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from servingpool.adapters.prometheus.backend_config import BackendConfig
-from servingpool.adapters.prometheus.diagnosis import MOST_EXPLAINED
+from servingpool.adapters.prometheus.diagnosis import MOST_EXPLAINED, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, shipped
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
+from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.plan import Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.adapters.prometheus.samples import (
@@ -161,6 +162,14 @@ class PrometheusBackend:
             return Unknown(f"Prometheus backend '{self.config.name}' has no gateway configured")
         try:
             return await self._workers.run(self._workers.deadline(), read_gateway, self.config.gateway)
+        except MetricsUnavailable as error:
+            return Unknown(str(error))
+
+    async def inspect(self, engine: str, pods: Collection[PodKey]) -> Inspection | Unknown:
+        """All that this Prometheus has of a few pods, as series of an engine. ValueError for one without a profile."""
+        queries, deadline = self._queries_for(engine), self._workers.deadline()
+        try:
+            return await self._workers.run(deadline, inspect, queries, self._engines, pods)
         except MetricsUnavailable as error:
             return Unknown(str(error))
 

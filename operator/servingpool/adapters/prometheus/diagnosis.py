@@ -58,10 +58,7 @@ class Evidence:
 def question(queries: Queries, known: Mapping[str, EngineMetrics], pods: Iterable[PodKey]) -> str:
     """Of these pods: whether they are scraped, and which engines' series they have, whatever the model."""
     namespace, pod = _whose(queries)
-    wanted = sorted(pods)
-    where = (
-        f"{namespace}=~{any_of(sorted({one for one, _ in wanted}))},{pod}=~{any_of(sorted({one for _, one in wanted}))}"
-    )
+    where = of_pods(queries, pods)
     names = sorted({name for profile in known.values() for name in clock_names(profile)})
     models = sorted({profile.model_label for profile in known.values() if profile.model_label})
     by = ", ".join(("__name__", namespace, pod, *models, *map(exported, models)))
@@ -76,9 +73,15 @@ def question(queries: Queries, known: Mapping[str, EngineMetrics], pods: Iterabl
     )
 
 
+def of_pods(queries: Queries, pods: Iterable[PodKey]) -> str:
+    """Matchers of these pods' series, whatever the engine."""
+    wanted = set(pods)
+    names = zip(_whose(queries), ({one for one, _ in wanted}, {one for _, one in wanted}), strict=True)
+    return ",".join(f"{label}=~{any_of(sorted(values))}" for label, values in names)
+
+
 def evidence(queries: Queries, rows: Iterable[Mapping[str, Any]]) -> tuple[dict[PodKey, Evidence], bool]:
     """By pod; and whether there are series of the engine that name no pod or namespace."""
-    namespace, pod = _whose(queries)
     found: dict[PodKey, Evidence] = {}
     lost = False
     for row in rows:
@@ -86,7 +89,7 @@ def evidence(queries: Queries, rows: Iterable[Mapping[str, Any]]) -> tuple[dict[
         if labels["part"] == "lost":
             lost = True
             continue
-        one = found.setdefault((labels[namespace], labels[pod]), Evidence())
+        one = found.setdefault(queries.pod_of(labels), Evidence())
         if labels["part"] == "up":
             one.up = float(row["value"][1])
         else:

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from servingpool.adapters.prometheus.columns import Columns, HistogramColumns, Row, SampleKey
 from servingpool.adapters.prometheus.diagnosis import PodKey
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS as HISTOGRAM_FIGURES
-from servingpool.adapters.prometheus.engines.profile import Figure, Series
-from servingpool.adapters.prometheus.promql import Queries, Scope, Source, exported, source_key
+from servingpool.adapters.prometheus.engines.profile import Figure
+from servingpool.adapters.prometheus.promql import Queries, Scope, Source
 from servingpool.adapters.prometheus.samples import Layout, ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
 
@@ -31,12 +32,7 @@ FIGURES = tuple(figure.field for figure in Figure if figure not in HISTOGRAM_FIG
 FIELDS = (*FIGURES, *HISTOGRAMS)
 """Of `ReplicaMetrics`: those that are read."""
 
-SCRAPED_AT = ""
-"""The scrape time's row has no metric name."""
-
-Row = list[float | None]
-SampleKey = tuple[str, str, str]
-"""Namespace, pod, model."""
+EMPTY = Histogram((), (), 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,135 +79,6 @@ class Plan:
         return self.queries.samples(self.buckets, scope)
 
 
-@dataclass(frozen=True, slots=True)
-class _HistogramColumns:
-    name: str
-    total: int
-    count: int
-    buckets: tuple[tuple[float, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    column: int
-    parts: tuple[tuple[int, float], ...]
-    """Columns and their signs."""
-    needs_all: bool
-    """Without one of its parts there is no total."""
-
-    def fill(self, row: Row) -> None:
-        """Set the column. A scrape between the changes of two of its parts leaves no debt."""
-        known = [value * sign for column, sign in self.parts if (value := row[column]) is not None]
-        if known and (len(known) == len(self.parts) or not self.needs_all):
-            total = sum(known)
-            row[self.column] = max(total, 0.0)  # NaN stays
-
-
-class Columns:
-    """Where in a sample's row each series goes: sample rows are lists, for 20,000 dicts would take 100 MB."""
-
-    def __init__(
-        self,
-        queries: Queries,
-        buckets: Mapping[Source, Mapping[float, Collection[str]]],
-        bounded: Collection[Figure],
-    ) -> None:
-        """`buckets`: histogram -> upper bound -> texts of `le`. `bounded`: the histograms of no use without."""
-        self._identity = queries.owned
-        self._splits = {
-            str(number): (group.split, exported(group.split) if group.split else "")
-            for number, group in enumerate(queries.profile.groups)
-        }
-        self.plain: dict[str, int] = {SCRAPED_AT: 0}
-        self.by_le: dict[str, dict[str, int]] = {}
-        self.made: list[_Made] = []
-        self.width = 1
-        figures = queries.profile.figures
-        self.figures = tuple(
-            tuple((self._figure(queries, one), one.name) for one in figures.get(figure, ()))
-            for figure in Figure
-            if figure not in HISTOGRAM_FIGURES
-        )
-        self.histograms = tuple(
-            (
-                figure in bounded,
-                tuple(self._histogram(queries, one, buckets) for one in figures.get(figure, ())),
-            )
-            for figure in HISTOGRAM_FIGURES
-        )
-
-    def locate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[SampleKey, int, Mapping[str, Any]]]:
-        """The sample and the column of each row; rows that were not asked for are left out.
-
-        A label that the sample itself carried wins over the one that scraping added.
-        """
-        (namespace, own_namespace), (pod, own_pod), (model, own_model) = self._identity
-        plain, by_le, splits = self.plain, self.by_le, self._splits
-        for row in rows:
-            metric = row["metric"]
-            name = metric.get("__name__", SCRAPED_AT)
-            if "group" in metric:
-                group = metric["group"]
-                label, own = splits[group]
-                name = source_key(name, group, metric.get(own) or metric.get(label, ""))
-            column = plain.get(name)
-            if column is None and name in by_le:
-                column = by_le[name].get(metric["le"])
-            if column is None:
-                continue
-            sample = (
-                metric.get(own_namespace) or metric[namespace],
-                metric.get(own_pod) or metric[pod],
-                metric.get(own_model) or metric.get(model, ""),
-            )
-            yield sample, column, row
-
-    def _figure(self, queries: Queries, series: Series) -> int:
-        source, (split, values) = queries.source(series), series.split
-        if not split:
-            return self._plain(source)
-        return self._make([(source._replace(value=value), 1.0) for value in values], needs_all=False)
-
-    def _plain(self, source: Source) -> int:
-        if source.key not in self.plain:
-            self.plain[source.key] = self._new()
-        return self.plain[source.key]
-
-    def _histogram(
-        self, queries: Queries, series: Series, buckets: Mapping[Source, Mapping[float, Collection[str]]]
-    ) -> _HistogramColumns:
-        if not series.name:
-            group = queries.profile.group_of(series)
-            total, count = (
-                self._make(
-                    [(Source(term.removeprefix("-"), group), -1.0 if term[0] == "-" else 1.0) for term in terms],
-                    needs_all=True,
-                )
-                for terms in (series.sum, series.count)
-            )
-            return _HistogramColumns(series.count[0], total, count, ())
-        source = queries.source(series)
-        by_le = self.by_le.setdefault(source.part("bucket").key, {})
-        columns = []
-        for bound, texts in sorted(buckets.get(source, {}).items()):
-            column = next((by_le[text] for text in texts if text in by_le), None)
-            column = self._new() if column is None else column
-            by_le.update(dict.fromkeys(texts, column))
-            columns.append((bound, column))
-        total, count = (self._plain(source.part(part)) for part in ("sum", "count"))
-        return _HistogramColumns(source.name, total, count, tuple(columns))
-
-    def _make(self, terms: Collection[tuple[Source, float]], *, needs_all: bool) -> int:
-        """A column that no row fills: the total of others, by their signs."""
-        column = self._new()
-        self.made.append(_Made(column, tuple((self._plain(term), sign) for term, sign in terms), needs_all))
-        return column
-
-    def _new(self) -> int:
-        self.width += 1
-        return self.width - 1
-
-
 class Table:
     """The rows of one evaluation, gathered by sample."""
 
@@ -236,7 +103,9 @@ class Table:
                 continue
             for each in self._columns.made:
                 each.fill(row)
-            read = dict(zip(FIELDS, (*self._figures(row), *self._histograms(row)), strict=True))
+            figures = tuple(self._figures(row))
+            idle = figures[0] == figures[1] == 0.0
+            read = dict(zip(FIELDS, (*figures, *self._histograms(row, idle=idle)), strict=True))
             sample = ReplicaMetrics(pod, scraped_at, **read)  # type: ignore[arg-type]
             fresh.setdefault((namespace, pod), {})[model] = sample
         return fresh, stale
@@ -251,16 +120,20 @@ class Table:
             else:
                 yield NOT_EXPOSED
 
-    def _histograms(self, row: Row) -> Iterator[Histogram | Unknown]:
+    def _histograms(self, row: Row, *, idle: bool) -> Iterator[Histogram | Unknown]:
         for bounded, names in self._columns.histograms:
             for columns in names:
                 if row[columns.count] is not None:
                     yield self._histogram(row, columns, bounded=bounded)
                     break
+                if columns.all_requests is not None and row[columns.all_requests] is not None:
+                    # An engine warms up with requests that do not count. Under load, none that counts is no zero.
+                    yield EMPTY if idle else Unknown(f"{columns.name} has no request that counts")
+                    break
             else:
                 yield NOT_EXPOSED
 
-    def _histogram(self, row: Row, columns: _HistogramColumns, *, bounded: bool) -> Histogram | Unknown:
+    def _histogram(self, row: Row, columns: HistogramColumns, *, bounded: bool) -> Histogram | Unknown:
         total, count = row[columns.total], row[columns.count]
         if total is None or count is None:
             return Unknown(f"{columns.name}_sum is missing")

@@ -96,6 +96,11 @@ class Queries:
         """The labels of `owned` that scraping adds, and the model's."""
         return tuple(label for label, _ in self.owned if label)
 
+    def pod_of(self, labels: Mapping[str, str]) -> tuple[str, str]:
+        """Namespace and name of the pod that a series is of."""
+        (namespace, own_namespace), (pod, own_pod), _ = self.owned
+        return labels.get(own_namespace) or labels[namespace], labels.get(own_pod) or labels[pod]
+
     def source(self, series: Series) -> Source:
         """What a series with a name is read from."""
         return Source(series.name, self.profile.group_of(series))
@@ -122,7 +127,7 @@ class Queries:
         `buckets`: histogram -> the texts of `le` wanted. A row of any but the first group names it in `group`.
         """
         terms = []
-        for group, names in self._plain().items():
+        for group, names in self.names.items():
             series = self._once(self._select(names, scope, group=group))
             split = self.profile.groups[group].split
             by = self._by("__name__", *([split, exported(split)] if split else []))
@@ -144,16 +149,19 @@ class Queries:
             found.setdefault(self.profile.group_of(series), []).append(series.name)
         return [each for group, names in found.items() for each in self._select(names, scope, group=group)]
 
-    def _plain(self) -> dict[int, list[str]]:
+    @property
+    def names(self) -> dict[int, list[str]]:
         """Names of all series but buckets, by their group."""
         found: dict[int, list[str]] = {0: []}
         for figure, series in self.profile.figures.items():
             for one in series:
                 if figure not in HISTOGRAMS or not one.name:
-                    names = found.setdefault(self.profile.group_of(one), [])
-                    names += one.metrics(histogram=False)
+                    found.setdefault(self.profile.group_of(one), []).extend(one.metrics(histogram=False))
         for source in self.sources:
             found.setdefault(source.group, []).extend(source.part(part).name for part in ("sum", "count"))
+        found[0] += [
+            f"{one.name}_count" for each in HISTOGRAMS for one in self.profile.figures.get(each, ()) if one.excluded
+        ]
         return {group: list(dict.fromkeys(names)) for group, names in found.items() if names}
 
     def _once(self, selectors: Sequence[str], *more: str) -> str:

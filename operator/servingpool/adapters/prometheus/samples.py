@@ -234,7 +234,7 @@ def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: boo
     if isinstance(histogram, Unknown):
         return histogram
     if bound is not None and not histogram.bounds:
-        return NO_BUCKETS
+        return NO_BUCKETS if histogram.count else histogram
     places = () if bound is None else _places(histogram.bounds, frozenset(), bound, neighbours=neighbours)
     if len(places) == len(histogram.bounds):
         return histogram

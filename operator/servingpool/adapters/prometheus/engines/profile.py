@@ -102,14 +102,14 @@ class _Section(BaseModel):
 
 
 class Series(_Section):
-    """Series that may hold a figure: one by its name, or a histogram's sum and count from several counters."""
+    """Series that may hold a figure: one by its name, or several that are added up."""
 
     name: Annotated[str, Field(pattern=METRIC_NAME)] = ""
     """Metric. Of a histogram, without `_bucket`, `_sum`, `_count`."""
     sum: Terms = ()
-    """Instead of a name: metrics whose total is the histogram's sum of seconds; a leading `-` subtracts."""
+    """Instead of a name: metrics whose total is the figure, or a histogram's seconds; a leading `-` subtracts."""
     count: Terms = ()
-    """Likewise its count. Such a histogram has no buckets."""
+    """Of a histogram with a sum: likewise its count. It has no buckets."""
     labels: Annotated[LabelValues, Field(max_length=1)] = Field(default_factory=dict)
     """One label with the value, or the values to add up, that count. Not for histograms."""
     without: tuple[Label, ...] = ()
@@ -129,9 +129,17 @@ class Series(_Section):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if bool(self.name) == bool(self.sum or self.count) or bool(self.sum) != bool(self.count):
-            raise ValueError("must have either name, or both sum and count")
+        if bool(self.name) == bool(self.sum or self.count) or (self.sum and self.labels):
+            raise ValueError("must have either name, or sum, or sum and count; labels go with name alone")
         return self
+
+    @property
+    def text(self) -> str:
+        """Its metrics, in a few words."""
+        if self.name:
+            return self.name + "".join(f" {{{label}={'|'.join(values)}}}" for label, values in self.labels.items())
+        parts = [" + ".join(terms).replace("+ -", "- ") for terms in (self.sum, self.count) if terms]
+        return " over ".join(f"({part})" for part in parts)
 
     @property
     def split(self) -> tuple[str, tuple[str, ...]]:
@@ -163,14 +171,18 @@ class EngineMetrics(_Section):
     excluded: LabelValues = Field(default_factory=dict)
     """Label values whose series are no part of any figure."""
     time_to_first_token_from: Origin = Origin.UNKNOWN
-    figures: dict[Figure, Annotated[tuple[Series, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    figures: dict[Figure, tuple[Series, ...]] = Field(default_factory=dict)
     """Series by figure, in order of preference: the first that a pod exposes counts."""
 
     @model_validator(mode="after")
     def _forms(self) -> Self:
         for figure, series in self.figures.items():
-            if figure not in HISTOGRAMS and any(not one.name for one in series):
-                raise ValueError(f"figures.{figure} must have a name; sum and count are for {', '.join(HISTOGRAMS)}")
+            histogram = figure in HISTOGRAMS
+            if not series:
+                raise ValueError(f"figures.{figure} must name a series, got an empty list")
+            if any(bool(one.count) != (histogram and bool(one.sum)) for one in series):
+                rest = "sum and count together" if histogram else "sum alone, without count"
+                raise ValueError(f"figures.{figure} must have name, or {rest}")
             if figure in HISTOGRAMS and any(one.labels for one in series):
                 raise ValueError(f"figures.{figure} must not have labels, as a histogram: use without or excluded")
         if any(not one.name for one in self.figures.get(Figure.TIME_TO_FIRST_TOKEN, ())):
