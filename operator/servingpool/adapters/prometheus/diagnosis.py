@@ -179,7 +179,8 @@ def models_of(seen: Evidence, profile: EngineMetrics) -> list[str]:
 
 def clock_names(profile: EngineMetrics) -> tuple[str, ...]:
     """Metrics of the figure that each engine has from its start on."""
-    return tuple(dict.fromkeys(one.name for one in profile.figures.get(Figure.RUNNING, ())))
+    running = profile.figures.get(Figure.RUNNING, ())
+    return tuple(dict.fromkeys(name for one in running for name in one.metrics(histogram=False)))
 
 
 def _whose(queries: Queries) -> tuple[str, str]:

@@ -47,10 +47,11 @@ def inspect(
         labels = dict(row["metric"])
         name, key = labels.pop("__name__"), queries.pod_of(labels)
         samples.setdefault(key, []).append(Sample(name, own_labels(labels), float(row["value"][1])))
-    newest = (
-        apart(f"min(time() - timestamp({{__name__=~{any_of(each)},{where}}}))", figure)
-        for figure, each in names.items()
-    )
+    newest = []
+    for figure, each in names.items():
+        # One metric at a time: without names, two of one pod would be the same series.
+        times = " or ".join(f"timestamp({name}{{{where}}})" for name in each)
+        newest.append(apart(f"min(time() - ({times}))", figure))
     rows = client.custom_query(" or ".join(newest), timeout=timeout).rows()
     ages = {Figure(row["metric"]["part"]): float(row["value"][1]) for row in rows}
     return Inspection(found, {pod: tuple(one) for pod, one in samples.items()}, ages)

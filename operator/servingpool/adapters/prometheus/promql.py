@@ -143,11 +143,17 @@ class Queries:
         return " or ".join(terms)
 
     def clock(self, scope: Scope) -> list[str]:
-        """Selectors of the series whose sample time stands for that of the whole page."""
-        found: dict[int, list[str]] = {}
-        for series in self.profile.figures[Figure.RUNNING]:
-            found.setdefault(self.profile.group_of(series), []).append(series.name)
-        return [each for group, names in found.items() for each in self._select(names, scope, group=group)]
+        """Selectors of the series whose sample time stands for that of the whole page.
+
+        One metric each: `timestamp` drops names, and two of one pod would be the same series.
+        """
+        series = self.profile.figures[Figure.RUNNING]
+        return [
+            each
+            for one in series
+            for name in one.metrics(histogram=False)
+            for each in self._select([name], scope, group=self.profile.group_of(one))
+        ]
 
     @property
     def names(self) -> dict[int, list[str]]:
