@@ -132,8 +132,13 @@ def load(path: Path, changes: Mapping[str, object] | None = None) -> OperatorCon
 
 
 def load_profile(path: Path) -> EngineMetrics:
-    """Read one engine's profile from a file; ConfigError says what is wrong in words."""
+    """Read one engine's profile from a file, or from a configuration with one; ConfigError says what is wrong."""
     raw = _yaml(path)
+    named = raw.get("engines") if isinstance(raw, dict) else None
+    if isinstance(named, dict):
+        if len(named) != 1:
+            raise ConfigError(f"{path} must hold one profile under engines, got {len(named)}")
+        [raw] = named.values()
     try:
         return EngineMetrics.model_validate(raw)
     except ValidationError as error:

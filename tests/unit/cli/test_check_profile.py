@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from servingpool.cli.main import app
@@ -57,6 +58,14 @@ def test_each_figure_is_shown_with_its_value_and_its_series(tmp_path: Path) -> N
     assert lines["timeToFirstToken"] == '10, mean 0.5 s acme_ttft{model="m"}'
     assert lines["interTokenLatency"].startswith("40, mean 0.1 s (acme_decode_seconds_total) over (acme_steps_total - ")
     assert lines["queueTime"] == "- the profile names no series for it"
+
+
+def test_helm_values_with_one_engine_are_taken_too(tmp_path: Path) -> None:
+    profile = yaml.safe_load(PROFILE)
+    assert check(tmp_path, yaml.safe_dump({"engines": {"acme": profile}})).stdout == check(tmp_path).stdout
+    result = check(tmp_path, yaml.safe_dump({"engines": {"acme": profile, "other": profile}}))
+    assert result.exit_code == 2
+    assert "must hold one profile under engines, got 2" in result.stderr
 
 
 def test_what_is_missing_and_needed_is_an_error_with_the_names_that_were_looked_for(tmp_path: Path) -> None:

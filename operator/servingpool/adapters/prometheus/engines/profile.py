@@ -117,6 +117,7 @@ class Series(_Section):
     excluded: LabelValues = Field(default_factory=dict)
     """Values that labels must not have."""
     counted: Counted = Counted.SMOOTH
+    """`smooth`: while a request runs. `atFinish`: all at once when it ends."""
     versions: str = ""
     """Versions of the engine that have it. Empty: all."""
     note: str = ""
@@ -171,6 +172,7 @@ class EngineMetrics(_Section):
     excluded: LabelValues = Field(default_factory=dict)
     """Label values whose series are no part of any figure."""
     time_to_first_token_from: Origin = Origin.UNKNOWN
+    """What TTFT is counted from: `arrival`, `admission` (it lacks the time in the queue) or `unknown`."""
     figures: dict[Figure, tuple[Series, ...]] = Field(default_factory=dict)
     """Series by figure, in order of preference: the first that a pod exposes counts."""
 
