@@ -54,7 +54,8 @@ $ servingpool check-profile acme.yaml --page page.txt
 
 It fails where a figure that decisions need is missing. Then give the file to Helm with `--values`: a pool uses it with
 `engine: acme`. A profile named like a known engine replaces that one. The operator refuses a wrong profile at its
-start, by field, with what is allowed and what was given. All keys: [Configuration file](configuration.md#configuration-file).
+start, by field, with what is allowed and what was given. All keys are in
+[Configuration file](configuration.md#configuration-file).
 """
 OVERVIEW = """\
 `smooth`: counted while a request runs. `at finish`: counted all at once when it ends, so the figure lags. A dash: the

@@ -162,7 +162,7 @@ class Spec(Part):
     """Desired state: this objective for this model, within these replicas."""
 
     model: Annotated[str, Field(min_length=1, max_length=256)]
-    """Served model name: the engine's metrics label `model_name`."""
+    """Served model name, as the engine's metrics label it. Not compared where an engine has no such label."""
     engine: Annotated[str, Field(max_length=63), ENGINE_NAME] = "vllm"
     """Inference engine of the replicas: vllm, sglang, lmdeploy, nim, tensorrt-llm, or one whose metrics the operator's
     configuration describes."""

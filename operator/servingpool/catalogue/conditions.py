@@ -191,8 +191,8 @@ class Reason(Templated, StrEnum):
         "NoSeriesForModel",
         _NO_METRICS,
         "{detail}. Replicas stay as they are.",
-        "The pods are scraped, but they export another model_name.",
-        "Set spec.model to the engine's model_name, see vLLM's --served-model-name.",
+        "The pods are scraped, but their series name another model.",
+        "Set spec.model to the name in the message, such as vLLM's --served-model-name.",
     )
     NOT_SCRAPED = (
         "NotScraped",

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from servingpool.adapters.cluster.names import pods_of, pods_of_any
 from servingpool.adapters.cluster.objects import Key
-from servingpool.adapters.prometheus import PodKey, PodSamples, TooLarge
+from servingpool.adapters.prometheus import ANY_MODEL, PodKey, PodSamples, TooLarge, sample_of
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.update import update
@@ -138,7 +138,8 @@ class Backfill:
         self._failed[name] = 0
         looked_at = apart(history)
         for one in chunk:
-            own = looked_at.get((one.pool.metadata.namespace, one.pool.spec.model), ())
+            namespace, model = one.pool.metadata.namespace, one.pool.spec.model
+            own = looked_at.get((namespace, model), looked_at.get((namespace, ANY_MODEL), ()))
             extra = {"pool": "/".join(one.pool.key)}
             try:
                 taught = await _teach(one, [each for each in own if each[0] >= begin[one.pool.key]])
@@ -222,9 +223,9 @@ def past(pool: ServingPool, history: Sequence[tuple[float, PodSamples]]) -> Iter
     own = re.compile(pods_of(target)).fullmatch
     for at, samples in history:
         found = tuple(
-            models[model]
+            sample
             for (where, pod), models in samples.items()
-            if where == namespace and model in models and own(pod)
+            if where == namespace and (sample := sample_of(models, model)) is not None and own(pod)
         )
         if found:
             ready = tuple(Replica(sample.replica, age=LONG_READY, ready_for=LONG_READY) for sample in found)

@@ -37,6 +37,9 @@ from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, 
 
 log = logging.getLogger(__name__)
 
+EXPLAINED_OF_A_POOL = 5
+"""Pods that Prometheus is asked about when they have no sample: most pods of a pool fail alike."""
+
 T = TypeVar("T")
 Share = tuple[str, tuple[tuple[str, str], ...]]
 """Engine and extra labels: what pools of a backend that are read together share."""
@@ -126,12 +129,10 @@ class Readings:
 
     def ask_why(self, pool: ServingPool, selection: Selection) -> None:
         """Have the next reading say why pods have no sample, where this one does not tell for sure."""
-        pods = {
-            (pool.metadata.namespace, pod)
-            for pod, missing in selection.missing.items()
-            if missing.cause not in {Cause.STALE, Cause.OTHER_MODEL}
-        }
-        self._reader(pool).unexplained[share_of(pool)] |= pods
+        clear = {Cause.STALE, Cause.OTHER_MODEL}
+        pods = sorted(pod for pod, missing in selection.missing.items() if missing.cause not in clear)
+        keys = {(pool.metadata.namespace, pod) for pod in pods[:EXPLAINED_OF_A_POOL]}
+        self._reader(pool).unexplained[share_of(pool)] |= keys
 
     def gateway_queue(self, pool: ServingPool) -> Reading:
         """What waits for this pool before its engines, where its backend is told of a gateway."""

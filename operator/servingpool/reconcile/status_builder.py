@@ -46,7 +46,7 @@ def _metrics_condition(observation: Observation, selection: Selection | None, le
         return _samples_condition(observation, learned)
     if len(missing) < len(observation.ready):
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-    alike = {one.cause for one in missing.values()}
+    alike = {one.cause for one in missing.values()} - {Cause.UNKNOWN}  # only some are looked into
     return _cause_condition(alike.pop() if len(alike) == 1 else Cause.UNKNOWN, detail)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from servingpool.adapters.prometheus import Cause, EngineMetrics, Missing, shipped
+from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, Missing, shipped
 from servingpool.api.serving_pool import ServingPool
+from servingpool.reconcile.backfill import apart, past
 from servingpool.reconcile.collect import Readings
 
 from .fake_cluster import FakeCluster
@@ -54,6 +55,17 @@ def test_an_engine_of_the_configuration_is_known() -> None:
     problem = Readings(world.backends).problem(pool)
     assert problem is not None
     assert problem[0] == "UnknownEngine"
+
+
+def test_the_past_of_an_engine_that_names_no_model_is_told_by_namespace_and_pod() -> None:
+    world = FakeCluster()
+    ours, theirs = world.serve().engines[0], world.serve("other").engines[0]
+    world.pool(engine="tensorrt-llm")
+    pool = ServingPool.read(world.cache.pools["chat", "pool"])
+    samples = {("chat", one.name): {ANY_MODEL: one.page(world.now)} for one in (ours, theirs)}
+    history = apart([(world.now, samples)])["chat", ANY_MODEL]
+    [(_, observation)] = past(pool, history)
+    assert [replica.name for replica in observation.ready] == [ours.name]
 
 
 @pytest.mark.parametrize(

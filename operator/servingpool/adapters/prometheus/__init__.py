@@ -8,6 +8,7 @@ from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, shipped, usable
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.samples import (
+    ANY_MODEL,
     FleetReading,
     GatewayReading,
     NotAsked,
@@ -15,10 +16,12 @@ from servingpool.adapters.prometheus.samples import (
     ReadRequest,
     Selection,
     TooLarge,
+    sample_of,
     with_own_buckets,
 )
 
 __all__ = [
+    "ANY_MODEL",
     "BackendConfig",
     "BasicAuth",
     "Cause",
@@ -37,6 +40,7 @@ __all__ = [
     "SeriesLabels",
     "Tls",
     "TooLarge",
+    "sample_of",
     "shipped",
     "usable",
     "with_own_buckets",

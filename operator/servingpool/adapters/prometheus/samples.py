@@ -25,6 +25,8 @@ from servingpool.decision.observation import Histogram, Reading, ReplicaMetrics,
 
 PodSamples = Mapping[PodKey, Mapping[str, ReplicaMetrics]]
 """Each pod's samples by the model name they carry: one, unless a pod serves several."""
+ANY_MODEL = ""
+"""Stands for the model's name where an engine's series carry none."""
 
 MOST_ASIDE = 4
 """Buckets taken on one side of a bound, or around a neighbour, where pods have different buckets."""
@@ -115,7 +117,7 @@ class FleetReading:
         found, missing = [], {}
         for pod in pods:
             models = self.samples.get((namespace, pod), {})
-            sample = models.get(model if self.profile.model_label else "")
+            sample = sample_of(models, model)
             if sample is not None:
                 found.append(sample)
             else:
@@ -133,6 +135,11 @@ class FleetReading:
         if self.partial is not None:
             return Missing(f"no sample, and {self.partial.reason}")
         return self.causes.get((namespace, pod), Missing(f"not scraped, or {self.profile.silent}"))
+
+
+def sample_of(models: Mapping[str, ReplicaMetrics], model: str) -> ReplicaMetrics | None:
+    """A pod's sample of this model; None where it has none."""
+    return models.get(model, models.get(ANY_MODEL))
 
 
 @dataclass(frozen=True, slots=True)
