@@ -12,7 +12,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Traffic
+from .operators import OUTPUT, Cluster, OperatorProcess, Traffic
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -145,6 +145,11 @@ def test_a_pool_of_another_engine_is_scaled_up_when_load_grows(cluster: Cluster,
     cluster.load(engine, 20.0)
     wait_until(lambda: cluster.replicas(engine) >= 2, PATIENCE, f"{engine} is scaled up")
     wait_until(lambda: cluster.status(engine).get("readyReplicas", 0) >= 2, PATIENCE, "they serve")
+    cluster.wait_condition(engine, "MetricsAvailable", ("True", "ValidMetrics"))
+    tokens = cluster.status(engine)["throughput"]
+    # The status is written once a minute where only figures change, so the load is that of some time since the start.
+    assert 0 < tokens["generationTokensPerSecond"] <= 20.0 * OUTPUT * 2
+    assert tokens["promptTokensPerSecond"] > 0
     cluster.load(engine, 4.0)
 
 

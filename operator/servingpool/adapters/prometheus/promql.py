@@ -128,9 +128,10 @@ class Queries:
         """
         terms = []
         for group, names in self.names.items():
-            series = self._once(self._select(names, scope, group=group))
             split = self.profile.groups[group].split
-            by = self._by("__name__", *([split, exported(split)] if split else []))
+            own = (split, exported(split)) if split else ()
+            series = self._once(self._select(names, scope, group=group), *own)
+            by = self._by("__name__", *own)
             terms.append(_grouped(f"sum by ({by}) ({series})", group))
         for index, (source, texts) in enumerate(buckets.items()):
             if texts:
@@ -177,8 +178,8 @@ class Queries:
         would else count double.
         """
         own = self.profile.sum_over
-        labels = self._by("__name__", *more, *own, *(exported(name) for name in own))
-        return f"max by ({labels}) ({' or '.join(selectors)})"
+        labels = dict.fromkeys([*more, *own, *(exported(name) for name in own)])
+        return f"max by ({self._by('__name__', *labels)}) ({' or '.join(selectors)})"
 
     def _by(self, *more: str) -> str:
         return ", ".join((*more, *self.identity, *(own for _, own in self.owned if own)))
