@@ -104,13 +104,17 @@ def url(
 async def read(url: str, request: ReadRequest, pods: set[str]) -> FleetReading:
     """A reading in which these pods have a sample, or a cause why not; its buckets were looked up when all were there."""
     reading: FleetReading | Unknown = Unknown("not read")
+    complete = False
     for _ in range(600):
         backend = PrometheusBackend(BackendConfig(url=url))
         reading = await backend.read(request, time.time())
         await backend.close()
         if not isinstance(reading, Unknown) and pods <= {pod for _, pod in [*reading.samples, *reading.causes]}:
-            return reading
-        await asyncio.sleep(0.1)
+            if complete:
+                return reading
+            complete = True  # the buckets were looked up before the samples, so perhaps too early
+        else:
+            await asyncio.sleep(0.1)
     raise AssertionError(f"not scraped in 600 looks: {reading}")
 
 
