@@ -45,6 +45,8 @@ WRONG = {
     "no-model": PAGES["sglang-0.5.10"].replace('model_name="org/model",', ""),
 }
 """Pods of a pool with engine sglang and model org/model."""
+RESTARTED = "restarted"
+"""A pod of the one test that changes a page."""
 
 
 def asking(engine: str, **more: Any) -> ReadRequest:
@@ -67,7 +69,7 @@ def configuration(target: str) -> dict[str, Any]:
             "static_configs": [{"targets": [target], "labels": {"namespace": NAMESPACE, "pod": pod, **labels}}],
         }
 
-    jobs = [job(name, name) for name in [*PAGES, *WRONG] if name != SHADOWED]
+    jobs = [job(name, name) for name in [*PAGES, *WRONG, RESTARTED] if name != SHADOWED]
     jobs += [job(f"{name}-twice", name) for name in PAGES if name != SHADOWED]
     collide = {"model_name": "gpu", "engine_type": "gpu", "mode": "gpu", "is_streaming": "gpu", "dp_rank": "9"}
     jobs.append(job(SHADOWED, SHADOWED, **collide))
@@ -79,6 +81,7 @@ def url(
     pod_metrics: dict[tuple[str, str], str], metrics_target: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     pod_metrics.update({(NAMESPACE, pod): text for pod, text in [*PAGES.items(), *WRONG.items()] if pod != "down"})
+    pod_metrics[NAMESPACE, RESTARTED] = PAGES["sglang-0.5.23-after"]
     directory = tmp_path_factory.mktemp("engines")
     (directory / "prometheus.yaml").write_text(yaml.safe_dump(configuration(metrics_target)))
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
@@ -149,20 +152,16 @@ async def test_every_figure_of_every_page_is_read_back(url: str, engine: str) ->
 
 
 async def test_an_engine_that_restarts_counts_from_zero(url: str, pod_metrics: dict[tuple[str, str], str]) -> None:
-    name = "sglang-0.5.23-after"
     request = asking("sglang")
-    before = (await read(url, request, {name})).samples[NAMESPACE, name]["org/model"]
-    pod_metrics[NAMESPACE, name] = PAGES["sglang-0.5.23-idle"]
-    try:
-        for _ in range(600):
-            after = (await read(url, request, {name})).samples[NAMESPACE, name]["org/model"]
-            if after.generation_tokens != before.generation_tokens:
-                break
-            await asyncio.sleep(0.1)
-        assert (before.generation_tokens, after.generation_tokens) == (1396, 14)
-        assert isinstance(after.inter_token_latency, Unknown)
-    finally:
-        pod_metrics[NAMESPACE, name] = PAGES[name]
+    before = (await read(url, request, {RESTARTED})).samples[NAMESPACE, RESTARTED]["org/model"]
+    pod_metrics[NAMESPACE, RESTARTED] = PAGES["sglang-0.5.23-idle"]
+    for _ in range(600):
+        after = (await read(url, request, {RESTARTED})).samples[NAMESPACE, RESTARTED]["org/model"]
+        if after.generation_tokens != before.generation_tokens:
+            break
+        await asyncio.sleep(0.1)
+    assert (before.generation_tokens, after.generation_tokens) == (1396, 14)
+    assert isinstance(after.inter_token_latency, Unknown)
 
 
 async def test_the_past_is_read_as_the_present(url: str) -> None:
