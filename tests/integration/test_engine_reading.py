@@ -14,6 +14,7 @@ import yaml
 
 from servingpool.adapters.prometheus import (
     BackendConfig,
+    Cause,
     FleetReading,
     PrometheusBackend,
     ReadRequest,
@@ -112,13 +113,19 @@ async def read(url: str, request: ReadRequest, pods: set[str]) -> FleetReading:
         backend = PrometheusBackend(BackendConfig(url=url))
         reading = await backend.read(request, time.time())
         await backend.close()
-        if not isinstance(reading, Unknown) and pods <= {pod for _, pod in [*reading.samples, *reading.causes]}:
+        if not isinstance(reading, Unknown) and pods <= scraped(reading):
             if complete:
                 return reading
             complete = True  # the buckets were looked up before the samples, so perhaps too early
         else:
             await asyncio.sleep(0.1)
     raise AssertionError(f"not scraped in 600 looks: {reading}")
+
+
+def scraped(reading: FleetReading) -> set[str]:
+    """Pods with a sample, or with another cause than that they are no target yet."""
+    seen = [key for key, missing in reading.causes.items() if missing.cause is not Cause.NOT_SCRAPED]
+    return {pod for _, pod in [*reading.samples, *seen]}
 
 
 def on_page(name: str) -> ReplicaMetrics:
