@@ -40,6 +40,7 @@ def test_the_operator_accepts_the_configuration(render: Render, tmp_path: Path, 
     config = load(tmp_path / "config.yaml")
     given = yaml.safe_load((VALUES / f"{case}.yaml").read_text())
     assert config.pod_deletion_cost.enabled == (case != "bare")
+    assert config.engines.keys() == given.get("engines", {}).keys()
     assert list(config.namespaces) == given.get("watchNamespaces", [])
     assert [backend.url for backend in config.backends] == [
         backend["url"] for backend in given.get("backends", [{"url": "http://prometheus-operated.monitoring:9090"}])
@@ -244,6 +245,7 @@ PASSWORD = "backends[0].basicAuth.passwordSecret.name=p,backends[0].basicAuth.pa
         ("backends[0].name=a,backends[0].url=http://me:secret@p", "at '/backends/0/url'"),
         (f"{BACKEND},backends[0].bearerToken=secret", "at '/backends/0/bearerToken'"),
         (f"{BACKEND},backends[0].basicAuth.username=u,{PASSWORD},{TOKEN}", "at '/backends/0': 'not' failed"),
+        ("engines.acme=vllm", "at '/engines/acme'"),
         ("serviceAccount.create=false", "serviceAccount.name: needed"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from reference import api, catalogue, command_line, configuration
+from reference import api, catalogue, command_line, configuration, engines
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs"
@@ -20,6 +20,7 @@ def pages() -> dict[str, str]:
         "reference/limits-and-events.md": catalogue.limits_and_events(),
         "reference/metrics.md": catalogue.metrics(DASHBOARD),
         "reference/configuration.md": configuration.page(ROOT),
+        "reference/engines.md": engines.page(),
         "reference/cli.md": command_line.page(),
         "operate/alerts.md": catalogue.alerts(),
     }

@@ -39,7 +39,9 @@ def _section(name: str, command: TyperCommand) -> Iterator[str]:
     yield EXIT.sub("", _help(command)).strip()
     rows = [_option(each) for each in command.params if isinstance(each, TyperOption) and each.name != "help"]
     arguments = [
-        (code(each.metavar), "required", each.help or "") for each in command.params if isinstance(each, TyperArgument)
+        (code(each.metavar), "required" if each.required else "", each.help or "")
+        for each in command.params
+        if isinstance(each, TyperArgument)
     ]
     if arguments or rows:
         yield table(("option", "default", "meaning"), [*arguments, *rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import yaml
 from annotated_types import Ge, Le
@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from chart import readme, values
 from reference.markdown import code, table
 from reference.markdown import page as whole
+from servingpool.adapters.prometheus.engines.profile import Figure
 from servingpool.api.duration import DurationBetween, brief
 from servingpool.reconcile.config import OperatorConfig
 
@@ -63,12 +64,12 @@ def _keys(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, str, st
         default = "required" if field.is_required() else _default(field)
         yield f"`{here}`", default, _range(field), said.split("\n\n", maxsplit=1)[0]
         if inner is not None:
-            yield from _keys(inner, f"{here}[]." if _is_list(field.annotation) else f"{here}.")
+            yield from _keys(inner, f"{here}{_below(field.annotation)}.")
 
 
 def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
-    if isinstance(value, BaseModel) or value is None:
+    if isinstance(value, BaseModel) or value is None or value == "":
         return ""
     if any(isinstance(each, DurationBetween) for each in field.metadata):
         return code(brief(value))
@@ -92,8 +93,12 @@ def _model(annotation: Any) -> type[BaseModel] | None:
     return next((found for each in get_args(annotation) if (found := _model(each)) is not None), None)
 
 
-def _is_list(annotation: Any) -> bool:
-    return getattr(annotation, "__origin__", None) is tuple
+def _below(annotation: Any) -> str:
+    """What stands in a path between a field and a key of its sections."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is dict:
+        return f".{'FIGURE' if inner[0] is Figure else 'NAME'}{_below(inner[1])}"
+    return "[]" if origin is tuple else ""
 
 
 def _rights(manifest: Path) -> Iterator[tuple[str, str, str, str]]:

@@ -19,6 +19,7 @@ WORKLOAD_NAME = Matches(
     "a workload's name in the pool's own namespace, of lower-case letters, digits, - and .",
 )
 BACKEND_NAME = Matches(_DNS_LABEL, "the name of a backend in the operator's configuration, never a URL")
+ENGINE_NAME = Matches(_DNS_LABEL, "the name of an engine, such as vllm, of lower-case letters, digits and -")
 LABEL_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,62}"
 RESERVED_LABELS = ("__name__", "le", "model_name", "namespace", "pod")
 """The operator matches these itself, to keep a pool to its own namespace and model."""
@@ -38,12 +39,6 @@ _NOT_ANOTHER_POOL = Rule(
     "model and target must not change together: that is another pool, create a new one; got {}",
     "self.model + ' on ' + self.targets[0].name + ' for ' + oldSelf.model + ' on ' + oldSelf.targets[0].name",
 )
-
-
-class Engine(StrEnum):
-    """The inference engine that the replicas run."""
-
-    VLLM = "vllm"
 
 
 class Mode(StrEnum):
@@ -167,9 +162,10 @@ class Spec(Part):
     """Desired state: this objective for this model, within these replicas."""
 
     model: Annotated[str, Field(min_length=1, max_length=256)]
-    """Served model name: the engine's metrics label `model_name`."""
-    engine: Annotated[Engine, Field(strict=False)] = Engine.VLLM
-    """Inference engine of the replicas."""
+    """Served model name, as the engine's metrics label it. Not compared where an engine has no such label."""
+    engine: Annotated[str, Field(max_length=63), ENGINE_NAME] = "vllm"
+    """Inference engine of the replicas: vllm, sglang, lmdeploy, nim, tensorrt-llm, or one whose metrics the operator's
+    configuration describes."""
     slo: Slo
     """Latency objective. A request is good if it meets every bound that is set."""
     targets: Annotated[

@@ -102,6 +102,13 @@ class Reason(Templated, StrEnum):
         "The operator's configuration has no such Prometheus, or does not allow it for this namespace.",
         "Correct spec.metrics.backend, or add the backend or the namespace to the operator's configuration.",
     )
+    UNKNOWN_ENGINE = (
+        "UnknownEngine",
+        _NOT_READY,
+        "spec.engine '{engine}' cannot be used: {detail}.",
+        "The operator has no profile of this engine's metrics, or the engine exports too little.",
+        "Correct spec.engine, or describe the engine under engines in the operator's configuration.",
+    )
     AMBIGUOUS_OWNER = (
         "AmbiguousOwner",
         _NOT_READY,
@@ -184,8 +191,43 @@ class Reason(Templated, StrEnum):
         "NoSeriesForModel",
         _NO_METRICS,
         "{detail}. Replicas stay as they are.",
-        "The pods are scraped, but they export another model_name.",
-        "Set spec.model to the engine's model_name, see vLLM's --served-model-name.",
+        "The pods are scraped, but their series name another model.",
+        "Set spec.model to the name in the message, such as vLLM's --served-model-name.",
+    )
+    NOT_SCRAPED = (
+        "NotScraped",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are.",
+        "Prometheus has no target for the pods.",
+        "Add a PodMonitor or ServiceMonitor that selects the pods.",
+    )
+    SCRAPE_FAILED = (
+        "ScrapeFailed",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are.",
+        "Prometheus has the pods as targets, and each scrape fails: wrong path or port, 401, or no Prometheus format.",
+        "Read the error on Prometheus's page of targets.",
+    )
+    NO_ENGINE_SERIES = (
+        "NoEngineSeries",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are.",
+        "The pods are scraped, but export no metrics of an engine.",
+        "Switch the engine's metrics on, and scrape the engine's own port and path.",
+    )
+    WRONG_ENGINE = (
+        "WrongEngine",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are.",
+        "The pods export the metrics of another engine.",
+        "Correct spec.engine.",
+    )
+    WRONG_LABELS = (
+        "WrongLabels",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are.",
+        "Prometheus has the engine's series, with labels that do not lead to the pool's pods.",
+        "Correct the label that the message names: in the scrape, spec.metrics.matchLabels or backends[].labels.",
     )
     NO_READY_REPLICAS = (
         "NoReadyReplicas",

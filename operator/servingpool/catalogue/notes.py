@@ -26,7 +26,7 @@ class Note(Templated, StrEnum):
     )
     ALL_SAMPLES_LACK = (
         "Pods are scraped but do not export {names}",
-        "In PartialMetrics and FailedGetMetrics: check the vLLM version and its metrics options.",
+        "In PartialMetrics and FailedGetMetrics: check the engine's version and its metrics options.",
     )
     QUEUE_UNKNOWN = (
         "The number of queued requests is unknown: {detail}",
@@ -45,16 +45,24 @@ class Note(Templated, StrEnum):
         "In SLOMet, after the sentence on queue time.",
     )
     ESTIMATED = (
-        "Estimated for {share:.0%} of requests: vLLM has no {bound} bucket. Use {exact} for exact counts.",
+        "Estimated for {share:.0%} of requests: the engine has no {bound} bucket. Use {exact} for exact counts.",
         "In SLOMet: a histogram does not count the requests that met a bound inside one of its buckets.",
     )
     BEYOND_LAST_BUCKET = (
-        "{share:.0%} of requests count as late: vLLM's last bucket ends at {last}, below {bound}. Use {last} or less.",
+        "{share:.0%} of requests count as late: the last bucket ends at {last}, below {bound}. Use {last} or less.",
         "In SLOMet: requests beyond the last bucket cannot be told apart.",
     )
     UNKNOWN_BACKENDS = (
         "known backends are {known}",
         "In UnknownBackend: the operator's configuration has no backend of this name.",
+    )
+    UNKNOWN_ENGINES = (
+        "known engines are {known}",
+        "In UnknownEngine: neither this release nor the operator's configuration has a profile of this name.",
+    )
+    ENGINE_LACKS = (
+        "it exports no {figures}, which decisions need; engines that can be used are {known}",
+        "In UnknownEngine: the engine's metrics do not suffice for this release.",
     )
     CLOSED_TO_NAMESPACE = (
         "it does not allow namespace {namespace}",

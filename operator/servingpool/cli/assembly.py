@@ -65,14 +65,14 @@ class _Assembly:
     async def _start(self) -> None:
         config = self._config
         self._cluster = await Cluster.connect(self._kubeconfig)
-        self._backends = {backend.name: PrometheusBackend(backend) for backend in config.backends}
+        self._backends = {backend.name: PrometheusBackend(backend, config.known_engines) for backend in config.backends}
         await self.watches.expect(self._cluster)
         election = _election(self._cluster, config.leader_election)
         actor = Actor(self._cluster, self._cache, deletion_costs=config.pod_deletion_cost.enabled)
         reporter = Reporter(self._cluster, self._cache)
         reconciler = Reconciler(
             self._cache,
-            Readings(self._backends),
+            Readings(self._backends, config.known_engines),
             Backfill(self._backends, history=config.history),
             actor,
             reporter,

@@ -1,42 +1,106 @@
-"""`servingpool check`: whether every Prometheus of the operator's configuration answers."""
+"""`servingpool check`: whether Prometheus answers, and what it has of a Deployment's engines."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
     from servingpool.adapters.prometheus import BackendConfig
     from servingpool.decision.observation import Unknown
+    from servingpool.reconcile.config import OperatorConfig
 
 REMEDY = "Correct the backend's url and credentials, or open the network to it."
 
 
 def check(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[deployment/NAME]", help="A Deployment whose engines to look at, pool or not."),
+    ] = None,
     *,
     config: Annotated[
-        Path, typer.Option(help="The operator's configuration file (YAML).", envvar="SERVINGPOOL_CONFIG")
-    ],
+        Path | None,
+        typer.Option(help="The operator's configuration file (YAML).", envvar="SERVINGPOOL_CONFIG", show_default=False),
+    ] = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="A Prometheus, instead of one of the configuration.")
+    ] = None,
+    backend: Annotated[str, typer.Option(help="The configuration's Prometheus for a target.")] = "default",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The target's namespace.")] = "default",
+    engine: Annotated[
+        str | None, typer.Option(help="Read the pods as this engine. Default: as their metrics tell.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="What spec.model would be. Default: as the metrics tell.")] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
+    ] = None,
 ) -> None:
-    """Send a test query to every Prometheus in the operator's configuration. `helm test` runs this command.
+    """Ask Prometheus what the operator would ask: all servers of a configuration, or all figures of a Deployment.
+
+    With a target it shows, for each figure, the series, their labels and the newest sample, says why one is missing,
+    and suggests spec.engine and spec.model. Without one, `helm test` runs it.
 
     Example: `servingpool check --config config.yaml`
 
-    Exit codes: 0 all answer, 1 at least one does not answer, 2 the configuration is invalid.
+    Example: `servingpool check deployment/llama -n chat --prometheus http://localhost:9090`
+
+    Exit codes: 0 all is there, 1 a server does not answer or a figure is missing, 2 wrong usage or configuration,
+    4 the cluster did not answer.
     """
     from servingpool.cli.logs import configure
-    from servingpool.reconcile.config import ConfigError, load
 
     configure(json=False, debug=False)  # The client logs details that pools' users must not see.
+    if target is None and (config is None or prometheus is not None):
+        _wrong("Give --config FILE, or a target with --prometheus URL or --config FILE")
+    settings = _settings(config, prometheus)
+    if target is None:
+        raise typer.Exit(_check_backends(settings.backends))
+    kind, slash, name = target.partition("/")
+    if kind not in {"deployment", "deploy"} or not slash or not name:
+        _wrong(f"Write the target as deployment/NAME, got '{target}'")
+    known = settings.known_engines
+    if engine is not None and engine not in known:
+        _wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
+    chosen = settings.backends[0] if prometheus else next((b for b in settings.backends if b.name == backend), None)
+    if chosen is None:
+        names = ", ".join(one.name for one in settings.backends)
+        _wrong(f"--backend must be one of {names}, got '{backend}'")
+    from servingpool.cli import check_target
+
+    looked_at = check_target.Target(namespace, name, engine, model)
+    path = None if kubeconfig is None else str(kubeconfig)
+    raise typer.Exit(check_target.run(looked_at, chosen, known, path))
+
+
+def _wrong(said: str) -> NoReturn:
+    typer.echo(said, err=True)
+    raise typer.Exit(2)
+
+
+def _settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
+    """The configuration, with the Prometheus of this URL alone where there is one."""
+    from pydantic import ValidationError
+
+    from servingpool.adapters.prometheus import BackendConfig
+    from servingpool.reconcile.config import ConfigError, OperatorConfig, load
+
     try:
-        backends = load(config).backends
+        if prometheus is None and config is not None:
+            return load(config)
+        engines = load(config).engines if config is not None else {}
+        return OperatorConfig(backends=(BackendConfig(url=str(prometheus)),), engines=engines)
     except ConfigError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
+        _wrong(str(error))
+    except ValidationError as error:
+        _wrong(f"--prometheus {error.errors()[0]['msg']}")
+
+
+def _check_backends(backends: Sequence[BackendConfig]) -> int:
     problems = asyncio.run(_ask(backends))
     for backend in backends:
         problem = problems[backend.name]
@@ -44,7 +108,7 @@ def check(
             typer.echo(f"Prometheus backend '{backend.name}' answers. URL: {backend.url}")
         else:
             typer.echo(f"{problem.reason}. URL: {backend.url}. {REMEDY}", err=True)
-    raise typer.Exit(1 if any(problem is not None for problem in problems.values()) else 0)
+    return 1 if any(problem is not None for problem in problems.values()) else 0
 
 
 async def _ask(backends: Sequence[BackendConfig]) -> Mapping[str, Unknown | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from servingpool.cli.check import check
+from servingpool.cli.check_profile import check_profile
 from servingpool.cli.crd import crd
 from servingpool.cli.demo import demo
 from servingpool.cli.explain import explain
@@ -16,10 +17,10 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Autoscaler for vLLM: keeps a latency SLO with as few replicas as possible.",
+    help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-for command in (run, explain, check, demo, simulate, lab, crd):
+for command in (run, explain, check, check_profile, demo, simulate, lab, crd):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Workload
 from servingpool.adapters.prometheus import (
     BackendConfig,
+    Cause,
+    EngineMetrics,
     FleetReading,
     GatewayReading,
     NotAsked,
+    PodKey,
     PodSamples,
     ReadRequest,
     Selection,
+    shipped,
+    usable,
     with_own_buckets,
 )
 from servingpool.api.conditions import Reason
@@ -30,6 +36,9 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Replica, ReplicaMetrics, Unknown
 
 log = logging.getLogger(__name__)
+
+EXPLAINED_OF_A_POOL = 5
+"""Pods that Prometheus is asked about when they have no sample: most pods of a pool fail alike."""
 
 T = TypeVar("T")
 Share = tuple[str, tuple[tuple[str, str], ...]]
@@ -81,7 +90,9 @@ class Backend(Protocol):
 class Readings:
     """The backends by name, and what each said last."""
 
-    def __init__(self, backends: Mapping[str, Backend]) -> None:
+    def __init__(self, backends: Mapping[str, Backend], engines: Mapping[str, EngineMetrics] | None = None) -> None:
+        """`engines`: the profiles by the name for `spec.engine`; those of this release by default."""
+        self._engines = shipped() if engines is None else engines
         self._readers = {name: _Reader(name, backend) for name, backend in backends.items()}
 
     @property
@@ -100,11 +111,28 @@ class Readings:
         if not reader.backend.config.serves(namespace):
             detail = Note.CLOSED_TO_NAMESPACE.message(namespace=namespace)
             return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
-        return None
+        return self._unknown_engine(pool.spec.engine)
+
+    def _unknown_engine(self, engine: str) -> tuple[Reason, str] | None:
+        profile, known = self._engines.get(engine), ", ".join(usable(self._engines))
+        if profile is None:
+            detail = Note.UNKNOWN_ENGINES.message(known=known)
+        elif profile.lacks:
+            detail = Note.ENGINE_LACKS.message(figures=", ".join(profile.lacks), known=known)
+        else:
+            return None
+        return Reason.UNKNOWN_ENGINE, Reason.UNKNOWN_ENGINE.message(engine=engine, detail=detail)
 
     def of(self, pool: ServingPool) -> FleetReading | Unknown:
         """What was read last for this pool."""
         return self._reader(pool).latest[share_of(pool)]
+
+    def ask_why(self, pool: ServingPool, selection: Selection) -> None:
+        """Have the next reading say why pods have no sample, where this one does not tell for sure."""
+        clear = {Cause.STALE, Cause.OTHER_MODEL}
+        pods = sorted(pod for pod, missing in selection.missing.items() if missing.cause not in clear)
+        keys = {(pool.metadata.namespace, pod) for pod in pods[:EXPLAINED_OF_A_POOL]}
+        self._reader(pool).unexplained[share_of(pool)] |= keys
 
     def gateway_queue(self, pool: ServingPool) -> Reading:
         """What waits for this pool before its engines, where its backend is told of a gateway."""
@@ -144,6 +172,8 @@ class _Reader:
         self.resting: set[Share] = set()
         self.queues: GatewayReading | Unknown | None = None
         """None where there is no gateway."""
+        self.unexplained: defaultdict[Share, set[PodKey]] = defaultdict(set)
+        """Pods without a sample, since the last reading."""
         self._name = name
         self._answered: dict[Share, float] = {}
         """When each was last answered, in Unix time in seconds."""
@@ -159,6 +189,8 @@ class _Reader:
         """
         self._rounds += 1
         wanted = dict(sorted(requests_for(pools).items(), key=lambda one: self._turns.get(one[0], 0)))
+        wanted = {one: replace(request, explain=frozenset(self.unexplained[one])) for one, request in wanted.items()}
+        self.unexplained.clear()
         # The gateway first: it is one small query, for all pools.
         asked = self.backend.config.gateway is not None and bool(wanted)
         (self.queues,), answers = await asyncio.gather(
@@ -213,7 +245,7 @@ def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
 
 def share_of(pool: ServingPool) -> Share:
     """What pools must have in common to be read together: engine and extra labels."""
-    return pool.spec.engine.value, tuple(sorted(pool.spec.metrics.match_labels.items()))
+    return pool.spec.engine, tuple(sorted(pool.spec.metrics.match_labels.items()))
 
 
 def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readings, now: float) -> Collected | None:
@@ -222,6 +254,8 @@ def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readin
     if workload is None:
         return None
     observation, selection = observe(pool, workload, cache, readings.of(pool), readings.gateway_queue(pool), now)
+    if selection is not None and selection.missing:
+        readings.ask_why(pool, selection)
     return Collected(pool, now, workload, owner, cache.autoscalers(workload.key), observation, selection)
 
 

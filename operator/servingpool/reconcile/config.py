@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from servingpool.adapters.prometheus import BackendConfig
+from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, shipped
 from servingpool.api.duration import DurationBetween
+from servingpool.api.spec import ENGINE_NAME
 
 
 class ConfigError(Exception):
@@ -65,6 +66,10 @@ class OperatorConfig(_Section):
     """Time between two ticks."""
     backends: Annotated[tuple[BackendConfig, ...], Field(min_length=1, max_length=64)]
     """Prometheus servers, by the name in spec.metrics.backend."""
+    engines: dict[Annotated[str, Field(pattern=f"^{ENGINE_NAME.pattern}$", max_length=63)], EngineMetrics] = Field(
+        default_factory=dict
+    )
+    """Metrics of engines by the name for spec.engine. An entry replaces this release's of the same name."""
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch. Default: all."""
     leader_election: LeaderElection = LeaderElection()
@@ -83,6 +88,19 @@ class OperatorConfig(_Section):
     ) -> tuple[BackendConfig, ...]:
         interval: float | None = info.data.get("interval")  # None where it is wrong itself
         return backends if interval is None else tuple(_within(backend, interval) for backend in backends)
+
+    @field_validator("engines")
+    @classmethod
+    def _sufficient(cls, engines: dict[str, EngineMetrics]) -> dict[str, EngineMetrics]:
+        for name, profile in engines.items():
+            if profile.lacks:
+                raise ValueError(f"{name}.figures must have {', '.join(profile.lacks)} too: decisions need them")
+        return engines
+
+    @property
+    def known_engines(self) -> Mapping[str, EngineMetrics]:
+        """The profiles of this release and of the configuration, by the name for spec.engine."""
+        return {**shipped(), **self.engines}
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -107,21 +125,43 @@ def _within(backend: BackendConfig, interval: float) -> BackendConfig:
 
 def load(path: Path, changes: Mapping[str, object] | None = None) -> OperatorConfig:
     """Read the file and validate it with these `changes` made; ConfigError says what is wrong in words."""
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not YAML: it is not UTF-8") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from error
+    raw = _yaml(path)
     try:
         return OperatorConfig.model_validate({**raw, **(changes or {})} if isinstance(raw, dict) else raw)
     except ValidationError as error:
         raise ConfigError(f"{path} is not valid:\n" + "\n".join(map(_line, error.errors()))) from error
 
 
-def _line(problem: ErrorDetails) -> str:
+def load_profile(path: Path) -> EngineMetrics:
+    """Read one engine's profile from a file, or from a configuration with one; ConfigError says what is wrong."""
+    raw = _yaml(path)
+    named = raw.get("engines") if isinstance(raw, dict) else None
+    if isinstance(named, dict):
+        if len(named) != 1:
+            raise ConfigError(f"{path} must hold one profile under engines, got {len(named)}")
+        [raw] = named.values()
+    try:
+        return EngineMetrics.model_validate(raw)
+    except ValidationError as error:
+        lines = (_line(problem, public=True) for problem in error.errors())
+        raise ConfigError(f"{path} is not valid:\n" + "\n".join(lines)) from error
+
+
+def _yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not YAML: it is not UTF-8") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from error
+
+
+def _line(problem: ErrorDetails, *, public: bool = False) -> str:
     where, said, given = ".".join(map(str, problem["loc"])) or "file", problem["msg"], problem["input"]
     # Texts are left out: a wrong one is often a secret in the wrong place. The types that need to tell theirs do.
-    return f"  {where}: {said}, got {given}" if isinstance(given, int | float) else f"  {where}: {said}"
+    # A profile holds none.
+    public = public or problem["loc"][:1] == ("engines",)
+    told = isinstance(given, int | float) or (public and isinstance(given, str))
+    return f"  {where}: {said}, got {given}" if told else f"  {where}: {said}"

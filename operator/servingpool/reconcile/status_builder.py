@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 from pydantic.alias_generators import to_camel
 
-from servingpool.adapters.prometheus import Selection
+from servingpool.adapters.prometheus import Cause, Selection
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
@@ -46,9 +46,21 @@ def _metrics_condition(observation: Observation, selection: Selection | None, le
         return _samples_condition(observation, learned)
     if len(missing) < len(observation.ready):
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-    if all(one.other_model for one in missing.values()):
-        return Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)
-    return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
+    alike = {one.cause for one in missing.values()} - {Cause.UNKNOWN}  # only some are looked into
+    return _cause_condition(alike.pop() if len(alike) == 1 else Cause.UNKNOWN, detail)
+
+
+def _cause_condition(cause: Cause, detail: str) -> tuple[Reason, str]:
+    """For a fleet without any sample, all for the same cause."""
+    known = {
+        Cause.OTHER_MODEL: (Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)),
+        Cause.OTHER_ENGINE: (Reason.WRONG_ENGINE, Reason.WRONG_ENGINE.message(detail=detail)),
+        Cause.WRONG_LABELS: (Reason.WRONG_LABELS, Reason.WRONG_LABELS.message(detail=detail)),
+        Cause.NOT_SCRAPED: (Reason.NOT_SCRAPED, Reason.NOT_SCRAPED.message(detail=detail)),
+        Cause.SCRAPE_FAILED: (Reason.SCRAPE_FAILED, Reason.SCRAPE_FAILED.message(detail=detail)),
+        Cause.NO_ENGINE_SERIES: (Reason.NO_ENGINE_SERIES, Reason.NO_ENGINE_SERIES.message(detail=detail)),
+    }
+    return known.get(cause, (Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)))
 
 
 def _samples_condition(observation: Observation, learned: Learned) -> tuple[Reason, str]:

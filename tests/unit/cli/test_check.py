@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from servingpool.cli.main import app
@@ -28,3 +29,31 @@ def test_a_configuration_that_is_wrong_is_said_and_nothing_is_asked(tmp_path: Pa
     result = check(tmp_path, "backends: []")
     assert result.exit_code == 2
     assert "backends: Tuple should have at least 1 item" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Give --config FILE, or a target with --prometheus URL or --config FILE"),
+        (["--prometheus", "http://x"], "Give --config FILE, or a target"),
+        (["llama", "--prometheus", "http://x"], "Write the target as deployment/NAME, got 'llama'"),
+        (["deployment/", "--prometheus", "http://x"], "got 'deployment/'"),
+        (
+            ["deployment/llama", "--prometheus", "ftp://x"],
+            "--prometheus Value error, must be http:// or https:// with a host",
+        ),
+        (["deployment/llama", "--prometheus", "http://x", "--engine", "ollamma"], "--engine must be one of llamacpp, "),
+    ],
+)
+def test_a_target_that_cannot_be_looked_at_is_wrong_usage(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, ["check", *arguments])
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_backend_that_the_configuration_lacks_is_told_with_those_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("backends: [{name: thanos, url: 'http://x'}]")
+    result = CliRunner().invoke(app, ["check", "deployment/llama", "--config", str(path)])
+    assert result.exit_code == 2
+    assert "--backend must be one of thanos, got 'default'" in result.stderr

@@ -9,7 +9,8 @@ import aiohttp
 import orjson
 import pytest
 
-from servingpool.adapters.prometheus.engines.vllm import VLLM
+from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS
 
 from .engine_pods import MODEL, QUICK, Pod, engine_pod, eventually, samples
 
@@ -119,10 +120,12 @@ async def test_the_page_has_every_series_that_the_operator_reads(pod: Pod, http:
     async with http.post(f"{pod.url}/v1/completions", json=completion()) as answer:
         await answer.read()
     page = await samples(pod.url)
-    for names in VLLM.sums.values():
-        assert any(name in page for name in names), names
-    for names in VLLM.histograms.values():
-        assert any(f"{name}_bucket" in page and page[f"{name}_count"] > 0 for name in names), names
+    for figure, series in profile_of("vllm").figures.items():
+        names = [one.name for one in series]
+        if figure in HISTOGRAMS:
+            assert any(f"{name}_bucket" in page and page[f"{name}_count"] > 0 for name in names), names
+        else:
+            assert any(name in page for name in names), names
     assert page["vllm:prompt_tokens_total"] == 3
     assert page["vllm:generation_tokens_total"] == 4
 

@@ -7,7 +7,8 @@ import asyncio
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from servingpool.adapters.prometheus.engines.vllm import VLLM
+from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS
 from servingpool_lab.emulator.exposition import Server, render
 from servingpool_lab.emulator.quirks import AS_VLLM, PageQuirks
 from servingpool_lab.engine_pod.options import Options
@@ -75,9 +76,10 @@ def test_renamed_metrics_stand_there_under_both_names_with_the_same_values() -> 
 
 def test_the_operator_finds_all_its_series_on_an_odd_page_that_was_used() -> None:
     names = page(ALL, requests=3).keys()
-    missing = [field for field, series in VLLM.sums.items() if not names & set(series)]
-    assert missing == ["admission_rejections"]
-    assert all(f"{series[0]}_bucket" in names for series in VLLM.histograms.values())
+    figures = profile_of("vllm").figures
+    plain = {figure: {one.name for one in series} for figure, series in figures.items() if figure not in HISTOGRAMS}
+    assert [figure for figure, series in plain.items() if not names & series] == ["admissionRejections"]
+    assert all(f"{figures[figure][0].name}_bucket" in names for figure in HISTOGRAMS)
 
 
 def test_one_option_turns_all_quirks_on() -> None:

@@ -16,6 +16,7 @@ from servingpool.adapters.prometheus import (
     BackendConfig,
     FleetReading,
     GatewayReading,
+    Missing,
     NotAsked,
     PodSamples,
     ReadRequest,
@@ -99,6 +100,10 @@ class Prometheus:
     huge: set[str] = field(default_factory=set)
     """Models whose past is more than is taken."""
     queue: GatewayReading | Unknown | None = None
+    why: Missing | None = None
+    """Why pods have no sample, said of those that a reading is to explain."""
+    explained: list[set[str]] = field(default_factory=list)
+    """Pods that the readings were to explain."""
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         self.asked.append("read")
@@ -109,7 +114,9 @@ class Prometheus:
             return NotAsked("Prometheus backend 'default' was busy with other queries for 10 s")
         if self.silent is not None:
             return Unknown(self.silent)
-        return FleetReading(at=now, samples=self.world.samples(), stale={}, queries=1)
+        self.explained.append({pod for _, pod in request.explain})
+        causes = {} if self.why is None else dict.fromkeys(request.explain, self.why)
+        return FleetReading(at=now, samples=self.world.samples(), stale={}, queries=1, causes=causes)
 
     async def history(
         self,

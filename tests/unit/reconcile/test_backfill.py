@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from servingpool.adapters.prometheus import SeriesLabels
-from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.engines import profile_of, shipped, usable
 from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.decision.state import Profile
 from servingpool.reconcile import backfill
 
 from .fake_cluster import FakeCluster
-
-QUERIES = Queries(profile_of("vllm"), SeriesLabels())
 
 
 def pools(count: int, *, replicas: int = 2) -> FakeCluster:
@@ -70,16 +67,18 @@ def test_a_large_history_of_another_deployment_costs_a_pool_nothing(monkeypatch:
     assert [state.memory.profile.learned > 2000 for _, state in sorted(world.loop.states.items())] == [True, True]
 
 
-def test_a_query_is_no_longer_than_victoriametrics_accepts() -> None:
+@pytest.mark.parametrize("engine", usable(shipped()))
+def test_a_query_is_no_longer_than_victoriametrics_accepts(engine: str) -> None:
     world = FakeCluster(history=600.0)
     for number in range(40):
         name, model = f"llama-3-1-8b-instruct-{number}", f"meta-llama/Llama-3.1-8B-Instruct-{number}"
         world.serve(name, model=model, replicas=1)
         world.pool(name, target=name, model=model)
     world.step()
-    buckets = {name: ["0.5", "1.0", "2.5", "+Inf"] for name in QUERIES.histograms}
+    written = Queries(profile_of(engine))
+    buckets = {source: ["0.5", "1.0", "2.5", "+Inf"] for source in written.sources}
     queries = [
-        QUERIES.samples(buckets, Scope((), ("chat",), tuple(asked.models), asked.pods))
+        written.samples(buckets, Scope((), ("chat",), tuple(asked.models), asked.pods))
         for asked in world.prometheus.requests
     ]
     assert len(queries) > 1

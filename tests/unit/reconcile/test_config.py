@@ -42,6 +42,13 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
         ("backends: []", "backends: Tuple should have at least 1 item"),
         ("[1, 2", "is not YAML"),
         ("- a list", "is not valid"),
+        (BACKEND + "engines: {acme: {modelLabel: 5x}}", "engines.acme.modelLabel: String should match pattern"),
+        (BACKEND + "engines: {acme: {figures: {runing: [a]}}}", "figures.runing.[key]: Input should be 'running', "),
+        (BACKEND + "engines: {Acme: {}}", "engines.Acme.[key]: String should match pattern"),
+        (
+            BACKEND + "engines: {acme: {figures: {running: [a], waiting: [b], timeToFirstToken: [c]}}}",
+            "acme.figures must have generationTokens, promptTokens, interTokenLatency too: decisions need them",
+        ),
         (BACKEND + "interval: 100ms", "interval: Value error, must be 1s to 1m, got 100ms"),
         (BACKEND + "interval: 15", "interval"),
         (BACKEND + "leaderElecton: {}", "leaderElecton: Extra inputs are not permitted"),
@@ -86,3 +93,12 @@ def test_a_missing_file_is_reported() -> None:
 def test_what_deploy_ships_is_valid(tmp_path: Path) -> None:
     manifest = yaml.safe_load((ROOT / "deploy" / "config.yaml").read_text())
     assert read(tmp_path, manifest["data"]["config.yaml"]).backends[0].name == "default"
+
+
+def test_an_engine_of_ones_own_stands_beside_those_of_the_release_and_may_replace_one(tmp_path: Path) -> None:
+    figures = ["running", "waiting", "generationTokens", "promptTokens", "timeToFirstToken", "interTokenLatency"]
+    profile = {"modelLabel": "model", "figures": {figure: [f"acme_{figure}"] for figure in figures}}
+    known = read(tmp_path, BACKEND + yaml.safe_dump({"engines": {"acme": profile, "vllm": profile}})).known_engines
+    assert {"acme", "vllm", "sglang"} <= known.keys()
+    assert known["vllm"] == known["acme"]
+    assert known["sglang"].model_label == "model_name"

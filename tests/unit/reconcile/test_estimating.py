@@ -62,29 +62,29 @@ def test_bounds_at_bucket_ends_are_counted_exactly() -> None:
 def test_a_bound_inside_a_bucket_with_many_requests_is_named_with_its_buckets() -> None:
     memory = seen(ttft=(98.0, 100.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
     assert estimated(learned(memory, memory), TTFT, TPOT) == [
-        "Estimated for 50% of requests: vLLM has no 120ms bucket. Use 100ms or 150ms for exact counts."
+        "Estimated for 50% of requests: the engine has no 120ms bucket. Use 100ms or 150ms for exact counts."
     ]
 
 
 def test_both_are_named() -> None:
     memory = seen(ttft=(50.0, 80.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
     assert estimated(learned(memory, memory), TTFT, TPOT) == [
-        "Estimated for 30% of requests: vLLM has no 2s bucket. Use 1s or 2500ms for exact counts.",
-        "Estimated for 50% of requests: vLLM has no 120ms bucket. Use 100ms or 150ms for exact counts.",
+        "Estimated for 30% of requests: the engine has no 2s bucket. Use 1s or 2500ms for exact counts.",
+        "Estimated for 50% of requests: the engine has no 120ms bucket. Use 100ms or 150ms for exact counts.",
     ]
 
 
 def test_there_is_no_bucket_below_the_first() -> None:
     memory = seen(ttft=(90.0, 90.0), tpot=(0.0, 30.0), edges=(2.0, 2.0, 0.0, 0.01))
     assert estimated(learned(memory, memory), TTFT, 0.004) == [
-        "Estimated for 30% of requests: vLLM has no 4ms bucket. Use 10ms for exact counts."
+        "Estimated for 30% of requests: the engine has no 4ms bucket. Use 10ms for exact counts."
     ]
 
 
 def test_beyond_the_last_bucket_all_count_as_late() -> None:
     memory = seen(ttft=(60.0, 100.0), tpot=(100.0, 100.0), edges=(1.0, math.inf, 0.12, 0.12))
     assert estimated(learned(memory, memory), TTFT, TPOT) == [
-        "40% of requests count as late: vLLM's last bucket ends at 1s, below 2s. Use 1s or less."
+        "40% of requests count as late: the last bucket ends at 1s, below 2s. Use 1s or less."
     ]
 
 

@@ -109,6 +109,18 @@ class Cluster:
             )
         return found
 
+    async def ready_pods(self, target: Key) -> list[str]:
+        """Names of a Deployment's pods that are Ready. NotFound if there is no such Deployment."""
+        namespace, name = target
+        with translated(f"read Deployment {namespace}/{name}"):
+            scale = await self._objects.get_namespaced_custom_object_scale(
+                "apps", "v1", namespace, "deployments", name, _request_timeout=TIMEOUT
+            )
+        with translated(f"list the pods of Deployment {namespace}/{name}"):
+            query = [("labelSelector", scale["status"]["selector"])]
+            pods = await self._request("GET", f"/api/v1/namespaces/{namespace}/pods", query_params=query)
+        return sorted(pod["metadata"]["name"] for pod in pods["items"] if _is_ready(pod))
+
     async def scale(self, target: Key, *, current: int, replicas: int) -> None:
         """Set a Deployment's replicas if they are still `current`; Conflict if someone else changed them.
 
@@ -265,6 +277,11 @@ class Cluster:
         if response.status >= REFUSED:
             raise ApiException(status=response.status, reason=response.reason, body=body.decode(errors="replace"))
         return orjson.loads(body)
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 async def _configuration(kubeconfig: str | None, context: str | None) -> client.Configuration:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.adapters.prometheus.backend_config import BackendConfig, BasicAuth, GatewayQueue, SeriesLabels, Tls
+from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
+from servingpool.adapters.prometheus.engines import EngineMetrics, shipped, usable
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.samples import (
+    ANY_MODEL,
     FleetReading,
     GatewayReading,
-    Missing,
     NotAsked,
-    PodKey,
     PodSamples,
     ReadRequest,
     Selection,
     TooLarge,
+    sample_of,
     with_own_buckets,
 )
 
 __all__ = [
+    "ANY_MODEL",
     "BackendConfig",
     "BasicAuth",
+    "Cause",
+    "EngineMetrics",
     "FleetReading",
     "GatewayQueue",
     "GatewayReading",
@@ -35,5 +40,8 @@ __all__ = [
     "SeriesLabels",
     "Tls",
     "TooLarge",
+    "sample_of",
+    "shipped",
+    "usable",
     "with_own_buckets",
 ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from servingpool.adapters.prometheus.backend_config import BackendConfig
-from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.diagnosis import MOST_EXPLAINED, PodKey
+from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, shipped
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
+from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.plan import Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.adapters.prometheus.samples import (
@@ -26,12 +29,15 @@ from servingpool.adapters.prometheus.workers import (
     Workers,
     ask_one,
     partial,
+    read_causes,
     read_gateway,
     read_layout,
     read_range,
     read_samples,
 )
 from servingpool.decision.observation import Unknown
+
+T = TypeVar("T")
 
 LAYOUT_LASTS = 600.0
 """Seconds until the buckets are looked up again: they change with a rollout of the engine, at most."""
@@ -58,8 +64,10 @@ class _Known:
 class PrometheusBackend:
     """Reads samples from one Prometheus. Keep one for the life of the operator, and `close` it."""
 
-    def __init__(self, config: BackendConfig) -> None:
+    def __init__(self, config: BackendConfig, engines: Mapping[str, EngineMetrics] | None = None) -> None:
+        """`engines`: the profiles by the name for `spec.engine`; those of this release by default."""
         self.config = config
+        self._engines = shipped() if engines is None else engines
         self._workers = Workers(config)
         self._known: dict[tuple[str, Scope], _Known] = {}
         self._queries: dict[str, Queries] = {}
@@ -93,13 +101,17 @@ class PrometheusBackend:
             return _why([error], of=1)
         # All are on their way before the first is awaited: else the look-ups of others would get in between.
         asked = [self._workers.run(deadline, read_samples, plan, part) for part in slices]
+        pods = sorted(request.explain)[:MOST_EXPLAINED]
+        hints = [self._workers.run(deadline, read_causes, queries, self._engines, request, pods)] if pods else []
         answers = await asyncio.gather(*(_caught(answer) for answer in asked))
+        causes = [found for hint in hints if not isinstance(found := await _caught(hint), MetricsUnavailable)]
         failures = [answer for answer in answers if isinstance(answer, MetricsUnavailable)]
         if failures:
             return _why(failures, of=len(answers))
         parts = [answer for answer in answers if isinstance(answer, Evaluation)]
         self._known[which] = replace(known, lacking=any(part.lacks_buckets for part in parts))
-        return self._whole(parts, len(slices) + looked_up)
+        whole = self._whole(parts, len(slices) + looked_up + len(hints))
+        return replace(whole, profile=queries.profile, causes=causes[0] if causes else {})
 
     async def history(
         self,
@@ -153,6 +165,14 @@ class PrometheusBackend:
         except MetricsUnavailable as error:
             return Unknown(str(error))
 
+    async def inspect(self, engine: str, pods: Collection[PodKey]) -> Inspection | Unknown:
+        """All that this Prometheus has of a few pods, as series of an engine. ValueError for one without a profile."""
+        queries, deadline = self._queries_for(engine), self._workers.deadline()
+        try:
+            return await self._workers.run(deadline, inspect, queries, self._engines, pods)
+        except MetricsUnavailable as error:
+            return Unknown(str(error))
+
     async def check(self) -> Unknown | None:
         """Why this Prometheus does not answer a trivial query; None where it answers."""
         try:
@@ -167,7 +187,7 @@ class PrometheusBackend:
 
     def _queries_for(self, engine: str) -> Queries:
         if engine not in self._queries:
-            self._queries[engine] = Queries(profile_of(engine), self.config.labels)
+            self._queries[engine] = Queries(profile_of(engine, self._engines), self.config.labels)
         return self._queries[engine]
 
     def _keep(self, which: tuple[str, Scope], known: _Known, now: float) -> None:
@@ -190,7 +210,7 @@ class PrometheusBackend:
         )
 
 
-async def _caught(answer: Awaitable[Evaluation]) -> Evaluation | MetricsUnavailable:
+async def _caught(answer: Awaitable[T]) -> T | MetricsUnavailable:
     try:
         return await answer
     except MetricsUnavailable as error:

@@ -11,8 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from servingpool.adapters.prometheus.promql import Queries, Scope
-from servingpool.adapters.prometheus.samples import Layout, PodKey, ReadRequest
+from servingpool.adapters.prometheus.columns import Columns, HistogramColumns, Row, SampleKey
+from servingpool.adapters.prometheus.diagnosis import PodKey
+from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS as HISTOGRAM_FIGURES
+from servingpool.adapters.prometheus.engines.profile import Figure
+from servingpool.adapters.prometheus.promql import Queries, Scope, Source
+from servingpool.adapters.prometheus.samples import Layout, ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
 
 ROWS_PER_SLICE = 100_000
@@ -23,24 +27,12 @@ SAMPLES_PER_CHUNK = 400_000
 """Samples in one reply of a range query, about 10 MB."""
 MOST_POINTS = 10_000
 """Times in one range query; Prometheus refuses over 11,000."""
-FIGURES = (
-    "running",
-    "waiting",
-    "generation_tokens",
-    "prompt_tokens",
-    "cached_prompt_tokens",
-    "admission_rejections",
-)
-HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
+HISTOGRAMS = tuple(figure.field for figure in HISTOGRAM_FIGURES)
+FIGURES = tuple(figure.field for figure in Figure if figure not in HISTOGRAM_FIGURES)
 FIELDS = (*FIGURES, *HISTOGRAMS)
 """Of `ReplicaMetrics`: those that are read."""
 
-SCRAPED_AT = ""
-"""The scrape time's row has no metric name."""
-
-Row = list[float | None]
-SampleKey = tuple[str, str, str]
-"""Namespace, pod, model."""
+EMPTY = Histogram((), (), 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +41,7 @@ class Plan:
 
     queries: Queries
     columns: Columns
-    buckets: Mapping[str, Collection[str]]
+    buckets: Mapping[Source, Collection[str]]
     """Histogram -> the texts of `le` to ask for."""
     rows: int
     """Series to expect in all replies together."""
@@ -58,17 +50,18 @@ class Plan:
     def of(cls, queries: Queries, layout: Layout, request: ReadRequest) -> Plan:
         """The plan for a request, given the buckets that exist."""
         asked = [
-            ("time_to_first_token", request.ttft_bounds, True),
-            ("time_per_output_token", request.tpot_bounds, True),
-            ("queue_time", request.ttft_bounds, False),  # no percentile of it is shown
+            (Figure.TIME_TO_FIRST_TOKEN, request.ttft_bounds, True),
+            (Figure.TIME_PER_OUTPUT_TOKEN, request.tpot_bounds, True),
+            (Figure.QUEUE_TIME, request.ttft_bounds, False),  # no percentile of it is shown
         ]
         chosen = {
-            name: layout.choose(name, bounds, neighbours=neighbours)
-            for field, bounds, neighbours in asked
-            for name in queries.profile.histograms.get(field, ())
+            queries.source(series): layout.choose(series.name, bounds, neighbours=neighbours)
+            for figure, bounds, neighbours in asked
+            for series in queries.profile.figures.get(figure, ())
+            if series.name
         }
-        columns = Columns(queries, chosen, [field for field, bounds, _ in asked if bounds])
-        texts = {name: sorted(set().union(*buckets.values())) for name, buckets in chosen.items()}
+        columns = Columns(queries, chosen, [figure for figure, bounds, _ in asked if bounds])
+        texts = {source: sorted(set().union(*buckets.values())) for source, buckets in chosen.items()}
         return cls(queries, columns, texts, layout.engines * columns.width)
 
     @property
@@ -84,82 +77,6 @@ class Plan:
     def query(self, scope: Scope) -> str:
         """The expression that returns the scope's samples."""
         return self.queries.samples(self.buckets, scope)
-
-
-@dataclass(frozen=True, slots=True)
-class _HistogramColumns:
-    name: str
-    total: int
-    count: int
-    buckets: tuple[tuple[float, int], ...]
-
-
-class Columns:
-    """Where in a sample's row each series goes: sample rows are lists, for 20,000 dicts would take 100 MB."""
-
-    def __init__(
-        self,
-        queries: Queries,
-        buckets: Mapping[str, Mapping[float, Collection[str]]],
-        bounded: Collection[str],
-    ) -> None:
-        """`buckets`: histogram -> upper bound -> texts of `le`. `bounded`: the histogram fields of no use without."""
-        profile = queries.profile
-        self._identity = queries.owned
-        self.plain: dict[str, int] = {SCRAPED_AT: 0}
-        self.by_le: dict[str, dict[str, int]] = {}
-        self.width = 1
-        self.figures = tuple(
-            tuple((self._plain(name), name) for name in profile.sums.get(field, ())) for field in FIGURES
-        )
-        self.histograms = tuple(
-            (
-                field in bounded,
-                tuple(self._histogram(name, buckets.get(name, {})) for name in profile.histograms.get(field, ())),
-            )
-            for field in HISTOGRAMS
-        )
-
-    def locate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[SampleKey, int, Mapping[str, Any]]]:
-        """The sample and the column of each row; rows that were not asked for are left out.
-
-        A label that the sample itself carried wins over the one that scraping added.
-        """
-        (namespace, own_namespace), (pod, own_pod), (model, own_model) = self._identity
-        plain, by_le = self.plain, self.by_le
-        for row in rows:
-            metric = row["metric"]
-            name = metric.get("__name__", SCRAPED_AT)
-            column = plain.get(name)
-            if column is None and name in by_le:
-                column = by_le[name].get(metric["le"])
-            if column is None:
-                continue
-            sample = (
-                metric.get(own_namespace) or metric[namespace],
-                metric.get(own_pod) or metric[pod],
-                metric.get(own_model) or metric[model],
-            )
-            yield sample, column, row
-
-    def _plain(self, name: str) -> int:
-        if name not in self.plain:
-            self.plain[name] = self._new()
-        return self.plain[name]
-
-    def _histogram(self, name: str, buckets: Mapping[float, Collection[str]]) -> _HistogramColumns:
-        by_le = self.by_le.setdefault(f"{name}_bucket", {})
-        columns = []
-        for bound, texts in sorted(buckets.items()):
-            column = next((by_le[text] for text in texts if text in by_le), None)
-            column = self._new() if column is None else column
-            by_le.update(dict.fromkeys(texts, column))
-            columns.append((bound, column))
-        return _HistogramColumns(name, self._plain(f"{name}_sum"), self._plain(f"{name}_count"), tuple(columns))
-
-    def _new(self) -> int:
-        self.width += 1
-        return self.width - 1
 
 
 class Table:
@@ -184,7 +101,11 @@ class Table:
             if at - scraped_at > staleness:
                 stale[namespace, pod] = at - scraped_at
                 continue
-            read = dict(zip(FIELDS, (*self._figures(row), *self._histograms(row)), strict=True))
+            for each in self._columns.made:
+                each.fill(row)
+            figures = tuple(self._figures(row))
+            idle = figures[0] == figures[1] == 0.0
+            read = dict(zip(FIELDS, (*figures, *self._histograms(row, idle=idle)), strict=True))
             sample = ReplicaMetrics(pod, scraped_at, **read)  # type: ignore[arg-type]
             fresh.setdefault((namespace, pod), {})[model] = sample
         return fresh, stale
@@ -199,16 +120,20 @@ class Table:
             else:
                 yield NOT_EXPOSED
 
-    def _histograms(self, row: Row) -> Iterator[Histogram | Unknown]:
+    def _histograms(self, row: Row, *, idle: bool) -> Iterator[Histogram | Unknown]:
         for bounded, names in self._columns.histograms:
             for columns in names:
                 if row[columns.count] is not None:
                     yield self._histogram(row, columns, bounded=bounded)
                     break
+                if columns.all_requests is not None and row[columns.all_requests] is not None:
+                    # An engine warms up with requests that do not count. Under load, none that counts is no zero.
+                    yield EMPTY if idle else Unknown(f"{columns.name} has no request that counts")
+                    break
             else:
                 yield NOT_EXPOSED
 
-    def _histogram(self, row: Row, columns: _HistogramColumns, *, bounded: bool) -> Histogram | Unknown:
+    def _histogram(self, row: Row, columns: HistogramColumns, *, bounded: bool) -> Histogram | Unknown:
         total, count = row[columns.total], row[columns.count]
         if total is None or count is None:
             return Unknown(f"{columns.name}_sum is missing")

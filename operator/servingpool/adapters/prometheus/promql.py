@@ -14,9 +14,11 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from servingpool.adapters.prometheus.backend_config import GatewayQueue, SeriesLabels
-from servingpool.adapters.prometheus.engines import EngineProfile
+from servingpool.adapters.prometheus.engines import EngineMetrics
+from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, Series
 
 # A ReplicaSet's pods end in one of the first 27 characters, evenly; a StatefulSet's in a digit; nothing
 # ends in anything else, for names are DNS labels. So this cuts pods into slices without knowing any.
@@ -44,60 +46,130 @@ class Scope:
         return [replace(self, endings=_POD_ENDINGS[start::number]) for start in range(number)]
 
 
+class Source(NamedTuple):
+    """A metric in one of the profile's groups: what a column of a sample holds."""
+
+    name: str
+    group: int = 0
+    value: str = ""
+    """Of the label that the group is split by."""
+
+    @property
+    def key(self) -> str:
+        """Tells its rows from those of the same metric in another group."""
+        return source_key(self.name, str(self.group), self.value) if self.group else self.name
+
+    def part(self, suffix: str) -> Source:
+        """One of the series of a histogram."""
+        return Source(f"{self.name}_{suffix}", self.group)
+
+
+def source_key(name: str, group: str, value: str) -> str:
+    """`Source.key` of a row that names its group."""
+    return f"{name} {group} {value}"
+
+
 @dataclass(frozen=True, slots=True)
 class Queries:
     """Writes the queries for one engine's series as one Prometheus labels them."""
 
-    profile: EngineProfile
+    profile: EngineMetrics
     labels: SeriesLabels = field(default_factory=SeriesLabels)
 
     @property
-    def identity(self) -> tuple[str, str, str]:
-        """The labels that say whose sample it is: namespace, pod, model."""
-        return (self.labels.namespace, self.labels.pod, self.profile.model_label)
-
-    @property
     def owned(self) -> tuple[tuple[str, str], ...]:
-        """Each label of the identity, and the one that wins over it where a series has it.
+        """The labels that say whose sample it is, namespace, pod and model; and to each the one that wins over it.
 
         Empty where none does: a sample may name its model, and not whose pod it is, unless the configuration says so.
+        Both are empty for the model where the engine does not tell it.
         """
-        namespace, pod, model = self.identity
+        namespace, pod, model = self.labels.namespace, self.labels.pod, self.profile.model_label or ""
         trusted = self.labels.exported
         return (
             (namespace, exported(namespace) if trusted else ""),
             (pod, exported(pod) if trusted else ""),
-            (model, exported(model)),
+            (model, exported(model) if model else ""),
         )
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The labels of `owned` that scraping adds, and the model's."""
+        return tuple(label for label, _ in self.owned if label)
+
+    def pod_of(self, labels: Mapping[str, str]) -> tuple[str, str]:
+        """Namespace and name of the pod that a series is of."""
+        (namespace, own_namespace), (pod, own_pod), _ = self.owned
+        return labels.get(own_namespace) or labels[namespace], labels.get(own_pod) or labels[pod]
+
+    def source(self, series: Series) -> Source:
+        """What a series with a name is read from."""
+        return Source(series.name, self.profile.group_of(series))
+
+    @property
+    def sources(self) -> list[Source]:
+        """All histograms of the profile."""
+        figures = self.profile.figures
+        return sorted({self.source(one) for each in HISTOGRAMS for one in figures.get(each, ()) if one.name})
 
     @property
     def histograms(self) -> list[str]:
         """The names of all histograms of the profile, old names included."""
-        return sorted({name for names in self.profile.histograms.values() for name in names})
+        return sorted({source.name for source in self.sources})
 
     def buckets(self, scope: Scope) -> str:
         """How many series there are of each bucket: (`__name__`, `le`) -> count."""
         bases = [f"{name}_bucket" for name in self.histograms]
         return f"count by (__name__, le) ({' or '.join(self._select(bases, scope))})"
 
-    def samples(self, buckets: Mapping[str, Collection[str]], scope: Scope) -> str:
+    def samples(self, buckets: Mapping[Source, Collection[str]], scope: Scope) -> str:
         """All figures of every sample: `__name__` (and `le`) tell which; a row without `__name__` is the scrape time.
 
-        `buckets`: histogram -> the texts of `le` wanted.
+        `buckets`: histogram -> the texts of `le` wanted. A row of any but the first group names it in `group`.
         """
-        profile = self.profile
-        plain = [name for names in profile.sums.values() for name in names]
-        plain += [f"{name}_{part}" for name in self.histograms for part in ("sum", "count")]
-        terms = [f"sum by ({self._by('__name__')}) ({self._once(self._select(plain, scope))})"]
-        for index, (name, texts) in enumerate(buckets.items()):
+        terms = []
+        for group, names in self.names.items():
+            split = self.profile.groups[group].split
+            own = (split, exported(split)) if split else ()
+            series = self._once(self._select(names, scope, group=group), *own)
+            by = self._by("__name__", *own)
+            terms.append(_grouped(f"sum by ({by}) ({series})", group))
+        for index, (source, texts) in enumerate(buckets.items()):
             if texts:
-                series = self._select([f"{name}_bucket"], scope, f"le=~{_any_of(sorted(texts))}")
-                counts = f"sum by ({self._by('__name__', 'le')}) ({self._once(series, 'le')})"
-                terms.append(_apart(counts, f"histogram-{index}"))
-        clock = self._select(profile.sums[profile.scrape_clock], scope)
-        times = " or ".join(f"timestamp({selector})" for selector in clock)
-        terms.append(_apart(f"max by ({self._by()}) ({times})", "times"))
+                wanted = f"le=~{any_of(sorted(texts))}"
+                series = self._once(self._select([source.part("bucket").name], scope, wanted, group=source.group), "le")
+                counts = _grouped(f"sum by ({self._by('__name__', 'le')}) ({series})", source.group)
+                terms.append(apart(counts, f"histogram-{index}"))
+        times = " or ".join(f"timestamp({selector})" for selector in self.clock(scope))
+        terms.append(apart(f"max by ({self._by()}) ({times})", "times"))
         return " or ".join(terms)
+
+    def clock(self, scope: Scope) -> list[str]:
+        """Selectors of the series whose sample time stands for that of the whole page.
+
+        One metric each: `timestamp` drops names, and two of one pod would be the same series.
+        """
+        series = self.profile.figures[Figure.RUNNING]
+        return [
+            each
+            for one in series
+            for name in one.metrics(histogram=False)
+            for each in self._select([name], scope, group=self.profile.group_of(one))
+        ]
+
+    @property
+    def names(self) -> dict[int, list[str]]:
+        """Names of all series but buckets, by their group."""
+        found: dict[int, list[str]] = {0: []}
+        for figure, series in self.profile.figures.items():
+            for one in series:
+                if figure not in HISTOGRAMS or not one.name:
+                    found.setdefault(self.profile.group_of(one), []).extend(one.metrics(histogram=False))
+        for source in self.sources:
+            found.setdefault(source.group, []).extend(source.part(part).name for part in ("sum", "count"))
+        found[0] += [
+            f"{one.name}_count" for each in HISTOGRAMS for one in self.profile.figures.get(each, ()) if one.excluded
+        ]
+        return {group: list(dict.fromkeys(names)) for group, names in found.items() if names}
 
     def _once(self, selectors: Sequence[str], *more: str) -> str:
         """Each figure of a sample once.
@@ -105,35 +177,37 @@ class Queries:
         A pod matched by a ServiceMonitor and by a PodMonitor, or seen by both of a pair of Prometheus servers,
         would else count double.
         """
-        own = self.profile.page_labels
-        labels = self._by("__name__", *more, *own, *(exported(name) for name in own))
-        return f"max by ({labels}) ({' or '.join(selectors)})"
+        own = self.profile.sum_over
+        labels = dict.fromkeys([*more, *own, *(exported(name) for name in own)])
+        return f"max by ({self._by('__name__', *labels)}) ({' or '.join(selectors)})"
 
     def _by(self, *more: str) -> str:
         return ", ".join((*more, *self.identity, *(own for _, own in self.owned if own)))
 
-    def _select(self, names: Sequence[str], scope: Scope, *matchers: str) -> list[str]:
+    def _select(self, names: Sequence[str], scope: Scope, *matchers: str, group: int = 0) -> list[str]:
         """Selectors whose union is wanted: two where a namespace or a model may be under either of two labels."""
-        _, pod, model = self.identity
+        (_, _), (pod, _), (model, _) = self.owned
+        asked = self.profile.groups[group]
         common = [
-            f"__name__=~{_any_of(names)}",
-            f'{model}!=""',
+            f"__name__=~{any_of(names)}",
+            *([f'{model}!=""'] if model else ()),
             f'{pod}=~".+[{scope.endings}]"' if scope.endings else f'{pod}!=""',
-            *(
-                f"{own}!={quote(value)}"
-                for name, value in self.profile.excluded.items()
-                for own in (name, exported(name))
-            ),
+            *(f'{label}=""' for label in asked.without),
+            *(_none_of(name, values) for label, values in asked.excluded for name in (label, exported(label))),
             *matchers,
             *(f"{name}={quote(value)}" for name, value in scope.match_labels),
         ]
         ways = [common]
         for wanted, labels in ((scope.namespaces, self.owned[0]), (scope.models, self.owned[2])):
-            if wanted:
-                ways = [[*way, f"{label}=~{_any_of(wanted)}"] for way in ways for label in labels if label]
+            if wanted and labels[0]:
+                ways = [[*way, f"{label}=~{any_of(wanted)}"] for way in ways for label in labels if label]
         if scope.pods:
             ways = [[*way, f"{label}=~{quote(scope.pods)}"] for way in ways for label in self.owned[1] if label]
         return [f"{{{','.join(way)}}}" for way in ways]
+
+
+def _none_of(label: str, values: Sequence[str]) -> str:
+    return f"{label}!={quote(values[0])}" if len(values) == 1 else f"{label}!~{any_of(values)}"
 
 
 def gateway_queue(gateway: GatewayQueue, staleness: float) -> str:
@@ -144,7 +218,12 @@ def gateway_queue(gateway: GatewayQueue, staleness: float) -> str:
     return f"sum by ({by}) ({series} and timestamp({series}) > time() - {staleness:g})"
 
 
-def _apart(term: str, part: str) -> str:
+def _grouped(term: str, group: int) -> str:
+    """Label a term's rows with their group, unless it is the first."""
+    return f'label_replace({term}, "group", "{group}", "", "")' if group else term
+
+
+def apart(term: str, part: str) -> str:
     """Label a term's rows, so that `or` keeps them.
 
     `or` leaves metric names out when it compares label sets, and drops the rows on its right that have an equal
@@ -163,5 +242,6 @@ def quote(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _any_of(values: Iterable[str]) -> str:
+def any_of(values: Iterable[str]) -> str:
+    """A regular expression, quoted, that these values alone match."""
     return quote("|".join(re.escape(value) for value in values))

@@ -14,17 +14,19 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Self
 
 from servingpool.adapters.prometheus.backend_config import GatewayQueue
+from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
+from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of
 from servingpool.decision.observation import Histogram, Reading, ReplicaMetrics, Unknown
 
-PodKey = tuple[str, str]
-"""Namespace and pod name."""
 PodSamples = Mapping[PodKey, Mapping[str, ReplicaMetrics]]
 """Each pod's samples by the model name they carry: one, unless a pod serves several."""
+ANY_MODEL = ""
+"""Stands for the model's name where an engine's series carry none."""
 
 MOST_ASIDE = 4
 """Buckets taken on one side of a bound, or around a neighbour, where pods have different buckets."""
@@ -52,6 +54,8 @@ class ReadRequest:
     """Served models; all where empty."""
     pods: str = ""
     """A regular expression that a pod's whole name matches; anything where empty."""
+    explain: frozenset[PodKey] = frozenset()
+    """Pods that had no sample when they were last read: the reading is to say why."""
 
     def __post_init__(self) -> None:
         for name, _ in self.match_labels:
@@ -69,16 +73,6 @@ class TooLarge(Unknown):
     """The backend answered, with more than is taken."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A pod without a usable sample."""
-
-    other_model: bool
-    """It has samples, of other models."""
-    reason: str
-    """Follows the pod's name and a colon: "last scraped 93 s ago"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +107,17 @@ class FleetReading:
     """Set when Prometheus warned that the answer may lack series (Thanos with a store down): a pod that is
     not among `samples` may be scraped all the same."""
     queries: int = 0
+    profile: EngineMetrics = field(default_factory=lambda: profile_of("vllm"))
+    """By which it was read."""
+    causes: Mapping[PodKey, Missing] = field(default_factory=dict)
+    """Of the pods in the request's `explain`, why they have no sample."""
 
     def select(self, namespace: str, pods: Iterable[str], model: str) -> Selection:
         """The samples of these pods for this model, and why the others have none."""
         found, missing = [], {}
         for pod in pods:
             models = self.samples.get((namespace, pod), {})
-            sample = models.get(model)
+            sample = sample_of(models, model)
             if sample is not None:
                 found.append(sample)
             else:
@@ -129,13 +127,19 @@ class FleetReading:
     def _why(self, namespace: str, pod: str, model: str, models: Mapping[str, ReplicaMetrics]) -> Missing:
         if models:
             others = ", ".join(f"'{name}'" for name in sorted(models)[:_NAMED])
-            return Missing(other_model=True, reason=f"pod exports model_name {others}; spec.model is '{model}'")
+            said = f"pod exports {self.profile.model_label} {others}; spec.model is '{model}'"
+            return Missing(said, Cause.OTHER_MODEL)
         age = self.stale.get((namespace, pod))
         if age is not None:
-            return Missing(other_model=False, reason=f"last scraped {age:.0f} s ago")
+            return Missing(f"last scraped {age:.0f} s ago", Cause.STALE)
         if self.partial is not None:
-            return Missing(other_model=False, reason=f"no sample, and {self.partial.reason}")
-        return Missing(other_model=False, reason="not scraped, or vLLM runs with --disable-log-stats")
+            return Missing(f"no sample, and {self.partial.reason}")
+        return self.causes.get((namespace, pod), Missing(f"not scraped, or {self.profile.silent}"))
+
+
+def sample_of(models: Mapping[str, ReplicaMetrics], model: str) -> ReplicaMetrics | None:
+    """A pod's sample of this model; None where it has none."""
+    return models.get(model, models.get(ANY_MODEL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +241,7 @@ def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: boo
     if isinstance(histogram, Unknown):
         return histogram
     if bound is not None and not histogram.bounds:
-        return NO_BUCKETS
+        return NO_BUCKETS if histogram.count else histogram
     places = () if bound is None else _places(histogram.bounds, frozenset(), bound, neighbours=neighbours)
     if len(places) == len(histogram.bounds):
         return histogram

@@ -8,16 +8,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
 from servingpool.adapters.prometheus.backend_config import BackendConfig, GatewayQueue
+from servingpool.adapters.prometheus.diagnosis import Missing, PodKey, causes, question
+from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, PrometheusClient, Unsent
 from servingpool.adapters.prometheus.plan import Plan, gather, gather_range
 from servingpool.adapters.prometheus.promql import Queries, Scope, gateway_queue
-from servingpool.adapters.prometheus.samples import GatewayReading, Layout, PodKey
+from servingpool.adapters.prometheus.samples import GatewayReading, Layout, ReadRequest
 from servingpool.decision.observation import ReplicaMetrics
 
 GRACE = 1.0
@@ -166,6 +168,21 @@ def read_gateway(client: PrometheusClient, timeout: float, gateway: GatewayQueue
     if answer.warnings:
         raise MetricsUnavailable(client.config.name, partial(len(answer.warnings)))
     return _shaped(client, lambda: GatewayReading.of(gateway, answer.rows()))
+
+
+def read_causes(
+    client: PrometheusClient,
+    timeout: float,
+    queries: Queries,
+    known: Mapping[str, EngineMetrics],
+    request: ReadRequest,
+    pods: Collection[PodKey],
+) -> Mapping[PodKey, Missing]:
+    """Why these pods have no sample; nothing where the answer may lack series."""
+    answer = client.custom_query(question(queries, known, pods), timeout=timeout)
+    if answer.warnings:
+        return {}
+    return _shaped(client, lambda: causes(queries, request.engine, known, pods, answer.rows(), request.match_labels))
 
 
 def ask_one(client: PrometheusClient, timeout: float) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from servingpool.adapters.prometheus import ReadRequest
+from servingpool.adapters.prometheus import EngineMetrics, ReadRequest
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.plan import MOST_SLICES, ROWS_PER_SLICE, Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope, quote
@@ -155,6 +155,17 @@ async def test_series_of_the_router_are_not_the_engines(prometheus, backend, req
     selectors = re.findall(r"\{[^}]*\}", query)
     assert selectors
     assert all('model_name!=""' in selector for selector in selectors)
+
+
+def test_a_label_by_which_figures_choose_is_kept_whatever_is_added_up():
+    """Else the greatest of a pod's series would stand for all of them, without the label."""
+    series = [{"name": "acme_tokens_total", "labels": {"kind": ["input", "cached"]}}]
+    acme = EngineMetrics.model_validate({"figures": {"running": ["acme_busy"], "promptTokens": series}})
+    [term] = [term for term in Queries(acme).samples({}, Scope()).split(" or ") if "acme_tokens_total" in term]
+    assert re.findall(r"(sum|max) by \(([^)]*)\)", term) == [
+        ("sum", "__name__, kind, exported_kind, namespace, pod"),
+        ("max", "__name__, kind, exported_kind, namespace, pod"),
+    ]
 
 
 async def test_long_queries_are_posted_and_short_ones_are_not(prometheus, backend, request_2s_100ms):

@@ -1,30 +1,216 @@
-"""The form in which an engine's metrics are described."""
+"""The form in which an engine's metrics are described: data, shipped in YAML files or given in the configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, NamedTuple, Self
 
-Names = tuple[str, ...]
-"""Names that one figure has had, newest first. A page may carry two during a deprecation: the first counts."""
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+LABEL_NAME = "^[a-zA-Z_][a-zA-Z0-9_]*$"
+METRIC_NAME = "^[a-zA-Z_:][a-zA-Z0-9_:]*$"
+TERM = "^-?[a-zA-Z_:][a-zA-Z0-9_:]*$"
 
 
-@dataclass(frozen=True, slots=True)
-class EngineProfile:
-    """Which series hold which figure of `ReplicaMetrics`, by its field's name."""
+def _lists(given: object) -> object:
+    if not isinstance(given, dict):
+        return given
+    return {label: (value,) if isinstance(value, str) else value for label, value in given.items()}
 
-    engine: str
-    """As in `spec.engine`."""
-    model_label: str
-    """Holds the served model's name. Series without it are not the engine's: routers re-export some."""
-    sums: Mapping[str, Names]
-    """Figures of a pod that are the sum over its engine ranks."""
-    histograms: Mapping[str, Names]
-    """Histograms of seconds, without `_bucket`, `_sum`, `_count`."""
-    page_labels: tuple[str, ...]
-    """Labels that tell series of one page apart. Series that differ in other labels only, which scraping adds,
-    are the same figure seen twice."""
-    excluded: Mapping[str, str] = field(default_factory=dict)
-    """Label values whose series are not part of any figure."""
-    scrape_clock: str = "running"
-    """The figure whose sample time stands for the page's."""
+
+Label = Annotated[str, Field(pattern=LABEL_NAME)]
+LabelValues = Annotated[dict[Label, tuple[str, ...]], BeforeValidator(_lists)]
+"""By label one value or a list."""
+Terms = tuple[Annotated[str, Field(pattern=TERM)], ...]
+
+
+class Figure(StrEnum):
+    """Figures of `ReplicaMetrics` that are read, in the order of its fields."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    GENERATION_TOKENS = "generationTokens"
+    PROMPT_TOKENS = "promptTokens"
+    CACHED_PROMPT_TOKENS = "cachedPromptTokens"
+    ADMISSION_REJECTIONS = "admissionRejections"
+    TIME_TO_FIRST_TOKEN = "timeToFirstToken"  # noqa: S105, no password
+    INTER_TOKEN_LATENCY = "interTokenLatency"  # noqa: S105
+    TIME_PER_OUTPUT_TOKEN = "timePerOutputToken"  # noqa: S105
+    QUEUE_TIME = "queueTime"
+
+    @property
+    def field(self) -> str:
+        """Its name in `ReplicaMetrics`."""
+        return self.name.lower()
+
+
+HISTOGRAMS = (Figure.TIME_TO_FIRST_TOKEN, Figure.INTER_TOKEN_LATENCY, Figure.TIME_PER_OUTPUT_TOKEN, Figure.QUEUE_TIME)
+"""Figures that are histograms of seconds; the others are gauges and counters."""
+ESSENTIAL = (
+    Figure.RUNNING,
+    Figure.WAITING,
+    Figure.GENERATION_TOKENS,
+    Figure.PROMPT_TOKENS,
+    Figure.TIME_TO_FIRST_TOKEN,
+    Figure.INTER_TOKEN_LATENCY,
+)
+"""Figures without which this release cannot decide. timePerOutputToken is one where the SLO bounds it."""
+
+
+class Counted(StrEnum):
+    """When a request is counted."""
+
+    SMOOTH = "smooth"
+    """While it runs: at each step, or at its first token."""
+    AT_FINISH = "atFinish"
+    """All at once when it ends, so a figure lags by a request's whole time."""
+
+
+class Origin(StrEnum):
+    """What TTFT is counted from."""
+
+    ARRIVAL = "arrival"
+    ADMISSION = "admission"
+    """It lacks the time in the engine's queue."""
+    UNKNOWN = "unknown"
+
+
+class Group(NamedTuple):
+    """Series that are read together, for the same is asked of their labels."""
+
+    excluded: tuple[tuple[str, tuple[str, ...]], ...]
+    """Labels and values that a series must not have, sorted."""
+    without: tuple[str, ...] = ()
+    """Labels that a series must not have at all."""
+    split: str = ""
+    """A label by which figures choose among a metric's series."""
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Whether a series with these labels may be read."""
+        if any(labels.get(label) for label in self.without) or (self.split and not labels.get(self.split)):
+            return False
+        return not any(labels.get(label, "") in values for label, values in self.excluded)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid", use_attribute_docstrings=True
+    )
+
+
+class Series(_Section):
+    """Series that may hold a figure: one by its name, or several that are added up."""
+
+    name: Annotated[str, Field(pattern=METRIC_NAME)] = ""
+    """Metric. Of a histogram, without `_bucket`, `_sum`, `_count`."""
+    sum: Terms = ()
+    """Instead of a name: metrics whose total is the figure, or a histogram's seconds; a leading `-` subtracts."""
+    count: Terms = ()
+    """Of a histogram with a sum: likewise its count. It has no buckets."""
+    labels: Annotated[LabelValues, Field(max_length=1)] = Field(default_factory=dict)
+    """One label with the value, or the values to add up, that count. Not for histograms."""
+    without: tuple[Label, ...] = ()
+    """Labels that the series must not have."""
+    excluded: LabelValues = Field(default_factory=dict)
+    """Values that labels must not have."""
+    counted: Counted = Counted.SMOOTH
+    """`smooth`: while a request runs. `atFinish`: all at once when it ends."""
+    versions: str = ""
+    """Versions of the engine that have it. Empty: all."""
+    note: str = ""
+    """What a reader must know."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, given: object) -> object:
+        return {"name": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if bool(self.name) == bool(self.sum or self.count) or (self.sum and self.labels):
+            raise ValueError("must have either name, or sum, or sum and count; labels go with name alone")
+        return self
+
+    @property
+    def text(self) -> str:
+        """Its metrics, in a few words."""
+        if self.name:
+            return self.name + "".join(f" {{{label}={'|'.join(values)}}}" for label, values in self.labels.items())
+        parts = [" + ".join(terms).replace("+ -", "- ") for terms in (self.sum, self.count) if terms]
+        return " over ".join(f"({part})" for part in parts)
+
+    @property
+    def split(self) -> tuple[str, tuple[str, ...]]:
+        """The label by which it is told from other series of the metric, and its values; empty where by none."""
+        return next(iter(self.labels.items()), ("", ()))
+
+    def metrics(self, *, histogram: bool) -> tuple[str, ...]:
+        """Names of all metrics that it is read from, without buckets."""
+        if not self.name:
+            return tuple(dict.fromkeys(term.removeprefix("-") for term in (*self.sum, *self.count)))
+        return (f"{self.name}_sum", f"{self.name}_count") if histogram else (self.name,)
+
+
+class EngineMetrics(_Section):
+    """Which series of an engine hold which figure. A change of names is another entry in a figure's list."""
+
+    doc: str = ""
+    """What the engine tells and what it does not, in a line."""
+    versions: str = ""
+    """Versions of the engine that were compared with this."""
+    silent: Annotated[str, Field(min_length=1)] = "the engine exports no metrics"
+    """Why a scraped pod may export none of these series, as in `not scraped, or vLLM runs with --disable-log-stats`."""
+    model_label: Label | None = None
+    """Label with the served model's name; series without it are not the engine's. None: all series of the pool's pods
+    count, whatever `spec.model` is."""
+    sum_over: tuple[Label, ...] = ()
+    """Labels of one pod's series that are added up, such as the rank. Series that differ in others only, which scraping
+    adds or a second exporter, are the same figure seen twice: the greatest counts."""
+    excluded: LabelValues = Field(default_factory=dict)
+    """Label values whose series are no part of any figure."""
+    time_to_first_token_from: Origin = Origin.UNKNOWN
+    """What TTFT is counted from: `arrival`, `admission` (it lacks the time in the queue) or `unknown`."""
+    figures: dict[Figure, tuple[Series, ...]] = Field(default_factory=dict)
+    """Series by figure, in order of preference: the first that a pod exposes counts."""
+
+    @model_validator(mode="after")
+    def _forms(self) -> Self:
+        for figure, series in self.figures.items():
+            histogram = figure in HISTOGRAMS
+            if not series:
+                raise ValueError(f"figures.{figure} must name a series, got an empty list")
+            if any(bool(one.count) != (histogram and bool(one.sum)) for one in series):
+                rest = "sum and count together" if histogram else "sum alone, without count"
+                raise ValueError(f"figures.{figure} must have name, or {rest}")
+            if figure in HISTOGRAMS and any(one.labels for one in series):
+                raise ValueError(f"figures.{figure} must not have labels, as a histogram: use without or excluded")
+        if any(not one.name for one in self.figures.get(Figure.TIME_TO_FIRST_TOKEN, ())):
+            raise ValueError("figures.timeToFirstToken must have a name: an SLO is judged by its buckets")
+        return self
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of series, that of most series first."""
+        own = (self._group(one) for series in self.figures.values() for one in series)
+        return tuple(dict.fromkeys([self._group(Series(name="any")), *own]))
+
+    def group_of(self, series: Series) -> int:
+        """Which of `groups` a series is in."""
+        return self.groups.index(self._group(series))
+
+    def _group(self, series: Series) -> Group:
+        excluded = tuple(sorted((self.excluded | series.excluded).items()))
+        return Group(excluded, tuple(sorted(series.without)), series.split[0])
+
+    @property
+    def lacks(self) -> tuple[Figure, ...]:
+        """Essential figures that the engine has no series for."""
+        return tuple(figure for figure in ESSENTIAL if figure not in self.figures)
+
+
+def usable(profiles: Mapping[str, EngineMetrics]) -> tuple[str, ...]:
+    """Names of engines whose metrics suffice to decide."""
+    return tuple(sorted(name for name, profile in profiles.items() if not profile.lacks))

@@ -1,0 +1,188 @@
+"""Why pods have no sample: one small query on those pods alone, beside the one that reads all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from servingpool.adapters.prometheus.engines import EngineMetrics
+from servingpool.adapters.prometheus.engines.profile import Figure
+from servingpool.adapters.prometheus.promql import Queries, any_of, apart, exported
+
+PodKey = tuple[str, str]
+"""Namespace and pod name."""
+MOST_EXPLAINED = 100
+"""Pods in one query, the first by name: 10 KB of names, and VictoriaMetrics takes 16 KiB."""
+
+
+class Cause(Enum):
+    """What is wrong with a pod that has no usable sample."""
+
+    UNKNOWN = auto()
+    """Not looked into yet, or not to be told apart."""
+    STALE = auto()
+    OTHER_MODEL = auto()
+    NOT_SCRAPED = auto()
+    SCRAPE_FAILED = auto()
+    NO_ENGINE_SERIES = auto()
+    OTHER_ENGINE = auto()
+    WRONG_LABELS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A pod without a usable sample."""
+
+    reason: str
+    """Follows the pod's name and a colon: "last scraped 93 s ago"."""
+    cause: Cause = Cause.UNKNOWN
+
+    @property
+    def other_model(self) -> bool:
+        """It has samples, of other models."""
+        return self.cause is Cause.OTHER_MODEL
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What Prometheus has of one pod."""
+
+    up: float | None = None
+    """1 where a scrape of it works, 0 where all fail; None where it is no target."""
+    series: dict[str, list[Mapping[str, str]]] = field(default_factory=dict)
+    """By metric, the labels that say of which model it is."""
+
+
+def question(queries: Queries, known: Mapping[str, EngineMetrics], pods: Iterable[PodKey]) -> str:
+    """Of these pods: whether they are scraped, and which engines' series they have, whatever the model."""
+    namespace, pod = _whose(queries)
+    where = of_pods(queries, pods)
+    names = sorted({name for profile in known.values() for name in clock_names(profile)})
+    models = sorted({profile.model_label for profile in known.values() if profile.model_label})
+    by = ", ".join(("__name__", namespace, pod, *models, *map(exported, models)))
+    own = any_of(clock_names(queries.profile))
+    lost = f'{{__name__=~{own},{pod}=""}} or {{__name__=~{own},{namespace}="",{pod}!=""}}'
+    return " or ".join(
+        (
+            apart(f"max by ({namespace}, {pod}) (up{{{where}}})", "up"),
+            apart(f"count by ({by}) ({{__name__=~{any_of(names)},{where}}})", "series"),
+            apart(f"count by (__name__) ({lost})", "lost"),
+        )
+    )
+
+
+def of_pods(queries: Queries, pods: Iterable[PodKey]) -> str:
+    """Matchers of these pods' series, whatever the engine."""
+    wanted = set(pods)
+    names = zip(_whose(queries), ({one for one, _ in wanted}, {one for _, one in wanted}), strict=True)
+    return ",".join(f"{label}=~{any_of(sorted(values))}" for label, values in names)
+
+
+def evidence(queries: Queries, rows: Iterable[Mapping[str, Any]]) -> tuple[dict[PodKey, Evidence], bool]:
+    """By pod; and whether there are series of the engine that name no pod or namespace."""
+    found: dict[PodKey, Evidence] = {}
+    lost = False
+    for row in rows:
+        labels = row["metric"]
+        if labels["part"] == "lost":
+            lost = True
+            continue
+        one = found.setdefault(queries.pod_of(labels), Evidence())
+        if labels["part"] == "up":
+            one.up = float(row["value"][1])
+        else:
+            one.series.setdefault(labels["__name__"], []).append(labels)
+    return found, lost
+
+
+def causes(
+    queries: Queries,
+    engine: str,
+    known: Mapping[str, EngineMetrics],
+    pods: Iterable[PodKey],
+    rows: Iterable[Mapping[str, Any]],
+    match_labels: tuple[tuple[str, str], ...] = (),
+) -> dict[PodKey, Missing]:
+    """Why each of these pods has no sample, as far as the rows of the `question` tell."""
+    found, lost = evidence(queries, rows)
+    told = {pod: _cause(queries, engine, known, found.get(pod, Evidence()), match_labels, lost=lost) for pod in pods}
+    return {pod: missing for pod, missing in told.items() if missing is not None}
+
+
+def _cause(
+    queries: Queries,
+    engine: str,
+    known: Mapping[str, EngineMetrics],
+    seen: Evidence,
+    match_labels: tuple[tuple[str, str], ...],
+    *,
+    lost: bool,
+) -> Missing | None:
+    own = set(clock_names(queries.profile))
+    if own & seen.series.keys():
+        return _wrong_labels(queries, engine, seen, match_labels)
+    others = engines_of(seen, {name: profile for name, profile in known.items() if not own & {*clock_names(profile)}})
+    if others:
+        said = f"pod exports metrics of engine {' or '.join(map(repr, others))}; spec.engine is '{engine}'"
+        return Missing(said, Cause.OTHER_ENGINE)
+    return _no_series(queries, seen.up, lost=lost)
+
+
+def _no_series(queries: Queries, up: float | None, *, lost: bool) -> Missing | None:
+    """Why no engine's series name the pod."""
+    profile, name = queries.profile, clock_names(queries.profile)[0]
+    if up == 0.0:
+        return Missing("its scrape fails (up is 0): check path, port and credentials", Cause.SCRAPE_FAILED)
+    if up is not None:
+        return Missing(f"pod is scraped and exports no {name}; perhaps {profile.silent}", Cause.NO_ENGINE_SERIES)
+    if lost:
+        labels = " or ".join(_whose(queries))
+        said = f"Prometheus has {name} without label {labels}; set backends[].labels or the scrape's relabelling"
+        return Missing(said, Cause.WRONG_LABELS)
+    if queries.labels.exported:  # a federation may leave `up` out
+        return None
+    return Missing("Prometheus does not scrape it (no series up)", Cause.NOT_SCRAPED)
+
+
+def _wrong_labels(
+    queries: Queries, engine: str, seen: Evidence, match_labels: tuple[tuple[str, str], ...]
+) -> Missing | None:
+    """Why there is no sample, although the pod has the engine's series. None where it has one by now."""
+    profile = queries.profile
+    name = next(each for each in clock_names(profile) if each in seen.series)
+    if profile.model_label and not models_of(seen, profile):
+        return Missing(f"pod exports {name} without label {profile.model_label}", Cause.WRONG_LABELS)
+    if match_labels:
+        return Missing(f"its {name} does not match spec.metrics.matchLabels", Cause.WRONG_LABELS)
+    if any(profile.group_of(one) for one in profile.figures[Figure.RUNNING]):
+        return Missing(
+            f"its {name} has other labels than the profile of engine '{engine}' asks for", Cause.WRONG_LABELS
+        )
+    return None
+
+
+def engines_of(seen: Evidence, known: Mapping[str, EngineMetrics]) -> list[str]:
+    """The engines whose series a pod has."""
+    return sorted(name for name, profile in known.items() if seen.series.keys() & set(clock_names(profile)))
+
+
+def models_of(seen: Evidence, profile: EngineMetrics) -> list[str]:
+    """The model names that a pod's series of an engine carry."""
+    label = profile.model_label
+    if label is None:
+        return []
+    rows = [labels for name in clock_names(profile) for labels in seen.series.get(name, ())]
+    return sorted({name for labels in rows if (name := labels.get(exported(label)) or labels.get(label))})
+
+
+def clock_names(profile: EngineMetrics) -> tuple[str, ...]:
+    """Metrics of the figure that each engine has from its start on."""
+    running = profile.figures.get(Figure.RUNNING, ())
+    return tuple(dict.fromkeys(name for one in running for name in one.metrics(histogram=False)))
+
+
+def _whose(queries: Queries) -> tuple[str, str]:
+    (namespace, own_namespace), (pod, own_pod), _ = queries.owned
+    return own_namespace or namespace, own_pod or pod

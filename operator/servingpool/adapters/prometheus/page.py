@@ -1,0 +1,140 @@
+"""What a profile finds on an engine's page, without a Prometheus: for `servingpool check-profile` and `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from servingpool.adapters.prometheus.engines import EngineMetrics
+from servingpool.adapters.prometheus.engines.profile import ESSENTIAL, HISTOGRAMS, Figure, Series
+from servingpool.adapters.prometheus.plan import Plan, gather
+from servingpool.adapters.prometheus.promql import Queries
+from servingpool.adapters.prometheus.samples import Layout, ReadRequest
+from servingpool.decision.observation import Histogram, Reading, ReplicaMetrics
+
+POD = "pod"
+"""Stands for namespace and pod, which a page does not name."""
+
+
+class Sample(NamedTuple):
+    """One line of a page, or one series of Prometheus."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a figure stands."""
+
+    figure: Figure
+    series: Series | None
+    """The first of the profile's that is there; None where none is."""
+    samples: tuple[Sample, ...] = ()
+    """Of those, without a histogram's buckets."""
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels that these samples have, as `name="value"`, or `name="one|other"`."""
+        values: dict[str, set[str]] = {}
+        for one in self.samples:
+            for name, value in one.labels.items():
+                values.setdefault(name, set()).add(value)
+        return [f'{name}="{"|".join(sorted(found))}"' for name, found in sorted(values.items())]
+
+
+def parse(text: str) -> list[Sample]:
+    """The samples of a page in Prometheus' text format. ValueError where it is none."""
+    found = [
+        Sample(one.name, one.labels, one.value)
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    ]
+    if not found:
+        raise ValueError("it has no sample")
+    return found
+
+
+def find(profile: EngineMetrics, samples: Sequence[Sample]) -> list[Found]:
+    """Where each figure stands, those that the profile lacks too."""
+    return [_find(profile, figure, samples) for figure in Figure]
+
+
+def lacking(found: Iterable[Found], *, tpot: bool = False) -> list[Figure]:
+    """Figures without which nothing can be decided. `tpot`: the SLO bounds the time per output token."""
+    essential = {*ESSENTIAL, *([Figure.TIME_PER_OUTPUT_TOKEN] if tpot else [])}
+    return [one.figure for one in found if one.series is None and one.figure in essential]
+
+
+def read(
+    profile: EngineMetrics, samples: Sequence[Sample], request: ReadRequest | None = None
+) -> dict[str, ReplicaMetrics]:
+    """The page as the operator would read it, by the model it names; "" where the engine does not tell it.
+
+    With the buckets that the SLOs of a `request` need; with none by default.
+    """
+    queries = Queries(profile)
+    bounds = [
+        (one.name.removesuffix("_bucket"), one.labels["le"], 1.0)
+        for one in samples
+        if one.name.removesuffix("_bucket") in queries.histograms and "le" in one.labels
+    ]
+    plan = Plan.of(queries, Layout.read(bounds), request or ReadRequest())
+    fresh, _ = gather(_rows(queries, plan, samples), plan.columns).samples(0.0, 1.0)
+    return next(iter(fresh.values()), {})
+
+
+def told(figure: Reading | Histogram) -> str:
+    """A figure in a few characters: of a histogram, its count and mean."""
+    if isinstance(figure, Histogram):
+        mean = f", mean {figure.total / figure.count:.4g} s" if figure.count else ""
+        return f"{figure.count:g}{mean}"
+    return f"{figure:g}" if isinstance(figure, float | int) else figure.reason
+
+
+def _find(profile: EngineMetrics, figure: Figure, samples: Sequence[Sample]) -> Found:
+    for series in profile.figures.get(figure, ()):
+        group, (split, values) = profile.groups[profile.group_of(series)], series.split
+        names = set(series.metrics(histogram=figure in HISTOGRAMS))
+        there = tuple(
+            one
+            for one in samples
+            if one.name in names
+            and group.admits(one.labels)
+            and (not split or one.labels[split] in values)
+            and (profile.model_label is None or one.labels.get(profile.model_label))
+        )
+        if {one.name for one in there} == names or (series.excluded and any(one.name in names for one in samples)):
+            return Found(figure, series, there)
+    return Found(figure, None)
+
+
+def _rows(queries: Queries, plan: Plan, samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
+    """The rows that Prometheus would answer the plan's query with."""
+    profile = queries.profile
+    model, identity = profile.model_label, dict.fromkeys(queries.identity, POD)
+    wanted: dict[tuple[str, int], Collection[str]] = {
+        (name, group): () for group, names in queries.names.items() for name in names
+    }
+    wanted |= {(one.part("bucket").name, one.group): texts for one, texts in plan.buckets.items() if texts}
+    found: dict[tuple[tuple[str, str], ...], dict[tuple[str, ...], float]] = {}
+    for name, labels, value in samples:
+        for number, group in enumerate(profile.groups):
+            texts = wanted.get((name, number))
+            if texts is None or not group.admits(labels) or (texts and labels.get("le") not in texts):
+                continue
+            if model is not None and not labels.get(model):
+                continue
+            row = {"__name__": name, **identity} | ({"group": str(number)} if number else {})
+            row |= {label: labels[label] for label in (model, group.split, "le" if texts else None) if label}
+            rank = tuple(labels.get(label, "") for label in profile.sum_over)
+            ranks = found.setdefault(tuple(sorted(row.items())), {})
+            ranks[rank] = max(value, ranks.get(rank, value))
+    models = {dict(row).get(model or "", "") for row in found}
+    yield from ({"metric": dict(row), "value": [0.0, sum(ranks.values())]} for row, ranks in found.items())
+    for name in models:
+        yield {"metric": {**identity, **({model: name} if model else {})}, "value": [0.0, 0.0]}

@@ -1,0 +1,49 @@
+"""`servingpool check-profile`: what a profile finds on a recorded metrics page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def check_profile(
+    profile: Annotated[str, typer.Argument(metavar="FILE", help="A profile (YAML), or the name of a known engine.")],
+    *,
+    page: Annotated[Path, typer.Option(help="The engine's metrics page, as curl saves it, after some requests.")],
+) -> None:
+    """Show which figure a profile finds where on a recorded page of the engine, and which are missing.
+
+    Example: `servingpool check-profile my-engine.yaml --page metrics.txt`
+
+    Exit codes: 0 every figure that decisions need was found, 1 at least one was not, 2 a file cannot be used.
+    """
+    from servingpool.adapters.prometheus import page as pages
+    from servingpool.adapters.prometheus.engines import shipped
+    from servingpool.cli.figures import table, where
+    from servingpool.reconcile.config import ConfigError, load_profile
+
+    try:
+        used = shipped()[profile] if profile in shipped() else load_profile(Path(profile))
+        samples = pages.parse(page.read_text(encoding="utf-8"))
+    except ConfigError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    except (OSError, ValueError) as error:
+        typer.echo(f"{page} is no page in Prometheus' text format: {error}", err=True)
+        raise typer.Exit(2) from None
+    found, read = pages.find(used, samples), pages.read(used, samples)
+    for model, metrics in read.items():
+        typer.echo(f"Model {model}:" if model else "All series of the page, whatever their model:")
+        table(
+            (one.figure.value, pages.told(getattr(metrics, one.figure.field)) if one.series else "-", where(one, used))
+            for one in found
+        )
+    if not read:
+        label = f" with label {used.model_label}" if used.model_label else ""
+        typer.echo(f"The page has no series of the profile{label}.", err=True)
+    missing = pages.lacking(found)
+    if missing:
+        typer.echo(f"Missing, and needed for decisions: {', '.join(missing)}.", err=True)
+    raise typer.Exit(1 if missing else 0)

@@ -1,0 +1,126 @@
+"""`servingpool check deployment/NAME`: what the operator would read of a Deployment's pods, figure by figure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import typer
+
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, FleetReading, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus import page as pages
+from servingpool.adapters.prometheus.diagnosis import Evidence, engines_of, models_of
+from servingpool.adapters.prometheus.inspection import Inspection
+from servingpool.cli.figures import table, where
+from servingpool.decision.observation import Unknown
+
+ANY_ENGINE = "vllm"
+"""By whose profile is asked while the engine is not known: what pods export is told for all engines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which pods to look at, and as what."""
+
+    namespace: str
+    deployment: str
+    engine: str | None
+    """As the pods' series tell where None."""
+    model: str | None
+    """Likewise."""
+
+
+async def check_target(
+    target: Target,
+    backend: BackendConfig,
+    engines: Mapping[str, EngineMetrics],
+    kubeconfig: str | None,
+) -> bool:
+    """Print it. Whether a pool could be scaled on it. ClusterError where the cluster does not answer."""
+    cluster = await Cluster.connect(kubeconfig)
+    try:
+        pods = await cluster.ready_pods((target.namespace, target.deployment))
+    finally:
+        await cluster.close()
+    if not pods:
+        typer.echo(f"Deployment {target.namespace}/{target.deployment} has no ready pod to look at.", err=True)
+        return False
+    prometheus = PrometheusBackend(backend, engines)
+    try:
+        return await _check(target, prometheus, engines, pods)
+    finally:
+        await prometheus.close()
+
+
+async def _check(
+    target: Target, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], pods: Sequence[str]
+) -> bool:
+    keys = frozenset((target.namespace, pod) for pod in pods)
+    seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
+    if isinstance(seen, Unknown):
+        typer.echo(f"{seen.reason}. URL: {prometheus.config.url}", err=True)
+        return False
+    exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
+    engine = target.engine or (exported[0] if exported else ANY_ENGINE)
+    if engine != (target.engine or ANY_ENGINE):
+        seen = await prometheus.inspect(engine, keys)
+    reading = await prometheus.read(ReadRequest(engine=engine, explain=keys), 0.0)
+    for answer in (seen, reading):
+        if isinstance(answer, Unknown):
+            typer.echo(f"{answer.reason}. URL: {prometheus.config.url}", err=True)
+            return False
+    assert isinstance(seen, Inspection)
+    assert isinstance(reading, FleetReading)
+    profile = engines[engine]
+    models = _models(seen.evidence, profile)
+    model = target.model or (models[0] if models else "")
+    typer.echo(f"Deployment {target.namespace}/{target.deployment}, {len(pods)} ready pods, as engine {engine}:")
+    lacking = _figures(seen, profile)
+    if exported:
+        typer.echo(f"The pods export metrics of: {', '.join(exported)}. Set spec.engine to {exported[0]}.")
+    if models:
+        named = ", ".join(f"'{name}'" for name in models)
+        typer.echo(f"Their {profile.model_label} is {named}. Set spec.model to {named}.")
+    selection = reading.select(target.namespace, pods, model)
+    for pod, missing in sorted(selection.missing.items()):
+        typer.echo(f"{pod}: {missing.reason}.", err=True)
+    if lacking:
+        typer.echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
+    return not lacking and not selection.missing
+
+
+def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:
+    """Print a line for each figure. Those that are needed, and that some pod with series lacks."""
+    found = [pages.find(profile, samples) for samples in seen.samples.values()] or [pages.find(profile, ())]
+    lines = [("figure", "pods", "newest", "series")]
+    for each in zip(*found, strict=True):
+        shown = next((one for one in each if one.series is not None), each[0])
+        age = seen.ages.get(shown.figure)
+        newest = "-" if age is None or shown.series is None else f"{age:.0f} s ago"
+        lines.append(
+            (shown.figure.value, f"{sum(one.series is not None for one in each)}", newest, where(shown, profile))
+        )
+    table(lines)
+    return sorted({figure.value for one in found for figure in pages.lacking(one)})
+
+
+def _models(evidence: Mapping[tuple[str, str], Evidence], profile: EngineMetrics) -> list[str]:
+    return sorted({name for each in evidence.values() for name in models_of(each, profile)})
+
+
+def run(
+    target: Target,
+    backend: BackendConfig,
+    engines: Mapping[str, EngineMetrics],
+    kubeconfig: str | None,
+) -> int:
+    """The exit code."""
+    from servingpool.adapters.cluster.errors import ClusterError
+
+    try:
+        return 0 if asyncio.run(check_target(target, backend, engines, kubeconfig)) else 1
+    except ClusterError as error:
+        typer.echo(str(error), err=True)
+        return 4

@@ -1,0 +1,114 @@
+"""`servingpool check deployment/NAME` on real pods behind a real Prometheus."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from servingpool.adapters.cluster import objects
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
+
+from .operators import deployment
+
+ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
+SGLANG = (ENGINES / "sglang-0.5.23.txt").read_text()
+
+Check = Callable[..., "subprocess.CompletedProcess[str]"]
+
+pytestmark = pytest.mark.timeout(120, func_only=True)
+
+
+@pytest.fixture
+def pods(control_plane: ControlPlane, namespace: str) -> list[str]:
+    """Of the Deployment llama, Ready."""
+    control_plane.apply(deployment(namespace, "llama", 2))
+
+    def ready() -> list[str]:
+        found = [objects.pod(raw) for raw in control_plane.client.items(f"/api/v1/namespaces/{namespace}/pods")]
+        return sorted(pod.name for pod in found if pod is not None and pod.ready_since is not None)
+
+    wait_until(lambda: len(ready()) == 2, 30, "two serve")
+    return ready()
+
+
+@pytest.fixture
+def pages(
+    pods: list[str], namespace: str, pod_metrics: dict[tuple[str, str], str]
+) -> Iterator[dict[tuple[str, str], str]]:
+    """What the pods expose: at first that of SGLang."""
+    pod_metrics.update({(namespace, pod): SGLANG for pod in pods})
+    yield pod_metrics
+    for pod in pods:
+        pod_metrics.pop((namespace, pod), None)
+
+
+@pytest.fixture
+def check(control_plane: ControlPlane, prometheus: Prometheus, namespace: str) -> Check:
+    def run(*arguments: str, target: str = "deployment/llama") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "servingpool.cli.main", "check", target, "-n", namespace]
+        command += ["--prometheus", prometheus.url, "--kubeconfig", str(control_plane.kubeconfig), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def scraped(prometheus: Prometheus, namespace: str, expression: str, count: int) -> None:
+    query = expression.replace("NAMESPACE", namespace)
+    wait_until(lambda: len(prometheus.query(query)) == count, 30, query)
+
+
+RUNNING = 'count by (pod) (sglang:num_running_reqs{namespace="NAMESPACE"})'
+
+
+def test_it_finds_engine_and_model_and_shows_where_each_figure_stands(
+    check: Check, prometheus: Prometheus, namespace: str, pages: dict[tuple[str, str], str]
+) -> None:
+    scraped(prometheus, namespace, RUNNING, 2)
+    done = check()
+    assert done.returncode == 0, done.stderr
+    assert "2 ready pods, as engine sglang:" in done.stdout
+    assert "The pods export metrics of: sglang. Set spec.engine to sglang." in done.stdout
+    assert "Their model_name is 'org/model'. Set spec.model to 'org/model'." in done.stdout
+    lines = {line.split()[0]: line.split(maxsplit=5) for line in done.stdout.splitlines() if line}
+    assert lines["waiting"][1] == "2"
+    assert 0 <= int(lines["waiting"][2]) <= 3, "seconds since the newest sample"
+    assert lines["waiting"][5].startswith('sglang:num_queue_reqs{dp_rank="0|1", engine_type="unified"')
+    assert "counted at finish" in lines["timePerOutputToken"][5]
+    assert done.stderr == ""
+
+
+def test_it_says_what_is_wrong_with_each_pod(
+    check: Check, prometheus: Prometheus, namespace: str, pods: list[str], pages: dict[tuple[str, str], str]
+) -> None:
+    del pages[namespace, pods[0]]
+    scraped(prometheus, namespace, 'up{namespace="NAMESPACE"} == 0', 1)
+    scraped(prometheus, namespace, RUNNING, 1)
+    done = check("--model", "llama")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"{pods[0]}: its scrape fails (up is 0): check path, port and credentials.",
+        f"{pods[1]}: pod exports model_name 'org/model'; spec.model is 'llama'.",
+    ]
+
+
+def test_read_as_another_engine_nothing_is_found(
+    check: Check, prometheus: Prometheus, namespace: str, pods: list[str], pages: dict[tuple[str, str], str]
+) -> None:
+    scraped(prometheus, namespace, RUNNING, 2)
+    done = check("--engine", "lmdeploy")
+    assert done.returncode == 1
+    assert f"{pods[0]}: pod exports metrics of engine 'sglang'; spec.engine is 'lmdeploy'." in done.stderr
+    assert "Missing, and needed for decisions: generationTokens, interTokenLatency, promptTokens" in done.stderr
+    assert "none of (lmdeploy:num_requests_waiting + lmdeploy:num_api_requests_waiting)" in done.stdout
+
+
+def test_a_deployment_that_does_not_exist_is_the_clusters_answer(check: Check) -> None:
+    done = check(target="deployment/nobody")
+    assert done.returncode == 4
+    assert "nobody" in done.stderr

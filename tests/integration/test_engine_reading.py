@@ -1,0 +1,215 @@
+"""A real Prometheus scrapes each engine's own page; all figures read back agree with it, or why there are none is said."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    Cause,
+    FleetReading,
+    PrometheusBackend,
+    ReadRequest,
+    SeriesLabels,
+    page,
+)
+from servingpool.adapters.prometheus.engines import profile_of, shipped, usable
+from servingpool.adapters.prometheus.engines.profile import EngineMetrics
+from servingpool.decision.observation import ReplicaMetrics, Unknown
+from servingpool_lab.binaries import ensure_binaries
+from servingpool_lab.control_plane import free_ports
+from servingpool_lab.processes import SupervisedProcess, http_ready
+
+ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
+NAMESPACE = "engines"
+PAGES = {
+    path.stem: path.read_text()
+    for path in sorted(ENGINES.glob("*.txt"))
+    if any(path.name.startswith(engine) for engine in usable(shipped()))
+}
+SHADOWED = "sglang-0.5.23"
+"""Its target has labels of its own that the engine uses too."""
+WRONG = {
+    "down": "",
+    "html": "<html><body>Sign in</body></html>",
+    "silent": "# TYPE process_open_fds gauge\nprocess_open_fds 12\n",
+    "other-engine": PAGES["lmdeploy-0.18.0"],
+    "other-model": PAGES["sglang-0.5.10"].replace("org/model", "org/other"),
+    "no-model": PAGES["sglang-0.5.10"].replace('model_name="org/model",', ""),
+}
+"""Pods of a pool with engine sglang and model org/model."""
+RESTARTED = "restarted"
+"""A pod of the one test that changes a page."""
+
+
+def asking(engine: str, **more: Any) -> ReadRequest:
+    return ReadRequest(engine=engine, ttft_bounds=frozenset({2.0}), tpot_bounds=frozenset({0.1}), **more)
+
+
+def engine_of(name: str) -> str:
+    return next(engine for engine in sorted(shipped(), key=len, reverse=True) if name.startswith(engine))
+
+
+def model_of(profile: EngineMetrics) -> str:
+    return "org/model" if profile.model_label else ""
+
+
+def configuration(target: str) -> dict[str, Any]:
+    def job(name: str, pod: str, **labels: str) -> dict[str, Any]:
+        return {
+            "job_name": name,
+            "metrics_path": f"/pods/{NAMESPACE}/{pod}/metrics",
+            "static_configs": [{"targets": [target], "labels": {"namespace": NAMESPACE, "pod": pod, **labels}}],
+        }
+
+    jobs = [job(name, name) for name in [*PAGES, *WRONG, RESTARTED] if name != SHADOWED]
+    jobs += [job(f"{name}-twice", name) for name in PAGES if name != SHADOWED]
+    collide = {"model_name": "gpu", "engine_type": "gpu", "mode": "gpu", "is_streaming": "gpu", "dp_rank": "9"}
+    jobs.append(job(SHADOWED, SHADOWED, **collide))
+    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+
+
+@pytest.fixture(scope="module")
+def url(
+    pod_metrics: dict[tuple[str, str], str], metrics_target: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    pod_metrics.update({(NAMESPACE, pod): text for pod, text in [*PAGES.items(), *WRONG.items()] if pod != "down"})
+    pod_metrics[NAMESPACE, RESTARTED] = PAGES["sglang-0.5.23-after"]
+    directory = tmp_path_factory.mktemp("engines")
+    (directory / "prometheus.yaml").write_text(yaml.safe_dump(configuration(metrics_target)))
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    process = SupervisedProcess(
+        "prometheus",
+        [
+            ensure_binaries("prometheus")["prometheus"],
+            f"--config.file={directory / 'prometheus.yaml'}",
+            f"--storage.tsdb.path={directory / 'data'}",
+            f"--web.listen-address={url.removeprefix('http://')}",
+        ],
+        directory / "prometheus.log",
+        ready=http_ready(f"{url}/-/ready"),
+    )
+    process.start()
+    try:
+        process.wait_ready()
+        yield url
+    finally:
+        process.stop()
+
+
+async def read(url: str, request: ReadRequest, pods: set[str]) -> FleetReading:
+    """A reading in which these pods have a sample, or a cause why not; its buckets were looked up when all were there."""
+    reading: FleetReading | Unknown = Unknown("not read")
+    complete = False
+    for _ in range(600):
+        backend = PrometheusBackend(BackendConfig(url=url))
+        reading = await backend.read(request, time.time())
+        await backend.close()
+        if not isinstance(reading, Unknown) and pods <= scraped(reading):
+            if complete:
+                return reading
+            complete = True  # the buckets were looked up before the samples, so perhaps too early
+        else:
+            await asyncio.sleep(0.1)
+    raise AssertionError(f"not scraped in 600 looks: {reading}")
+
+
+def scraped(reading: FleetReading) -> set[str]:
+    """Pods with a sample, or with another cause than that they are no target yet."""
+    seen = [key for key, missing in reading.causes.items() if missing.cause is not Cause.NOT_SCRAPED]
+    return {pod for _, pod in [*reading.samples, *seen]}
+
+
+def on_page(name: str) -> ReplicaMetrics:
+    """The figures as the page alone tells them; tests/unit/adapters/prometheus/test_engine_pages.py holds the truth."""
+    profile = profile_of(engine_of(name))
+    return page.read(profile, page.parse(PAGES[name]), asking(engine_of(name)))[model_of(profile)]
+
+
+def standing(metrics: ReplicaMetrics) -> ReplicaMetrics:
+    """Without what differs from scrape to scrape."""
+    return replace(metrics, replica="", scraped_at=0.0)
+
+
+@pytest.mark.parametrize("engine", [engine for engine in usable(shipped()) if engine != "vllm"])
+async def test_every_figure_of_every_page_is_read_back(url: str, engine: str) -> None:
+    """Two jobs scrape each pod, and one target has labels that collide with the engine's."""
+    names = {name for name in PAGES if engine_of(name) == engine}
+    reading = await read(url, asking(engine), names)
+    model = model_of(profile_of(engine))
+    assert len(names) > 1
+    for name in names:
+        found, wanted = standing(reading.samples[NAMESPACE, name][model]), standing(on_page(name))
+        # One fleet, one look at the buckets: a page's own neighbours of a bound are among more.
+        for field in ("time_to_first_token", "time_per_output_token", "queue_time"):
+            ours, theirs = getattr(found, field), getattr(wanted, field)
+            if not isinstance(theirs, Unknown):
+                counts = dict(zip(ours.bounds, ours.counts, strict=True))
+                assert {le: counts[le] for le in theirs.bounds} == dict(zip(theirs.bounds, theirs.counts, strict=True))
+                found = replace(found, **{field: replace(ours, bounds=theirs.bounds, counts=theirs.counts)})
+        assert found == wanted, name
+
+
+async def test_an_engine_that_restarts_counts_from_zero(url: str, pod_metrics: dict[tuple[str, str], str]) -> None:
+    request = asking("sglang")
+    before = (await read(url, request, {RESTARTED})).samples[NAMESPACE, RESTARTED]["org/model"]
+    pod_metrics[NAMESPACE, RESTARTED] = PAGES["sglang-0.5.23-idle"]
+    for _ in range(600):
+        after = (await read(url, request, {RESTARTED})).samples[NAMESPACE, RESTARTED]["org/model"]
+        if after.generation_tokens != before.generation_tokens:
+            break
+        await asyncio.sleep(0.1)
+    assert (before.generation_tokens, after.generation_tokens) == (1396, 14)
+    assert isinstance(after.inter_token_latency, Unknown)
+
+
+async def test_the_past_is_read_as_the_present(url: str) -> None:
+    request = asking("sglang", models=frozenset({"org/model"}), pods=f"{SHADOWED}|sglang-0.5.10")
+    await read(url, request, {SHADOWED, "sglang-0.5.10"})
+    backend, end = PrometheusBackend(BackendConfig(url=url)), time.time()
+    past = await backend.history(request, start=end - 5, end=end, step=1, namespaces=[NAMESPACE])
+    await backend.close()
+    assert not isinstance(past, Unknown)
+    found = past[-1][1]
+    assert {pod for _, pod in found} == {SHADOWED, "sglang-0.5.10"}
+    assert found[NAMESPACE, SHADOWED]["org/model"].generation_tokens == 707
+
+
+async def test_each_wrong_set_up_has_its_own_reason(url: str) -> None:
+    pods = [*WRONG, "unscraped"]
+    request = asking("sglang", explain=frozenset((NAMESPACE, pod) for pod in pods))
+    reading = await read(url, request, {*WRONG})
+    missing = reading.select(NAMESPACE, pods, "org/model").missing
+    assert {pod: (one.cause.name, one.reason) for pod, one in missing.items()} == {
+        "down": ("SCRAPE_FAILED", "its scrape fails (up is 0): check path, port and credentials"),
+        "html": ("SCRAPE_FAILED", "its scrape fails (up is 0): check path, port and credentials"),
+        "silent": (
+            "NO_ENGINE_SERIES",
+            "pod is scraped and exports no sglang:num_running_reqs; perhaps SGLang runs without --enable-metrics",
+        ),
+        "other-engine": ("OTHER_ENGINE", "pod exports metrics of engine 'lmdeploy'; spec.engine is 'sglang'"),
+        "other-model": ("OTHER_MODEL", "pod exports model_name 'org/other'; spec.model is 'org/model'"),
+        "no-model": ("WRONG_LABELS", "pod exports sglang:num_running_reqs without label model_name"),
+        "unscraped": ("NOT_SCRAPED", "Prometheus does not scrape it (no series up)"),
+    }
+
+
+async def test_a_label_that_the_configuration_misnames_is_told(url: str) -> None:
+    """The pods are named by another label than the configuration says."""
+    request = asking("sglang", explain=frozenset({(NAMESPACE, "any")}))
+    await read(url, replace(request, explain=frozenset()), {"sglang-0.5.10"})
+    backend = PrometheusBackend(BackendConfig(url=url, labels=SeriesLabels(pod="kubernetes_pod_name")))
+    reading = await backend.read(request, time.time())
+    await backend.close()
+    assert isinstance(reading, FleetReading)
+    missing = reading.select(NAMESPACE, ["any"], "org/model").missing["any"]
+    assert missing.cause.name == "WRONG_LABELS"
+    assert "without label namespace or kubernetes_pod_name; set backends[].labels" in missing.reason

@@ -1,0 +1,171 @@
+"""The whole operator scales pods that export other engines' metrics, one of an engine that only its configuration knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
+
+from .operators import OUTPUT, Cluster, OperatorProcess, Traffic
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+ACME = {
+    "modelLabel": "served",
+    "figures": {
+        "running": ["acme_busy"],
+        "waiting": ["acme_queue"],
+        "generationTokens": [{"name": "acme_tokens_total", "labels": {"kind": "output"}}],
+        "promptTokens": [{"name": "acme_tokens_total", "labels": {"kind": ["input", "cached"]}}],
+        "timeToFirstToken": ["acme_ttft"],
+        "interTokenLatency": [{"sum": ["acme_itl_sum"], "count": ["acme_itl_count"]}],
+        "timePerOutputToken": ["acme_tpot"],
+    },
+}
+
+pytestmark = pytest.mark.timeout(180, func_only=True)
+
+Names = dict[str, str]
+
+
+def renamed(names: Names, model: str) -> Callable[[str], str]:
+    """A page of vLLM as another engine writes it. A name may end in a label to add."""
+
+    def line(found: re.Match[str]) -> str:
+        for ours, theirs in names.items():
+            if found[1].startswith(ours):
+                name, _, label = theirs.partition(" ")
+                return f"{name}{found[1].removeprefix(ours)}{{{label + ',' if label else ''}"
+        return f"unused_{found[1]}{{"
+
+    return lambda page: re.sub(r"vllm:(\w+)\{", line, page).replace("model_name=", f"{model}=")
+
+
+def silent(_: str) -> str:
+    """Of an engine whose metrics are off."""
+    return "process_open_fds 12\n"
+
+
+ENGINES = {
+    "acme": renamed(
+        {
+            "num_requests_running": "acme_busy",
+            "num_requests_waiting": "acme_queue",
+            "generation_tokens_total": 'acme_tokens_total kind="output"',
+            "prompt_tokens_total": 'acme_tokens_total kind="input"',
+            "time_to_first_token_seconds": "acme_ttft",
+            "inter_token_latency_seconds": "acme_itl",
+            "request_time_per_output_token_seconds": "acme_tpot",
+        },
+        "served",
+    ),
+    "sglang": renamed(
+        {
+            "num_requests_running": "sglang:num_running_reqs",
+            "num_requests_waiting": "sglang:num_queue_reqs",
+            "generation_tokens_total": 'sglang:realtime_tokens_total mode="decode"',
+            "prompt_tokens_total": 'sglang:realtime_tokens_total mode="prefill_compute"',
+            "time_to_first_token_seconds": 'sglang:time_to_first_token_seconds is_streaming="true"',
+            "inter_token_latency_seconds": "sglang:inter_token_latency_seconds",
+        },
+        "model_name",
+    ),
+    "tensorrt-llm": renamed(
+        {
+            "num_requests_": "trtllm_num_requests_",
+            "generation_tokens_total": "trtllm_generation_tokens_total",
+            "prompt_tokens_total": "trtllm_prompt_tokens_total",
+            "time_to_first_token_seconds": "trtllm_time_to_first_token_seconds",
+            "inter_token_latency_seconds": "trtllm_request_decode_time_seconds",
+            "request_time_per_output_token_seconds": "trtllm_time_per_output_token_seconds",
+        },
+        "undefined",
+    ),
+    "silent": silent,
+}
+"""By the name that a Deployment begins with."""
+
+
+class Pages(dict[tuple[str, str], str]):
+    """Hands each page on as the pod's engine writes it."""
+
+    def __init__(self, shown: dict[tuple[str, str], str]) -> None:
+        self._shown = shown
+
+    def __setitem__(self, key: tuple[str, str], page: str) -> None:
+        written = next(write for engine, write in ENGINES.items() if key[1].startswith(engine))
+        self._shown[key] = written(page)
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
+    control_plane.apply(ROOT / "crds")
+    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
+        control_plane.apply(ROOT / "deploy" / manifest)
+    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "engines"}})
+    with Traffic(control_plane, Pages(pod_metrics)) as traffic:
+        yield Cluster(control_plane, traffic, "engines")
+    control_plane.client.delete("/api/v1/namespaces/engines")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _operator(
+    cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    settings = {
+        "interval": "1s",
+        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
+        "engines": {"acme": ACME},
+        "leaderElection": {"enabled": False},
+        "namespaces": [cluster.namespace],
+    }
+    for engine in ("acme", "sglang", "tensorrt-llm"):
+        cluster.serve(engine, rate=4.0)
+        cluster.pool(engine, engine=engine)
+    cluster.serve("acme-mistaken", rate=1.0)
+    cluster.pool("acme-mistaken", engine="sglang")
+    cluster.serve("silent", rate=1.0)
+    cluster.pool("silent")
+    cluster.serve("sglang-unheard", rate=1.0)
+    cluster.pool("sglang-unheard", engine="unheard-of")
+    operator = OperatorProcess(cluster.plane, tmp_path_factory.mktemp("engines"), settings).start()
+    yield operator
+    operator.process.stop()
+
+
+@pytest.mark.parametrize("engine", ["acme", "sglang", "tensorrt-llm"])
+def test_a_pool_of_another_engine_is_scaled_up_when_load_grows(cluster: Cluster, engine: str) -> None:
+    cluster.wait_condition(engine, "MetricsAvailable", ("True", "ValidMetrics"))
+    cluster.load(engine, 20.0)
+    wait_until(lambda: cluster.replicas(engine) >= 2, PATIENCE, f"{engine} is scaled up")
+    wait_until(lambda: cluster.status(engine).get("readyReplicas", 0) >= 2, PATIENCE, "they serve")
+    cluster.wait_condition(engine, "MetricsAvailable", ("True", "ValidMetrics"))
+    tokens = cluster.status(engine)["throughput"]
+    # The status is written once a minute where only figures change, so the load is that of some time since the start.
+    assert 0 < tokens["generationTokensPerSecond"] <= 20.0 * OUTPUT * 2
+    assert tokens["promptTokensPerSecond"] > 0
+    cluster.load(engine, 4.0)
+
+
+def test_a_pool_that_names_another_engine_than_its_pods_run_says_so(cluster: Cluster) -> None:
+    cluster.wait_condition("acme-mistaken", "MetricsAvailable", ("False", "WrongEngine"))
+    said = "pod exports metrics of engine 'acme'; spec.engine is 'sglang'. Replicas stay as they are."
+    assert cluster.told("acme-mistaken", "MetricsAvailable").endswith(said)
+    assert cluster.changes("acme-mistaken") == 0
+
+
+def test_a_pool_whose_pods_export_no_metrics_of_an_engine_says_so(cluster: Cluster) -> None:
+    cluster.wait_condition("silent", "MetricsAvailable", ("False", "NoEngineSeries"))
+    assert "perhaps vLLM runs with --disable-log-stats" in cluster.told("silent", "MetricsAvailable")
+
+
+def test_a_pool_of_an_engine_that_nobody_knows_is_refused_with_those_that_are(cluster: Cluster) -> None:
+    cluster.wait_condition("sglang-unheard", "Ready", ("False", "UnknownEngine"))
+    known = "known engines are acme, lmdeploy, nim, sglang, tensorrt-llm, vllm."
+    assert cluster.told("sglang-unheard", "Ready").endswith(known)

@@ -1,0 +1,108 @@
+"""Which engine a pool names, and why its pods have no sample: each has its own reason, and nothing is scaled on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, Missing, shipped
+from servingpool.api.serving_pool import ServingPool
+from servingpool.reconcile.backfill import apart, past
+from servingpool.reconcile.collect import Readings
+
+from .fake_cluster import FakeCluster
+
+KNOWN = "lmdeploy, nim, sglang, tensorrt-llm, vllm"
+
+
+def test_an_engine_that_nobody_knows_is_told_with_those_that_can_be_used() -> None:
+    world = FakeCluster()
+    world.serve(rate=30.0)
+    world.pool(engine="vlllm")
+    world.step(minutes=5)
+    assert world.condition("Ready") == ("False", "UnknownEngine")
+    assert world.message("Ready") == f"spec.engine 'vlllm' cannot be used: known engines are {KNOWN}."
+    assert world.writes.scales == []
+    assert "read" not in world.prometheus.asked
+
+
+@pytest.mark.parametrize(
+    ("engine", "lacks"),
+    [
+        ("tgi", "timeToFirstToken"),
+        ("llamacpp", "timeToFirstToken"),
+        ("ollama", "running, waiting, generationTokens, promptTokens, timeToFirstToken, interTokenLatency"),
+    ],
+)
+def test_an_engine_that_exports_too_little_is_told_with_what_it_lacks(engine: str, lacks: str) -> None:
+    world = FakeCluster()
+    world.serve(rate=30.0)
+    world.pool(engine=engine)
+    world.step()
+    assert world.condition("Ready") == ("False", "UnknownEngine")
+    assert world.message("Ready") == (
+        f"spec.engine '{engine}' cannot be used: it exports no {lacks}, which decisions need; "
+        f"engines that can be used are {KNOWN}."
+    )
+
+
+def test_an_engine_of_the_configuration_is_known() -> None:
+    world = FakeCluster()
+    world.serve()
+    world.pool(engine="acme")
+    pool = ServingPool.read(world.cache.pools["chat", "pool"])
+    acme = EngineMetrics.model_validate(shipped()["nim"].model_dump(by_alias=True))
+    assert Readings(world.backends, {**shipped(), "acme": acme}).problem(pool) is None
+    problem = Readings(world.backends).problem(pool)
+    assert problem is not None
+    assert problem[0] == "UnknownEngine"
+
+
+def test_the_past_of_an_engine_that_names_no_model_is_told_by_namespace_and_pod() -> None:
+    world = FakeCluster()
+    ours, theirs = world.serve().engines[0], world.serve("other").engines[0]
+    world.pool(engine="tensorrt-llm")
+    pool = ServingPool.read(world.cache.pools["chat", "pool"])
+    samples = {("chat", one.name): {ANY_MODEL: one.page(world.now)} for one in (ours, theirs)}
+    history = apart([(world.now, samples)])["chat", ANY_MODEL]
+    [(_, observation)] = past(pool, history)
+    assert [replica.name for replica in observation.ready] == [ours.name]
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (Cause.NOT_SCRAPED, "NotScraped"),
+        (Cause.SCRAPE_FAILED, "ScrapeFailed"),
+        (Cause.NO_ENGINE_SERIES, "NoEngineSeries"),
+        (Cause.OTHER_ENGINE, "WrongEngine"),
+        (Cause.WRONG_LABELS, "WrongLabels"),
+    ],
+)
+def test_a_pool_without_any_sample_says_why_from_the_second_reading_on(cause: Cause, reason: str) -> None:
+    world = FakeCluster()
+    pods = {engine.name for engine in world.serve().engines}
+    world.pool()
+    world.hidden, world.prometheus.why = set(pods), Missing("so it is", cause)
+    world.step()
+    assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
+    assert "not scraped, or vLLM runs with --disable-log-stats" in world.message("MetricsAvailable")
+    world.step()
+    assert world.condition("MetricsAvailable") == ("False", reason)
+    assert world.message("MetricsAvailable").endswith(": so it is. Replicas stay as they are.")
+    assert world.prometheus.explained == [set(), pods]
+
+
+def test_nothing_is_asked_about_pods_that_have_their_samples() -> None:
+    world = FakeCluster()
+    first, second = (engine.name for engine in world.serve().engines)
+    world.pool()
+    world.hidden, world.prometheus.why = {first}, Missing("so it is", Cause.NOT_SCRAPED)
+    world.step()
+    world.step()
+    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
+    assert f"{first}: so it is" in world.message("MetricsAvailable")
+    assert second not in world.message("MetricsAvailable")
+    world.hidden = set()
+    world.step(minutes=1)
+    assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
+    assert world.prometheus.explained[-1] == set()

@@ -1,0 +1,115 @@
+"""The page on engines, from the profiles that are shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reference.markdown import code, table
+from reference.markdown import page as whole
+from servingpool.adapters.prometheus.engines import shipped, usable
+from servingpool.adapters.prometheus.engines.profile import Counted, EngineMetrics, Figure, Series
+
+INTRODUCTION = """\
+`spec.engine` names the engine of a pool's replicas. A profile, which is data, says which of the engine's metrics hold
+the figures that decisions need. The buckets of histograms are read from Prometheus.
+[An engine of your own](#an-engine-of-your-own) is described in the same form.
+"""
+WHICH = """\
+```console
+$ servingpool check deployment/llama -n chat --prometheus http://localhost:9090
+```
+
+For each figure it shows the series, their labels and the newest sample; for each pod without a usable sample it says
+why. It suggests `spec.engine` and `spec.model`. It needs the right to get the Deployment's scale and to list pods.
+
+The operator asks the same of Prometheus. A pool whose pods all lack a sample has the cause as reason of
+[MetricsAvailable](conditions.md): NotScraped, ScrapeFailed, NoEngineSeries, WrongEngine, WrongLabels, NoSeriesForModel.
+"""
+OWN = """\
+Save its metrics page after some requests, and describe it in Helm values:
+
+```yaml
+# acme.yaml
+engines:
+  acme:
+    silent: acme runs without --metrics     # why a scraped pod may have no series
+    modelLabel: model                       # leave it out if the series name no model
+    sumOver: [rank]                         # labels of one pod whose series are added up
+    timeToFirstTokenFrom: arrival
+    figures:
+      running: [acme_running]
+      waiting: [acme_queue]
+      generationTokens: [{name: acme_tokens_total, labels: {kind: output}}]
+      promptTokens: [{name: acme_tokens_total, labels: {kind: [input, cached]}}]
+      timeToFirstToken:
+        - {name: acme_ttft_seconds, versions: since 2.0}
+        - acme_first_token_seconds          # the name before
+      interTokenLatency:                    # no histogram: seconds and number of steps from counters
+        - {sum: [acme_decode_seconds_total], count: [acme_decode_steps_total]}
+```
+
+```console
+$ servingpool check-profile acme.yaml --page page.txt
+```
+
+It fails where a figure that decisions need is missing. Then give the file to Helm with `--values`: a pool uses it with
+`engine: acme`. A profile named like a known engine replaces that one. The operator refuses a wrong profile at its
+start, by field, with what is allowed and what was given. All keys are in
+[Configuration file](configuration.md#configuration-file).
+"""
+OVERVIEW = """\
+`smooth`: counted while a request runs. `at finish`: counted all at once when it ends, so the figure lags. A dash: the
+engine does not export it. Without `running`, `waiting`, `generationTokens`, `promptTokens`, `timeToFirstToken` and
+`interTokenLatency` a pool is refused with the reason UnknownEngine; `timePerOutputToken` is needed where the SLO bounds
+it.
+"""
+ORDER = "The first series that a pod exposes counts. Histograms are named without `_bucket`, `_sum`, `_count`."
+
+
+def page() -> str:
+    """The page."""
+    names = sorted(shipped(), key=lambda name: (name not in usable(shipped()), name != "vllm", name))
+    head = ("figure", *names)
+    rows = [(code(figure.value), *(_counted(shipped()[name], figure) for name in names)) for figure in Figure]
+    can = ("can be used", *("yes" if name in usable(shipped()) else "no" for name in names))
+    sections = [part for name in names for part in _section(name, shipped()[name])]
+    texts = ("## Which engine, which model", WHICH, "## An engine of your own", OWN)
+    return whole("Engines", INTRODUCTION, OVERVIEW, table(head, [can, *rows]), ORDER, *texts, *sections)
+
+
+def _counted(profile: EngineMetrics, figure: Figure) -> str:
+    series = profile.figures.get(figure, ())
+    if not series:
+        return "-"
+    return " or ".join(dict.fromkeys("at finish" if one.counted is Counted.AT_FINISH else "smooth" for one in series))
+
+
+def _section(name: str, profile: EngineMetrics) -> Iterator[str]:
+    yield f"## {name}"
+    yield profile.doc
+    facts = {
+        "Compared with versions": profile.versions,
+        "Label of the model": code(profile.model_label)
+        if profile.model_label
+        else "none, so all series of a pod count",
+        "Labels that are added up": ", ".join(map(code, profile.sum_over)),
+        "Series left out": ", ".join(code(f"{label}={'|'.join(them)}") for label, them in profile.excluded.items()),
+        "Time to first token counts from": profile.time_to_first_token_from.value,
+        "No series, though scraped": f"{profile.silent}",
+    }
+    yield "\n".join(f"- {fact}: {said}" for fact, said in facts.items() if said)
+    if profile.figures:
+        yield table(("figure", "series", "counted", "versions", "note"), _rows(profile))
+
+
+def _rows(profile: EngineMetrics) -> Iterator[tuple[str, str, str, str, str]]:
+    for figure in Figure:
+        for one in profile.figures.get(figure, ()):
+            counted = "at finish" if one.counted is Counted.AT_FINISH else "smooth"
+            yield code(figure.value), _series(one), counted, one.versions, one.note
+
+
+def _series(series: Series) -> str:
+    rules = [f"without {code(label)}" for label in series.without]
+    rules += [f"not {code(f'{label}={value}')}" for label, values in series.excluded.items() for value in values]
+    return ", ".join([code(series.text), *rules])
