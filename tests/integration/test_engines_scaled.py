@@ -87,6 +87,19 @@ ENGINES = {
         },
         "undefined",
     ),
+    "tgi": renamed(
+        {
+            "num_requests_running": "tgi_batch_current_size",
+            "num_requests_waiting": "tgi_queue_size",
+            "generation_tokens_total": "tgi_request_generated_tokens_sum",
+            "prompt_tokens_total": "tgi_request_input_length_sum",
+            "request_success_total": "tgi_request_queue_duration_count",
+            "time_to_first_token_seconds": 'tgi_batch_inference_duration method="prefill"',
+            "inter_token_latency_seconds": "tgi_request_inference_duration",
+            "request_time_per_output_token_seconds": "tgi_request_mean_time_per_token_duration",
+        },
+        "undefined",
+    ),
     "silent": silent,
 }
 """By the name that a Deployment begins with."""
@@ -125,7 +138,7 @@ def _operator(
         "leaderElection": {"enabled": False},
         "namespaces": [cluster.namespace],
     }
-    for engine in ("acme", "sglang", "tensorrt-llm"):
+    for engine in ("acme", "sglang", "tensorrt-llm", "tgi"):
         cluster.serve(engine, rate=4.0)
         cluster.pool(engine, engine=engine)
     cluster.serve("acme-mistaken", rate=1.0)
@@ -139,7 +152,7 @@ def _operator(
     operator.process.stop()
 
 
-@pytest.mark.parametrize("engine", ["acme", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize("engine", ["acme", "sglang", "tensorrt-llm", "tgi"])
 def test_a_pool_of_another_engine_is_scaled_up_when_load_grows(cluster: Cluster, engine: str) -> None:
     cluster.wait_condition(engine, "MetricsAvailable", ("True", "ValidMetrics"))
     cluster.load(engine, 20.0)
@@ -167,5 +180,5 @@ def test_a_pool_whose_pods_export_no_metrics_of_an_engine_says_so(cluster: Clust
 
 def test_a_pool_of_an_engine_that_nobody_knows_is_refused_with_those_that_are(cluster: Cluster) -> None:
     cluster.wait_condition("sglang-unheard", "Ready", ("False", "UnknownEngine"))
-    known = "known engines are acme, lmdeploy, nim, sglang, tensorrt-llm, vllm."
+    known = "known engines are acme, lmdeploy, nim, sglang, tensorrt-llm, tgi, vllm."
     assert cluster.told("sglang-unheard", "Ready").endswith(known)

@@ -94,6 +94,10 @@ def test_a_page_of_another_label_is_told(tmp_path: Path) -> None:
         ("figures: {queueTime: [{sum: [a]}]}", "figures.queueTime must have name, or sum and count together"),
         ("figures: {queueTime: [{name: a, labels: {b: c}}]}", "figures.queueTime must not have labels, as a histogram"),
         ("figures: {timeToFirstToken: [{sum: [a], count: [b]}]}", "must have a name: an SLO is judged by its buckets"),
+        (
+            "figures: {timeToFirstToken: [{name: a, excluded: {b: c}}]}",
+            "figures.begun must be there too: figures.timeToFirstToken leaves requests out",
+        ),
         ("modelLable: a", "modelLable: Extra inputs are not permitted, got a"),
         ("- a", "is not valid"),
     ],

@@ -11,7 +11,7 @@ from servingpool.reconcile.collect import Readings
 
 from .fake_cluster import FakeCluster
 
-KNOWN = "lmdeploy, nim, sglang, tensorrt-llm, vllm"
+KNOWN = "lmdeploy, nim, sglang, tensorrt-llm, tgi, vllm"
 
 
 def test_an_engine_that_nobody_knows_is_told_with_those_that_can_be_used() -> None:
@@ -28,7 +28,6 @@ def test_an_engine_that_nobody_knows_is_told_with_those_that_can_be_used() -> No
 @pytest.mark.parametrize(
     ("engine", "lacks"),
     [
-        ("tgi", "timeToFirstToken"),
         ("llamacpp", "timeToFirstToken"),
         ("ollama", "running, waiting, generationTokens, promptTokens, timeToFirstToken, interTokenLatency"),
     ],

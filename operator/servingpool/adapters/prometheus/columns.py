@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, Series
+from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, Origin, Series
 from servingpool.adapters.prometheus.promql import Queries, Source, exported, source_key
 
 SCRAPED_AT = ""
@@ -66,6 +66,7 @@ class Columns:
         self.by_le: dict[str, dict[str, int]] = {}
         self.made: list[Made] = []
         self.width = 1
+        self.from_admission = queries.profile.time_to_first_token_from is Origin.ADMISSION
         figures = queries.profile.figures
         self.figures = tuple(
             tuple((self._figure(queries, one), one.name or one.sum[0]) for one in figures.get(figure, ()))

@@ -103,10 +103,9 @@ class Table:
                 continue
             for each in self._columns.made:
                 each.fill(row)
-            figures = tuple(self._figures(row))
-            idle = figures[0] == figures[1] == 0.0
-            read = dict(zip(FIELDS, (*figures, *self._histograms(row, idle=idle)), strict=True))
-            sample = ReplicaMetrics(pod, scraped_at, **read)  # type: ignore[arg-type]
+            read = dict(zip(FIELDS, (*self._figures(row), *self._histograms(row)), strict=True))
+            from_admission = self._columns.from_admission
+            sample = ReplicaMetrics(pod, scraped_at, ttft_from_admission=from_admission, **read)  # type: ignore[arg-type]
             fresh.setdefault((namespace, pod), {})[model] = sample
         return fresh, stale
 
@@ -120,15 +119,14 @@ class Table:
             else:
                 yield NOT_EXPOSED
 
-    def _histograms(self, row: Row, *, idle: bool) -> Iterator[Histogram | Unknown]:
+    def _histograms(self, row: Row) -> Iterator[Histogram | Unknown]:
         for bounded, names in self._columns.histograms:
             for columns in names:
                 if row[columns.count] is not None:
                     yield self._histogram(row, columns, bounded=bounded)
                     break
                 if columns.all_requests is not None and row[columns.all_requests] is not None:
-                    # An engine warms up with requests that do not count. Under load, none that counts is no zero.
-                    yield EMPTY if idle else Unknown(f"{columns.name} has no request that counts")
+                    yield EMPTY  # no request so far that counts; `begun` has the others
                     break
             else:
                 yield NOT_EXPOSED

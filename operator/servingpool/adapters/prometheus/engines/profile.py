@@ -36,6 +36,7 @@ class Figure(StrEnum):
     PROMPT_TOKENS = "promptTokens"
     CACHED_PROMPT_TOKENS = "cachedPromptTokens"
     ADMISSION_REJECTIONS = "admissionRejections"
+    BEGUN = "begun"
     TIME_TO_FIRST_TOKEN = "timeToFirstToken"  # noqa: S105, no password
     INTER_TOKEN_LATENCY = "interTokenLatency"  # noqa: S105
     TIME_PER_OUTPUT_TOKEN = "timePerOutputToken"  # noqa: S105
@@ -187,8 +188,11 @@ class EngineMetrics(_Section):
                 raise ValueError(f"figures.{figure} must have name, or {rest}")
             if figure in HISTOGRAMS and any(one.labels for one in series):
                 raise ValueError(f"figures.{figure} must not have labels, as a histogram: use without or excluded")
-        if any(not one.name for one in self.figures.get(Figure.TIME_TO_FIRST_TOKEN, ())):
+        ttft = self.figures.get(Figure.TIME_TO_FIRST_TOKEN, ())
+        if any(not one.name for one in ttft):
             raise ValueError("figures.timeToFirstToken must have a name: an SLO is judged by its buckets")
+        if any(one.excluded for one in ttft) and Figure.BEGUN not in self.figures:
+            raise ValueError("figures.begun must be there too: figures.timeToFirstToken leaves requests out")
         return self
 
     @cached_property
