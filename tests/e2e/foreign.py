@@ -12,23 +12,15 @@ from .scenes import Scene
 BINARY = os.environ.get("E2E_FOREIGN_ENGINE", "")
 """Path of the simulator's static binary; empty skips what needs it."""
 IMAGE = "servingpool-foreign:e2e"
-FLAGS = (
-    "--max-num-seqs=8",
-    "--time-to-first-token=250ms",
-    "--inter-token-latency=40ms",
-    "--time-factor-under-load=2",
-    "--force-dummy-tokenizer",
-)
-"""Eight requests at a time; both latencies double between one and eight. Its TTFT histogram leaves the queue out."""
-TOKENS = 97
-"""Of an answer: 4.2 s alone, 8.2 s when eight run. So a full replica serves 0.98 requests/s."""
-STARTUP = 30.0
-"""Seconds from the start of its process until `/health/ready` answers 200. `/health` does at once."""
 
 
 @dataclass
 class ForeignScene(Scene):
-    """A scene whose pods run the simulator."""
+    """A scene whose pods run the simulator.
+
+    `/health/ready` answers 200 `load_seconds` after the start of the process; `/health` does at once. Its TTFT histogram
+    leaves the queue out. `arguments` are its flags besides these.
+    """
 
     def manifests(self) -> list[Manifest]:
         """Deployment and Service, as a user would write them for an image without a shell."""
@@ -38,7 +30,14 @@ class ForeignScene(Scene):
             "name": "engine",
             "image": IMAGE,
             "imagePullPolicy": "IfNotPresent",
-            "args": [*FLAGS, f"--startup-duration={self.load_seconds:g}s", f"--model={self.name}", f"--port={PORT}"],
+            "args": [
+                *self.arguments,
+                f"--max-num-seqs={self.max_num_seqs}",
+                f"--startup-duration={self.load_seconds:g}s",
+                f"--model={self.name}",
+                f"--port={PORT}",
+                "--force-dummy-tokenizer",
+            ],
             "ports": [{"name": "http", "containerPort": PORT}],
             "readinessProbe": {"httpGet": {"path": "/health/ready", "port": "http"}, "periodSeconds": 1},
             # It refuses requests from SIGTERM on, and gives those that it has 30 s.
