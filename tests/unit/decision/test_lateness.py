@@ -24,7 +24,6 @@ class OneReplica:
     """Of an answer."""
     pool: Pool = POOL
     now: float = START
-    page: ReplicaMetrics = ReplicaMetrics("pod", START)
     requests: float = 0.0
     steps: float = 0.0
     decoding: float = 0.0
@@ -37,7 +36,7 @@ class OneReplica:
         self.steps += requests * (self.tokens - 1.0)
         self.decoding += requests * (self.tokens - 1.0) * each
         counted = self.requests
-        self.page = ReplicaMetrics(
+        page = ReplicaMetrics(
             replica="pod",
             scraped_at=self.now,
             running=0.0,
@@ -48,7 +47,7 @@ class OneReplica:
             inter_token_latency=Histogram((), (), self.decoding, self.steps),
             time_per_output_token=Histogram((0.01, 0.025), (0.0, counted), 0.02 * counted, counted),
         )
-        observed = Observation(requested=1, ready=(Replica("pod", 9_999.0, 9_000.0),), metrics=(self.page,))
+        observed = Observation(requested=1, ready=(Replica("pod", 9_999.0, 9_000.0),), metrics=(page,))
         outcome = decide(observed, self.pool, self.memory, self.now)
         self.memory = outcome.memory
         return outcome
