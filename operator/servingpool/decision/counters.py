@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from servingpool.decision.observation import (
     NOT_EXPOSED,
+    Histogram,
     Observation,
     Reading,
     Replica,
@@ -71,8 +72,8 @@ class CounterDelta(NamedTuple):
     """Of each replica that decoded enough; of all as one where none did alone."""
     waits: tuple[Wait, ...]
     """Of each replica that began to serve requests, shows its queue, and counts TTFT at the first token."""
-    ttft_from_admission: bool
-    """Some replica is known to leave the queue out of TTFT."""
+    queue_excluded: bool
+    """Some replica's TTFT histogram is known not to show the queue."""
     full: tuple[Full, ...]
     """Of each replica for which requests had waited too long at both ends of the interval."""
     stuck: int
@@ -109,6 +110,8 @@ class _Served:
     seconds: float
     increase: Sequence[float]
     """Of each figure."""
+    tells: bool
+    """Its TTFT histogram may tell of the wait in `before` and `now`: counted at the first token, by the same engine."""
 
     def stuck(self, after: float) -> bool:
         """Whether nothing was served while the next request waited for longer than `after` seconds."""
@@ -171,7 +174,8 @@ def diff_counters(
         covered += seconds
         intervals.append(seconds)
         shown = (before.queue, now.queue) if now.queue is not before.queue else (None, None)
-        served.append(_Served(*shown, seconds, increase))
+        tells = not restarted and metrics.begun is NOT_EXPOSED and not _shows_no_wait(metrics, ttft_bound)
+        served.append(_Served(*shown, seconds, increase, tells))
     if not steps and no_restart:
         # Many replicas with little to do are alike.
         together = mean_step(sums, covered)
@@ -196,10 +200,9 @@ def diff_counters(
         waits=tuple(
             Wait(begun, begin, end, one.increase[TTFT_SUM] / begun)
             for one, begin, end in waits
-            if 0.0 < (begun := one.increase[BEGUN]) == one.increase[TTFT_COUNT]
-            and (one.now is not None or gateways[1] is not None)
+            if one.tells and (begun := one.increase[BEGUN]) > 0.0 and (one.now is not None or gateways[1] is not None)
         ),
-        ttft_from_admission=any(one.ttft_from_admission for one in serving),
+        queue_excluded=any(_shows_no_wait(one, ttft_bound) for one in serving),
         full=tuple(_full(one) for one, begin, end in waits if min(begin, end) >= pool.slo.queue_bound),
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
         running=_gauge([one.running for one in serving], share),
@@ -232,6 +235,13 @@ def _whole(
             if lacks is None:
                 serving.append(filled)
     return serving, missing
+
+
+def _shows_no_wait(metrics: ReplicaMetrics, bound: float | None) -> bool:
+    """Whether the TTFT histogram is known not to show who waited: it begins at admission, or has no bucket to ask."""
+    ttft = metrics.time_to_first_token
+    bare = isinstance(ttft, Histogram) and ttft.count > 0.0 and not ttft.bounds
+    return metrics.ttft_from_admission or (bound is not None and bare)
 
 
 def mean_step(increase: Sequence[float], seconds: float) -> Steps | None:

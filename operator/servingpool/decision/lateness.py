@@ -18,11 +18,11 @@ from servingpool.decision.latency_count import Misses, late_share_by_mean
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.queueing import Queue, overdue
-from servingpool.decision.samples import GENERATED, ITL_SUM, Sample
+from servingpool.decision.samples import GENERATED, ITL_COUNT, ITL_SUM, TTFT_COUNT, Sample
 from servingpool.decision.window import KEPT_SECONDS, SampleWindow, Slice
 
 SPEED_WINDOW = 60.0
-"""Seconds over which the mean time per output token is taken: a burst moves it within a minute."""
+"""Seconds over which the mean time per output token is taken at least: a burst moves it within a minute."""
 MARGIN = 5.0
 """Late requests beyond `queue_time_margin` times the other witness': the queue-time histogram counts a request at its
 end, so over minutes the two count different requests."""
@@ -97,8 +97,10 @@ class Lateness:
         count = part.finished
         if bound is None or count.straddling <= 0.0:
             return Misses(count.total, 0.0 if bound is None else count.late)
-        recent = self.window.last(SPEED_WINDOW)
-        mean = recent.total(ITL_SUM) / max(recent.total(GENERATED), 1.0)
+        recent = part if part.seconds >= SPEED_WINDOW else self.window.last(SPEED_WINDOW)
+        # No time passed before a first token.
+        tokens = max(recent.total(GENERATED) - recent.total(TTFT_COUNT), recent.total(ITL_COUNT), 1.0)
+        mean = recent.total(ITL_SUM) / tokens
         share = late_share_by_mean(mean, self.window.buckets.tpot, bound)
         return Misses(count.total, count.late + count.straddling * share)
 

@@ -24,6 +24,8 @@ ENOUGH = 5.0
 of 252 runs were judged wrongly: requests of one interval share its error."""
 LASTING = 0.3
 """Correlation of the waits at two successive scrapes, 0 to 1, from which on queues outlast the time between them."""
+ROUNDING = 1e-5
+"""Part of the mean square wait below which its variance may be rounding: a kept profile has seven digits."""
 
 ONE, BEGIN, END, TTFT = range(4)
 PAIRS = tuple(combinations_with_replacement((ONE, BEGIN, END, TTFT), 2))
@@ -65,7 +67,7 @@ class QueueInTtft:
             for place, (first, second) in enumerate(PAIRS):
                 moments[place] += one.requests * figures[first] * figures[second]
         added = QueueInTtft(tuple(moments), self.queued * keep + queued)
-        slope = added.slope
+        slope = added.slope if waits else None
         if slope is None:
             return replace(added, excluded=known or self.excluded)
         return replace(added, excluded=known or slope < params.queue_excluded)
@@ -73,13 +75,17 @@ class QueueInTtft:
     @property
     def slope(self) -> float | None:
         """Seconds of TTFT for each second of waiting; None where the evidence does not tell."""
-        if self.queued < ENOUGH:
+        if self.queued < ENOUGH or self.moments[0] <= 0.0:
             return None
         both = self._covariance(BEGIN, END)
-        if both <= LASTING * math.sqrt(max(0.0, self._covariance(BEGIN, BEGIN) * self._covariance(END, END))):
+        lasting = LASTING * math.sqrt(max(0.0, self._covariance(BEGIN, BEGIN) * self._covariance(END, END)))
+        # A damaged profile may give NaN, which is more than nothing.
+        if not both > max(lasting, ROUNDING * self._mean(BEGIN, END)):
             return None
         return (self._covariance(BEGIN, TTFT) + self._covariance(END, TTFT)) / (2.0 * both)
 
     def _covariance(self, first: int, second: int) -> float:
-        requests, of = self.moments[0], dict(zip(PAIRS, self.moments, strict=True))
-        return of[first, second] / requests - of[ONE, first] * of[ONE, second] / requests**2
+        return self._mean(first, second) - self._mean(ONE, first) * self._mean(ONE, second)
+
+    def _mean(self, first: int, second: int) -> float:
+        return self.moments[PAIRS.index((first, second))] / self.moments[0]

@@ -129,7 +129,7 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
         _or_nan(metrics.cached_prompt_tokens),
         _or_nan(metrics.admission_rejections),
         *queue_figures,
-        ttft_figures[0] if isinstance(metrics.begun, Unknown) else metrics.begun,
+        ttft_figures[0] if isinstance(metrics.begun, Unknown) else max(metrics.begun, ttft_figures[0]),
     )
     buckets = Buckets(ttft_bucket, tpot_bucket, queue_bucket)
     return Sample(metrics.scraped_at, buckets, figures, _queue_after(metrics, figures, before, full_from))

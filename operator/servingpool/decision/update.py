@@ -106,7 +106,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
             params=params,
         ),
         queue_in_ttft=profile.queue_in_ttft.update(
-            delta.waits, known=delta.ttft_from_admission, elapsed=tick.elapsed, params=params
+            delta.waits, known=delta.queue_excluded, elapsed=tick.elapsed, params=params
         ),
         curve=profile.curve.doubted(tick.elapsed) if doubted else profile.curve,
         cold_start=profile.cold_start.update(observation.ready, starting),
@@ -172,7 +172,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     window = memory.window.judged(load=offered_load(pool, demand, memory.window), work=demand.level)
     memory = replace(memory, window=window, past_loads=memory.past_loads.update(now, window.load_of(demand.level)))
     excluded = memory.profile.queue_in_ttft.excluded
-    if excluded and not before.profile.queue_in_ttft.excluded:
+    if excluded and not before.profile.queue_in_ttft.excluded and pool.slo.time_to_first_token is not None:
         memory = _judged_anew(memory, pool)
     judge, last = Lateness(window, excluded, pool), Slice(window.rows[-1:])
     late = judge.missed(last)

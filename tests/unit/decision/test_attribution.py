@@ -37,7 +37,7 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
     None for a tick of which the demand is not known.
     """
     sums = [0.0] * FIELDS
-    sums[BEGUN] = sums[TTFT_COUNT] = 300.0
+    sums[BEGUN] = 300.0
     sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
     sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * waited
     delta = CounterDelta(
@@ -45,7 +45,7 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
         covered=TICK,
         steps=(),
         waits=(),
-        ttft_from_admission=False,
+        queue_excluded=False,
         full=(),
         stuck=0,
         running=1.0,

@@ -76,3 +76,30 @@ def test_the_gateways_queue_is_no_part_of_the_engines_ttft() -> None:
     # The engine's own queue of up to 1 s is included; the gateway's of up to 60 s cannot be.
     waits = [one._replace(ttft=PREFILL + (one.begin + one.end) / 120.0) for one in queues(included=False, longest=61.0)]
     assert judged(waits).excluded
+
+
+@pytest.mark.parametrize("wait", [0.7, 2.3, 33.3, 412.9])
+def test_a_queue_of_one_length_concludes_nothing(wait: float) -> None:
+    # Its variance is rounding, and the slope would be one rounding error over another.
+    requests = np.random.default_rng(0).integers(1, 20, 200)
+    verdict = QueueInTtft()
+    for one in requests:
+        verdict = judged([Wait(float(one), wait, wait, wait + 0.3)], verdict)
+        assert verdict.slope is None
+        assert not verdict.excluded
+
+
+@pytest.mark.parametrize("requests", [0.0, 1e-200, 1e300])
+def test_moments_of_a_damaged_profile_conclude_nothing_and_raise_nothing(requests: float) -> None:
+    damaged = QueueInTtft((requests, *[1e300] * 9), queued=50.0)
+    assert not judged(queues(included=True, longest=1.0), damaged).excluded
+    assert damaged.slope is None
+
+
+def test_what_is_known_is_not_forgotten_when_no_replica_was_read() -> None:
+    # Prefills that slow each other raise TTFT with the queue, though it begins at admission.
+    verdict = QueueInTtft()
+    for one in queues(included=True, longest=4.0):
+        verdict = verdict.update([one], elapsed=15.0, params=DEFAULT, known=True)
+    assert verdict.excluded
+    assert verdict.update([], elapsed=15.0, params=DEFAULT).excluded

@@ -36,7 +36,7 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[f
         covered=15.0,
         steps=(),
         waits=(),
-        ttft_from_admission=False,
+        queue_excluded=False,
         full=(),
         stuck=0,
         running=1.0,

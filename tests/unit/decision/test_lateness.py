@@ -1,0 +1,69 @@
+"""Which requests are late, by what the last minutes' rows say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
+from servingpool.decision.state import Memory
+
+START, TICK = 1_700_000_000.0, 15.0
+POOL = Pool(Slo(time_to_first_token=2.0, time_per_output_token=0.02), min_replicas=1, max_replicas=1)
+
+
+@dataclass
+class OneReplica:
+    """Requests that begin and end within a tick, all with the same time per output token."""
+
+    tokens: float
+    """Of an answer."""
+    pool: Pool = POOL
+    now: float = START
+    requests: float = 0.0
+    steps: float = 0.0
+    decoding: float = 0.0
+    memory: Memory = field(default_factory=Memory)
+
+    def tick(self, requests: float, each: float = 0.0) -> Outcome:
+        """`each` seconds for a token after the first."""
+        self.now += TICK
+        self.requests += requests
+        self.steps += requests * (self.tokens - 1.0)
+        self.decoding += requests * (self.tokens - 1.0) * each
+        counted = self.requests
+        page = ReplicaMetrics(
+            replica="pod",
+            scraped_at=self.now,
+            running=0.0,
+            waiting=0.0,
+            generation_tokens=self.steps + counted,
+            prompt_tokens=100.0 * counted,
+            time_to_first_token=Histogram((1.0, 2.0), (counted, counted), 0.1 * counted, counted),
+            inter_token_latency=Histogram((), (), self.decoding, self.steps),
+            time_per_output_token=Histogram((0.01, 0.025), (0.0, counted), 0.02 * counted, counted),
+        )
+        observed = Observation(requested=1, ready=(Replica("pod", 9_999.0, 9_000.0),), metrics=(page,))
+        outcome = decide(observed, self.pool, self.memory, self.now)
+        self.memory = outcome.memory
+        return outcome
+
+
+def test_a_minute_without_a_token_does_not_put_the_four_before_it_on_time() -> None:
+    replica = OneReplica(tokens=200.0)
+    slow = [replica.tick(30.0, 0.024) for _ in range(16)][-1].decision.figures.attainment_now
+    after = [replica.tick(0.0) for _ in range(4)][-1].decision.figures.attainment_now
+    assert slow < 0.5
+    assert after == pytest.approx(slow, abs=0.05)
+
+
+@pytest.mark.parametrize("tokens", [2.0, 3.0, 200.0])
+def test_a_short_answer_is_as_slow_as_a_long_one_with_the_same_time_per_token(tokens: float) -> None:
+    # No time per output token passes before the first token, so that is none of the tokens to divide by.
+    replica = OneReplica(tokens=tokens)
+    shown = [replica.tick(60.0, 0.024) for _ in range(16)][-1].decision.figures.attainment_now
+    assert shown == pytest.approx(1.0 - 0.663, abs=0.02)
