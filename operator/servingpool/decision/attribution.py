@@ -10,7 +10,7 @@ import numpy as np
 
 from servingpool.decision.counters import WAITED
 from servingpool.decision.pool import Pool
-from servingpool.decision.samples import TTFT_SUM
+from servingpool.decision.samples import BEGUN, TTFT_SUM
 from servingpool.decision.step_time import StepTime
 from servingpool.decision.window import AT, KEPT_SECONDS, LOAD, SPAN, Demand, SampleWindow, Slice
 
@@ -82,8 +82,9 @@ def _waited(pool: Pool, recent: Slice) -> float:
     """
     bound = pool.slo.time_to_first_token
     judged = recent.first_tokens.total
-    longest = max(recent.total(TTFT_SUM), recent.total(WAITED))  # a histogram may exclude the queue
-    waited = 2.0 * longest / judged if judged > 0.0 else 0.0
+    by_histogram = recent.total(TTFT_SUM) / max(judged, 1.0)  # it may exclude the queue
+    by_queue = recent.total(WAITED) / max(recent.total(BEGUN), 1.0)
+    waited = 2.0 * max(by_histogram, by_queue)
     late = recent.first_tokens.late
     if bound is not None and late >= 1.0:
         on_time = (judged - late) * bound / 2.0

@@ -173,9 +173,12 @@ def diff_counters(
         steps += [] if each is None else [each]
         covered += seconds
         intervals.append(seconds)
-        shown = (before.queue, now.queue) if now.queue is not before.queue else (None, None)
-        tells = not restarted and metrics.begun is NOT_EXPOSED and not _shows_no_wait(metrics, ttft_bound)
-        served.append(_Served(*shown, seconds, increase, tells))
+        shown_anew = now.queue is not before.queue
+        shown = (before.queue, now.queue) if shown_anew else (None, None)
+        # At both scrapes: in a full batch one begins for each that ends, so the increases are equal anyway.
+        at_once = all(one.figures[BEGUN] == one.figures[TTFT_COUNT] for one in (before, now))
+        tells = not restarted and at_once and not _shows_no_wait(metrics, ttft_bound)
+        served.append(_Served(*shown, seconds, increase, tells and (shown_anew or now.queue is None)))
     if not steps and no_restart:
         # Many replicas with little to do are alike.
         together = mean_step(sums, covered)

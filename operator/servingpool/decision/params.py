@@ -35,7 +35,7 @@ class Params:
     """Seconds, 3,600 to 86,400: evidence on the miss curve, and on full replicas, counts 1/e after it."""
 
     # --- queues
-    queue_excluded: float = 0.3
+    included_slope: float = 0.3
     """Seconds of TTFT per second of queue, 0.1 to 0.5, below which the histogram excludes the queue. Of 252 runs with
     the queue in TTFT none came below. Of 189 without it 97 did; most others had no lasting queue."""
     engine_stuck: float = 60.0

@@ -28,7 +28,8 @@ ROUNDING = 1e-5
 """Part of the mean square wait below which its variance may be rounding: a kept profile has seven digits."""
 
 ONE, BEGIN, END, TTFT = range(4)
-PAIRS = tuple(combinations_with_replacement((ONE, BEGIN, END, TTFT), 2))
+PAIRS = tuple(combinations_with_replacement((ONE, BEGIN, END, TTFT), 2))[:-1]
+"""Of these four; nobody needs the square of TTFT."""
 
 
 class Wait(NamedTuple):
@@ -70,7 +71,9 @@ class QueueInTtft:
         slope = added.slope if waits else None
         if slope is None:
             return replace(added, excluded=known or self.excluded)
-        return replace(added, excluded=known or slope < params.queue_excluded)
+        # Clients that give up make a wait look longer and the slope smaller, so a verdict is not turned by a little.
+        least = params.included_slope * (2.0 if self.excluded else 1.0)
+        return replace(added, excluded=known or slope < least)
 
     @property
     def slope(self) -> float | None:

@@ -81,12 +81,17 @@ def test_a_queue_that_went_with_its_engine_is_none_that_its_successor_s_requests
     assert not seen(page(START, 1_000.0, 9e3), page(START + TICK, 10.0, 1.0)).waits
 
 
-@pytest.mark.parametrize("begun", [1_010.0, 1_018.0])
+@pytest.mark.parametrize("begun", [1_012.0, 1_018.0])
 def test_first_tokens_counted_at_the_end_say_nothing_of_the_queue_now_though_as_many_begin_as_end(begun: float) -> None:
     # A full batch takes one for each that ends, so the two counts rise alike.
     delta = seen(page(START, 1_000.0, 9e3, begun=begun - 10.0), page(START + TICK, 1_010.0, 9.1e3, begun=begun))
     assert delta.sums[BEGUN] == 10.0
     assert not delta.waits
+
+
+def test_first_tokens_counted_at_once_tell_of_the_queue_also_where_requests_begun_are_exported() -> None:
+    delta = seen(page(START, 1_000.0, 9e3, begun=1_000.0), page(START + TICK, 1_010.0, 9.1e3, begun=1_010.0))
+    assert [one.requests for one in delta.waits] == [10.0]
 
 
 def test_one_scrape_without_requests_begun_is_no_surge() -> None:
