@@ -97,7 +97,7 @@ def computed(cases: Sequence[str], engines: Sequence[str], seeds: Sequence[int],
 
 def summary(found: Sequence[Found]) -> tuple[Row, list[Row]]:
     """A row for each engine; `!` marks what misses its goal."""
-    rows = []
+    rows: list[Row] = []
     for engine, cases in _by_engine(found).items():
         mean, most = fmean(case.multiple for case in cases), max(cases, key=lambda case: case.multiple)
         held, runs = sum(case.held for case in cases), sum(len(case.runs) for case in cases)
@@ -117,7 +117,7 @@ def summary(found: Sequence[Found]) -> tuple[Row, list[Row]]:
 
 def every_case(found: Iterable[Found]) -> tuple[Row, list[Row]]:
     """A row for each engine and case."""
-    rows = [
+    rows: list[Row] = [
         [
             case.engine,
             case.slug,

@@ -65,7 +65,7 @@ class Conduct:
         return dict(self.own_bounds)
 
 
-_SHOWN = {"running": Sum((page.SHOWN_RUNNING,)), "waiting": Sum((page.SHOWN_WAITING,))}
+_SHOWN_RUNNING, _SHOWN_WAITING = Sum((page.SHOWN_RUNNING,)), Sum((page.SHOWN_WAITING,))
 _FINISHED = (page.STOPPED, page.LENGTH)
 _LMDEPLOY_TOKEN = (0.005, *page.TOKEN_TIME)
 _SGLANG_TOKEN = (
@@ -85,7 +85,8 @@ _TGI_SECONDS = tuple(1e-4 * 1.5**power for power in range(1, 36))
 VLLM = Conduct("vllm", admission_rejections=Sum(()))
 SGLANG = Conduct(
     "sglang",
-    **_SHOWN,
+    running=_SHOWN_RUNNING,
+    waiting=_SHOWN_WAITING,
     # A request's first token comes with its prefill, and is not counted as decoded.
     generation_tokens=Sum((page.GENERATION_TOKENS,), (page.FIRST_TOKENS,)),
     queue_time=page.QUEUE_AT_START,
@@ -100,7 +101,8 @@ SGLANG = Conduct(
 """0.5.23."""
 LMDEPLOY = Conduct(
     "lmdeploy",
-    **_SHOWN,
+    running=_SHOWN_RUNNING,
+    waiting=_SHOWN_WAITING,
     cached_prompt_tokens=Sum((sum_of(page.PROMPT),), (sum_of(page.COMPUTED),)),
     time_per_output_token=page.ITL,
     excludes_queue=True,

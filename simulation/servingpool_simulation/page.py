@@ -68,8 +68,8 @@ OTHERS = (
 """Histograms that vLLM does not have: TTFT counted when the request ends, queue time when it is scheduled, seconds in
 the batch over output tokens, and TPOT without the answers of one token."""
 FURTHER = ("arrived", "prompt_tokens_received", "first_tokens", "prefill_seconds", "shown_running", "shown_waiting")
-"""Likewise: requests received and their prompt tokens, first tokens, seconds of steps with a prompt in them, and the gauges of engines that
-refresh them now and then."""
+"""Likewise: requests received and their prompt tokens, first tokens, seconds of steps with a prompt in them, and the
+gauges of engines that refresh them now and then."""
 
 NO_BOUNDS: Mapping[str, tuple[float, ...]] = MappingProxyType({})
 
@@ -80,9 +80,7 @@ def token_bounds(max_model_len: int) -> tuple[float, ...]:
     return tuple(bound for bound in series if bound <= max_model_len)
 
 
-def bounds(
-    max_model_len: int, own: Mapping[str, tuple[float, ...]] = NO_BOUNDS
-) -> dict[str, tuple[float, ...]]:
+def bounds(max_model_len: int, own: Mapping[str, tuple[float, ...]] = NO_BOUNDS) -> dict[str, tuple[float, ...]]:
     """Upper bounds of each histogram without `+Inf`, in the order of HISTOGRAMS: vLLM's, or the engine's `own`."""
     tokens = token_bounds(max_model_len)
     each = (

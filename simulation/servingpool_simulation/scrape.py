@@ -78,8 +78,8 @@ def without_unused(metrics: ReplicaMetrics) -> ReplicaMetrics:
 
 
 def _sum(pages: Floats, figure: Sum) -> list[float]:
-    total = pages[:, figure.plus].sum(axis=1) - pages[:, figure.minus].sum(axis=1)
-    return total.tolist()
+    total: list[float] = (pages[:, figure.plus].sum(axis=1) - pages[:, figure.minus].sum(axis=1)).tolist()
+    return total
 
 
 _COUNTERS = (
