@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SIMULATION = "simulation/servingpool_simulation"
 
 WORLD = (
-    *(f"{SIMULATION}/{name}.py" for name in ("balancer", "fleet", "hardware", "kernel", "page")),
+    *(f"{SIMULATION}/{name}.py" for name in ("balancer", "conduct", "fleet", "hardware", "kernel", "page")),
     *(f"{SIMULATION}/{name}.py" for name in ("run", "score", "scrape", "tables", "upgrade")),
     f"{SIMULATION}/data/step_coeffs_bf16.json",
 )

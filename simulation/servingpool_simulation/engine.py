@@ -130,7 +130,7 @@ class Engine:
 
     def metrics(self) -> EngineMetrics:
         """All that it exposes, at the last `advance`."""
-        return read_page(self._state.page[0], page.bounds(self.profile.max_model_len))
+        return read_page(self._state.page[0], page.bounds(self.profile.max_model_len, self.profile.conduct.bounds))
 
     def take_outcomes(self) -> list[Outcome]:
         """The requests that ended since the last call, in order of their number."""

@@ -12,6 +12,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from servingpool_simulation.conduct import VLLM, Conduct
+
 BLOCK_TOKENS = 16
 """Tokens in a KV cache block, vLLM's default on CUDA."""
 
@@ -65,6 +67,8 @@ class EngineProfile:
     pause_shortest: float = 1.0
     pause_longest: float = 3.0
     """Seconds of a pause: evenly distributed between the two."""
+    conduct: Conduct = VLLM
+    """What its page tells, and when."""
 
     def __post_init__(self) -> None:
         if len(self.dense) < 2 or any(b[0] <= a[0] for a, b in pairwise(self.dense)):

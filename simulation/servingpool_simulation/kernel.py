@@ -22,7 +22,7 @@ import numpy as np
 from servingpool_simulation import page
 from servingpool_simulation.compiled import compiled
 from servingpool_simulation.hardware import BLOCK_TOKENS
-from servingpool_simulation.page import FIRST_HISTOGRAM, ITERATION, ITL, TTFT, WIDTH
+from servingpool_simulation.page import FIRST_HISTOGRAM, ITERATION, ITL, QUEUE_AT_START, TTFT, WIDTH
 from servingpool_simulation.tables import (
     FINISHED,
     NEVER,
@@ -44,6 +44,22 @@ def observe(s: State, row: int, which: int, value: float, times: int) -> None:
     start = FIRST_HISTOGRAM + which * WIDTH
     s.page[row, start + bucket] += times
     s.page[row, start + page.SUM] += value * times
+
+
+@compiled
+def refresh(s: State, row: int, at: float) -> None:
+    """Sets the gauges of an engine that does so every few seconds; call it before they change at `at`."""
+    every, e = s.limits.gauges_every, s.engines[row]
+    if every > 0.0 and e.refresh_at < at < np.inf:
+        e.refresh_at += every * math.ceil((at - e.refresh_at) / every)
+        show(s, row, e.decoding + e.prefilling)
+
+
+@compiled
+def show(s: State, row: int, running: int) -> None:
+    """Sets the gauges."""
+    s.page[row, page.SHOWN_RUNNING] = running
+    s.page[row, page.SHOWN_WAITING] = s.engines[row].queued
 
 
 @compiled
@@ -176,6 +192,9 @@ def commit(s: State, row: int, upto: int) -> None:
     if steps <= 0 or e.decoding == 0:
         return
     e.blocks += blocks_over(s, row, steps)
+    every = s.limits.gauges_every_steps
+    if every > 0 and (e.tick + steps) // every > e.tick // every:
+        show(s, row, e.decoding)
     e.tick += steps
     e.kv += e.decoding * steps
     tokens = e.decoding * s.limits.tokens_per_step
@@ -260,6 +279,7 @@ def admit(s: State, q: Records, row: int, tokens: int, free: int) -> int:
         computed = 0
         if math.isnan(request.scheduled):
             request.scheduled = e.now
+            observe(s, row, QUEUE_AT_START, e.now - request.received, 1)
             computed = cached_tokens(s, row, request)
         place = s.batch[row, number]
         place.request = e.head
@@ -347,6 +367,8 @@ def plan(s: State, q: Records, row: int, until: float) -> bool:
     if e.decoding + e.prefilling == 0:
         if e.head == NOBODY:
             e.plan_end = np.inf
+            if s.limits.gauges_every_steps > 0:
+                show(s, row, 0)
             return False
         received = q[e.head].received
         # Not at `until` itself: others that come at the same moment belong to the same step.
@@ -355,6 +377,8 @@ def plan(s: State, q: Records, row: int, until: float) -> bool:
             return False
         e.now = max(e.now, received)
     tokens, preempted = fill_step(s, q, row)
+    if e.prefilling > 0 and s.limits.gauges_every_steps > 0:
+        show(s, row, e.decoding)
     e.first_step = step_time(s, row, tokens)
     e.growth = 0.0
     e.steps = 1
@@ -371,7 +395,21 @@ def plan(s: State, q: Records, row: int, until: float) -> bool:
 
 
 @compiled
-def finish(s: State, row: int, request: Records, now: float) -> None:
+def accepted(s: State, request: Records) -> float:
+    """From when the engine itself counts a request's wait."""
+    return float(request.handled if s.limits.ttft_from_handle else request.received)
+
+
+@compiled
+def hand_out(q: Records, e: Records, now: float) -> None:
+    """Gives the handle of a finished request to the next one without."""
+    if e.without_handle != NOBODY:
+        q[e.without_handle].handled = now
+        e.without_handle = q[e.without_handle].next
+
+
+@compiled
+def finish(s: State, q: Records, row: int, request: Records, now: float) -> None:
     """Writes down a finished request, in its own record and in the histograms."""
     length = request.output
     # The last step gave it what was left of its tokens, and `commit` counted a whole step's.
@@ -381,13 +419,14 @@ def finish(s: State, row: int, request: Records, now: float) -> None:
     request.finished = now
     request.generated = length
     s.engines[row].in_flight -= 1
+    hand_out(q, s.engines[row], now)
     received, scheduled, first = request.received, request.scheduled, request.first
     at_limit = request.prompt + length >= s.limits.max_model_len
     s.page[row, page.LENGTH if at_limit else page.STOPPED] += 1
     # vLLM counts 0 for a request of one token.
     observe(s, row, page.TPOT, (now - first) / (length - 1) if length > 1 else 0.0, 1)
     observe(s, row, page.E2E, now - received, 1)
-    observe(s, row, page.QUEUE, scheduled - received, 1)
+    observe(s, row, page.QUEUE, scheduled - accepted(s, request), 1)
     observe(s, row, page.INFERENCE, now - scheduled, 1)
     observe(s, row, page.PREFILL, first - scheduled, 1)
     observe(s, row, page.DECODE, now - first, 1)
@@ -395,6 +434,10 @@ def finish(s: State, row: int, request: Records, now: float) -> None:
     observe(s, row, page.GENERATION, float(length), 1)
     observe(s, row, page.EVICTED, float(request.preemptions), 1)
     observe(s, row, page.COMPUTED, float(request.prompt - request.cached), 1)
+    observe(s, row, page.TTFT_AT_END, first - received, 1)
+    observe(s, row, page.WITH_PREFILL, (now - scheduled) / length, 1)
+    if length > 1:
+        observe(s, row, page.TPOT_OF_MANY, (now - first) / (length - 1), 1)
 
 
 @compiled
@@ -409,7 +452,9 @@ def sample_after_prompt(s: State, row: int, request: Records, now: float) -> int
         observe(s, row, ITL, now - request.last, 1)
         return 1
     request.first = now
-    observe(s, row, TTFT, now - (request.scheduled if s.limits.ttft_from_admission else request.received), 1)
+    since = request.scheduled if s.limits.ttft_from_admission else accepted(s, request)
+    observe(s, row, TTFT, now - since, 1)
+    s.page[row, page.FIRST_TOKENS] += 1
     s.page[row, page.PROMPT_TOKENS] += request.prompt
     s.page[row, page.PROMPT_CACHED] += request.cached
     s.page[row, page.PROMPT_COMPUTED] += request.prompt - request.cached
@@ -426,7 +471,7 @@ def retire(s: State, q: Records, row: int, now: float) -> None:
         place = s.batch[row, k]
         if place.mark <= e.tick:
             leave_batch(s, row, k)
-            finish(s, row, q[place.request], now)
+            finish(s, q, row, q[place.request], now)
         else:
             soonest = min(soonest, place.mark)
             to = s.batch[row, kept]
@@ -460,7 +505,7 @@ def end_prompts(s: State, q: Records, row: int, begin: int, now: float) -> int:
         left = request.output - request.generated
         if left == 0:
             e.blocks -= blocks_for(computed)
-            finish(s, row, request, now)
+            finish(s, q, row, request, now)
         else:
             join_decoding(s, row, number, computed, left)
     return tokens
@@ -471,6 +516,9 @@ def complete(s: State, q: Records, row: int) -> None:
     """Brings about what the end of a plan brings: tokens, finished requests, computed prompts."""
     e = s.engines[row]
     commit(s, row, e.steps)
+    refresh(s, row, e.plan_end)
+    if e.prefilling > 0:
+        s.page[row, page.PREFILL_SECONDS] += e.plan_end - e.now
     e.now = e.plan_end
     e.steps = 0
     begin = e.decoding
@@ -499,6 +547,7 @@ def settle(s: State, q: Records, row: int, until: float) -> None:
     e = s.engines[row]
     if e.steps > 0:
         commit(s, row, max(e.done, steps_by(e, until)))
+    refresh(s, row, until)
     s.page[row, page.RUNNING] = e.decoding + e.prefilling
     s.page[row, page.WAITING] = e.queued
     s.page[row, page.KV_USAGE] = e.blocks / s.limits.kv_blocks
@@ -514,9 +563,18 @@ def submit(s: State, q: Records, row: int, number: int, at: float) -> None:
         request.finished = at
         s.page[row, page.REJECTED] += 1
         return
+    refresh(s, row, at)
+    if s.limits.gauges_every_steps > 0 and e.steps > 0:
+        commit(s, row, max(e.done, steps_by(e, at)))
+    s.page[row, page.ARRIVED] += 1
+    s.page[row, page.PROMPT_RECEIVED] += request.prompt
     request.output = min(request.output, s.limits.max_model_len - request.prompt)
     request.status = WAITS
     request.next = NOBODY
+    if e.in_flight < s.limits.max_num_seqs:
+        request.handled = at
+    elif e.without_handle == NOBODY:
+        e.without_handle = number
     e.in_flight += 1
     e.queued += 1
     if e.tail != NOBODY:

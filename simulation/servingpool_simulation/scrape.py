@@ -7,9 +7,8 @@ came through. No latency of a single request, nothing of the future and no coeff
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from servingpool.decision.observation import (
 )
 from servingpool.decision.slo import Slo
 from servingpool_simulation import page
+from servingpool_simulation.conduct import Mean, Sum
 from servingpool_simulation.fleet import Fleet, Phase, SimulatedReplica
 from servingpool_simulation.tables import Floats
 
@@ -77,6 +77,15 @@ def without_unused(metrics: ReplicaMetrics) -> ReplicaMetrics:
     return replace(metrics, **unused)
 
 
+def _sum(pages: Floats, figure: Sum) -> list[float]:
+    total: list[float] = (pages[:, figure.plus].sum(axis=1) - pages[:, figure.minus].sum(axis=1)).tolist()
+    return total
+
+
+_COUNTERS = (
+    *("running", "waiting", "generation_tokens", "prompt_tokens", "cached_prompt_tokens"),
+    *("admission_rejections", "begun"),
+)
 _HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
 _TOKEN_COUNTERS = ("generation_tokens", "prompt_tokens", "cached_prompt_tokens")
 
@@ -94,22 +103,23 @@ class Scraper:
     """Last scrape that came through, by the replica's ordinal."""
     _phases: dict[int, float] = field(default_factory=dict, init=False)
     _fates: dict[tuple[int, int], list[bool]] = field(default_factory=dict, init=False)
-    _buckets: tuple[tuple[int, tuple[int, ...], tuple[float, ...]], ...] = field(init=False)
-    """(histogram, which of its buckets, their bounds)."""
+    _buckets: dict[str, tuple[int, tuple[int, ...], tuple[float, ...]]] = field(default_factory=dict, init=False)
+    """(histogram, which of its buckets, their bounds), by the figure."""
 
     def __post_init__(self) -> None:
-        bounds = page.bounds_matrix(self.fleet.profile.max_model_len)
-        chosen = []
-        for which, limit in (
-            (page.TTFT, self.slo.time_to_first_token),
-            (page.ITL, self.slo.time_per_output_token),
-            (page.TPOT, self.slo.time_per_output_token),
-            *(((page.QUEUE, self.slo.time_to_first_token),) if self.options.queue_time else ()),
+        conduct, bounds = self.fleet.profile.conduct, self.fleet.state.bounds
+        for name, limit in (
+            ("time_to_first_token", self.slo.time_to_first_token),
+            ("inter_token_latency", self.slo.time_per_output_token),
+            ("time_per_output_token", self.slo.time_per_output_token),
+            *((("queue_time", self.slo.time_to_first_token),) if self.options.queue_time else ()),
         ):
+            which = getattr(conduct, name)
+            if not isinstance(which, int):
+                continue
             finite = bounds[which][np.isfinite(bounds[which])]
             indices = tuple(range(len(finite))) if self.every_bucket else bracket(finite.tolist(), limit)
-            chosen.append((which, indices, tuple(finite[list(indices)].tolist())))
-        self._buckets = tuple(chosen)
+            self._buckets[name] = (which, indices, tuple(finite[list(indices)].tolist()))
 
     def arm(self, until: float) -> None:
         """Tells each replica when its last good scrape up to `until` (virtual seconds) will be."""
@@ -167,29 +177,34 @@ class Scraper:
             reason = "no replica is ready" if not ready else f"no good scrape in {self.options.fresh_for:g} s"
             return Unknown(reason)
         pages = self.fleet.state.scraped[[replica.row for replica in fresh]]
-        histograms = [self._histograms(pages, *chosen) for chosen in self._buckets]
-        queues: Iterable[Histogram | Unknown] = histograms.pop() if self.options.queue_time else repeat(NOT_EXPOSED)
+        columns = self._figures(pages)
         shown = (
             ReplicaMetrics(
                 replica=replica.name,
                 scraped_at=EPOCH + self._scraped_at[replica.ordinal],
-                running=figures[page.RUNNING],
-                waiting=figures[page.WAITING],
-                kv_cache_usage=figures[page.KV_USAGE],
-                generation_tokens=figures[page.GENERATION_TOKENS],
-                prompt_tokens=figures[page.PROMPT_TOKENS],
-                cached_prompt_tokens=figures[page.PROMPT_CACHED],
-                admission_rejections=0.0,
-                time_to_first_token=first,
-                inter_token_latency=between,
-                time_per_output_token=mean,
-                queue_time=queue,
+                ttft_from_admission=self.fleet.profile.conduct.excludes_queue,
+                **dict(zip(columns, figures, strict=True)),
             )
-            for replica, figures, first, between, mean, queue in zip(
-                fresh, pages[:, : page.FIRST_HISTOGRAM].tolist(), *histograms, queues, strict=False
-            )
+            for replica, figures in zip(fresh, zip(*columns.values(), strict=True), strict=True)
         )
         return tuple(map(without_unused, shown) if self.options.absent_until_used else shown)
+
+    def _figures(self, pages: Floats) -> dict[str, Sequence[Any]]:
+        """What the engine exposes, by its name in ReplicaMetrics: a value for each page."""
+        conduct = self.fleet.profile.conduct
+        columns: dict[str, Sequence[Any]] = {"kv_cache_usage": pages[:, page.KV_USAGE].tolist()}
+        for name in _COUNTERS:
+            figure = getattr(conduct, name)
+            if figure is not None:
+                columns[name] = _sum(pages, figure)
+        for name in _HISTOGRAMS:
+            figure = getattr(conduct, name)
+            if isinstance(figure, Mean):
+                pairs = zip(_sum(pages, figure.total), _sum(pages, figure.count), strict=True)
+                columns[name] = [Histogram((), (), total, count) for total, count in pairs]
+            elif name in self._buckets:
+                columns[name] = self._histograms(pages, *self._buckets[name])
+        return columns
 
     @staticmethod
     def _histograms(pages: Floats, which: int, indices: tuple[int, ...], bounds: tuple[float, ...]) -> list[Histogram]:

@@ -6,12 +6,14 @@ Records rather than objects, so that numba compiles what works on them; all time
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from servingpool_simulation import page
+from servingpool_simulation.conduct import Conduct
 from servingpool_simulation.hardware import BLOCK_TOKENS, EngineProfile
 
 Floats = NDArray[np.float64]
@@ -45,9 +47,13 @@ LIMITS = np.dtype(
         ("pause_every", "f8"),
         ("pause_shortest", "f8"),
         ("pause_longest", "f8"),
+        ("gauges_every", "f8"),
+        ("gauges_every_steps", "i8"),
+        ("ttft_from_handle", "i8"),
     ]
 )
-"""EngineProfile, field by field, as the kernel reads it."""
+"""EngineProfile and its Conduct, field by field, as the kernel reads them."""
+_OF_CONDUCT = {field.name for field in fields(Conduct)}
 
 ENGINE = np.dtype(
     [
@@ -73,6 +79,8 @@ ENGINE = np.dtype(
         ("slowness", "f8"),  # how many times as long as the profile's its steps are
         ("pause_at", "f8"),  # when the next pause begins; where the profile has pauses
         ("draw", "i8"),  # state of its random numbers, 1 to 2**31 - 2
+        ("refresh_at", "f8"),  # when its gauges are set next, where that is every few seconds
+        ("without_handle", "i8"),  # the first in the queue that is beyond max_num_seqs in flight
     ]
 )
 
@@ -88,7 +96,8 @@ REQUEST = np.dtype(
     [
         ("arrival", "f8"),  # when the user sent it
         ("received", "f8"),  # when an engine got it, later where it waited before the engines
-        ("scheduled", "f8"),  # when it first ran; NaN before, as in the next ones
+        ("handled", "f8"),  # when fewer than max_num_seqs were in flight before it; NaN before, as in the next ones
+        ("scheduled", "f8"),  # when it first ran
         ("first", "f8"),  # its first token
         ("last", "f8"),  # its last token before a preemption
         ("finished", "f8"),  # its last token, or when it was turned away
@@ -137,7 +146,7 @@ def request_table(arrival: ArrayLike, prompt: ArrayLike, output: ArrayLike) -> R
     """Requests that no engine has yet. `arrival` in seconds, lengths in tokens."""
     table = records(REQUEST, np.size(arrival))
     table.arrival, table.prompt, table.output = arrival, prompt, output
-    for name in ("received", "scheduled", "first", "last", "finished"):
+    for name in ("received", "handled", "scheduled", "first", "last", "finished"):
         table[name] = math.nan
     table.next = NOBODY
     return table
@@ -147,11 +156,11 @@ def engine_rows(profile: EngineProfile, rows: int) -> State:
     """Room for `rows` engines of one profile; `start_engine` brings a row to life."""
     limits = records(LIMITS, 1)[0]
     for name in LIMITS.names or ():
-        limits[name] = getattr(profile, name)
+        limits[name] = getattr(profile.conduct if name in _OF_CONDUCT else profile, name)
     return State(
         limits=limits,
         dense=profile.dense_table(),
-        bounds=page.bounds_matrix(profile.max_model_len),
+        bounds=page.bounds_matrix(profile.max_model_len, profile.conduct.bounds),
         engines=records(ENGINE, rows),
         phase=np.zeros((rows, BLOCK_TOKENS), dtype=np.int64),
         batch=records(PLACE, rows, profile.max_num_seqs),
@@ -179,8 +188,8 @@ def start_engine(state: State, row: int, at: float, *, slowness: float = 1.0, dr
     engine = state.engines[row]
     engine.now = at
     engine.plan_end = engine.scrape_at = math.inf
-    engine.head = engine.tail = NOBODY
+    engine.head = engine.tail = engine.without_handle = NOBODY
     engine.next_finish = NEVER
     engine.slowness = slowness
-    engine.pause_at = at
+    engine.pause_at = engine.refresh_at = at
     engine.draw = draw
