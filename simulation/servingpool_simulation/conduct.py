@@ -105,7 +105,6 @@ LMDEPLOY = Conduct(
     waiting=_SHOWN_WAITING,
     cached_prompt_tokens=Sum((sum_of(page.PROMPT),), (sum_of(page.COMPUTED),)),
     time_per_output_token=page.ITL,
-    excludes_queue=True,
     own_bounds=(("inter_token_latency_seconds", _LMDEPLOY_TOKEN),),
     gauges_every=10.0,
     ttft_from_handle=True,

@@ -84,8 +84,8 @@ def late_share_by_mean(mean: float, bucket: tuple[float, float], bound: float) -
     usual spread around it.
     """
     lower, upper = bucket
-    if not math.isfinite(upper):
-        return 1.0
+    if lower > 0.0 and math.isinf(upper):
+        return 1.0  # as for TTFT; the status says so
     if not lower < upper:
         return 0.5
     centre = math.log(min(upper, max(lower, mean, LEAST_MEAN))) - SPREAD**2 / 2.0

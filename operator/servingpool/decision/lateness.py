@@ -18,7 +18,7 @@ from servingpool.decision.latency_count import Misses, late_share_by_mean
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.queueing import Queue, overdue
-from servingpool.decision.samples import GENERATED, ITL_COUNT, ITL_SUM, TTFT_COUNT, Sample
+from servingpool.decision.samples import BEGUN, GENERATED, ITL_COUNT, ITL_SUM, TTFT_COUNT, Bucket, Sample
 from servingpool.decision.window import KEPT_SECONDS, SampleWindow, Slice
 
 SPEED_WINDOW = 60.0
@@ -26,6 +26,10 @@ SPEED_WINDOW = 60.0
 MARGIN = 5.0
 """Late requests beyond `queue_time_margin` times the other witness': the queue-time histogram counts a request at its
 end, so over minutes the two count different requests."""
+BY_TOKEN = 2.0
+"""Observations of TPOT for each request begun, from which on there is one a token: LMDeploy, NIM, old vLLM."""
+ANY = Bucket()
+"""The bucket that holds every time."""
 
 
 class Witness(StrEnum):
@@ -95,14 +99,28 @@ class Lateness:
     def _slow(self, part: Slice, bound: float | None) -> Misses:
         """Requests that ended, and those whose tokens came too slowly."""
         count = part.finished
-        if bound is None or count.straddling <= 0.0:
-            return Misses(count.total, 0.0 if bound is None else count.late)
+        if bound is None:
+            return Misses(count.total, 0.0)
+        if self._tpot_by_token:
+            begun = part.total(BEGUN)
+            return Misses(begun, begun * late_share_by_mean(self._speed(part), ANY, bound))
+        if count.straddling <= 0.0:
+            return Misses(count.total, count.late)
+        share = late_share_by_mean(self._speed(part), self.window.buckets.tpot, bound)
+        return Misses(count.total, count.late + count.straddling * share)
+
+    @cached_property
+    def _tpot_by_token(self) -> bool:
+        """The TPOT histogram counts tokens: the late share of tokens is not that of requests."""
+        kept = self.window.last(KEPT_SECONDS)
+        return kept.finished.total > BY_TOKEN * kept.total(BEGUN) + MARGIN
+
+    def _speed(self, part: Slice) -> float:
+        """Mean seconds of a token in a part of the window, or in the last minute where that is longer."""
         recent = part if part.seconds >= SPEED_WINDOW else self.window.last(SPEED_WINDOW)
         # No time passed before a first token.
         tokens = max(recent.total(GENERATED) - recent.total(TTFT_COUNT), recent.total(ITL_COUNT), 1.0)
-        mean = recent.total(ITL_SUM) / tokens
-        share = late_share_by_mean(mean, self.window.buckets.tpot, bound)
-        return Misses(count.total, count.late + count.straddling * share)
+        return recent.total(ITL_SUM) / tokens
 
 
 class Queues(NamedTuple):
