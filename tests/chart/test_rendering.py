@@ -41,6 +41,9 @@ def test_the_operator_accepts_the_configuration(render: Render, tmp_path: Path, 
     given = yaml.safe_load((VALUES / f"{case}.yaml").read_text())
     assert config.pod_deletion_cost.enabled == (case != "bare")
     assert config.engines.keys() == given.get("engines", {}).keys()
+    assert {name: price.noted.isoformat() for name, price in config.prices.items()} == {
+        name: str(price["noted"]) for name, price in given.get("prices", {}).items()
+    }
     assert list(config.namespaces) == given.get("watchNamespaces", [])
     assert [backend.url for backend in config.backends] == [
         backend["url"] for backend in given.get("backends", [{"url": "http://prometheus-operated.monitoring:9090"}])

@@ -36,6 +36,7 @@ class OperatorRelease:
             "podAnnotations": {"image-id": image_id(image)},
             "interval": "5s",
             "backends": [{"name": "default", "url": prometheus.URL, "namespaces": ["*"]}],
+            "prices": {"hosted": {"input": 0.5, "output": 1.5, "noted": "2026-11-01"}},
         }
 
     def install(self, *, chart: Path = CHART, wait: bool = True, **values: Any) -> None:

@@ -28,7 +28,8 @@ class Steady:
         self._cluster, self._load = cluster, load
         cluster.namespace(NAME)
         cluster.apply(engine_manifests(ENGINE))
-        cluster.apply(serving_pool(NAME, NAME, targets=[{"name": NAME, "min": 2, "max": 4, "gpusPerReplica": 1}]))
+        target = {"name": NAME, "min": 2, "max": 4, "gpusPerReplica": 1, "costPerReplicaHour": 2.5}
+        cluster.apply(serving_pool(NAME, NAME, targets=[target], compareTo="hosted"))
         cluster.wait_serving(NAME, NAME, replicas=2)
         self._course = load.start(ENGINE.url, NAME, f"2x{LONGEST}")
 

@@ -53,6 +53,7 @@ def operator(
             {"name": "elsewhere", "url": prometheus.url, "namespaces": ["other-*"]},
         ],
         "leaderElection": {"duration": f"{LEASE_S}s", "deadline": "4s", "retry": "500ms"},
+        "prices": {"acme": {"input": 0.5, "output": 1.5, "noted": "2026-11-01"}},
     }
     operator = OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings)
     operator.start()
@@ -67,6 +68,8 @@ def _pools(cluster: Cluster, operator: OperatorProcess) -> None:
     cluster.pool("chat")
     cluster.serve("advised", rate=1.0)
     cluster.pool("advised", mode="Recommend", targets=[{"name": "advised", "min": 2, "max": 3}])
+    cluster.serve("priced", rate=2.0)
+    cluster.pool("priced", targets=[{"name": "priced", "min": 1, "max": 1, "costPerReplicaHour": 9}], compareTo="akme")
     cluster.serve("misnamed", rate=1.0, model="the-real-name")
     cluster.pool("misnamed")
     cluster.serve("idle", rate=2.0)
@@ -225,6 +228,7 @@ def test_a_pool_with_a_steady_load_is_not_written(cluster: Cluster, operator: Op
 
 
 def test_explain_shows_the_last_decision(cluster: Cluster) -> None:
+    cluster.wait_condition("chat", "MetricsAvailable", ("True", "ValidMetrics"))
     shown = explain(cluster, "chat")
     assert shown.returncode == 0, shown.stderr
     assert "mode Auto: chat on Deployment chat" in shown.stdout
@@ -232,6 +236,28 @@ def test_explain_shows_the_last_decision(cluster: Cluster) -> None:
     assert "MetricsAvailable" in shown.stdout
     missing = explain(cluster, "no-such")
     assert (missing.returncode, missing.stderr) == (1, "ServingPool stories/no-such does not exist\n")
+
+
+def test_a_hosted_price_is_compared_with_once_its_name_is_right(cluster: Cluster, operator: OperatorProcess) -> None:
+    cluster.wait_condition("priced", "MetricsAvailable", ("True", "ValidMetrics"))
+    warned = explain(cluster, "priced").stdout
+    assert "spec.compareTo 'akme' is unknown, so nothing is compared; known prices: acme." in warned
+    rate = "servingpool_tokens_per_dollar"
+    wait_until(lambda: operator.figure(rate, pool="priced") is not None, PATIENCE, "its traffic is measured")
+    cluster.plane.client.patch(cluster.path("priced"), {"spec": {"compareTo": "acme"}})
+    wait_until(lambda: cluster.status("priced")["cost"].get("comparedTo") == "acme", PATIENCE, "it is compared")
+    status = cluster.status("priced")
+    cost, tokens = status["cost"], status["throughput"]
+    there = 3600e-6 * (0.5 * tokens["promptTokensPerSecond"] + 1.5 * tokens["generationTokensPerSecond"])
+    assert (cost["dollarsPerHour"], cost["noted"]) == (9, "2026-11-01")
+    assert cost["comparedDollarsPerHour"] == pytest.approx(there, abs=0.01)
+    times = cost["breakEvenTokensPerSecond"] / tokens["generationTokensPerSecond"]
+    assert times == pytest.approx(9 / there, rel=0.01)
+    shown = explain(cluster, "priced").stdout
+    assert f"${cost['comparedDollarsPerHour']:.2f} per hour  noted 2026-11-01" in shown
+    assert f"{float(cost['breakEvenTokensPerSecond'])} output tokens/s  load" in shown
+    assert "akme" not in shown
+    assert operator.figure("servingpool_cost_dollars_per_hour", pool="priced") == 9
 
 
 def shrink(cluster: Cluster, most: int) -> None:

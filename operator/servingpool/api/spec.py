@@ -20,6 +20,10 @@ WORKLOAD_NAME = Matches(
 )
 BACKEND_NAME = Matches(_DNS_LABEL, "the name of a backend in the operator's configuration, never a URL")
 ENGINE_NAME = Matches(_DNS_LABEL, "the name of an engine, such as vllm, of lower-case letters, digits and -")
+PRICE_NAME = Matches(
+    rf"{_DNS_LABEL}(\.{_DNS_LABEL})*",
+    "the name of a price in the operator's configuration, of lower-case letters, digits, - and .",
+)
 LABEL_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,62}"
 RESERVED_LABELS = ("__name__", "le", "model_name", "namespace", "pod")
 """The operator matches these itself, to keep a pool to its own namespace and model."""
@@ -93,7 +97,7 @@ class Target(Part):
     gpus_per_replica: Annotated[int, Between(1, 1_024)] | None = None
     """GPUs of one replica, 1 to 1024. Default: the resource limits in the pod template, of any vendor."""
     cost_per_replica_hour: Annotated[float, Between(0, 100_000)] | None = None
-    """Cost of one replica in dollars per hour, 0 to 100000. It adds dollars per million tokens to the status."""
+    """Cost of one replica in dollars per hour, 0 to 100000. It adds the cost of fleet and tokens to the status."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -183,6 +187,9 @@ class Spec(Part):
     """Workload to scale; exactly one is supported."""
     mode: Annotated[Mode, Field(strict=False)] = Mode.AUTO
     """Auto: scales. Recommend: computes a replica count and does not apply it. Paused: observes and does not scale."""
+    compare_to: Annotated[str, Field(max_length=63), PRICE_NAME] | None = None
+    """Name of a hosted price in the operator's configuration. The status then says what the traffic would cost there.
+    It does not change scaling."""
     metrics: Metrics = Metrics()
     """Where the operator reads the engines' metrics."""
     behavior: Behavior = Behavior()

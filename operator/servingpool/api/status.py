@@ -27,6 +27,25 @@ class Throughput(Part):
     """Output tokens per second per GPU."""
     dollars_per_million_tokens: Amount | None = None
     """Dollars per million output tokens, from costPerReplicaHour."""
+    tokens_per_dollar: Amount | None = None
+    """Output tokens per dollar, from costPerReplicaHour."""
+
+
+class Cost(Part):
+    """Cost of the present fleet, and of the same traffic at a hosted price. An unknown figure is absent."""
+
+    dollars_per_hour: Amount | None = None
+    """Dollars per hour of all replicas on a node, ready or starting, from costPerReplicaHour."""
+    compared_to: Word | None = None
+    """Name of the hosted price, from spec.compareTo; absent if the operator's configuration has no such price."""
+    noted: Word | None = None
+    """Date when the price was noted."""
+    compared_dollars_per_hour: Amount | None = None
+    """Dollars per hour of the present traffic at that price. All prompt tokens count at the price of input."""
+    break_even_tokens_per_second: Amount | None = None
+    """Output tokens per second, at the present mix of prompts and output, from which the present fleet is cheaper."""
+    break_even_load: Amount | None = None
+    """Load of the ready replicas at the break-even. Above lastDecision.safeLoad, this fleet misses its SLO there."""
 
 
 class Latency(Part):
@@ -117,6 +136,8 @@ class Status(Part):
     """Replicas that the last decision wants."""
     throughput: Throughput | None = None
     """Tokens per second and their cost."""
+    cost: Cost | None = None
+    """Cost of the present fleet, and of the same traffic at a hosted price."""
     queue_depth: Amount | None = None
     """Requests that wait in engines and gateway."""
     latency: Latency | None = None

@@ -74,6 +74,46 @@ class Metric(StrEnum):
         "GPUs of all requested replicas.",
         "The cost of the fleet.",
     )
+    TOKENS_PER_GPU = (
+        "servingpool_tokens_per_gpu_rate",
+        "gauge",
+        POOL,
+        "tokens/s",
+        "Output tokens per second per GPU of the ready replicas.",
+        "What the GPUs yield. Falls with idle capacity.",
+    )
+    TOKENS_PER_DOLLAR = (
+        "servingpool_tokens_per_dollar",
+        "gauge",
+        POOL,
+        "tokens",
+        "Output tokens per dollar.",
+        "From costPerReplicaHour; absent without it, and below 1 output token/s.",
+    )
+    COST = (
+        "servingpool_cost_dollars_per_hour",
+        "gauge",
+        POOL,
+        "dollars/h",
+        "Cost of all replicas on a node, ready or starting.",
+        "From costPerReplicaHour; absent without it.",
+    )
+    COMPARED_COST = (
+        "servingpool_compared_cost_dollars_per_hour",
+        "gauge",
+        POOL,
+        "dollars/h",
+        "Cost of the present traffic at the price that spec.compareTo names.",
+        "Above cost_dollars_per_hour: the pool is cheaper here.",
+    )
+    BREAK_EVEN = (
+        "servingpool_break_even_tokens_rate",
+        "gauge",
+        POOL,
+        "tokens/s",
+        "Output tokens per second from which the present fleet is cheaper than that price.",
+        "At the present mix of prompts and output. Compare with generation_tokens_rate.",
+    )
     ARRIVAL_RATE = (
         "servingpool_arrival_rate",
         "gauge",

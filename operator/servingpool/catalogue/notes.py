@@ -64,6 +64,14 @@ class Note(Templated, StrEnum):
         "it exports no {figures}, which decisions need; engines that can be used are {known}",
         "In UnknownEngine: the engine's metrics do not suffice for this release.",
     )
+    UNKNOWN_PRICE = (
+        "spec.compareTo '{price}' is unknown, so nothing is compared; known prices: {known}. Scaling is not affected.",
+        "In warnings: the operator's configuration has no price of this name.",
+    )
+    NO_COST = (
+        "The cost here is unknown: set targets[0].costPerReplicaHour. Scaling is not affected.",
+        "In warnings: spec.compareTo needs the cost of a replica to compare with.",
+    )
     CLOSED_TO_NAMESPACE = (
         "it does not allow namespace {namespace}",
         "In UnknownBackend: the backend's `namespaces` leave this one out.",

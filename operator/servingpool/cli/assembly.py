@@ -78,6 +78,7 @@ class _Assembly:
             reporter,
             leading=lambda: election is None or election.leading,
             interval=config.interval,
+            prices=config.prices,
         )
         registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -10,7 +12,7 @@ from rich.text import Text
 from servingpool.api.conditions import ConditionType
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
-from servingpool.api.status import LastDecision, Status
+from servingpool.api.status import Cost, LastDecision, Status
 from servingpool.api.time import write
 
 
@@ -92,13 +94,32 @@ def _figures(pool: ServingPool) -> Table:
     row("output per GPU", throughput.tokens_per_second_per_gpu if throughput else None, " tokens/s")
     row("prompts", throughput.prompt_tokens_per_second if throughput else None, " tokens/s")
     if throughput is not None and throughput.dollars_per_million_tokens is not None:
-        row("price", f"${throughput.dollars_per_million_tokens:.2f}", " per million output tokens")
+        price = f"  ${throughput.dollars_per_million_tokens:.2f} per million output tokens"
+        row("output per dollar", f"{throughput.tokens_per_dollar:.0f}", " tokens", price)
+    if status.cost is not None:
+        _compare(row, pool, status.cost)
     row("queue", status.queue_depth, " requests")
     if decision is not None:
         row("load", decision.load, aside="" if decision.safe_load is None else f"  safe up to {decision.safe_load}")
         row("forecast", decision.forecast, " replicas kept busy", f"  in {decision.horizon}")
     row("cold start, measured", status.cold_start)
     return table
+
+
+def _compare(row: Callable[..., None], pool: ServingPool, cost: Cost) -> None:
+    """What the fleet costs, and what its traffic would cost at the hosted price."""
+    row("cost", _dollars(cost.dollars_per_hour), " per hour")
+    if cost.compared_to is None:
+        return
+    row(f"cost at {cost.compared_to}", _dollars(cost.compared_dollars_per_hour), " per hour", f"  noted {cost.noted}")
+    decision, load = pool.status.last_decision, cost.break_even_load
+    safe = "" if decision is None or decision.safe_load is None else f", safe up to {decision.safe_load}"
+    aside = "" if load is None else f"  load {load}{safe}"
+    row("cheaper here from", cost.break_even_tokens_per_second, " output tokens/s", aside)
+
+
+def _dollars(figure: float | None) -> str | None:
+    return None if figure is None else f"${figure:.2f}"
 
 
 def _conditions(status: Status) -> Table:

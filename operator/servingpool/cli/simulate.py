@@ -18,6 +18,7 @@ from servingpool.cli.extras import needs
 if TYPE_CHECKING:
     from servingpool_simulation.changes import Change
     from servingpool_simulation.run import Result
+    from servingpool_simulation.score import Score
 
 MISSED = 3
 """Exit code: the run was made and missed its SLO."""
@@ -109,6 +110,14 @@ def simulate(
         raise typer.Exit(MISSED)
 
 
+def _tokens(score: Score) -> str:
+    """Tokens per GPU, and per dollar where a replica has a price."""
+    per_gpu = f"{score.tokens_per_gpu_second:.0f} tokens/s per GPU"
+    if not score.cost:
+        return per_gpu
+    return f"{per_gpu}, {score.tokens_per_gpu_second * score.gpu_hours * 3600 / score.cost:,.0f} tokens per dollar"
+
+
 def _shown(result: Result, changes: list[Change], *, held: bool) -> RenderableType:
     from servingpool_simulation.report.figures import clock, latency, objective, percent
 
@@ -121,7 +130,7 @@ def _shown(result: Result, changes: list[Change], *, held: bool) -> RenderableTy
         ("GPU-hours", f"{score.gpu_hours:.1f}" + ("" if score.cost is None else f", ${score.cost:.2f}")),
         ("TTFT", ", ".join(f"{name} {latency(value)}" for name, value in score.ttft.items())),
         ("TPOT", ", ".join(f"{name} {latency(value)}" for name, value in score.tpot.items())),
-        ("throughput", f"{score.tokens_per_gpu_second:.0f} tokens/s per GPU, {score.goodput:.2f} good requests/s"),
+        ("throughput", f"{_tokens(score)}, {score.goodput:.2f} good requests/s"),
         ("unserved", f"{score.rejected} rejected, {score.unfinished} unfinished"),
     ):
         figures.add_row(name, value, style="" if held or name != "attained" else "bold red")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -13,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, shipped
 from servingpool.api.duration import DurationBetween
-from servingpool.api.spec import ENGINE_NAME
+from servingpool.api.spec import ENGINE_NAME, PRICE_NAME
 
 
 class ConfigError(Exception):
@@ -59,6 +60,33 @@ class PodDeletionCost(_Section):
     """If false, no pod is patched and Kubernetes chooses the pods to remove."""
 
 
+Dollars = Annotated[float, Field(ge=0.0001, le=10_000)]
+"""Dollars per million tokens."""
+
+
+class Price(_Section):
+    """What a hosted model costs, as somebody has noted it. It may be out of date: none is shipped."""
+
+    input: Dollars
+    """Dollars per million prompt tokens."""
+    output: Dollars
+    """Dollars per million output tokens."""
+    noted: date
+    """Date when the price was noted, such as 2026-11-01."""
+    note: Annotated[str, Field(max_length=256)] = ""
+    """Where the price is from, for those who read the configuration."""
+
+    @field_validator("noted", mode="before")
+    @classmethod
+    def _dated(cls, value: object) -> date:
+        if type(value) is date:  # as YAML reads it unquoted
+            return value
+        try:
+            return date.fromisoformat(str(value))
+        except ValueError:
+            raise ValueError("must be a date such as 2026-11-01") from None
+
+
 class OperatorConfig(_Section):
     """The operator's configuration."""
 
@@ -70,6 +98,10 @@ class OperatorConfig(_Section):
         default_factory=dict
     )
     """Metrics of engines by the name for spec.engine. An entry replaces this release's of the same name."""
+    prices: dict[Annotated[str, Field(pattern=f"^{PRICE_NAME.pattern}$", max_length=63)], Price] = Field(
+        default_factory=dict, max_length=256
+    )
+    """Hosted prices to compare pools with, by the name for spec.compareTo."""
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch. Default: all."""
     leader_election: LeaderElection = LeaderElection()
@@ -161,7 +193,7 @@ def _yaml(path: Path) -> Any:
 def _line(problem: ErrorDetails, *, public: bool = False) -> str:
     where, said, given = ".".join(map(str, problem["loc"])) or "file", problem["msg"], problem["input"]
     # Texts are left out: a wrong one is often a secret in the wrong place. The types that need to tell theirs do.
-    # A profile holds none.
-    public = public or problem["loc"][:1] == ("engines",)
+    # Profiles and prices hold none.
+    public = public or problem["loc"][:1] in {("engines",), ("prices",)}
     told = isinstance(given, int | float) or (public and isinstance(given, str))
     return f"  {where}: {said}, got {given}" if told else f"  {where}: {said}"

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from functools import partial
+from types import MappingProxyType
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Key, Raw
@@ -24,6 +25,7 @@ from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.collect import Readings, collect, target_of
+from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal, plan
 from servingpool.reconcile.preconditions import owners
@@ -36,6 +38,7 @@ log = logging.getLogger(__name__)
 
 REFUSALS = "(none)"
 """Round of the pools that no backend can be asked for. Names of backends have no brackets."""
+NO_PRICES: Mapping[str, Price] = MappingProxyType({})
 WRITES_AT_ONCE = 16
 LONGEST_ACTING = 30.0
 """Seconds for all writes of a tick: with a slow API server, the next tick is due by then."""
@@ -76,9 +79,11 @@ class Reconciler:
         *,
         leading: Callable[[], bool],
         interval: float,
+        prices: Mapping[str, Price] = NO_PRICES,
     ) -> None:
+        """`prices`: hosted prices by the name for `spec.compareTo`."""
         self._cache, self._readings, self._backfill, self._leading = cache, readings, backfill, leading
-        self._actor, self._reporter, self._interval = actor, reporter, interval
+        self._actor, self._reporter, self._interval, self._prices = actor, reporter, interval, prices
         self._rounds: Rounds[Tick] = Rounds()
         """By backend; of `REFUSALS` for pools that no backend can be asked for."""
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
@@ -196,7 +201,7 @@ class Reconciler:
         if seen is None:
             return None
         state.target_seen(seen.workload, now)
-        decided = plan(seen, state.drift, state.memory, backfilled=state.backfilled)
+        decided = plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled)
         state.decided(decided)
         return state, decided
 

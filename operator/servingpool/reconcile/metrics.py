@@ -19,6 +19,7 @@ from servingpool.api.conditions import Condition
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Figures
 from servingpool.decision.observation import Reading, Unknown
+from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.state import PoolState
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -37,6 +38,7 @@ class Decided:
     ready: int
     gpus: int
     """Of all requested replicas."""
+    expense: Expense
     objective: float
     """Share of requests that the SLO asks for, 0 to 1."""
 
@@ -69,6 +71,7 @@ def _decided(state: PoolState) -> Decided | None:
         requested=observation.requested,
         ready=len(observation.ready),
         gpus=observation.requested * state.gpus,
+        expense=state.expense,
         objective=pool.spec.slo.attainment / 100.0,
     )
 
@@ -79,6 +82,11 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.REQUESTED_REPLICAS: lambda d: d.requested,
     Metric.READY_REPLICAS: lambda d: d.ready,
     Metric.GPUS: lambda d: d.gpus,
+    Metric.TOKENS_PER_GPU: lambda d: d.expense.per_gpu,
+    Metric.TOKENS_PER_DOLLAR: lambda d: d.expense.per_dollar,
+    Metric.COST: lambda d: d.expense.dollars,
+    Metric.COMPARED_COST: lambda d: d.expense.compared,
+    Metric.BREAK_EVEN: lambda d: d.expense.break_even,
     Metric.ARRIVAL_RATE: lambda d: d.figures.arrivals,
     Metric.GENERATION_TOKENS_RATE: lambda d: d.figures.generation_rate,
     Metric.PROMPT_TOKENS_RATE: lambda d: d.figures.prompt_rate,

@@ -5,6 +5,7 @@ The only module that calls the decision core in a tick, and that reads its memor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -22,6 +23,8 @@ from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
 from servingpool.decision.window import KEPT_SECONDS
 from servingpool.reconcile.collect import Collected
+from servingpool.reconcile.config import Price
+from servingpool.reconcile.expense import Expense, expense_of
 from servingpool.reconcile.preconditions import ScalePermission, check, gpus_of, in_mode
 from servingpool.reconcile.replica_drift import ReplicaDrift
 
@@ -67,6 +70,7 @@ class PoolPlan:
     learned: Learned
     gpus: int
     """Per replica."""
+    expense: Expense
     action: ScaleAction | None
     """None where nothing changes, or the pool may not be scaled."""
 
@@ -103,7 +107,9 @@ class Refusal:
 Planned = PoolPlan | Refusal
 
 
-def plan(seen: Collected, drift: ReplicaDrift, memory: Memory, *, backfilled: bool) -> PoolPlan:
+def plan(
+    seen: Collected, drift: ReplicaDrift, memory: Memory, prices: Mapping[str, Price], *, backfilled: bool
+) -> PoolPlan:
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
     pool, core = seen.pool, core_pool(seen.pool, in_charge=False)
     auto = check(seen, unschedulable(seen.observation, core, memory), drift.problem)
@@ -113,7 +119,9 @@ def plan(seen: Collected, drift: ReplicaDrift, memory: Memory, *, backfilled: bo
     if permission.act and decision.verdict is not Verdict.HOLD:
         action = ScaleAction(seen.workload, decision.replicas)
     kept = learning if backfilled else memory
-    return PoolPlan(seen, permission, decision, kept, learned(learning, kept), gpus_of(pool, seen.workload), action)
+    gpus = gpus_of(pool, seen.workload)
+    money = expense_of(pool, seen.observation, decision.figures, gpus, prices)
+    return PoolPlan(seen, permission, decision, kept, learned(learning, kept), gpus, money, action)
 
 
 def learned(learning: Memory, kept: Memory) -> Learned:

@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth
 from servingpool.api.part import Part
 from servingpool.api.serving_pool import Metadata
-from servingpool.api.status import LastDecision, Latency, Status, Throughput
+from servingpool.api.status import Cost, LastDecision, Latency, Status, Throughput
 from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.pool_plan import PoolPlan
@@ -45,6 +45,7 @@ NUMBER = re.compile(r"(?<![\w.-])(?<!HTTP )\d+(\.\d+)?(?![\w-]|\.\d)")
 """A number in a message that may change at every tick, such as seconds or percent. Numbers in names do not match."""
 ANYTHING = dict.fromkeys(_fields(Status)) | {
     "throughput": dict.fromkeys(_fields(Throughput)),
+    "cost": dict.fromkeys(_fields(Cost)),
     "latency": dict.fromkeys(_fields(Latency)),
     "lastDecision": dict.fromkeys(_fields(LastDecision)) | {"figures": dict.fromkeys(FIGURE_NAMES.values())},
 }
@@ -175,7 +176,8 @@ def changes(before: Any, after: Any) -> Any:
 
 def _headline(status: Status) -> tuple[Any, ...]:
     conditions = tuple((one.type, one.status, one.reason if _tells(one) else "") for one in status.conditions)
-    return (status.observed_generation, conditions, status.fleet, status.replicas, status.last_scale_time)
+    compared = None if status.cost is None else status.cost.compared_to
+    return (status.observed_generation, conditions, status.fleet, status.replicas, status.last_scale_time, compared)
 
 
 def _reasons(status: Status) -> tuple[str | None, ...]:

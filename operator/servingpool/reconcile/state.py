@@ -21,6 +21,7 @@ from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
 from servingpool.decision.state import Memory
 from servingpool.reconcile import learned_profile
+from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.replica_drift import ReplicaDrift
 
@@ -75,6 +76,7 @@ class PoolState:
     observation: Observation | None = None
     gpus: int = 0
     """Per replica."""
+    expense: Expense = field(default_factory=Expense)
     _before_order: tuple[ReplicaDrift, float | None] = (ReplicaDrift(), None)
     """`drift` and `scale_outcome_unknown` before the scale that is under way."""
 
@@ -138,7 +140,7 @@ class PoolState:
         if not plan.permission.act:
             self.drift = self.drift.rest()
         self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
-        self.memory, self.gpus = plan.memory, plan.gpus
+        self.memory, self.gpus, self.expense = plan.memory, plan.gpus, plan.expense
 
     def refused(self) -> None:
         """Nothing can be decided, so the last figures are no longer valid."""

@@ -9,8 +9,7 @@ from pydantic.alias_generators import to_camel
 from servingpool.adapters.prometheus import Cause, Selection
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
 from servingpool.api.duration import brief
-from servingpool.api.serving_pool import ServingPool
-from servingpool.api.status import Candidate, LastDecision, Latency, Limit, Status, Throughput
+from servingpool.api.status import Candidate, Cost, LastDecision, Latency, Limit, Status, Throughput
 from servingpool.api.time import from_unix
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
@@ -21,6 +20,7 @@ from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.estimating import estimated
+from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.pool_plan import Learned, Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import ScalePermission
 
@@ -29,7 +29,7 @@ FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
 
 SEEN = (
     *("fleet", "replicas", "ready_replicas", "desired_replicas"),
-    *("throughput", "queue_depth", "latency", "attainment"),
+    *("throughput", "cost", "queue_depth", "latency", "attainment"),
 )
 """Fields that describe the present; the last decision keeps its own time."""
 
@@ -110,7 +110,8 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
             "desired_replicas": decision.replicas,
-            "throughput": _throughput(figures.generation_rate, figures.prompt_rate, ready, plan.gpus, pool),
+            "throughput": _throughput(figures, plan.expense),
+            "cost": _cost(plan.expense),
             "queue_depth": _rounded(figures.queue, 1),
             "latency": Latency(
                 time_to_first_token=_seconds(figures.time_to_first_token),
@@ -118,7 +119,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             ),
             "attainment": _percent(figures.attainment),
             "cold_start": None if cold_start is None else brief(cold_start),
-            "last_decision": _last_decision(decision),
+            "last_decision": _last_decision(decision, plan.expense.warning),
             **scale_time,
         }
     )
@@ -222,21 +223,32 @@ def _calibrating_condition(plan: PoolPlan) -> Condition:
     return _condition(plan, Reason.LEARNED, Reason.LEARNED.message())
 
 
-def _throughput(generation: Reading, prompt: Reading, ready: int, gpus: int, pool: ServingPool) -> Throughput | None:
-    if isinstance(generation, Unknown):
+def _throughput(figures: Figures, money: Expense) -> Throughput | None:
+    if isinstance(figures.generation_rate, Unknown):
         return None
-    cost = pool.spec.targets[0].cost_per_replica_hour
     return Throughput(
-        generation_tokens_per_second=round(generation, 1),
-        prompt_tokens_per_second=_rounded(prompt, 1),
-        tokens_per_second_per_gpu=round(generation / (ready * gpus), 1) if ready * gpus else None,
-        dollars_per_million_tokens=(
-            round(cost * ready / 3600.0 / generation * 1e6, 2) if cost is not None and generation > 1.0 else None
-        ),
+        generation_tokens_per_second=round(figures.generation_rate, 1),
+        prompt_tokens_per_second=_rounded(figures.prompt_rate, 1),
+        tokens_per_second_per_gpu=_rounded(money.per_gpu, 1),
+        dollars_per_million_tokens=_rounded(money.per_million, 2),
+        tokens_per_dollar=_rounded(money.per_dollar, 0),
     )
 
 
-def _last_decision(decision: Decision) -> LastDecision:
+def _cost(money: Expense) -> Cost | None:
+    if money.price is None and isinstance(money.dollars, Unknown):
+        return None
+    return Cost(
+        dollars_per_hour=_rounded(money.dollars, 2),
+        compared_to=money.price,
+        noted=money.noted,
+        compared_dollars_per_hour=_rounded(money.compared, 2),
+        break_even_tokens_per_second=_rounded(money.break_even, 1),
+        break_even_load=_rounded(money.break_even_load, 3),
+    )
+
+
+def _last_decision(decision: Decision, on_cost: str | None) -> LastDecision:
     figures = decision.figures
     return LastDecision(
         at=from_unix(decision.at),
@@ -260,7 +272,7 @@ def _last_decision(decision: Decision) -> LastDecision:
         candidates=tuple(
             Candidate(replicas=round(one.replicas), misses=float(f"{one.misses:.6g}")) for one in decision.candidates
         ),
-        warnings=() if decision.warning is None else (decision.warning,),
+        warnings=tuple(warning for warning in (decision.warning, on_cost) if warning is not None),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -38,7 +39,15 @@ STATUS: dict[str, Any] = {
     "fleet": "2/4/4",
     "replicas": 2,
     "attainment": 96.2,
-    "throughput": {"generationTokensPerSecond": 2400.0, "dollarsPerMillionTokens": 1.5},
+    "throughput": {"generationTokensPerSecond": 2400.0, "dollarsPerMillionTokens": 1.5, "tokensPerDollar": 666667.0},
+    "cost": {
+        "dollarsPerHour": 12.96,
+        "comparedTo": "acme",
+        "noted": "2026-11-01",
+        "comparedDollarsPerHour": 9.5,
+        "breakEvenTokensPerSecond": 3274.1,
+        "breakEvenLoad": 0.969,
+    },
     "latency": {"timeToFirstToken": "1.32s"},
     "queueDepth": 3.0,
     "conditions": [CONDITION | {"lastTransitionTime": AT}],
@@ -78,7 +87,10 @@ def test_tells_need_limits_figures_and_conditions_with_units(monkeypatch: pytest
         "TTFT p95",
         "1.32s  SLO 2s",
         "2400.0 tokens/s",
-        "$1.50 per million output tokens",
+        "666667 tokens  $1.50 per million output tokens",
+        "$12.96 per hour",
+        "$9.50 per hour  noted 2026-11-01",
+        "3274.1 output tokens/s  load 0.969, safe up to 0.5",
         "SucceededGetScale",
         "! time per output token 10 ms cannot be held at any fleet size",
     ):
@@ -91,6 +103,15 @@ def test_what_is_unknown_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.exit_code == 0
     assert "Unknown: replicas stay as they are." in shown.output
     assert "None" not in shown.output
+
+
+def test_a_cost_that_is_unknown_is_not_shown_as_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    cost = {"comparedTo": "acme", "noted": "2026-11-01"}
+    shown = explain(monkeypatch, stored(STATUS | {"cost": cost})).output
+    for name in ("cost", "cost at acme", "cheaper here from"):
+        assert re.search(rf"{name} +unknown", shown), shown
+    assert "$0" not in shown
+    assert "cost at" not in explain(monkeypatch, stored({**STATUS, "cost": {"dollarsPerHour": 1.0}})).output
 
 
 def test_exits_3_where_nothing_was_decided_yet_and_says_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:

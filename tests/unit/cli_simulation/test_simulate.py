@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,16 @@ def test_exits_0_where_the_slo_was_held(servingpool: Command) -> None:
     assert result.exit_code == 0
     assert "100% of 800 requests: held" in result.output
     assert "$" in result.output
+    assert "tokens per dollar" in result.output
+
+
+def test_tokens_per_dollar_are_those_per_gpu_second_at_the_price_of_a_gpu_hour(servingpool: Command) -> None:
+    score = orjson.loads(servingpool(*BASE, "--json").stdout)["score"]
+    per_dollar = re.search(r"tokens/s per GPU, ([\d,]+) tokens per dollar", servingpool(*BASE).output)
+    assert per_dollar is not None
+    assert int(per_dollar[1].replace(",", "")) == pytest.approx(score["tokens_per_gpu_second"] * 3600 / 3, abs=1)
+    Path("pool.yaml").write_text(Path("pool.yaml").read_text().replace(", costPerReplicaHour: 3", ""))
+    assert "dollar" not in servingpool(*BASE).output
 
 
 def test_exits_3_where_the_slo_was_missed(servingpool: Command) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +26,7 @@ from servingpool.decision.observation import ReplicaMetrics, Unknown
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.collect import Readings
+from servingpool.reconcile.config import Price
 from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
@@ -190,6 +191,7 @@ class FakeCluster:
         history: float = 0.0,
         gateway: Any = None,
         deletion_costs: bool = True,
+        prices: Mapping[str, Price] | None = None,
     ) -> None:
         self.now = START
         self.leading = True
@@ -202,6 +204,8 @@ class FakeCluster:
         self.prometheus = Prometheus(config, self)
         self.backends = {"default": self.prometheus}
         self._history, self._deletion_costs = history, deletion_costs
+        self.prices = prices or {}
+        """Hosted prices of the operator's configuration, known from the next start on."""
         self._version = 0
         self.restart()
 
@@ -218,6 +222,7 @@ class FakeCluster:
             self.reporter,
             leading=lambda: self.leading,
             interval=TICK,
+            prices=self.prices,
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,24 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
             BACKEND + "engines: {acme: {figures: {running: [a], waiting: [b], timeToFirstToken: [c]}}}",
             "acme.figures must have generationTokens, promptTokens, interTokenLatency too: decisions need them",
         ),
+        (BACKEND + "prices: {acme: {input: 0.5, noted: 2026-11-01}}", "prices.acme.output: Field required"),
+        (
+            BACKEND + "prices: {acme: {input: 0, output: 1, noted: 2026-11-01}}",
+            "prices.acme.input: Input should be greater than or equal to 0.0001, got 0",
+        ),
+        (
+            BACKEND + "prices: {acme: {input: 1, output: 99999, noted: 2026-11-01}}",
+            "prices.acme.output: Input should be less than or equal to 10000, got 99999",
+        ),
+        (
+            BACKEND + "prices: {acme: {input: 1, output: $2, noted: 2026-11-01}}",
+            "prices.acme.output: Input should be a valid number, unable to parse string as a number, got $2",
+        ),
+        (
+            BACKEND + "prices: {acme: {input: 1, output: 2, noted: 1 Nov 2026}}",
+            "prices.acme.noted: Value error, must be a date such as 2026-11-01, got 1 Nov 2026",
+        ),
+        (BACKEND + "prices: {'acme/70b': {}}", "prices.acme/70b.[key]: String should match pattern"),
         (BACKEND + "interval: 100ms", "interval: Value error, must be 1s to 1m, got 100ms"),
         (BACKEND + "interval: 15", "interval"),
         (BACKEND + "leaderElecton: {}", "leaderElecton: Extra inputs are not permitted"),
@@ -83,6 +102,14 @@ def test_a_backend_has_ten_seconds_and_no_more_than_the_interval(tmp_path: Path)
     ]
     longest = "interval: 20s\nbackends: [{name: default, url: 'http://prometheus:9090', timeout: 20s}]"
     assert read(tmp_path, longest).backends[0].timeout == 20.0
+
+
+def test_no_price_is_shipped_and_a_date_is_read_as_yaml_and_as_helm_write_it(tmp_path: Path) -> None:
+    assert read(tmp_path, BACKEND).prices == {}
+    text = "prices: {a: {input: 1, output: 2, noted: 2026-11-01}, b-3.3: {input: 1, output: 2, noted: '2026-11-01'}}"
+    prices = read(tmp_path, BACKEND + text).prices
+    assert prices["a"] == prices["b-3.3"]
+    assert prices["a"].noted == date(2026, 11, 1)
 
 
 def test_a_missing_file_is_reported() -> None:

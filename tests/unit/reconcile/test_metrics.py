@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -11,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.api.status import LastDecision
+from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import FIGURES, PoolCollector
 
 from .fake_cluster import FakeCluster
@@ -28,9 +30,9 @@ def figure(registry: CollectorRegistry, name: str, pool: str = "pool") -> float 
 
 
 def test_figures_are_those_of_the_last_decision() -> None:
-    world = FakeCluster()
+    world = FakeCluster(prices={"acme": Price(input=0.5, output=1.5, noted=date(2026, 11, 1))})
     world.serve(rate=6.0)
-    world.pool(targets=[{"name": "vllm", "min": 2, "max": 2}])
+    world.pool(targets=[{"name": "vllm", "min": 2, "max": 2, "costPerReplicaHour": 12.0}], compareTo="acme")
     world.step(minutes=8)
     registry, state = exposed(world), world.state()
     assert state.decision is not None
@@ -39,6 +41,11 @@ def test_figures_are_those_of_the_last_decision() -> None:
     assert figure(registry, "ready_replicas") == 2
     assert figure(registry, "gpus") == 8
     assert figure(registry, "generation_tokens_rate") == state.decision.figures.generation_rate
+    assert figure(registry, "cost_dollars_per_hour") == 24.0
+    assert figure(registry, "compared_cost_dollars_per_hour") == state.expense.compared
+    assert figure(registry, "break_even_tokens_rate") == state.expense.break_even
+    assert figure(registry, "tokens_per_gpu_rate") == pytest.approx(state.decision.figures.generation_rate / 8)
+    assert figure(registry, "tokens_per_dollar") == pytest.approx(state.decision.figures.generation_rate * 150)
     never_full = {"full_replica_batch", "full_replica_requests_rate", "full_replica_tokens_rate"}
     absent = {name for metric in FIGURES if figure(registry, name := metric.removeprefix("servingpool_")) is None}
     assert absent == never_full, "what no replica has shown is no figure"
@@ -96,6 +103,7 @@ def test_what_is_unknown_is_absent_not_zero() -> None:
     assert figure(registry, "needed_replicas") is None
     assert figure(registry, "attainment_ratio") is None
     assert figure(registry, "queue_depth") is None
+    assert figure(registry, "cost_dollars_per_hour") is None, "nobody has said what a replica costs"
 
 
 def test_a_deleted_pool_leaves_no_series() -> None:
