@@ -55,7 +55,7 @@ def check(
     from servingpool.cli.logs import configure
 
     configure(json=False, debug=False)  # The client logs details that pools' users must not see.
-    if target is None and (config is None or prometheus is not None):
+    if (config is None and prometheus is None) or (target is None and prometheus is not None):
         _wrong("Give --config FILE, or a target with --prometheus URL or --config FILE")
     settings = _settings(config, prometheus)
     if target is None:

@@ -28,9 +28,13 @@ def check_profile(
         used = shipped()[profile] if profile in shipped() else load_profile(Path(profile))
         samples = pages.parse(page.read_text(encoding="utf-8"))
     except ConfigError as error:
-        typer.echo(str(error), err=True)
+        known = "" if Path(profile).exists() else f"; known engines: {', '.join(shipped())}"
+        typer.echo(f"{error}{known}", err=True)
         raise typer.Exit(2) from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        typer.echo(f"cannot read {page}: {error.strerror}", err=True)
+        raise typer.Exit(2) from None
+    except ValueError as error:
         typer.echo(f"{page} is no page in Prometheus' text format: {error}", err=True)
         raise typer.Exit(2) from None
     found, read = pages.find(used, samples), pages.read(used, samples)

@@ -116,6 +116,19 @@ def test_a_page_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "is no page in Prometheus' text format" in result.stderr
 
 
+def test_a_name_that_is_neither_a_file_nor_an_engine_lists_the_engines() -> None:
+    result = CliRunner().invoke(app, ["check-profile", "sglng", "--page", str(ENGINES / "lmdeploy-0.18.0.txt")])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("cannot read sglng: No such file or directory; known engines: ")
+    assert "sglang" in result.stderr
+
+
+def test_a_page_that_is_not_there_is_said(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["check-profile", "vllm", "--page", str(tmp_path / "none.txt")])
+    assert result.exit_code == 2
+    assert result.stderr == f"cannot read {tmp_path / 'none.txt'}: No such file or directory\n"
+
+
 def test_the_name_of_a_known_engine_stands_for_its_profile() -> None:
     result = CliRunner().invoke(app, ["check-profile", "lmdeploy", "--page", str(ENGINES / "lmdeploy-0.18.0.txt")])
     assert result.exit_code == 0
