@@ -15,8 +15,9 @@ from servingpool.cli.main import app
 
 INTRODUCTION = """\
 `servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. `explain` uses your
-kubeconfig and needs the right to get pools. The chart starts `run`, and `check` in `helm test`. The other commands need
-no cluster.
+kubeconfig and needs the right to get pools. `check deployment/NAME` uses it too, and needs the right to get the
+Deployment's scale and to list pods. The chart starts `run`, and `check` in `helm test`. The other commands need no
+cluster.
 """
 EXIT = re.compile(r"Exit codes: (.*)", re.DOTALL)
 
