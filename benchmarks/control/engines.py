@@ -144,7 +144,7 @@ PAGE = f"""\
 Written by `python benchmarks/control/engines.py --output docs/benchmarks/engines.md`. **Simulated; no GPU ran for this
 page.**
 
-Engines tell different things of themselves at different times. Here the traffic and the steps are the same, and only
+Engines export different metrics, at different times. Here the traffic and the steps are the same, and only
 the page differs: what is counted, when, and in which buckets. So the GPU-hours over those with vLLM's page are what
 the engine's page costs. Three seeds; nothing is known at the start. A pool is found with the best static fleet of its
 trace, `capped-8` with {FOUND_AT} replicas.

@@ -26,8 +26,8 @@ Written by `python benchmarks/control/guard.py --output docs/benchmarks/guard.md
 
 [The head to head](README.md) takes hours and is of an earlier core. This table is of today's, with the same cases and
 defaults. Each pool begins with the best fixed fleet in hindsight. Nothing known: attained after the first ten minutes.
-With history: attained over the whole run, after two hours like it (after a day before a day). Three seeds, of days and
-large fleets one. `!` marks a seed below the objective of 95%.
+With history: attained over the whole run, after two hours of similar traffic (days: after one earlier day). Three
+seeds, of days one. `!` marks a seed below the objective of 95%.
 
 """
 

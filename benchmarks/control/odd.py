@@ -256,7 +256,7 @@ whatever the engine's page says.
 
 Least-loaded routing sends each new request to the replica with the fewest. So a new replica gets all of them, until it
 has as many as the others. Thirty prompts of 4,000 tokens within 3 s wait for each other, end together, and it begins
-anew. A fleet that grows is then worse than one that stands: in `admitted-ramp-64` a fixed fleet of 16 is never late,
+anew. A growing fleet then does worse than a fixed one: in `admitted-ramp-64` a fixed fleet of 16 is never late,
 and 25 replicas that were added one after another are late for 15% of requests. This does not happen where replicas take
 turns, so two cases are shown both ways.
 
