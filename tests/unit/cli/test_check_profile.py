@@ -123,6 +123,12 @@ def test_a_page_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "is no page in Prometheus' text format" in result.stderr
 
 
+def test_a_page_whose_bucket_ends_at_no_number_is_refused(tmp_path: Path) -> None:
+    result = check(tmp_path, page=PAGE.replace('le="+Inf"', 'le="most"'))
+    assert result.exit_code == 2
+    assert "is no page in Prometheus' text format: could not convert string to float: 'most'" in result.stderr
+
+
 def test_the_name_of_a_known_engine_stands_for_its_profile() -> None:
     result = CliRunner().invoke(app, ["check-profile", "lmdeploy", "--page", str(ENGINES / "lmdeploy-0.18.0.txt")])
     assert result.exit_code == 0
