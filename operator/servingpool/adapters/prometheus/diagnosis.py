@@ -14,7 +14,7 @@ from servingpool.adapters.prometheus.promql import Queries, any_of, apart, expor
 PodKey = tuple[str, str]
 """Namespace and pod name."""
 MOST_EXPLAINED = 100
-"""Pods in one query, the first by name: 10 KB of names, and VictoriaMetrics takes 16 KiB."""
+"""Pods in one query, namespaces in turn: 10 KB of names, and VictoriaMetrics takes 16 KiB."""
 
 
 class Cause(Enum):
