@@ -39,11 +39,6 @@ class Missing:
     """Follows the pod's name and a colon: "last scraped 93 s ago"."""
     cause: Cause = Cause.UNKNOWN
 
-    @property
-    def other_model(self) -> bool:
-        """It has samples, of other models."""
-        return self.cause is Cause.OTHER_MODEL
-
 
 @dataclass(slots=True)
 class Evidence:
