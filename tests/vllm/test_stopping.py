@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
+from servingpool.adapters.prometheus import Cause
 from servingpool.decision.observation import Unknown
 from servingpool_lab.processes import http_ready, wait_until
 from servingpool_lab.prometheus import Prometheus
@@ -109,7 +110,7 @@ async def test_without_statistics_nothing_is_known_and_sigterm_cuts_what_is_unde
         operator = Operator(prometheus.url, *SLOS)
         look, *_ = await operator.look()
         await operator.close()
-        assert not look.selection.missing[POD].other_model
+        assert look.selection.missing[POD].cause is not Cause.OTHER_MODEL
         assert look.delta.coverage == 0.0
         assert isinstance(look.figures.arrivals, Unknown)
 

@@ -66,10 +66,14 @@ def check(
     known = settings.known_engines
     if engine is not None and engine not in known:
         _wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
+    if engine is not None and not known[engine].figures:
+        _wrong(f"--engine {engine} has no figures to look for: {known[engine].silent}")
     chosen = settings.backends[0] if prometheus else next((b for b in settings.backends if b.name == backend), None)
     if chosen is None:
         names = ", ".join(one.name for one in settings.backends)
         _wrong(f"--backend must be one of {names}, got '{backend}'")
+    if not chosen.serves(namespace):
+        _wrong(f"--backend '{chosen.name}' does not allow namespace {namespace}, only {', '.join(chosen.namespaces)}")
     from servingpool.cli import check_target
 
     looked_at = check_target.Target(namespace, name, engine, model)

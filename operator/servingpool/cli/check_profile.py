@@ -27,6 +27,7 @@ def check_profile(
     try:
         used = shipped()[profile] if profile in shipped() else load_profile(Path(profile))
         samples = pages.parse(page.read_text(encoding="utf-8"))
+        found, read = pages.find(used, samples), pages.read(used, samples)
     except ConfigError as error:
         known = "" if Path(profile).exists() else f"; known engines: {', '.join(shipped())}"
         typer.echo(f"{error}{known}", err=True)
@@ -37,7 +38,6 @@ def check_profile(
     except ValueError as error:
         typer.echo(f"{page} is no page in Prometheus' text format: {error}", err=True)
         raise typer.Exit(2) from None
-    found, read = pages.find(used, samples), pages.read(used, samples)
     for model, metrics in read.items():
         typer.echo(f"Model {model}:" if model else "All series of the page, whatever their model:")
         table(

@@ -18,6 +18,8 @@ from servingpool.decision.observation import Unknown
 
 ANY_ENGINE = "vllm"
 """By whose profile is asked while the engine is not known: what pods export is told for all engines."""
+MOST_INSPECTED = 10
+"""Pods whose series are shown: their names are in the query once a metric, and VictoriaMetrics takes 16 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +59,17 @@ async def check_target(
 async def _check(
     target: Target, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], pods: Sequence[str]
 ) -> bool:
-    keys = frozenset((target.namespace, pod) for pod in pods)
-    seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
+    keys = [(target.namespace, pod) for pod in pods]
+    shown = keys[:MOST_INSPECTED]
+    seen = await prometheus.inspect(target.engine or ANY_ENGINE, shown)
     if isinstance(seen, Unknown):
         typer.echo(f"{seen.reason}. URL: {prometheus.config.url}", err=True)
         return False
     exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
     engine = target.engine or (exported[0] if exported else ANY_ENGINE)
     if engine != (target.engine or ANY_ENGINE):
-        seen = await prometheus.inspect(engine, keys)
-    reading = await prometheus.read(ReadRequest(engine=engine, explain=keys), 0.0)
+        seen = await prometheus.inspect(engine, shown)
+    reading = await prometheus.read(ReadRequest(engine=engine, explain=frozenset(keys)), 0.0)
     for answer in (seen, reading):
         if isinstance(answer, Unknown):
             typer.echo(f"{answer.reason}. URL: {prometheus.config.url}", err=True)
@@ -77,6 +80,8 @@ async def _check(
     models = _models(seen.evidence, profile)
     model = target.model or (models[0] if models else "")
     typer.echo(f"Deployment {target.namespace}/{target.deployment}, {len(pods)} ready pods, as engine {engine}:")
+    if len(shown) < len(keys):
+        typer.echo(f"Series of the first {len(shown)} of them:")
     lacking = _figures(seen, profile)
     if exported:
         typer.echo(f"The pods export metrics of: {', '.join(exported)}. Set spec.engine to {exported[0]}.")

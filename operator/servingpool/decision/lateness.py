@@ -72,7 +72,14 @@ class Lateness:
         bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
         ttft = part.first_tokens.misses(pooled.first_tokens, self.window.buckets.ttft, bound)
         queue_time = part.queue_times.misses(pooled.queue_times, self.window.buckets.queue_time, bound)
-        return Testimony(ttft.requests, ttft.late, part.total(LATE_BY_QUEUE), queue_time.late)
+        each = self._requests_per_first_token
+        return Testimony(each * ttft.requests, each * ttft.late, part.total(LATE_BY_QUEUE), queue_time.late)
+
+    @cached_property
+    def _requests_per_first_token(self) -> float:
+        """Requests for each observed first token: more than 1 where several are prefilled, or some not judged."""
+        kept = self.window.last(KEPT_SECONDS)
+        return max(1.0, kept.total(BEGUN) / max(kept.first_tokens.total, 1.0))
 
     @cached_property
     def believed(self) -> Witness:

@@ -44,6 +44,10 @@ def test_a_configuration_that_is_wrong_is_said_and_nothing_is_asked(tmp_path: Pa
             "--prometheus Value error, must be http:// or https:// with a host",
         ),
         (["deployment/llama", "--prometheus", "http://x", "--engine", "ollamma"], "--engine must be one of llamacpp, "),
+        (
+            ["deployment/llama", "--prometheus", "http://x", "--engine", "ollama"],
+            "--engine ollama has no figures to look for: Ollama has no Prometheus endpoint",
+        ),
     ],
 )
 def test_a_target_that_cannot_be_looked_at_is_wrong_usage(arguments: list[str], said: str) -> None:
@@ -58,3 +62,12 @@ def test_a_backend_that_the_configuration_lacks_is_told_with_those_it_has(tmp_pa
     result = CliRunner().invoke(app, ["check", "deployment/llama", "--config", str(path)])
     assert result.exit_code == 2
     assert "--backend must be one of thanos, got 'default'" in result.stderr
+
+
+def test_a_namespace_that_the_backend_is_closed_to_is_told(tmp_path: Path) -> None:
+    """A pool there would be refused with UnknownBackend, whatever its metrics."""
+    path = tmp_path / "config.yaml"
+    path.write_text("backends: [{url: 'http://x', namespaces: [team-*, shared]}]")
+    result = CliRunner().invoke(app, ["check", "deployment/llama", "-n", "chat", "--config", str(path)])
+    assert result.exit_code == 2
+    assert "--backend 'default' does not allow namespace chat, only team-*, shared" in result.stderr

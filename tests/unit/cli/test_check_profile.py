@@ -91,9 +91,16 @@ def test_a_page_of_another_label_is_told(tmp_path: Path) -> None:
         ("figures: {running: []}", "figures.running must name a series, got an empty list"),
         ("figures: {running: [{note: b}]}", "must have either name, or sum, or sum and count"),
         ("figures: {running: [{sum: [a], count: [b]}]}", "figures.running must have name, or sum alone, without count"),
-        ("figures: {queueTime: [{sum: [a]}]}", "figures.queueTime must have name, or sum and count together"),
+        ("figures: {interTokenLatency: [{sum: [a]}]}", "interTokenLatency must have name, or sum and count together"),
         ("figures: {queueTime: [{name: a, labels: {b: c}}]}", "figures.queueTime must not have labels, as a histogram"),
         ("figures: {timeToFirstToken: [{sum: [a], count: [b]}]}", "must have a name: an SLO is judged by its buckets"),
+        ("figures: {timePerOutputToken: [{sum: [a], count: [b]}]}", "figures.timePerOutputToken must have a name"),
+        ("figures: {queueTime: [{sum: [a], count: [b]}]}", "figures.queueTime must have a name: an SLO is judged"),
+        ("figures: {begun: [{sum: [-a, -b]}]}", "figures.begun.0: Value error, must add a metric, got -a, -b"),
+        ("figures: {running: [{name: a, labels: {b: []}}]}", "labels.b: Tuple should have at least 1 item"),
+        ("figures: {running: [{name: a, excluded: {b: []}}]}", "excluded.b: Tuple should have at least 1 item"),
+        ("excluded: {b: ''}", "excluded.b.0: String should have at least 1 character"),
+        ("excluded: {is_streaming: false}", "excluded.is_streaming.0: Input should be a valid string, got False"),
         (
             "figures: {timeToFirstToken: [{name: a, excluded: {b: c}}]}",
             "figures.begun must be there too: figures.timeToFirstToken leaves requests out",
@@ -127,6 +134,12 @@ def test_a_page_that_is_not_there_is_said(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["check-profile", "vllm", "--page", str(tmp_path / "none.txt")])
     assert result.exit_code == 2
     assert result.stderr == f"cannot read {tmp_path / 'none.txt'}: No such file or directory\n"
+
+
+def test_a_page_whose_bucket_ends_at_no_number_is_refused(tmp_path: Path) -> None:
+    result = check(tmp_path, page=PAGE.replace('le="+Inf"', 'le="most"'))
+    assert result.exit_code == 2
+    assert "is no page in Prometheus' text format: could not convert string to float: 'most'" in result.stderr
 
 
 def test_the_name_of_a_known_engine_stands_for_its_profile() -> None:

@@ -53,6 +53,8 @@ class Capped:
     """A first token is counted when the request ends, with the time in the queue."""
     no_ttft: bool = False
     """There is no TTFT histogram; the seconds of prefill are known."""
+    prefilled_together: int = 1
+    """Requests for which there is one observation of those seconds."""
     queued: float = 0.0
     """Seconds that the requests that ended waited."""
 
@@ -71,7 +73,8 @@ class Capped:
             return Histogram(bounds, (count,) * len(bounds), count * each, count) if count else NOT_EXPOSED
 
         if self.no_ttft:
-            ttft: Histogram | Unknown = Histogram((), (), self.admitted * PREFILL, float(self.admitted))
+            batches = self.admitted / self.prefilled_together
+            ttft: Histogram | Unknown = Histogram((), (), batches * PREFILL, batches)
         elif self.at_finish:
             ttft = Histogram((), (), self.finished * PREFILL + self.queued, float(self.finished))
         else:
@@ -79,7 +82,7 @@ class Capped:
         return ReplicaMetrics(
             replica=self.name,
             scraped_at=now,
-            begun=float(self.admitted) if self.at_finish else NOT_EXPOSED,
+            begun=float(self.admitted) if self.at_finish or self.prefilled_together > 1 else NOT_EXPOSED,
             ttft_from_admission=self.no_ttft,
             running=float(len(self.running)),
             waiting=NOT_EXPOSED if self.hidden else float(len(self.waiting)),
@@ -103,13 +106,15 @@ class Fleet:
     ordered: list[float] = field(default_factory=list)
     owed: float = 0.0
     odd: str = ""
-    """`at_finish` or `no_ttft`, as of `Capped`; empty for neither."""
+    """`at_finish` or `no_ttft`, as of `Capped`; `batches`: that and four requests to a prefill; empty for none."""
 
     def __post_init__(self) -> None:
         self.engines = [self.engine(f"pod-{number}", START - 3600.0) for number in range(self.replicas)]
 
     def engine(self, name: str, ready_at: float) -> Capped:
-        return Capped(name, ready_at, at_finish=self.odd == "at_finish", no_ttft=self.odd == "no_ttft")
+        together = 4 if self.odd == "batches" else 1
+        no_ttft = self.odd in {"no_ttft", "batches"}
+        return Capped(name, ready_at, at_finish=self.odd == "at_finish", no_ttft=no_ttft, prefilled_together=together)
 
     @property
     def oldest(self) -> float:
@@ -176,6 +181,17 @@ def test_a_full_fleet_grows_as_soon_where_first_tokens_are_counted_at_the_end_or
         assert fleet.oldest <= BOUND
         assert len(fleet.engines) + len(fleet.ordered) <= 13
     assert ordered[odd] <= ordered[""]
+
+
+def test_as_large_a_share_is_late_where_several_requests_are_prefilled_together() -> None:
+    shown = []
+    for odd in ("no_ttft", "batches"):
+        fleet = Fleet(pool=replace(POOL, max_replicas=4), odd=odd)
+        for rate in (1.5, 4.0, 1.5):
+            outcome = [fleet.tick(rate) for _ in range(12)][-1]
+        shown.append(outcome.decision.figures.attainment)
+    assert 0.1 < shown[0] < 0.9
+    assert shown[1] == pytest.approx(shown[0], abs=0.03)
 
 
 def test_without_a_ttft_histogram_the_queue_counts_from_the_first_scrape_on() -> None:

@@ -12,6 +12,7 @@ import orjson
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 
+from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.errors import ClusterError, NotFound, translated
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind
 from servingpool.api.group import API_VERSION, GROUP, KIND, PLURAL, VERSION
@@ -110,7 +111,7 @@ class Cluster:
         return found
 
     async def ready_pods(self, target: Key) -> list[str]:
-        """Names of a Deployment's pods that are Ready. NotFound if there is no such Deployment."""
+        """Names of a Deployment's pods that are Ready and stay. NotFound if there is no such Deployment."""
         namespace, name = target
         with translated(f"read Deployment {namespace}/{name}"):
             scale = await self._objects.get_namespaced_custom_object_scale(
@@ -119,7 +120,8 @@ class Cluster:
         with translated(f"list the pods of Deployment {namespace}/{name}"):
             query = [("labelSelector", scale["status"]["selector"])]
             pods = await self._request("GET", f"/api/v1/namespaces/{namespace}/pods", query_params=query)
-        return sorted(pod["metadata"]["name"] for pod in pods["items"] if _is_ready(pod))
+        read = [one for raw in pods["items"] if (one := objects.pod(raw)) is not None]
+        return sorted(one.name for one in read if one.ready_since is not None and not one.going)
 
     async def scale(self, target: Key, *, current: int, replicas: int) -> None:
         """Set a Deployment's replicas if they are still `current`; Conflict if someone else changed them.
@@ -277,11 +279,6 @@ class Cluster:
         if response.status >= REFUSED:
             raise ApiException(status=response.status, reason=response.reason, body=body.decode(errors="replace"))
         return orjson.loads(body)
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 async def _configuration(kubeconfig: str | None, context: str | None) -> client.Configuration:

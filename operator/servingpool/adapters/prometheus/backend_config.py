@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
+from servingpool.adapters.prometheus.engines.profile import METRIC_NAME, Label
 from servingpool.api.duration import DurationBetween
-
-LABEL_NAME = "^[a-zA-Z_][a-zA-Z0-9_]*$"
 
 
 class _Section(BaseModel):
@@ -57,9 +56,9 @@ class Tls(_Section):
 class SeriesLabels(_Section):
     """Names of the labels that scraping adds. `exported_model_name` is found by itself."""
 
-    namespace: Annotated[str, Field(pattern=LABEL_NAME)] = "namespace"
+    namespace: Label = "namespace"
     """Label with the pod's namespace."""
-    pod: Annotated[str, Field(pattern=LABEL_NAME)] = "pod"
+    pod: Label = "pod"
     """Label with the pod's name."""
     exported: bool = False
     """Prefer `exported_namespace` and `exported_pod` to the labels above. Set it only if this Prometheus federates
@@ -69,13 +68,13 @@ class SeriesLabels(_Section):
 class GatewayQueue(_Section):
     """Requests that wait in a gateway or router, from its own metric."""
 
-    metric: Annotated[str, Field(pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$")]
+    metric: Annotated[str, Field(pattern=METRIC_NAME)]
     """A gauge, such as llm_d_epp_flow_control_queue_size. Name one only; an older duplicate would count twice."""
-    model_label: Annotated[str, Field(pattern=LABEL_NAME)] = "model_name"
+    model_label: Label = "model_name"
     """Label with the served model's name; target_model_name for llm-d's endpoint picker."""
-    namespace_label: Annotated[str, Field(pattern=LABEL_NAME)] | None = None
+    namespace_label: Label | None = None
     """Label with the pools' namespace. Without it, every pool of the model sees the whole queue."""
-    match_labels: dict[Annotated[str, Field(pattern=LABEL_NAME)], str] = Field(default_factory=dict)
+    match_labels: dict[Label, str] = Field(default_factory=dict)
     """Labels with exact values, such as the job if two jobs scrape the gateway."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, Origin, Series
-from servingpool.adapters.prometheus.promql import Queries, Source, exported, source_key
+from servingpool.adapters.prometheus.promql import GROUP, Queries, Source, exported, source_key
 
 SCRAPED_AT = ""
 """The scrape time's row has no metric name."""
@@ -91,8 +91,8 @@ class Columns:
         for row in rows:
             metric = row["metric"]
             name = metric.get("__name__", SCRAPED_AT)
-            if "group" in metric:
-                group = metric["group"]
+            if GROUP in metric:
+                group = metric[GROUP]
                 label, own = splits[group]
                 name = source_key(name, group, metric.get(own) or metric.get(label, ""))
             column = plain.get(name)

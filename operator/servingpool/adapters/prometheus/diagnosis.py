@@ -14,7 +14,7 @@ from servingpool.adapters.prometheus.promql import Queries, any_of, apart, expor
 PodKey = tuple[str, str]
 """Namespace and pod name."""
 MOST_EXPLAINED = 100
-"""Pods in one query, the first by name: 10 KB of names, and VictoriaMetrics takes 16 KiB."""
+"""Pods in one query, namespaces in turn: 10 KB of names, and VictoriaMetrics takes 16 KiB."""
 
 
 class Cause(Enum):
@@ -38,11 +38,6 @@ class Missing:
     reason: str
     """Follows the pod's name and a colon: "last scraped 93 s ago"."""
     cause: Cause = Cause.UNKNOWN
-
-    @property
-    def other_model(self) -> bool:
-        """It has samples, of other models."""
-        return self.cause is Cause.OTHER_MODEL
 
 
 @dataclass(slots=True)

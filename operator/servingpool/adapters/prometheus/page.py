@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.engines.profile import ESSENTIAL, HISTOGRAMS, Figure, Series
 from servingpool.adapters.prometheus.plan import Plan, gather
-from servingpool.adapters.prometheus.promql import Queries
+from servingpool.adapters.prometheus.promql import GROUP, Queries
 from servingpool.adapters.prometheus.samples import Layout, ReadRequest
 from servingpool.decision.observation import Histogram, Reading, ReplicaMetrics
 
@@ -129,7 +129,7 @@ def _rows(queries: Queries, plan: Plan, samples: Sequence[Sample]) -> Iterator[d
                 continue
             if model is not None and not labels.get(model):
                 continue
-            row = {"__name__": name, **identity} | ({"group": str(number)} if number else {})
+            row = {"__name__": name, **identity} | ({GROUP: str(number)} if number else {})
             row |= {label: labels[label] for label in (model, group.split, "le" if texts else None) if label}
             rank = tuple(labels.get(label, "") for label in profile.sum_over)
             ranks = found.setdefault(tuple(sorted(row.items())), {})

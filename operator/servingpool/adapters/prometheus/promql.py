@@ -24,6 +24,9 @@ from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, 
 # ends in anything else, for names are DNS labels. So this cuts pods into slices without knowing any.
 _POD_ENDINGS = "bcdfghjklmnpqrstvwxz2456789" + "aeiouy013"
 
+GROUP = "__group__"
+"""A label that no engine exports: Prometheus keeps names that begin with `__` to itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -124,7 +127,7 @@ class Queries:
     def samples(self, buckets: Mapping[Source, Collection[str]], scope: Scope) -> str:
         """All figures of every sample: `__name__` (and `le`) tell which; a row without `__name__` is the scrape time.
 
-        `buckets`: histogram -> the texts of `le` wanted. A row of any but the first group names it in `group`.
+        `buckets`: histogram -> the texts of `le` wanted. A row of any but the first group names it in the label GROUP.
         """
         terms = []
         for group, names in self.names.items():
@@ -220,7 +223,7 @@ def gateway_queue(gateway: GatewayQueue, staleness: float) -> str:
 
 def _grouped(term: str, group: int) -> str:
     """Label a term's rows with their group, unless it is the first."""
-    return f'label_replace({term}, "group", "{group}", "", "")' if group else term
+    return f'label_replace({term}, "{GROUP}", "{group}", "", "")' if group else term
 
 
 def apart(term: str, part: str) -> str:

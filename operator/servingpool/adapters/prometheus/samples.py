@@ -21,6 +21,7 @@ from typing import Any, Self
 from servingpool.adapters.prometheus.backend_config import GatewayQueue
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of
+from servingpool.adapters.prometheus.engines.profile import LABEL_NAME
 from servingpool.decision.observation import Histogram, Reading, ReplicaMetrics, Unknown
 
 PodSamples = Mapping[PodKey, Mapping[str, ReplicaMetrics]]
@@ -34,7 +35,7 @@ NO_BUCKETS = Unknown("its histogram buckets near the SLO bound are not known yet
 _NEIGHBOURS = (2.0, 0.5, 4.0, 0.25)
 """Of a bound: the buckets nearest to these multiples of it are read for the percentile."""
 _EQUAL = 1e-9
-_LABEL_NAME = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
+_LABEL_NAME = re.compile(LABEL_NAME)
 _NAMED = 3
 """Pods that a sentence names before it counts."""
 

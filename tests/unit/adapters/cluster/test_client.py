@@ -80,6 +80,27 @@ async def test_scaling_is_refused_by_the_server_if_somebody_else_was_faster(api:
     assert cluster.writes["scale"] == 1
 
 
+async def test_a_pod_that_is_being_deleted_is_not_looked_at(api: tuple[Api, Cluster]) -> None:
+    """It is Ready until it ends, and the operator reads it no more."""
+    fake, cluster = api
+
+    def pod(name: str, ready: str = "True", **meta: str) -> dict[str, Any]:
+        owner = {"kind": "ReplicaSet", "name": "vllm-1", "uid": "r", "controller": True}
+        meta |= {"name": name, "namespace": "chat", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        return {
+            "metadata": {**meta, "ownerReferences": [owner]},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        }
+
+    going = pod("going", deletionTimestamp="2026-01-01T00:00:00Z")
+    fake.answers = {
+        "status": {"selector": "app=vllm"},
+        "items": [pod("second"), going, pod("loading", "False"), pod("first")],
+    }
+    assert await cluster.ready_pods(TARGET) == ["first", "second"]
+    assert fake.query == {"labelSelector": "app=vllm"}
+
+
 @pytest.mark.parametrize(("spec", "stored"), [({"replicas": 3}, 3), ({}, 0)])
 async def test_a_replica_count_changed_by_a_webhook_is_reported(
     api: tuple[Api, Cluster], spec: dict[str, int], stored: int

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import ReadRequest, page, with_own_buckets
+from servingpool.adapters.prometheus import EngineMetrics, ReadRequest, page, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of, shipped
 from servingpool.adapters.prometheus.engines.profile import Figure
+from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
@@ -108,6 +109,25 @@ def test_priorities_twins_are_left_out_and_their_requests_added():
     metrics = page.read(profile_of("sglang"), page.parse("\n".join([plain, *twins, ""])), REQUEST)["org/model"]
     assert (metrics.running, metrics.waiting) == (3, 1)
     assert metrics.time_to_first_token.count == 14
+
+
+def test_a_label_that_is_called_group_can_choose_among_series():
+    """Prometheus refused the query of all pools of such an engine: its rows had lost that label."""
+    tokens = "acme_tokens_total"
+    acme = EngineMetrics.model_validate(
+        {
+            "figures": {
+                "running": ["acme_busy"],
+                "generationTokens": [{"name": tokens, "labels": {"group": "output"}}],
+                "promptTokens": [{"name": tokens, "labels": {"group": ["input", "cached"]}}],
+            }
+        }
+    )
+    values = {"output": 1, "input": 20, "cached": 300}
+    text = "".join(f'{tokens}{{group="{group}"}} {value}\n' for group, value in values.items())
+    metrics = page.read(acme, page.parse(f"acme_busy 4\n{text}"))[""]
+    assert (metrics.running, metrics.generation_tokens, metrics.prompt_tokens) == (4, 1, 320)
+    assert '"group"' not in Queries(acme).samples({}, Scope())
 
 
 def test_what_waits_in_lmdeploys_api_server_waits():

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.adapters.prometheus import EngineMetrics, ReadRequest
+from servingpool.adapters.prometheus.diagnosis import MOST_EXPLAINED
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.plan import MOST_SLICES, ROWS_PER_SLICE, Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope, quote
@@ -166,6 +167,15 @@ def test_a_label_by_which_figures_choose_is_kept_whatever_is_added_up():
         ("sum", "__name__, kind, exported_kind, namespace, pod"),
         ("max", "__name__, kind, exported_kind, namespace, pod"),
     ]
+
+
+async def test_a_tenant_with_many_broken_pods_leaves_those_of_others_explained(prometheus, backend):
+    broken = {("busy", f"pod-{number:03d}") for number in range(2 * MOST_EXPLAINED)}
+    await backend.read(ReadRequest(explain=frozenset(broken | {("quiet", "alone")})), NOW)
+    [question] = [query for query in prometheus.queries() if "up{" in query]
+    assert 'namespace=~"busy|quiet"' in question
+    assert 'pod=~"alone|' in question
+    assert question.count("pod\\\\-") == 2 * (MOST_EXPLAINED - 1)  # in both parts of the query
 
 
 async def test_long_queries_are_posted_and_short_ones_are_not(prometheus, backend, request_2s_100ms):

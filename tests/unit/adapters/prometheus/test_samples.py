@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import ReadRequest, SeriesLabels, http_client, with_own_buckets
+from servingpool.adapters.prometheus import Cause, ReadRequest, SeriesLabels, http_client, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.plan import FIELDS, FIGURES, HISTOGRAMS
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
@@ -148,7 +148,7 @@ async def test_a_stale_sample_is_dropped_and_reported(prometheus, backend, reque
     prometheus.expose("lost", scraped_at=NOW - 93)
     selection = (await backend.read(request_2s_100ms, NOW)).select("chat", ["fresh", "lost"], "llama")
     assert [page.replica for page in selection.samples] == ["fresh"]
-    assert not selection.missing["lost"].other_model
+    assert selection.missing["lost"].cause is Cause.STALE
     assert selection.explain() == "lost: last scraped 93 s ago"
 
 
@@ -170,7 +170,7 @@ async def test_a_pod_that_vanished_is_missing_not_idle(prometheus, backend, requ
     prometheus.rows.clear()
     selection = (await backend.read(request_2s_100ms, NOW + 15)).select("chat", ["llama-0"], "llama")
     assert selection.samples == ()
-    assert not selection.missing["llama-0"].other_model
+    assert selection.missing["llama-0"].cause is Cause.UNKNOWN
     assert "--disable-log-stats" in selection.explain()
 
 
@@ -180,7 +180,7 @@ async def test_a_wrong_model_name_is_distinguished_from_an_idle_pool(prometheus,
     prometheus.expose("other-tenants", namespace="elsewhere")
     selection = (await backend.read(request_2s_100ms, NOW)).select("chat", list("abcdez"), "llama")
     assert selection.samples == ()
-    assert selection.missing["a"].other_model
+    assert selection.missing["a"].cause is Cause.OTHER_MODEL
     assert selection.explain() == (
         "a, b, c and 2 more: pod exports model_name 'meta-llama/Llama-3.1-8B'; spec.model is 'llama'. "
         "z: not scraped, or vLLM runs with --disable-log-stats"

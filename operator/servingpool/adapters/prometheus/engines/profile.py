@@ -18,12 +18,13 @@ TERM = "^-?[a-zA-Z_:][a-zA-Z0-9_:]*$"
 def _lists(given: object) -> object:
     if not isinstance(given, dict):
         return given
-    return {label: (value,) if isinstance(value, str) else value for label, value in given.items()}
+    return {label: value if isinstance(value, list | tuple) else (value,) for label, value in given.items()}
 
 
 Label = Annotated[str, Field(pattern=LABEL_NAME)]
-LabelValues = Annotated[dict[Label, tuple[str, ...]], BeforeValidator(_lists)]
-"""By label one value or a list."""
+LabelValue = Annotated[str, Field(min_length=1)]
+LabelValues = Annotated[dict[Label, Annotated[tuple[LabelValue, ...], Field(min_length=1)]], BeforeValidator(_lists)]
+"""By label one value or a list. An empty value is a label that is not there: see `Series.without`."""
 Terms = tuple[Annotated[str, Field(pattern=TERM)], ...]
 
 
@@ -50,6 +51,8 @@ class Figure(StrEnum):
 
 HISTOGRAMS = (Figure.TIME_TO_FIRST_TOKEN, Figure.INTER_TOKEN_LATENCY, Figure.TIME_PER_OUTPUT_TOKEN, Figure.QUEUE_TIME)
 """Figures that are histograms of seconds; the others are gauges and counters."""
+JUDGED = tuple(figure for figure in HISTOGRAMS if figure is not Figure.INTER_TOKEN_LATENCY)
+"""Those of which an SLO's bound needs the buckets."""
 ESSENTIAL = (
     Figure.RUNNING,
     Figure.WAITING,
@@ -133,6 +136,9 @@ class Series(_Section):
     def _one_form(self) -> Self:
         if bool(self.name) == bool(self.sum or self.count) or (self.sum and self.labels):
             raise ValueError("must have either name, or sum, or sum and count; labels go with name alone")
+        for terms in filter(None, (self.sum, self.count)):
+            if all(term[0] == "-" for term in terms):
+                raise ValueError(f"must add a metric, got {', '.join(terms)}")
         return self
 
     @property
@@ -188,9 +194,9 @@ class EngineMetrics(_Section):
                 raise ValueError(f"figures.{figure} must have name, or {rest}")
             if figure in HISTOGRAMS and any(one.labels for one in series):
                 raise ValueError(f"figures.{figure} must not have labels, as a histogram: use without or excluded")
+            if figure in JUDGED and any(not one.name for one in series):
+                raise ValueError(f"figures.{figure} must have a name: an SLO is judged by its buckets")
         ttft = self.figures.get(Figure.TIME_TO_FIRST_TOKEN, ())
-        if any(not one.name for one in ttft):
-            raise ValueError("figures.timeToFirstToken must have a name: an SLO is judged by its buckets")
         if any(one.excluded for one in ttft) and Figure.BEGUN not in self.figures:
             raise ValueError("figures.begun must be there too: figures.timeToFirstToken leaves requests out")
         return self

@@ -1,0 +1,70 @@
+"""`servingpool check deployment/NAME` without cluster and Prometheus; tests/integration/test_check.py has real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import SimpleNamespace
+
+import pytest
+
+from servingpool.adapters.prometheus import BackendConfig, FleetReading, PodKey, ReadRequest, shipped
+from servingpool.adapters.prometheus.inspection import Inspection, inspect
+from servingpool.adapters.prometheus.promql import Queries
+from servingpool.cli import check_target
+from servingpool.cli.check_target import Target
+
+LONGEST_QUERY = 16 * 1024
+"""Bytes that VictoriaMetrics takes."""
+
+
+class FakeCluster:
+    @classmethod
+    async def connect(cls, kubeconfig: str | None) -> FakeCluster:
+        return cls()
+
+    async def ready_pods(self, target: PodKey) -> list[str]:
+        return [f"{target[1]}-7d9c5b7f4-{number:05d}" for number in range(300)]
+
+    async def close(self) -> None:
+        pass
+
+
+class FakeBackend:
+    inspected: Collection[PodKey] = ()
+
+    def __init__(self, config: BackendConfig, engines: object) -> None:
+        self.config = config
+
+    async def inspect(self, engine: str, pods: Collection[PodKey]) -> Inspection:
+        FakeBackend.inspected = pods
+        return Inspection({}, {}, {})
+
+    async def read(self, request: ReadRequest, now: float) -> FleetReading:
+        assert len(request.explain) == 300
+        return FleetReading(0.0, {}, {})
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_of_a_large_deployment_few_pods_are_shown_and_all_are_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A query that names all of them is refused by VictoriaMetrics."""
+    monkeypatch.setattr(check_target, "Cluster", FakeCluster)
+    monkeypatch.setattr(check_target, "PrometheusBackend", FakeBackend)
+    name = "llama-3.3-70b-instruct-fp8-long-context"
+    backend = BackendConfig(url="http://x")
+    assert not await check_target.check_target(Target("chat", name, None, None), backend, shipped(), None)
+    told = capsys.readouterr()
+    assert "300 ready pods, as engine vllm:\nSeries of the first 10 of them:\n" in told.out
+    assert len(told.err.splitlines()) == 301  # a pod a line, and what is missing
+    asked: list[int] = []
+
+    def custom_query(query: str, timeout: float) -> SimpleNamespace:
+        asked.append(len(query))
+        return SimpleNamespace(rows=list)
+
+    for profile in shipped().values():
+        inspect(SimpleNamespace(custom_query=custom_query), 1.0, Queries(profile), shipped(), FakeBackend.inspected)  # type: ignore[arg-type]
+    assert max(asked) < LONGEST_QUERY
