@@ -29,7 +29,7 @@ pytestmark = pytest.mark.vllm
 ALONE = True
 SCENE = RealScene(
     "real",
-    os.environ.get("E2E_REAL_RATES", "0.7x150,1.8x180,3.2x240,0.7x180"),
+    os.environ.get("E2E_REAL_RATES", "0.5x120,1.3x180,2.4x240,0.5x240"),
     maximum=3,
     ttft=1.0,
     tpot=0.1,
@@ -48,8 +48,9 @@ TPOT_APART = 0.01
 APART = 5.0
 """Points between the attainment in the status and the client's: the bounds are buckets' bounds of the engine, and what
 lies within `TTFT_APART` of one is on time for the engine and late for the client."""
-GIVEN_BACK = 420.0
-"""Seconds from the last answer until one replica is left: a window of two cold starts for each step down."""
+GIVEN_BACK = 900.0
+"""Seconds from the last answer until one replica is left. A window of two cold starts comes before each step down, and
+where many requests were late a surge of some minutes ago is still provided for."""
 
 
 def require() -> None:
@@ -93,10 +94,10 @@ def test_real_vllm_is_scaled_and_judged_as_aiperf_saw_it(
     results.write("real-timeline.jsonl", recorder.lines())
     for name, part in phases(records).items():
         results.add(scenario=f"aiperf, {name}", **figures(part), **replicas(samples, part))
-    engine = engines(prometheus)
+    engine, turns = engines(prometheus), steps(samples)
     results.add(
         scenario="aiperf's own summary",
-        outcome=f"replicas {' -> '.join(map(str, steps(samples)))}",
+        outcome=f"replicas {' -> '.join(map(str, turns))}",
         requests=int(summary["request_count"] + summary.get("error_request_count", 0)),
         lost=int(summary.get("error_request_count", 0)),
         attainment=percent(summary["good_request_fraction"]),
@@ -106,7 +107,7 @@ def test_real_vllm_is_scaled_and_judged_as_aiperf_saw_it(
     )
     results.add(scenario="the engines' counters", **engine)
     results.add(scenario="the pool's status", attainment=judged)
-    assert steps(samples) == [1, 2, 3, 2, 1] or steps(samples) == [1, 3, 2, 1] or steps(samples) == [1, 3, 1]
+    assert (turns[0], max(turns), turns[-1]) == (SCENE.minimum, SCENE.maximum, SCENE.minimum)
     assert not any(record.failed for record in records)
     assert TTFT_APART[0] < summary["time_to_first_token"] / 1e3 - engine["ttft_mean"] < TTFT_APART[1]
     assert abs(summary["inter_token_latency"] / 1e3 - engine["tpot_mean"]) < TPOT_APART
