@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from .scenes import Scene
+from .timeline import Answer
 
 LOCK = Path(__file__).with_name("aiperf.lock")
 """Has `vllm-router` too."""
@@ -30,6 +31,11 @@ class Record:
     def good(self, ttft: float, tpot: float) -> bool:
         """Whether it met these bounds, as aiperf counts its goodput."""
         return not self.failed and self.ttft is not None and self.ttft <= ttft and (self.tpot or 0.0) <= tpot
+
+    def answer(self, ttft: float, tpot: float) -> Answer:
+        """What became of it, and from when on anybody could say so: a late first token is late before it comes."""
+        late = self.ttft is not None and self.ttft > ttft
+        return Answer(min(self.ended, self.sent + ttft) if late else self.ended, self.good(ttft, tpot))
 
 
 class Aiperf:

@@ -8,7 +8,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
@@ -22,14 +22,14 @@ from .prometheus import PrometheusRelease
 from .real_vllm import IMAGE, RealScene
 from .results import Results
 from .scenes import percent
-from .timeline import Recorder, Sample
+from .timeline import Answer, Recorder, Sample, attained, false_claim
 from .waiting import eventually
 
 pytestmark = pytest.mark.vllm
 ALONE = True
 SCENE = RealScene(
     "real",
-    os.environ.get("E2E_REAL_RATES", "0.5x120,1.3x180,2.4x240,0.5x240"),
+    os.environ.get("E2E_REAL_RATES", "0.5x90,2.2x210,0.5x120"),
     maximum=3,
     ttft=1.0,
     tpot=0.1,
@@ -48,6 +48,10 @@ TPOT_APART = 0.01
 APART = 5.0
 """Points between the attainment in the status and the client's: the bounds are buckets' bounds of the engine, and what
 lies within `TTFT_APART` of one is on time for the engine and late for the client."""
+APART_MEANWHILE = 10.0
+"""The same at each status that is new: it is up to two scrapes and a turn of the operator older than what clients know."""
+CLAIM_BELOW, CLAIM_SECONDS = 5.0, 60.0
+"""SLOMet must not be True for so long while clients are below the SLO by more points than that."""
 GIVEN_BACK = 900.0
 """Seconds from the last answer until one replica is left. A window of two cold starts comes before each step down, and
 where many requests were late a surge of some minutes ago is still provided for."""
@@ -89,7 +93,7 @@ def test_real_vllm_is_scaled_and_judged_as_aiperf_saw_it(
     run.wait(sum(seconds for _, seconds in SCENE.steps) + SCENE.patience + 120)
     judged = told(recorder.samples)
     with suppress(AssertionError):  # the table first
-        eventually(lambda: cluster.replicas(SCENE.name, SCENE.name) == SCENE.minimum, GIVEN_BACK, "the fleet")
+        eventually(lambda: recorder.samples[-1].replicas == SCENE.minimum, GIVEN_BACK, "the fleet", every=2.0)
     samples, records, summary = recorder.stop(), run.records(), run.summary()
     results.write("real-timeline.jsonl", recorder.lines())
     for name, part in phases(records).items():
@@ -106,18 +110,34 @@ def test_real_vllm_is_scaled_and_judged_as_aiperf_saw_it(
         tpot_mean=summary["inter_token_latency"] / 1e3,
     )
     results.add(scenario="the engines' counters", **engine)
-    results.add(scenario="the pool's status", attainment=judged)
+    known = sorted((record.answer(SCENE.ttft, SCENE.tpot) for record in records), key=lambda one: one.known_at)
+    apart, claim = furthest(samples, known), false_claim(samples, known, SCENE.attainment - CLAIM_BELOW)
+    results.add(
+        scenario="the pool's status",
+        attainment=judged,
+        points_apart_at_most_once_fresh=apart,
+        slo_met_wrongly_s=claim,
+    )
     assert (turns[0], max(turns), turns[-1]) == (SCENE.minimum, SCENE.maximum, SCENE.minimum)
     assert not any(record.failed for record in records)
     assert TTFT_APART[0] < summary["time_to_first_token"] / 1e3 - engine["ttft_mean"] < TTFT_APART[1]
     assert abs(summary["inter_token_latency"] / 1e3 - engine["tpot_mean"]) < TPOT_APART
     assert judged is not None
     assert abs(judged - 100 * summary["good_request_fraction"]) < APART
+    assert apart < APART_MEANWHILE
+    assert claim < CLAIM_SECONDS
 
 
 def told(samples: Sequence[Sample]) -> float | None:
     """Attainment by the status, in percent."""
     return samples[-1].status.get("attainment") if samples else None
+
+
+def furthest(samples: Sequence[Sample], known: Sequence[Answer]) -> float:
+    """Most points between the attainment of a status that has just changed and that of the clients then."""
+    found = [(sample.at, sample.status.get("attainment")) for sample in samples]
+    new = [(at, told) for (_, before), (at, told) in pairwise(found) if told is not None and told != before]
+    return max((abs(told - (attained(known, at) or 0.0)) for at, told in new), default=0.0)
 
 
 def steps(samples: Sequence[Sample]) -> list[int]:
