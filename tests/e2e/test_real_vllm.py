@@ -29,7 +29,7 @@ pytestmark = pytest.mark.vllm
 ALONE = True
 SCENE = RealScene(
     "real",
-    os.environ.get("E2E_REAL_RATES", "0.5x90,2.2x210,0.5x120"),
+    os.environ.get("E2E_REAL_RATES", "0.5x120,1.3x180,2.4x240,0.5x240"),
     maximum=3,
     ttft=1.0,
     tpot=0.1,
