@@ -68,7 +68,8 @@ class Cluster:
         loaded = self.node("sh", "-c", f"touch {LOADED}; cat {LOADED}").split()
         missing = {image: id_ for image in images if (id_ := image_id(image)) not in loaded}
         if missing:
-            run("kind", "load", "docker-image", f"--name={self.name}", *missing)
+            # Seconds; that of real engines has 6 GB.
+            run("kind", "load", "docker-image", f"--name={self.name}", *missing, seconds=1200)
             self.node("sh", "-c", f"echo {' '.join(missing.values())} >> {LOADED}")
 
     def node(self, *command: str, seconds: float = 60.0) -> str:

@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[PASSED], config.stash[FAILED] = [], []
     config.addinivalue_line("markers", "disruptive: harms what all share; runs after all others")
     config.addinivalue_line("markers", "drain: 200 scale-downs under load; `make e2e-drain` runs it")
+    config.addinivalue_line("markers", "vllm: real engines; `make e2e-vllm` runs it")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -66,6 +67,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("disruptive") is not None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What a module's `require()` skips for is known before there is a cluster."""
+    require = getattr(getattr(item, "module", None), "require", None)
+    if require is not None:
+        require()
 
 
 @pytest.fixture(scope="session")
@@ -192,13 +201,15 @@ def prepared(
     cluster: Cluster,
     load: LoadGenerator,
     operator: OperatorRelease,
-    steady: Steady,
 ) -> None:
     """Every selected module's `prepare(cluster, load)`, so that what loads and what runs overlaps.
 
-    A module that judges what another one sets up names it in `NEEDS`, so that it can be run alone.
+    A module that judges what another one sets up names it in `NEEDS`, so that it can be run alone. One that is `ALONE`
+    measures the machine's own cores: no traffic of ours beside it.
     """
     selected = dict.fromkeys(item.module for item in request.session.items if isinstance(item, pytest.Function))
+    if not all(getattr(module, "ALONE", False) for module in selected):
+        request.getfixturevalue("steady")
     for module in dict.fromkeys(each for one in selected for each in (*getattr(one, "NEEDS", ()), one)):
         prepare = getattr(module, "prepare", None)
         if prepare is not None:

