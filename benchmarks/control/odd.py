@@ -255,9 +255,9 @@ whatever the engine's page says.
   the load is twice what is ready during a cold start. So their attainment and replicas have no bar.
 
 Least-loaded routing sends each new request to the replica with the fewest. So a new replica gets all of them, until it
-has as many as the others. Thirty prompts of 4,000 tokens within 3 s wait for each other, end together, and it begins
-anew. A growing fleet then does worse than a fixed one: in `admitted-ramp-64` a fixed fleet of 16 is never late,
-and 25 replicas that were added one after another are late for 15% of requests. This does not happen where replicas take
+has as many as the others. Thirty prompts of 4,000 tokens within 3 s wait for each other, end together, and the next
+thirty come together. A growing fleet then does worse than a fixed one. In `admitted-ramp-64` a fixed fleet of 16 is
+never late; 25 replicas added one after another are late for 15% of requests. This does not happen where replicas take
 turns, so two cases are shown both ways.
 
 `!` marks what misses its bar.

@@ -109,11 +109,11 @@ class Series(_Section):
     """Series that may hold a figure: one by its name, or several that are added up."""
 
     name: Annotated[str, Field(pattern=METRIC_NAME)] = ""
-    """Metric. Of a histogram, without `_bucket`, `_sum`, `_count`."""
+    """Name of the metric; a histogram's name has no `_bucket`, `_sum` or `_count`."""
     sum: Terms = ()
     """Instead of a name: metrics whose total is the figure, or a histogram's seconds; a leading `-` subtracts."""
     count: Terms = ()
-    """Of a histogram with a sum: likewise its count. It has no buckets."""
+    """Metrics whose total is the count of a histogram that has a `sum`. Such a histogram has no buckets."""
     labels: Annotated[LabelValues, Field(max_length=1)] = Field(default_factory=dict)
     """One label with the value, or the values to add up, that count. Not for histograms."""
     without: tuple[Label, ...] = ()
