@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.api.group import API_VERSION, KIND
@@ -147,6 +148,30 @@ class Traffic:
             for pod in pods
             if any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
         ]
+
+
+@contextlib.contextmanager
+def prometheus(program: str | Path, configuration: dict[str, Any], directory: Path) -> Iterator[str]:
+    """A Prometheus with this configuration, while the context lasts; gives its URL."""
+    (directory / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    process = SupervisedProcess(
+        "prometheus",
+        [
+            program,
+            f"--config.file={directory / 'prometheus.yaml'}",
+            f"--storage.tsdb.path={directory / 'data'}",
+            f"--web.listen-address={url.removeprefix('http://')}",
+        ],
+        directory / "prometheus.log",
+        ready=http_ready(f"{url}/-/ready"),
+    )
+    process.start()
+    try:
+        process.wait_ready()
+        yield url
+    finally:
+        process.stop()
 
 
 def deployment(namespace: str, name: str, replicas: int) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from servingpool.adapters.prometheus import (
     BackendConfig,
@@ -25,8 +24,8 @@ from servingpool.adapters.prometheus.engines import profile_of, shipped, usable
 from servingpool.adapters.prometheus.engines.profile import EngineMetrics
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 from servingpool_lab.binaries import ensure_binaries
-from servingpool_lab.control_plane import free_ports
-from servingpool_lab.processes import SupervisedProcess, http_ready
+
+from .operators import prometheus
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 NAMESPACE = "engines"
@@ -84,25 +83,8 @@ def url(
     pod_metrics.update({(NAMESPACE, pod): text for pod, text in [*PAGES.items(), *WRONG.items()] if pod != "down"})
     pod_metrics[NAMESPACE, RESTARTED] = PAGES["sglang-0.5.23-after"]
     directory = tmp_path_factory.mktemp("engines")
-    (directory / "prometheus.yaml").write_text(yaml.safe_dump(configuration(metrics_target)))
-    url = f"http://127.0.0.1:{free_ports(1)[0]}"
-    process = SupervisedProcess(
-        "prometheus",
-        [
-            ensure_binaries("prometheus")["prometheus"],
-            f"--config.file={directory / 'prometheus.yaml'}",
-            f"--storage.tsdb.path={directory / 'data'}",
-            f"--web.listen-address={url.removeprefix('http://')}",
-        ],
-        directory / "prometheus.log",
-        ready=http_ready(f"{url}/-/ready"),
-    )
-    process.start()
-    try:
-        process.wait_ready()
+    with prometheus(ensure_binaries("prometheus")["prometheus"], configuration(metrics_target), directory) as url:
         yield url
-    finally:
-        process.stop()
 
 
 async def read(url: str, request: ReadRequest, pods: set[str]) -> FleetReading:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.adapters.cluster.names import pods_of_any
@@ -20,8 +19,8 @@ from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, Prometh
 from servingpool.adapters.prometheus.plan import MOST_SLICES
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 from servingpool_lab.binaries import ensure_binaries
-from servingpool_lab.control_plane import free_ports
-from servingpool_lab.processes import SupervisedProcess, http_ready
+
+from .operators import prometheus
 
 RECORDED = (Path(__file__).parents[1] / "fixtures" / "vllm-0.32.0-metrics.txt").read_text()
 STARTED = time.time()
@@ -148,25 +147,8 @@ def url(
         pytest.skip("no prometheus on PATH to compare the built one with")
     pod_metrics.update({("reading", pod): page for pod, page in PAGES.items()})
     directory = tmp_path_factory.mktemp("reading")
-    (directory / "prometheus.yaml").write_text(yaml.safe_dump(configuration(metrics_target)))
-    url = f"http://127.0.0.1:{free_ports(1)[0]}"
-    process = SupervisedProcess(
-        "prometheus",
-        [
-            program,
-            f"--config.file={directory / 'prometheus.yaml'}",
-            f"--storage.tsdb.path={directory / 'data'}",
-            f"--web.listen-address={url.removeprefix('http://')}",
-        ],
-        directory / "prometheus.log",
-        ready=http_ready(f"{url}/-/ready"),
-    )
-    process.start()
-    try:
-        process.wait_ready()
+    with prometheus(program, configuration(metrics_target), directory) as url:
         yield url
-    finally:
-        process.stop()
 
 
 async def scraped(url: str, pods: set[str]) -> PrometheusBackend:
