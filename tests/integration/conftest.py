@@ -19,6 +19,8 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 PodMetrics = dict[tuple[str, str], str]
+UNAUTHORIZED = "401 Unauthorized"
+"""A page that is answered with this status."""
 STORIES = {"test_leader.py", "test_operator.py"}
 """One operator process, or two, for the whole module: what a test does to it is what the next one finds."""
 
@@ -58,8 +60,8 @@ class _MetricsHandler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         match = re.fullmatch(r"/pods/([^/]+)/([^/]+)/metrics", self.path)
         text = self._texts.get((match[1], match[2])) if match else None
-        self.send_response(404 if text is None else 200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.send_response(404 if text is None else 401 if text == UNAUTHORIZED else 200)
+        self.send_header("Content-Type", "text/html" if (text or "").startswith("<") else "text/plain; version=0.0.4")
         self.end_headers()
         self.wfile.write((text or "").encode())
 

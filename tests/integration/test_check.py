@@ -63,6 +63,7 @@ def scraped(prometheus: Prometheus, namespace: str, expression: str, count: int)
     wait_until(lambda: len(prometheus.query(query)) == count, 30, query)
 
 
+FAILS = "its scrape fails (up is 0): check path, port and credentials."
 RUNNING = 'count by (pod) (sglang:num_running_reqs{namespace="NAMESPACE"})'
 
 
@@ -92,7 +93,7 @@ def test_it_says_what_is_wrong_with_each_pod(
     done = check("--model", "llama")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"{pods[0]}: its scrape fails (up is 0): check path, port and credentials.",
+        f"{pods[0]}: {FAILS} Prometheus says: HTTP status 404: wrong path.",
         f"{pods[1]}: pod exports model_name 'org/model'; spec.model is 'llama'.",
     ]
 

@@ -72,6 +72,7 @@ def configuration(target: str) -> dict[str, Any]:
     jobs = [job(name, name) for name in [*PAGES, *WRONG, RESTARTED] if name != SHADOWED]
     jobs += [job(f"{name}-twice", name) for name in PAGES if name != SHADOWED]
     collide = {"model_name": "gpu", "engine_type": "gpu", "mode": "gpu", "is_streaming": "gpu", "dp_rank": "9"}
+    collide["priority"] = "high"  # as of a pod: it is no priority of the engine's requests
     jobs.append(job(SHADOWED, SHADOWED, **collide))
     return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
 

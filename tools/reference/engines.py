@@ -110,6 +110,6 @@ def _rows(profile: EngineMetrics) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def _series(series: Series) -> str:
-    rules = [f"without {code(label)}" for label in series.without]
+    rules = [f"the total over {code(label)}" for label in series.parts_by]
     rules += [f"not {code(f'{label}={value}')}" for label, values in series.excluded.items() for value in values]
     return ", ".join([code(series.text), *rules])

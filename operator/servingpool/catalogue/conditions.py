@@ -180,6 +180,13 @@ class Reason(Templated, StrEnum):
         "Some replicas or some metrics are missing. Scale-up uses those that were read.",
         "Check the scrape of the pods that the message names.",
     )
+    SEVERAL_TARGETS = (
+        "SeveralTargets",
+        _METRICS,
+        "{pods}: the same series come from several addresses. Two engines count as one. Pick one by matchLabels.",
+        "Prometheus scrapes a pod at several ports, each with the engine's series. The greatest of each figure counts.",
+        "Pick one target with spec.metrics.matchLabels, such as its container. Give two engines a pod each.",
+    )
     FAILED_GET_METRICS = (
         "FailedGetMetrics",
         _NO_METRICS,
@@ -190,14 +197,14 @@ class Reason(Templated, StrEnum):
     NO_SERIES_FOR_MODEL = (
         "NoSeriesForModel",
         _NO_METRICS,
-        "{detail}. Replicas stay as they are.",
+        "{detail}. Replicas stay as they are. Set spec.model to that name.",
         "The pods are scraped, but their series name another model.",
         "Set spec.model to the name in the message, such as vLLM's --served-model-name.",
     )
     NOT_SCRAPED = (
         "NotScraped",
         _NO_METRICS,
-        "{detail}. Replicas stay as they are.",
+        "{detail}. Replicas stay as they are. Add a PodMonitor that selects them.",
         "Prometheus has no target for the pods.",
         "Add a PodMonitor or ServiceMonitor that selects the pods.",
     )
@@ -206,28 +213,42 @@ class Reason(Templated, StrEnum):
         _NO_METRICS,
         "{detail}. Replicas stay as they are.",
         "Prometheus has the pods as targets, and each scrape fails: wrong path or port, 401, or no Prometheus format.",
-        "Read the error on Prometheus's page of targets.",
+        "servingpool check deployment/NAME tells the error, as Prometheus's page of targets does.",
     )
     NO_ENGINE_SERIES = (
         "NoEngineSeries",
         _NO_METRICS,
-        "{detail}. Replicas stay as they are.",
+        "{detail}. Replicas stay as they are. Switch the engine's metrics on.",
         "The pods are scraped, but export no metrics of an engine.",
         "Switch the engine's metrics on, and scrape the engine's own port and path.",
     )
     WRONG_ENGINE = (
         "WrongEngine",
         _NO_METRICS,
-        "{detail}. Replicas stay as they are.",
+        "{detail}. Replicas stay as they are. Correct spec.engine.",
         "The pods export the metrics of another engine.",
         "Correct spec.engine.",
     )
     WRONG_LABELS = (
         "WrongLabels",
         _NO_METRICS,
-        "{detail}. Replicas stay as they are.",
+        "{detail}. Replicas stay as they are. Correct that label.",
         "Prometheus has the engine's series, with labels that do not lead to the pool's pods.",
         "Correct the label that the message names: in the scrape, spec.metrics.matchLabels or backends[].labels.",
+    )
+    ROUTER_SERIES = (
+        "RouterSeries",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are. Point spec.targets at the engines' Deployment.",
+        "The pods are a router that re-exports a few of its engines' series, and none of its own load.",
+        "Point spec.targets at the Deployment of the engines, and let Prometheus scrape their pods.",
+    )
+    MISSING_FIGURES = (
+        "MissingFigures",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are. Update the engine, or switch these metrics on.",
+        "The pods are scraped, but their engine is too old, lacks an option, or has served no request yet.",
+        "servingpool check deployment/NAME shows which series are there. The engines' page lists versions and options.",
     )
     NO_READY_REPLICAS = (
         "NoReadyReplicas",

@@ -9,17 +9,23 @@ from dataclasses import dataclass
 import typer
 
 from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, FleetReading, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    EngineMetrics,
+    FleetReading,
+    PrometheusBackend,
+    ReadRequest,
+    Selection,
+)
 from servingpool.adapters.prometheus import page as pages
 from servingpool.adapters.prometheus.diagnosis import Evidence, engines_of, models_of
 from servingpool.adapters.prometheus.inspection import Inspection
+from servingpool.catalogue.conditions import Reason
 from servingpool.cli.figures import table, where
 from servingpool.decision.observation import Unknown
 
 ANY_ENGINE = "vllm"
 """By whose profile is asked while the engine is not known: what pods export is told for all engines."""
-MOST_INSPECTED = 10
-"""Pods whose series are shown: their names are in the query once a metric, and VictoriaMetrics takes 16 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +66,14 @@ async def _check(
     target: Target, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], pods: Sequence[str]
 ) -> bool:
     keys = [(target.namespace, pod) for pod in pods]
-    shown = keys[:MOST_INSPECTED]
-    seen = await prometheus.inspect(target.engine or ANY_ENGINE, shown)
+    seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
         typer.echo(f"{seen.reason}. URL: {prometheus.config.url}", err=True)
         return False
     exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
     engine = target.engine or (exported[0] if exported else ANY_ENGINE)
     if engine != (target.engine or ANY_ENGINE):
-        seen = await prometheus.inspect(engine, shown)
+        seen = await prometheus.inspect(engine, keys)
     reading = await prometheus.read(ReadRequest(engine=engine, explain=frozenset(keys)), 0.0)
     for answer in (seen, reading):
         if isinstance(answer, Unknown):
@@ -76,24 +81,34 @@ async def _check(
             return False
     assert isinstance(seen, Inspection)
     assert isinstance(reading, FleetReading)
-    profile = engines[engine]
-    models = _models(seen.evidence, profile)
-    model = target.model or (models[0] if models else "")
     typer.echo(f"Deployment {target.namespace}/{target.deployment}, {len(pods)} ready pods, as engine {engine}:")
-    if len(shown) < len(keys):
-        typer.echo(f"Series of the first {len(shown)} of them:")
-    lacking = _figures(seen, profile)
-    if exported:
+    if len(seen.pods) < len(keys):
+        typer.echo(f"Series of the first {len(seen.pods)} of them:")
+    lacking = _figures(seen, engines[engine])
+    several = len(exported) > 1 and target.engine is None
+    if several:
+        typer.echo(f"The pods export metrics of several engines: {', '.join(exported)}. Give --engine.", err=True)
+    elif exported:
         typer.echo(f"The pods export metrics of: {', '.join(exported)}. Set spec.engine to {exported[0]}.")
+    models = _models(seen.evidence, engines[engine])
     if models:
         named = ", ".join(f"'{name}'" for name in models)
-        typer.echo(f"Their {profile.model_label} is {named}. Set spec.model to {named}.")
-    selection = reading.select(target.namespace, pods, model)
-    for pod, missing in sorted(selection.missing.items()):
-        typer.echo(f"{pod}: {missing.reason}.", err=True)
+        typer.echo(f"Their {engines[engine].model_label} is {named}. Set spec.model to {named}.")
+    selection = reading.select(target.namespace, pods, target.model or (models[0] if models else ""))
+    sound = _pods(seen, target.namespace, selection)
     if lacking:
         typer.echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
-    return not lacking and not selection.missing
+    return sound and not lacking and not several
+
+
+def _pods(seen: Inspection, namespace: str, selection: Selection) -> bool:
+    """Print what is wrong with pods. Whether nothing is."""
+    for pod, missing in sorted(selection.missing.items()):
+        error = seen.errors.get((namespace, pod))
+        typer.echo(f"{pod}: {missing.reason}." + (f" Prometheus says: {error}." if error else ""), err=True)
+    if selection.doubled:
+        typer.echo(Reason.SEVERAL_TARGETS.message(pods=selection.named_doubled), err=True)
+    return not selection.missing and not selection.doubled
 
 
 def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
 from pydantic.alias_generators import to_camel
@@ -33,6 +34,17 @@ SEEN = (
 )
 """Fields that describe the present; the last decision keeps its own time."""
 
+CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
+    Cause.OTHER_MODEL: lambda detail: (Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)),
+    Cause.OTHER_ENGINE: lambda detail: (Reason.WRONG_ENGINE, Reason.WRONG_ENGINE.message(detail=detail)),
+    Cause.ROUTER: lambda detail: (Reason.ROUTER_SERIES, Reason.ROUTER_SERIES.message(detail=detail)),
+    Cause.WRONG_LABELS: lambda detail: (Reason.WRONG_LABELS, Reason.WRONG_LABELS.message(detail=detail)),
+    Cause.NOT_SCRAPED: lambda detail: (Reason.NOT_SCRAPED, Reason.NOT_SCRAPED.message(detail=detail)),
+    Cause.SCRAPE_FAILED: lambda detail: (Reason.SCRAPE_FAILED, Reason.SCRAPE_FAILED.message(detail=detail)),
+    Cause.NO_ENGINE_SERIES: lambda detail: (Reason.NO_ENGINE_SERIES, Reason.NO_ENGINE_SERIES.message(detail=detail)),
+}
+"""Of a fleet without any sample, all for one cause."""
+
 
 def _metrics_condition(observation: Observation, selection: Selection | None, learned: Learned) -> tuple[Reason, str]:
     """What to say of the metrics."""
@@ -43,7 +55,7 @@ def _metrics_condition(observation: Observation, selection: Selection | None, le
         return Reason.NO_READY_REPLICAS, Reason.NO_READY_REPLICAS.message()
     missing, detail = selection.missing, selection.explain()
     if not missing:
-        return _samples_condition(observation, learned)
+        return _samples_condition(observation, selection, learned)
     if len(missing) < len(observation.ready):
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     alike = {one.cause for one in missing.values()} - {Cause.UNKNOWN}  # only some are looked into
@@ -52,27 +64,23 @@ def _metrics_condition(observation: Observation, selection: Selection | None, le
 
 def _cause_condition(cause: Cause, detail: str) -> tuple[Reason, str]:
     """For a fleet without any sample, all for the same cause."""
-    known = {
-        Cause.OTHER_MODEL: (Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)),
-        Cause.OTHER_ENGINE: (Reason.WRONG_ENGINE, Reason.WRONG_ENGINE.message(detail=detail)),
-        Cause.WRONG_LABELS: (Reason.WRONG_LABELS, Reason.WRONG_LABELS.message(detail=detail)),
-        Cause.NOT_SCRAPED: (Reason.NOT_SCRAPED, Reason.NOT_SCRAPED.message(detail=detail)),
-        Cause.SCRAPE_FAILED: (Reason.SCRAPE_FAILED, Reason.SCRAPE_FAILED.message(detail=detail)),
-        Cause.NO_ENGINE_SERIES: (Reason.NO_ENGINE_SERIES, Reason.NO_ENGINE_SERIES.message(detail=detail)),
-    }
-    return known.get(cause, (Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)))
+    if cause in CAUSES:
+        return CAUSES[cause](detail)
+    return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
 
 
-def _samples_condition(observation: Observation, learned: Learned) -> tuple[Reason, str]:
+def _samples_condition(observation: Observation, selection: Selection, learned: Learned) -> tuple[Reason, str]:
     """For a fleet whose samples are all fresh: what they lack."""
     if learned.missing is not None:
         detail = Note.ALL_SAMPLES_LACK.message(names=learned.missing)
         if learned.coverage > 0.0:
             return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-        return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
+        return Reason.MISSING_FIGURES, Reason.MISSING_FIGURES.message(detail=detail)
     if learned.queue_unknown is not None:
         detail = Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+    if selection.doubled:
+        return Reason.SEVERAL_TARGETS, Reason.SEVERAL_TARGETS.message(pods=selection.named_doubled)
     return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=len(observation.ready))
 
 

@@ -37,7 +37,7 @@ class FakeBackend:
 
     async def inspect(self, engine: str, pods: Collection[PodKey]) -> Inspection:
         FakeBackend.inspected = pods
-        return Inspection({}, {}, {})
+        return Inspection(list(pods)[:9], {}, {}, {}, {})
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading:
         assert len(request.explain) == 300
@@ -57,14 +57,18 @@ async def test_of_a_large_deployment_few_pods_are_shown_and_all_are_explained(
     backend = BackendConfig(url="http://x")
     assert not await check_target.check_target(Target("chat", name, None, None), backend, shipped(), None)
     told = capsys.readouterr()
-    assert "300 ready pods, as engine vllm:\nSeries of the first 10 of them:\n" in told.out
+    assert "300 ready pods, as engine vllm:\nSeries of the first 9 of them:\n" in told.out
     assert len(told.err.splitlines()) == 301  # a pod a line, and what is missing
     asked: list[int] = []
+    shown: list[int] = []
 
     def custom_query(query: str, timeout: float) -> SimpleNamespace:
         asked.append(len(query))
         return SimpleNamespace(rows=list)
 
     for profile in shipped().values():
-        inspect(SimpleNamespace(custom_query=custom_query), 1.0, Queries(profile), shipped(), FakeBackend.inspected)  # type: ignore[arg-type]
+        client = SimpleNamespace(custom_query=custom_query)
+        seen = inspect(client, 1.0, Queries(profile), shipped(), FakeBackend.inspected)  # type: ignore[arg-type]
+        shown.append(len(seen.pods))
     assert max(asked) < LONGEST_QUERY
+    assert min(shown) > 5

@@ -74,6 +74,7 @@ def test_the_past_of_an_engine_that_names_no_model_is_told_by_namespace_and_pod(
         (Cause.SCRAPE_FAILED, "ScrapeFailed"),
         (Cause.NO_ENGINE_SERIES, "NoEngineSeries"),
         (Cause.OTHER_ENGINE, "WrongEngine"),
+        (Cause.ROUTER, "RouterSeries"),
         (Cause.WRONG_LABELS, "WrongLabels"),
     ],
 )
@@ -87,7 +88,7 @@ def test_a_pool_without_any_sample_says_why_from_the_second_reading_on(cause: Ca
     assert "not scraped, or vLLM runs with --disable-log-stats" in world.message("MetricsAvailable")
     world.step()
     assert world.condition("MetricsAvailable") == ("False", reason)
-    assert world.message("MetricsAvailable").endswith(": so it is. Replicas stay as they are.")
+    assert ": so it is. Replicas stay as they are." in world.message("MetricsAvailable")
     assert world.prometheus.explained == [set(), pods]
 
 

@@ -297,7 +297,7 @@ def test_samples_that_lack_a_series_are_not_valid_metrics() -> None:
 
     world.samples = relabelled  # type: ignore[method-assign]
     world.step()
-    assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
+    assert world.condition("MetricsAvailable") == ("False", "MissingFigures")
     assert world.message("MetricsAvailable") == (
         "Pods are scraped but do not export time to first token. Replicas stay as they are."
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from servingpool.adapters.prometheus.backend_config import BackendConfig
-from servingpool.adapters.prometheus.diagnosis import MOST_EXPLAINED, PodKey
+from servingpool.adapters.prometheus.diagnosis import PodKey, explained
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, shipped
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
@@ -102,7 +102,7 @@ class PrometheusBackend:
             return _why([error], of=1)
         # All are on their way before the first is awaited: else the look-ups of others would get in between.
         asked = [self._workers.run(deadline, read_samples, plan, part) for part in slices]
-        pods = _in_turn(request.explain)[:MOST_EXPLAINED]
+        pods = explained(queries, self._engines, _in_turn(request.explain)) if request.explain else []
         hints = [self._workers.run(deadline, read_causes, queries, self._engines, request, pods)] if pods else []
         answers = await asyncio.gather(*(_caught(answer) for answer in asked))
         causes = [found for hint in hints if not isinstance(found := await _caught(hint), MetricsUnavailable)]
@@ -112,7 +112,7 @@ class PrometheusBackend:
         parts = [answer for answer in answers if isinstance(answer, Evaluation)]
         self._known[which] = replace(known, lacking=any(part.lacks_buckets for part in parts))
         whole = self._whole(parts, len(slices) + looked_up + len(hints))
-        return replace(whole, profile=queries.profile, causes=causes[0] if causes else {})
+        return replace(whole, profile=queries.profile, causes=causes[0] if causes else {}, doubled=known.layout.doubled)
 
     async def history(
         self,

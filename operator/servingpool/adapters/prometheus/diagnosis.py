@@ -13,8 +13,10 @@ from servingpool.adapters.prometheus.promql import Queries, any_of, apart, expor
 
 PodKey = tuple[str, str]
 """Namespace and pod name."""
-MOST_EXPLAINED = 100
-"""Pods in one query, namespaces in turn: 10 KB of names, and VictoriaMetrics takes 16 KiB."""
+LONGEST_QUERY = 16_000
+"""Characters: VictoriaMetrics takes 16 KiB."""
+ROUTER_LABEL = "server"
+"""What the router of vLLM's production-stack names an engine by, whose series it re-exports without its model."""
 
 
 class Cause(Enum):
@@ -28,6 +30,7 @@ class Cause(Enum):
     SCRAPE_FAILED = auto()
     NO_ENGINE_SERIES = auto()
     OTHER_ENGINE = auto()
+    ROUTER = auto()
     WRONG_LABELS = auto()
 
 
@@ -47,7 +50,7 @@ class Evidence:
     up: float | None = None
     """1 where a scrape of it works, 0 where all fail; None where it is no target."""
     series: dict[str, list[Mapping[str, str]]] = field(default_factory=dict)
-    """By metric, the labels that say of which model it is."""
+    """By metric, the labels that say of which model it is, and that its engine's profile asks about."""
 
 
 def question(queries: Queries, known: Mapping[str, EngineMetrics], pods: Iterable[PodKey]) -> str:
@@ -56,7 +59,8 @@ def question(queries: Queries, known: Mapping[str, EngineMetrics], pods: Iterabl
     where = of_pods(queries, pods)
     names = sorted({name for profile in known.values() for name in clock_names(profile)})
     models = sorted({profile.model_label for profile in known.values() if profile.model_label})
-    by = ", ".join(("__name__", namespace, pod, *models, *map(exported, models)))
+    asked = [*models, *_asked(queries.profile), ROUTER_LABEL]
+    by = ", ".join(dict.fromkeys(("__name__", namespace, pod, *asked, *map(exported, asked))))
     own = any_of(clock_names(queries.profile))
     lost = f'{{__name__=~{own},{pod}=""}} or {{__name__=~{own},{namespace}="",{pod}!=""}}'
     return " or ".join(
@@ -73,6 +77,25 @@ def of_pods(queries: Queries, pods: Iterable[PodKey]) -> str:
     wanted = set(pods)
     names = zip(_whose(queries), ({one for one, _ in wanted}, {one for _, one in wanted}), strict=True)
     return ",".join(f"{label}=~{any_of(sorted(values))}" for label, values in names)
+
+
+def explained(queries: Queries, known: Mapping[str, EngineMetrics], pods: Iterable[PodKey]) -> list[PodKey]:
+    """Of these pods the first ones, as many as one `question` has room for."""
+    return fitting(pods, LONGEST_QUERY - len(question(queries, known, ())), times=2)
+
+
+def fitting(pods: Iterable[PodKey], room: int, *, times: int) -> list[PodKey]:
+    """The first pods whose names fit into so many characters of a query that has `of_pods` so many times."""
+    found: list[PodKey] = []
+    namespaces: set[str] = set()
+    for namespace, pod in pods:
+        new = [pod] if namespace in namespaces else [pod, namespace]
+        room -= times * sum(len(any_of([name])) - 1 for name in new)
+        if room < 0:
+            break
+        namespaces.add(namespace)
+        found.append((namespace, pod))
+    return found
 
 
 def evidence(queries: Queries, rows: Iterable[Mapping[str, Any]]) -> tuple[dict[PodKey, Evidence], bool]:
@@ -148,14 +171,34 @@ def _wrong_labels(
     profile = queries.profile
     name = next(each for each in clock_names(profile) if each in seen.series)
     if profile.model_label and not models_of(seen, profile):
+        if all(labels.get(ROUTER_LABEL) or labels.get(exported(ROUTER_LABEL)) for labels in seen.series[name]):
+            said = f"pod is a router: its {name} is of the engines behind it (label {ROUTER_LABEL})"
+            return Missing(said, Cause.ROUTER)
         return Missing(f"pod exports {name} without label {profile.model_label}", Cause.WRONG_LABELS)
     if match_labels:
         return Missing(f"its {name} does not match spec.metrics.matchLabels", Cause.WRONG_LABELS)
-    if any(profile.group_of(one) for one in profile.figures[Figure.RUNNING]):
-        return Missing(
-            f"its {name} has other labels than the profile of engine '{engine}' asks for", Cause.WRONG_LABELS
+    if _admitted(seen, profile):
+        return None
+    return Missing(f"its {name} has other labels than the profile of engine '{engine}' asks for", Cause.WRONG_LABELS)
+
+
+def _admitted(seen: Evidence, profile: EngineMetrics) -> bool:
+    """Whether some series may be read by the labels that the profile asks about."""
+    return any(
+        profile.groups[profile.group_of(one)].admits(
+            {label: labels.get(exported(label)) or labels.get(label, "") for label in _asked(profile)}
         )
-    return None
+        for one in profile.figures[Figure.RUNNING]
+        for name in one.metrics(histogram=False)
+        for labels in seen.series.get(name, ())
+    )
+
+
+def _asked(profile: EngineMetrics) -> list[str]:
+    """The labels of which a running request's series must have a value, or must not."""
+    groups = [profile.groups[profile.group_of(one)] for one in profile.figures.get(Figure.RUNNING, ())]
+    names = [name for group in groups for name in (group.split, *(label for label, _ in group.excluded)) if name]
+    return sorted(set(names))
 
 
 def engines_of(seen: Evidence, known: Mapping[str, EngineMetrics]) -> list[str]:

@@ -118,11 +118,24 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
         window = {"start": f"{start_time:.3f}", "end": f"{end_time:.3f}", "step": f"{step:.3f}"}
         return self._ask("query_range", {"query": query, **window, **(params or {})}, timeout, "matrix")
 
+    def active_targets(self, timeout: float | None = None) -> list[dict[str, Any]]:
+        """What it scrapes. Raises MetricsUnavailable, also where a server has no such list (Mimir, VictoriaMetrics)."""
+        response, body = self._send("targets", {"state": "active"}, timeout)
+        try:
+            found: list[dict[str, Any]] = orjson.loads(body)["data"]["activeTargets"]
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise self._unavailable(f"has no list of targets (HTTP {response.status_code})", body[:_LOGGED]) from error
+        return found
+
     def _ask(self, path: str, params: dict[str, str], timeout: float | None, expected: str) -> Answer:
         seconds = self.config.timeout if timeout is None else timeout
-        deadline = self._adapter.deadline = time.monotonic() + seconds
         params = {**params, "timeout": f"{max(round(seconds * 1000), 1)}ms"}  # so that Prometheus gives up too
-        long = len(params["query"]) > LONGEST_URL_QUERY
+        return self._parse(*self._send(path, params, timeout), expected)
+
+    def _send(self, path: str, params: dict[str, str], timeout: float | None) -> tuple[requests.Response, bytearray]:
+        seconds = self.config.timeout if timeout is None else timeout
+        deadline = self._adapter.deadline = time.monotonic() + seconds
+        long = len(params.get("query", "")) > LONGEST_URL_QUERY
         try:
             with self._session.request(
                 method="POST" if long else "GET",
@@ -135,12 +148,11 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                body = _read(response, deadline)
+                return response, _read(response, deadline)
         except (requests.exceptions.RequestException, HTTPError, OSError) as error:
             raise self._unavailable(
                 _what(error, self.config.timeout, late=time.monotonic() > deadline), error
             ) from error
-        return self._parse(response, body, expected)
 
     def _parse(self, response: requests.Response, body: bytearray, expected: str) -> Answer:
         code = response.status_code

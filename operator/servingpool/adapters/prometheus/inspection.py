@@ -5,24 +5,37 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from servingpool.adapters.prometheus.diagnosis import Evidence, PodKey, evidence, of_pods, question
+from servingpool.adapters.prometheus.diagnosis import (
+    LONGEST_QUERY,
+    Evidence,
+    PodKey,
+    evidence,
+    fitting,
+    of_pods,
+    question,
+)
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure
-from servingpool.adapters.prometheus.http_client import PrometheusClient
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable, PrometheusClient
 from servingpool.adapters.prometheus.page import Sample
 from servingpool.adapters.prometheus.promql import Queries, any_of, apart, exported
+from servingpool.adapters.prometheus.scrape_errors import scrape_errors
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """What was found of some pods."""
 
+    pods: Collection[PodKey]
+    """Those that were looked at: a query has room for so many names."""
     evidence: Mapping[PodKey, Evidence]
     """Which engines' series they have."""
     samples: Mapping[PodKey, tuple[Sample, ...]]
     """Series of the engine that was asked for, buckets left out."""
     ages: Mapping[Figure, float]
     """Seconds since the newest sample of each figure that has one."""
+    errors: Mapping[PodKey, str]
+    """Why a scrape fails, where Prometheus tells."""
 
 
 def inspect(
@@ -33,13 +46,17 @@ def inspect(
     pods: Collection[PodKey],
 ) -> Inspection:
     """Ask for all of it. Raises MetricsUnavailable."""
-    found, _ = evidence(queries, client.custom_query(question(queries, known, pods), timeout=timeout).rows())
     names = {
         figure: sorted({name for one in series for name in one.metrics(histogram=figure in HISTOGRAMS)})
         for figure, series in queries.profile.figures.items()
     }
+    # The longest query names them once a metric, and once more.
+    room = LONGEST_QUERY - len(_ages(names, "")) - len(question(queries, known, ()))
+    pods = fitting(sorted(pods), room, times=2 + sum(map(len, names.values())))
+    found, _ = evidence(queries, client.custom_query(question(queries, known, pods), timeout=timeout).rows())
+    errors = _errors(client, timeout, queries, [key for key, one in found.items() if one.up == 0.0])
     if not names:
-        return Inspection(found, {}, {})
+        return Inspection(pods, found, {}, {}, errors)
     where = of_pods(queries, pods)
     every = any_of(sorted({name for each in names.values() for name in each}))
     samples: dict[PodKey, list[Sample]] = {}
@@ -47,14 +64,27 @@ def inspect(
         labels = dict(row["metric"])
         name, key = labels.pop("__name__"), queries.pod_of(labels)
         samples.setdefault(key, []).append(Sample(name, own_labels(labels), float(row["value"][1])))
+    rows = client.custom_query(_ages(names, where), timeout=timeout).rows()
+    ages = {Figure(row["metric"]["part"]): float(row["value"][1]) for row in rows}
+    return Inspection(pods, found, {pod: tuple(one) for pod, one in samples.items()}, ages, errors)
+
+
+def _ages(names: Mapping[Figure, Collection[str]], where: str) -> str:
     newest = []
     for figure, each in names.items():
         # One metric at a time: without names, two of one pod would be the same series.
         times = " or ".join(f"timestamp({name}{{{where}}})" for name in each)
         newest.append(apart(f"min(time() - ({times}))", figure))
-    rows = client.custom_query(" or ".join(newest), timeout=timeout).rows()
-    ages = {Figure(row["metric"]["part"]): float(row["value"][1]) for row in rows}
-    return Inspection(found, {pod: tuple(one) for pod, one in samples.items()}, ages)
+    return " or ".join(newest)
+
+
+def _errors(client: PrometheusClient, timeout: float, queries: Queries, down: Collection[PodKey]) -> dict[PodKey, str]:
+    if not down:
+        return {}
+    try:
+        return scrape_errors(queries, client.active_targets(timeout), down)
+    except MetricsUnavailable:
+        return {}  # whoever answers for Prometheus has no list of targets
 
 
 def own_labels(labels: Mapping[str, str]) -> dict[str, str]:

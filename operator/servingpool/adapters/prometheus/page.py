@@ -131,7 +131,7 @@ def _rows(queries: Queries, plan: Plan, samples: Sequence[Sample]) -> Iterator[d
                 continue
             row = {"__name__": name, **identity} | ({GROUP: str(number)} if number else {})
             row |= {label: labels[label] for label in (model, group.split, "le" if texts else None) if label}
-            rank = tuple(labels.get(label, "") for label in profile.sum_over)
+            rank = tuple(labels.get(label, "") for label in profile.added(number))
             ranks = found.setdefault(tuple(sorted(row.items())), {})
             ranks[rank] = max(value, ranks.get(rank, value))
     models = {dict(row).get(model or "", "") for row in found}

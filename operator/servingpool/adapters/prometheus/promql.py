@@ -24,6 +24,8 @@ from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, 
 # ends in anything else, for names are DNS labels. So this cuts pods into slices without knowing any.
 _POD_ENDINGS = "bcdfghjklmnpqrstvwxz2456789" + "aeiouy013"
 
+DOUBLED = "doubled"
+"""The part of a look-up's rows that tell pods whose series Prometheus has from several addresses."""
 GROUP = "__group__"
 """A label that no engine exports: Prometheus keeps names that begin with `__` to itself."""
 
@@ -120,9 +122,17 @@ class Queries:
         return sorted({source.name for source in self.sources})
 
     def buckets(self, scope: Scope) -> str:
-        """How many series there are of each bucket: (`__name__`, `le`) -> count."""
+        """How many series there are of each bucket: (`__name__`, `le`) -> count. And rows of `DOUBLED`."""
         bases = [f"{name}_bucket" for name in self.histograms]
-        return f"count by (__name__, le) ({' or '.join(self._select(bases, scope))})"
+        counts = f"count by (__name__, le) ({' or '.join(self._select(bases, scope))})"
+        # Of a federation `instance` is the federated server's.
+        return counts if self.labels.exported else f"{counts} or {apart(self._doubled(scope), DOUBLED)}"
+
+    def _doubled(self, scope: Scope) -> str:
+        """Pods with the same series at several addresses."""
+        by = self._by(*self._own())
+        addresses = f"max by ({by}, instance) ({' or '.join(self.clock(scope))})"
+        return f"count by ({self._by()}) (count by ({by}) ({addresses}) > 1)"
 
     def samples(self, buckets: Mapping[Source, Collection[str]], scope: Scope) -> str:
         """All figures of every sample: `__name__` (and `le`) tell which; a row without `__name__` is the scrape time.
@@ -133,13 +143,17 @@ class Queries:
         for group, names in self.names.items():
             split = self.profile.groups[group].split
             own = (split, exported(split)) if split else ()
-            series = self._once(self._select(names, scope, group=group), *own)
+            series = self._once(self._select(names, scope, group=group), *own, group=group)
             by = self._by("__name__", *own)
             terms.append(_grouped(f"sum by ({by}) ({series})", group))
         for index, (source, texts) in enumerate(buckets.items()):
             if texts:
                 wanted = f"le=~{any_of(sorted(texts))}"
-                series = self._once(self._select([source.part("bucket").name], scope, wanted, group=source.group), "le")
+                series = self._once(
+                    self._select([source.part("bucket").name], scope, wanted, group=source.group),
+                    "le",
+                    group=source.group,
+                )
                 counts = _grouped(f"sum by ({self._by('__name__', 'le')}) ({series})", source.group)
                 terms.append(apart(counts, f"histogram-{index}"))
         times = " or ".join(f"timestamp({selector})" for selector in self.clock(scope))
@@ -174,15 +188,19 @@ class Queries:
         ]
         return {group: list(dict.fromkeys(names)) for group, names in found.items() if names}
 
-    def _once(self, selectors: Sequence[str], *more: str) -> str:
+    def _once(self, selectors: Sequence[str], *more: str, group: int) -> str:
         """Each figure of a sample once.
 
         A pod matched by a ServiceMonitor and by a PodMonitor, or seen by both of a pair of Prometheus servers,
         would else count double.
         """
-        own = self.profile.sum_over
-        labels = dict.fromkeys([*more, *own, *(exported(name) for name in own)])
+        labels = dict.fromkeys([*more, *self._own(group)])
         return f"max by ({self._by('__name__', *labels)}) ({' or '.join(selectors)})"
+
+    def _own(self, group: int = 0) -> list[str]:
+        """The labels of one pod's series that are added up."""
+        own = self.profile.added(group)
+        return [*own, *(exported(name) for name in own)]
 
     def _by(self, *more: str) -> str:
         return ", ".join((*more, *self.identity, *(own for _, own in self.owned if own)))
@@ -195,7 +213,6 @@ class Queries:
             f"__name__=~{any_of(names)}",
             *([f'{model}!=""'] if model else ()),
             f'{pod}=~".+[{scope.endings}]"' if scope.endings else f'{pod}!=""',
-            *(f'{label}=""' for label in asked.without),
             *(_none_of(name, values) for label, values in asked.excluded for name in (label, exported(label))),
             *matchers,
             *(f"{name}={quote(value)}" for name, value in scope.match_labels),

@@ -83,6 +83,13 @@ class Selection:
     samples: tuple[ReplicaMetrics, ...]
     missing: Mapping[str, Missing]
     """By pod name."""
+    doubled: tuple[str, ...] = ()
+    """Pods with a sample that may be of two engines, see `Layout.doubled`; sorted."""
+
+    @property
+    def named_doubled(self) -> str:
+        """Their names, in a sentence."""
+        return _names(list(self.doubled))
 
     def explain(self) -> str:
         """One sentence on the missing pods, those that fail alike together; empty where none is missing.
@@ -112,18 +119,21 @@ class FleetReading:
     """By which it was read."""
     causes: Mapping[PodKey, Missing] = field(default_factory=dict)
     """Of the pods in the request's `explain`, why they have no sample."""
+    doubled: frozenset[PodKey] = frozenset()
+    """Pods whose series came from several addresses when the buckets were looked up."""
 
     def select(self, namespace: str, pods: Iterable[str], model: str) -> Selection:
         """The samples of these pods for this model, and why the others have none."""
-        found, missing = [], {}
+        found, missing, doubled = [], {}, []
         for pod in pods:
             models = self.samples.get((namespace, pod), {})
             sample = sample_of(models, model)
             if sample is not None:
                 found.append(sample)
+                doubled += [pod] if (namespace, pod) in self.doubled else []
             else:
                 missing[pod] = self._why(namespace, pod, model, models)
-        return Selection(tuple(found), missing)
+        return Selection(tuple(found), missing, tuple(sorted(doubled)))
 
     def _why(self, namespace: str, pod: str, model: str, models: Mapping[str, ReplicaMetrics]) -> Missing:
         if models:
@@ -187,9 +197,11 @@ class Layout:
     buckets: Mapping[str, Mapping[float, Bucket]]
     engines: int
     """Engines that expose any of the histograms."""
+    doubled: frozenset[PodKey] = frozenset()
+    """Pods whose series come from several addresses."""
 
     @classmethod
-    def read(cls, counts: Iterable[tuple[str, str, float]]) -> Layout:
+    def read(cls, counts: Iterable[tuple[str, str, float]], doubled: Iterable[PodKey] = ()) -> Layout:
         """From (histogram, text of `le`, number of series). ValueError if `le` is no number."""
         found: dict[str, dict[float, Bucket]] = {}
         engines = 0
@@ -200,7 +212,7 @@ class Layout:
             if not math.isinf(bound):
                 before = buckets.get(bound, Bucket(0, frozenset(_spellings(bound))))
                 buckets[bound] = Bucket(before.pods + int(count), before.texts | {text})
-        return cls(found, engines)
+        return cls(found, engines, frozenset(doubled))
 
     def choose(self, name: str, bounds: Collection[float], *, neighbours: bool = True) -> dict[float, frozenset[str]]:
         """The buckets of a histogram to read for these SLO bounds, ascending, with their texts.

@@ -18,7 +18,7 @@ from servingpool.adapters.prometheus.diagnosis import Missing, PodKey, causes, q
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, PrometheusClient, Unsent
 from servingpool.adapters.prometheus.plan import Plan, gather, gather_range
-from servingpool.adapters.prometheus.promql import Queries, Scope, gateway_queue
+from servingpool.adapters.prometheus.promql import DOUBLED, Queries, Scope, gateway_queue
 from servingpool.adapters.prometheus.samples import GatewayReading, Layout, ReadRequest
 from servingpool.decision.observation import ReplicaMetrics
 
@@ -133,13 +133,20 @@ class Evaluation:
 def read_layout(client: PrometheusClient, timeout: float, queries: Queries, scope: Scope, at: float | None) -> Layout:
     """The buckets that exist `at` that time, or now."""
     answer = client.custom_query(queries.buckets(scope), {} if at is None else {"time": f"{at:.3f}"}, timeout)
-    return _shaped(
-        client,
-        lambda: Layout.read(
-            (row["metric"]["__name__"].removesuffix("_bucket"), row["metric"]["le"], float(row["value"][1]))
-            for row in answer.rows()
-        ),
-    )
+
+    def read() -> Layout:
+        rows = list(answer.rows())
+        doubled = [row["metric"] for row in rows if row["metric"].get("part") == DOUBLED]
+        counts = [row for row in rows if "part" not in row["metric"]]
+        return Layout.read(
+            (
+                (row["metric"]["__name__"].removesuffix("_bucket"), row["metric"]["le"], float(row["value"][1]))
+                for row in counts
+            ),
+            map(queries.pod_of, doubled),
+        )
+
+    return _shaped(client, read)
 
 
 def read_samples(client: PrometheusClient, timeout: float, plan: Plan, scope: Scope) -> Evaluation:

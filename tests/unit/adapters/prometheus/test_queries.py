@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.adapters.prometheus import EngineMetrics, ReadRequest
-from servingpool.adapters.prometheus.diagnosis import MOST_EXPLAINED
-from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.diagnosis import LONGEST_QUERY, Cause, causes, explained, question
+from servingpool.adapters.prometheus.engines import profile_of, shipped
 from servingpool.adapters.prometheus.plan import MOST_SLICES, ROWS_PER_SLICE, Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope, quote
 from servingpool.adapters.prometheus.samples import Layout
@@ -170,12 +170,43 @@ def test_a_label_by_which_figures_choose_is_kept_whatever_is_added_up():
 
 
 async def test_a_tenant_with_many_broken_pods_leaves_those_of_others_explained(prometheus, backend):
-    broken = {("busy", f"pod-{number:03d}") for number in range(2 * MOST_EXPLAINED)}
+    broken = {("busy", f"pod-{number:03d}") for number in range(2_000)}
     await backend.read(ReadRequest(explain=frozenset(broken | {("quiet", "alone")})), NOW)
     [question] = [query for query in prometheus.queries() if "up{" in query]
     assert 'namespace=~"busy|quiet"' in question
     assert 'pod=~"alone|' in question
-    assert question.count("pod\\\\-") == 2 * (MOST_EXPLAINED - 1)  # in both parts of the query
+    assert LONGEST_QUERY - 100 < len(question) <= LONGEST_QUERY
+
+
+def test_as_many_pods_are_explained_as_a_query_has_room_for_however_long_their_names():
+    queries = Queries(profile_of("sglang"))
+    for length in (20, 200):
+        pods = [("chat", f"{number:03d}".ljust(length, "x")) for number in range(1_000)]
+        asked = explained(queries, shipped(), pods)
+        assert asked == pods[: len(asked)]
+        assert LONGEST_QUERY - 2 * length - 10 < len(question(queries, shipped(), asked)) <= LONGEST_QUERY
+
+
+def why(engine: str, *series: dict[str, str]) -> Cause | None:
+    """The cause for the pod chat/a, which is scraped and has these series without a sample."""
+    pod = {"namespace": "chat", "pod": "a"}
+    rows = [{"metric": {"part": "series", **pod, **one}, "value": [0, "1"]} for one in series]
+    rows.append({"metric": {"part": "up", **pod}, "value": [0, "1"]})
+    found = causes(Queries(profile_of(engine)), engine, shipped(), [("chat", "a")], rows)
+    return found["chat", "a"].cause if found else None
+
+
+def test_a_pod_whose_series_came_meanwhile_has_no_wrong_labels():
+    series = {"__name__": "sglang:num_running_reqs", "model_name": "org/model"}
+    assert why("sglang", series) is None
+    assert why("sglang", {**series, "priority": "high"}) is None
+    assert why("vllm", {"__name__": "vllm:num_requests_running", "model_name": "org/model"}) is None
+
+
+def test_a_routers_series_of_its_engines_are_told_from_an_engines_without_a_model():
+    running = {"__name__": "vllm:num_requests_running"}
+    assert why("vllm", {**running, "server": "http://10.0.0.1:8000"}) is Cause.ROUTER
+    assert why("vllm", running) is Cause.WRONG_LABELS
 
 
 async def test_long_queries_are_posted_and_short_ones_are_not(prometheus, backend, request_2s_100ms):

@@ -24,7 +24,7 @@ def _lists(given: object) -> object:
 Label = Annotated[str, Field(pattern=LABEL_NAME)]
 LabelValue = Annotated[str, Field(min_length=1)]
 LabelValues = Annotated[dict[Label, Annotated[tuple[LabelValue, ...], Field(min_length=1)]], BeforeValidator(_lists)]
-"""By label one value or a list. An empty value is a label that is not there: see `Series.without`."""
+"""By label one value or a list."""
 Terms = tuple[Annotated[str, Field(pattern=TERM)], ...]
 
 
@@ -87,14 +87,14 @@ class Group(NamedTuple):
 
     excluded: tuple[tuple[str, tuple[str, ...]], ...]
     """Labels and values that a series must not have, sorted."""
-    without: tuple[str, ...] = ()
-    """Labels that a series must not have at all."""
+    parts_by: tuple[str, ...] = ()
+    """Labels that the parts of a total have beside it: of series that differ in these alone the greatest counts."""
     split: str = ""
     """A label by which figures choose among a metric's series."""
 
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Whether a series with these labels may be read."""
-        if any(labels.get(label) for label in self.without) or (self.split and not labels.get(self.split)):
+        if self.split and not labels.get(self.split):
             return False
         return not any(labels.get(label, "") in values for label, values in self.excluded)
 
@@ -116,8 +116,8 @@ class Series(_Section):
     """Metrics whose total is the count of a histogram that has a `sum`. Such a histogram has no buckets."""
     labels: Annotated[LabelValues, Field(max_length=1)] = Field(default_factory=dict)
     """One label with the value, or the values to add up, that count. Not for histograms."""
-    without: tuple[Label, ...] = ()
-    """Labels that the series must not have."""
+    parts_by: tuple[Label, ...] = ()
+    """Labels that the parts of a total have beside it, so that they are not added up: the total is the greatest."""
     excluded: LabelValues = Field(default_factory=dict)
     """Values that labels must not have."""
     counted: Counted = Counted.SMOOTH
@@ -193,7 +193,7 @@ class EngineMetrics(_Section):
                 rest = "sum and count together" if histogram else "sum alone, without count"
                 raise ValueError(f"figures.{figure} must have name, or {rest}")
             if figure in HISTOGRAMS and any(one.labels for one in series):
-                raise ValueError(f"figures.{figure} must not have labels, as a histogram: use without or excluded")
+                raise ValueError(f"figures.{figure} must not have labels, as a histogram: use excluded")
             if figure in JUDGED and any(not one.name for one in series):
                 raise ValueError(f"figures.{figure} must have a name: an SLO is judged by its buckets")
         ttft = self.figures.get(Figure.TIME_TO_FIRST_TOKEN, ())
@@ -211,9 +211,13 @@ class EngineMetrics(_Section):
         """Which of `groups` a series is in."""
         return self.groups.index(self._group(series))
 
+    def added(self, group: int) -> tuple[str, ...]:
+        """Those of `sum_over` that hold in a group."""
+        return tuple(label for label in self.sum_over if label not in self.groups[group].parts_by)
+
     def _group(self, series: Series) -> Group:
         excluded = tuple(sorted((self.excluded | series.excluded).items()))
-        return Group(excluded, tuple(sorted(series.without)), series.split[0])
+        return Group(excluded, tuple(sorted(series.parts_by)), series.split[0])
 
     @property
     def lacks(self) -> tuple[Figure, ...]:
