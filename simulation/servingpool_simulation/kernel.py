@@ -519,6 +519,9 @@ def complete(s: State, q: Records, row: int) -> None:
     refresh(s, row, e.plan_end)
     if e.prefilling > 0:
         s.page[row, page.PREFILL_SECONDS] += e.plan_end - e.now
+        # The last one in was admitted last; a step with none but the rest of a prompt is no batch of new requests.
+        if q[s.batch[row, e.decoding + e.prefilling - 1].request].scheduled == e.now:
+            observe(s, row, page.PREFILL_BATCH, e.plan_end - e.now, 1)
     e.now = e.plan_end
     e.steps = 0
     begin = e.decoding

@@ -64,9 +64,11 @@ OTHERS = (
     "queue_time_at_start",
     "time_per_token_with_prefill",
     "time_per_output_token_of_many",
+    "batch_prefill_seconds",
 )
 """Histograms that vLLM does not have: TTFT counted when the request ends, queue time when it is scheduled, seconds in
-the batch over output tokens, and TPOT without the answers of one token."""
+the batch over output tokens, TPOT without the answers of one token, and a step's seconds for each batch of new
+requests."""
 FURTHER = ("arrived", "prompt_tokens_received", "first_tokens", "prefill_seconds", "shown_running", "shown_waiting")
 """Likewise: requests received and their prompt tokens, first tokens, seconds of steps with a prompt in them, and the
 gauges of engines that refresh them now and then."""
@@ -109,7 +111,9 @@ FIRST_HISTOGRAM = len(GAUGES) + len(COUNTERS)
 (TTFT, ITL, TPOT, E2E, QUEUE, INFERENCE, PREFILL, DECODE, PROMPT, GENERATION, ITERATION, EVICTED, COMPUTED) = range(
     len(HISTOGRAMS)
 )
-TTFT_AT_END, QUEUE_AT_START, WITH_PREFILL, TPOT_OF_MANY = range(len(HISTOGRAMS), len(HISTOGRAMS) + len(OTHERS))
+TTFT_AT_END, QUEUE_AT_START, WITH_PREFILL, TPOT_OF_MANY, PREFILL_BATCH = range(
+    len(HISTOGRAMS), len(HISTOGRAMS) + len(OTHERS)
+)
 MAX_BOUNDS = 41
 """Room for bounds in a histogram; unused ones are +Inf, so that a value falls into the first that holds it."""
 WIDTH = MAX_BOUNDS + 2
@@ -127,7 +131,7 @@ def sum_of(which: int) -> int:
 
 def bounds_matrix(max_model_len: int, own: Mapping[str, tuple[float, ...]] = NO_BOUNDS) -> NDArray[np.float64]:
     """The bounds as the kernel reads them: one row a histogram, OTHERS too, padded with +Inf."""
-    usual = dict(zip(OTHERS, (FIRST_TOKEN, _REQUEST_TIME, TOKEN_TIME, TOKEN_TIME), strict=True))
+    usual = dict(zip(OTHERS, (FIRST_TOKEN, _REQUEST_TIME, TOKEN_TIME, TOKEN_TIME, FIRST_TOKEN), strict=True))
     every = bounds(max_model_len, own) | usual | {name: own[name] for name in OTHERS if name in own}
     matrix = np.full((len(every), MAX_BOUNDS), np.inf)
     for row, each in zip(matrix, every.values(), strict=True):

@@ -88,15 +88,13 @@ def test_an_answer_of_one_token_has_no_time_per_output_token_with_tensorrt_llm()
     assert counted(seen(VLLM, 30.0, crowd(8, output=1)).time_per_output_token) == (8, 0.0)
 
 
-def test_tgi_counts_prompts_at_arrival_and_knows_prefills_but_no_first_token() -> None:
+def test_tgi_counts_prompts_at_arrival_and_a_prefill_for_all_that_begin_together() -> None:
     early, later = seen(TGI, 3.03), seen(TGI, 6.07)
     assert (early.begun, early.prompt_tokens, early.generation_tokens) == (8, 12_000, 400)
     assert early.ttft_from_admission
-    first = early.time_to_first_token
-    assert isinstance(first, Histogram)
-    assert (first.bounds, first.counts, first.count, first.total) == ((), (), 8, pytest.approx(0.06))
+    assert counted(early.time_to_first_token) == (1, 0.06)
     assert (later.begun, later.waiting) == (16, 8)
-    assert counted(later.time_to_first_token) == (16, 0.12)
+    assert counted(later.time_to_first_token) == (2, 0.12)
     assert counted(early.time_per_output_token) == (0, 0.0)
     assert counted(later.time_per_output_token) == (8, 8 * 0.06)  # 6 s for 100 tokens, the prefill too
     assert counted(later.inter_token_latency) == (800, 48.0)
@@ -206,6 +204,7 @@ def test_a_page_changes_nothing_of_what_users_experience_and_no_look_changes_the
             TGI,
             "tgi-3.3.7",
             {
+                "time_to_first_token": "tgi_batch_inference_duration",
                 "time_per_output_token": "tgi_request_mean_time_per_token_duration",
                 "queue_time": "tgi_request_queue_duration",
             },
