@@ -59,6 +59,10 @@ class Conduct:
     ttft_from_handle: bool = False
     """TTFT and queue time count from when fewer than max_num_seqs requests are in flight before this one."""
 
+    finishes_when_stopped: bool = False
+    """On SIGTERM it finishes what it has, however long that takes, and `/health` is 503 meanwhile. Else it ends
+    at once, unless told to wait."""
+
     @property
     def bounds(self) -> Mapping[str, tuple[float, ...]]:
         """By the histogram's name."""
@@ -97,6 +101,7 @@ SGLANG = Conduct(
         ("queue_time_at_start", _SGLANG_QUEUE),
     ),
     gauges_every_steps=40,
+    finishes_when_stopped=True,
 )
 """0.5.23."""
 LMDEPLOY = Conduct(

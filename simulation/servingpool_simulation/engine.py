@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,6 +45,10 @@ class EngineMetrics:
     gauges: Mapping[str, float]
     counters: Mapping[str, float]
     histograms: Mapping[str, Buckets]
+    row: Floats = field(default_factory=lambda: np.zeros(page.SIZE), compare=False, repr=False)
+    """The whole page, with what other engines than vLLM count."""
+    edges: Floats = field(default_factory=lambda: np.zeros((0, 0)), compare=False, repr=False)
+    """The bounds of the row's histograms, see `page.bounds_matrix`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,9 @@ class Engine:
 
     def metrics(self) -> EngineMetrics:
         """All that it exposes, at the last `advance`."""
-        return read_page(self._state.page[0], page.bounds(self.profile.max_model_len, self.profile.conduct.bounds))
+        row = self._state.page[0].copy()
+        told = read_page(row, page.bounds(self.profile.max_model_len, self.profile.conduct.bounds))
+        return replace(told, row=row, edges=self._state.bounds)
 
     def take_outcomes(self) -> list[Outcome]:
         """The requests that ended since the last call, in order of their number."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from servingpool.decision.pool import Pool
@@ -15,6 +16,7 @@ from servingpool_lab.emulator.replay import replay
 from servingpool_lab.emulator.server import serve
 from servingpool_lab.emulator.static import best_static
 from servingpool_lab.emulator.world import World
+from servingpool_simulation.conduct import CONDUCTS
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.traces import Trace, azure2023_code, azure2023_conv
 
@@ -31,6 +33,7 @@ def main() -> None:
     profile = engine_profile(
         options.profile, max_num_seqs=options.max_num_seqs, ttft_from_admission=options.ttft_from_admission
     )
+    profile = replace(profile, conduct=CONDUCTS[options.engine])
     slo = Slo(options.ttft, options.tpot, options.attainment)
     replay(trace, 0.0, options.start_at)  # refuses an offset beyond the trace now, not when the doors open
     part = trace.between(options.start_at, options.start_at + options.seconds) if options.seconds else trace

@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from servingpool_lab.emulator import engine_pages
 from servingpool_lab.emulator.quirks import AS_VLLM, PageQuirks
 from servingpool_simulation.engine import Buckets, EngineMetrics
 from servingpool_simulation.hardware import BLOCK_TOKENS, EngineProfile
@@ -43,7 +44,10 @@ class Server:
 
 
 def render(server: Server, metrics: EngineMetrics) -> bytes:
-    """The page in Prometheus' text format."""
+    """The page in Prometheus' text format: vLLM's, or that of the profile's other engine."""
+    conduct = server.profile.conduct
+    if conduct.name in engine_pages.PAGES:
+        return engine_pages.render(conduct, server.model, metrics.row, metrics.edges)
     engine = server.quirks.applied(_engine(server, metrics))
     return generate_latest(_Page([*_process(server), *engine, *_http(server)]))
 

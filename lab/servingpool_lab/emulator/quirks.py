@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
+from servingpool_lab.emulator.engine_pages import PAGES
+
 OLD_NAMES = {
     "vllm:kv_cache_usage_perc": "vllm:gpu_cache_usage_perc",
     "vllm:inter_token_latency_seconds": "vllm:time_per_output_token_seconds",
@@ -56,6 +58,7 @@ AS_VLLM = PageQuirks()
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of an engine that is unlike vLLM on a GPU."""
     add = parser.add_argument
+    add("--engine", choices=["vllm", *PAGES], default="vllm", help="whose metrics, and conduct at its end")
     add("--ttft-from-admission", action="store_true", help="the TTFT histogram leaves out the engine's queue")
     add("--no-engine-label", action="store_true", help="no series has the label engine")
     add("--old-metric-names", action="store_true", help="renamed metrics stand there under both names")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import signal
 
 from aiohttp import web
@@ -66,4 +67,4 @@ async def _happens(event: asyncio.Event, within: float) -> bool:
 
 async def _drain(replica: Replica, within: float) -> None:
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(replica.idle.wait(), within)
+        await asyncio.wait_for(replica.idle.wait(), None if math.isinf(within) else within)

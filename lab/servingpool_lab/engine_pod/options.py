@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from servingpool_lab.emulator.quirks import AS_VLLM, PageQuirks, add_options
+from servingpool_simulation.conduct import CONDUCTS
 from servingpool_simulation.hardware import (
     BLOCK_TOKENS,
     EngineProfile,
@@ -45,7 +47,7 @@ class Options:
         given = parser.parse_args(arguments)
         names = given.served_model_name or ([given.model] if given.model else parser.error("no model is named"))
         try:
-            profile = _profile(given)
+            profile = replace(_profile(given), conduct=CONDUCTS[given.engine])
         except ValueError as error:
             parser.error(str(error))
         return Options(
@@ -55,10 +57,16 @@ class Options:
             port=given.port,
             load_seconds=given.load_seconds,
             load_jitter=given.load_jitter,
-            shutdown_timeout=given.shutdown_timeout,
+            shutdown_timeout=_shutdown_timeout(given.shutdown_timeout, profile),
             seed=given.seed,
             quirks=PageQuirks.read(given),
         )
+
+
+def _shutdown_timeout(given: float | None, profile: EngineProfile) -> float:
+    if given is not None:
+        return given
+    return math.inf if profile.conduct.finishes_when_stopped else 0.0
 
 
 def _profile(given: argparse.Namespace) -> EngineProfile:
@@ -88,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-num-seqs", type=int, default=256)
     add("--max-num-batched-tokens", type=int, help="default: what vLLM takes on this GPU")
     add("--num-gpu-blocks-override", type=int, help=f"KV cache in blocks of {BLOCK_TOKENS} tokens; default: the GPU's")
-    add("--shutdown-timeout", type=float, default=0.0, help="seconds for requests in flight after SIGTERM")
+    add("--shutdown-timeout", type=float, help="seconds for requests in flight after SIGTERM; default: the engine's")
     add("--profile", choices=profile_names(), default="l40s-8b-tp1", help="GPU and model with the step times")
     add("--slower", type=float, default=2.0, help="every step takes so many times as long; saves CPU")
     add("--flat-step", type=float, metavar="SECONDS", help="every step takes so long, whatever the batch; no --profile")

@@ -25,7 +25,7 @@ class EngineServer:
     """Names that it answers to; metrics carry the first."""
     draining: bool = False
     """From SIGTERM on what came before is finished; what comes now gets HTTP 200 without a token or a finish_reason, as
-    measured on vLLM 0.32 (tests/vllm/test_stopping.py). `/health` stays 200."""
+    measured on vLLM 0.32 (tests/vllm/test_stopping.py). `/health` stays 200, but for engines that say that they end."""
     quirks: PageQuirks = AS_VLLM
     """Of its metrics page."""
     started_at: float = field(default_factory=time.time)
@@ -108,7 +108,7 @@ class EngineServer:
         return web.json_response({"object": "list", "data": models})
 
     async def _health(self, _request: web.Request) -> web.Response:
-        return web.Response()
+        return web.Response(status=503 if self.draining and self.replica.profile.conduct.finishes_when_stopped else 200)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         server = Server(self.models[0], self.replica.profile, self.started_at, self.quirks)
