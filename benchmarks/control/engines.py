@@ -156,7 +156,7 @@ trace, `capped-8` with {FOUND_AT} replicas.
 | lmdeploy | gauges set every 10 s; TTFT without the wait for one of the handles; TPOT by token; 0.18.0 |
 | nim | no queue time, no cached tokens; TTFT to 10 s, TPOT by token to 2.5 s; 1.0.0 |
 | tensorrt-llm | gauges at once; all else at the end of a request, TTFT too; requests begun = finished + running |
-| tgi | no TTFT, but seconds of prefill, once a batch; prompt tokens at arrival; TPOT with the prefill in it, at the end; 3.3.7 |
+| tgi | no TTFT, but each batch's seconds of prefill; prompt tokens at arrival; TPOT with prefill, at the end; 3.3.7 |
 
 Not here: llama.cpp, whose page has no count of requests. Nor are disconnects.
 

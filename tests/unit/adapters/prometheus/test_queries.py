@@ -7,6 +7,7 @@ import string
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -190,7 +191,7 @@ def test_as_many_pods_are_explained_as_a_query_has_room_for_however_long_their_n
 def why(engine: str, *series: dict[str, str]) -> Cause | None:
     """The cause for the pod chat/a, which is scraped and has these series without a sample."""
     pod = {"namespace": "chat", "pod": "a"}
-    rows = [{"metric": {"part": "series", **pod, **one}, "value": [0, "1"]} for one in series]
+    rows: list[dict[str, Any]] = [{"metric": {"part": "series", **pod, **one}, "value": [0, "1"]} for one in series]
     rows.append({"metric": {"part": "up", **pod}, "value": [0, "1"]})
     found = causes(Queries(profile_of(engine)), engine, shipped(), [("chat", "a")], rows)
     return found["chat", "a"].cause if found else None
