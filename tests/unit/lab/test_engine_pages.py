@@ -6,6 +6,7 @@ import math
 from dataclasses import fields, replace
 from pathlib import Path
 
+import aiohttp
 import numpy as np
 import pytest
 
@@ -23,6 +24,8 @@ from servingpool_simulation.fleet import Fleet
 from servingpool_simulation.hardware import flat_profile
 from servingpool_simulation.scrape import ScrapeOptions, Scraper
 from servingpool_simulation.traces import Trace
+
+from .engine_pods import QUICK, engine_pod
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "engines"
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
@@ -98,3 +101,12 @@ def test_an_engine_that_finishes_what_it_has_is_not_told_for_how_long() -> None:
 
     assert (timeout(), timeout("--engine", "sglang")) == (0.0, math.inf)
     assert timeout("--engine", "sglang", "--shutdown-timeout", "20") == 20.0
+
+
+async def test_an_engine_that_finishes_what_it_has_says_in_its_health_that_it_ends() -> None:
+    for engine, status in (("sglang", 503), ("vllm", 200)):
+        async with engine_pod(replace(QUICK, conduct=CONDUCTS[engine])) as pod, aiohttp.ClientSession() as http:
+            for draining, expected in ((False, 200), (True, status)):
+                pod.server.draining = draining
+                async with http.get(f"{pod.url}/health") as answer:
+                    assert (engine, answer.status) == (engine, expected)

@@ -300,6 +300,7 @@ def test_samples_that_lack_a_series_are_not_valid_metrics() -> None:
     assert world.condition("MetricsAvailable") == ("False", "MissingFigures")
     assert world.message("MetricsAvailable") == (
         "Pods are scraped but do not export time to first token. Replicas stay as they are."
+        " Update the engine, or switch these metrics on."
     )
     world.samples = lambda: relabelled() | dict([next(iter(pages().items()))])  # type: ignore[method-assign]
     world.step(minutes=ONE_MINUTE)
