@@ -45,7 +45,7 @@ def figures(
         time_to_first_token=_first_token(memory, pool, judge),
         time_per_output_token=memory.tpot_tail.at(pool.slo.attainment),
         attainment=_attainment(memory, overdue, now),
-        attainment_now=_attainment_now(judge, overdue),
+        attainment_now=_attainment_now(memory, pool, overdue),
         witness=judge.believed,
         longest_wait=queues.longest_wait,
         full_batch=full.batch if full.known else NEVER_FULL,
@@ -178,12 +178,12 @@ def _gauge(window: Slice, column: int) -> Reading:
     return Unknown("not read at the last observation") if np.isnan(value) else float(value)
 
 
-def _attainment_now(judge: Lateness, overdue: float) -> Reading:
-    judged = judge.missed(judge.window.last(judge.pool.params.recent_window))
-    requests = judged.requests + overdue
-    if requests * judge.pool.slo.allowed < 1.0:
+def _attainment_now(memory: Memory, pool: Pool, overdue: float) -> Reading:
+    misses = memory.window.last(pool.params.recent_window).misses
+    requests = misses.requests + overdue
+    if requests * pool.slo.allowed < 1.0:
         return Unknown("too few requests in five minutes")
-    return 1.0 - (judged.late + overdue) / requests
+    return 1.0 - (misses.late + overdue) / requests
 
 
 def _attainment(memory: Memory, overdue: float, now: float) -> Reading:

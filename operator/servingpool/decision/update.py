@@ -170,13 +170,13 @@ def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
 def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Demand, *, before: Memory) -> Memory:
     """Learn from a tick whose demand is known. `before`: the memory without this observation."""
     pool, now = tick.pool, tick.now
-    window = memory.window.judged(load=offered_load(pool, demand, memory.window), work=demand.level)
-    memory = replace(memory, window=window, past_loads=memory.past_loads.update(now, window.load_of(demand.level)))
     excluded = memory.profile.queue_in_ttft.excluded
-    if excluded and not before.profile.queue_in_ttft.excluded and pool.slo.time_to_first_token is not None:
-        memory = _judged_anew(memory, pool)
-    judge, last = Lateness(window, excluded, pool), Slice(window.rows[-1:])
+    judge, last = Lateness(memory.window, excluded, pool), Slice(memory.window.rows[-1:])
     late = judge.missed(last)
+    window = memory.window.judged(late, load=offered_load(pool, demand, memory.window), work=demand.level)
+    memory = replace(memory, window=window, past_loads=memory.past_loads.update(now, window.load_of(demand.level)))
+    if excluded and not before.profile.queue_in_ttft.excluded and pool.slo.time_to_first_token is not None:
+        memory = _judged_anew(memory, judge)
     # If an idle engine already breaks TPOT, misses of TPOT say nothing about fleet size. What is learned stays for
     # hours, so until the fit is known such requests teach nothing.
     infeasible = tpot_infeasible(pool, step)
@@ -259,20 +259,24 @@ def _learn_demand(tick: _Tick, memory: Memory, demand: Demand, carried: Misses, 
     return replace(memory, profile=replace(profile, forecast=forecast, budget=budget))
 
 
-def _judged_anew(memory: Memory, pool: Pool) -> Memory:
+def _judged_anew(memory: Memory, judge: Lateness) -> Memory:
     """The memory once it is known that the TTFT histogram excludes the queue.
 
-    What it taught is dropped, and the last minutes' score is what the other witnesses say.
+    What it taught is dropped, and the last minutes' score is what the other witnesses say. Each tick is judged alone:
+    a witness counts those late for their first token and those late for the others, and over minutes that were bad for
+    both the same requests would count twice.
     """
-    rows, judge = memory.window.rows[:-1], Lateness(memory.window, queue_excluded=True, pool=pool)
+    window = memory.window
+    window = window.judged_anew([judge.missed(Slice(window.rows[at : at + 1])) for at in range(len(window.rows))])
+    rows = window.rows[:-1]
     ends = [*(entry.begin for entry in memory.score), math.inf][1:]
     score = []
     for scored, end in zip(memory.score, ends, strict=True):
-        late = judge.missed(Slice(rows[(rows[:, AT] >= scored.begin) & (rows[:, AT] < end)]))
+        misses = Slice(rows[(rows[:, AT] >= scored.begin) & (rows[:, AT] < end)]).misses
         reaches = len(rows) and scored.begin >= rows[0, AT]
-        score.append(Scored(scored.begin, late.requests, late.late) if reaches else scored)
+        score.append(Scored(scored.begin, misses.requests, misses.late) if reaches else scored)
     profile = replace(memory.profile, curve=MissCurve(), calibration=Calibration())
-    return replace(memory, profile=profile, score=tuple(score), predicted_by=None)
+    return replace(memory, window=window, profile=profile, score=tuple(score), predicted_by=None)
 
 
 def _carried(in_all: Misses, attribution: LoadAttribution) -> Misses:

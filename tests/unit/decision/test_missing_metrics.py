@@ -15,6 +15,7 @@ from servingpool.decision.decide import decide
 from servingpool.decision.observation import NOT_EXPOSED, Reading, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.samples import TPOT_COUNT, TTFT_COUNT
+from servingpool.decision.window import WORK
 
 from .world import POOL, Engine, World, applied, plain, restored
 
@@ -330,7 +331,7 @@ def test_a_replica_that_has_just_turned_ready_counts_alike_in_the_load_shown_and
     world.engines[0].ready_at = world.now + 14.0
     outcome = world.tick(3.0)
     demand = outcome.decision.figures.load
-    assert demand == pytest.approx(outcome.memory.window.load_of(outcome.memory.window.rows[-1, -1]))
+    assert demand == pytest.approx(outcome.memory.window.load_of(outcome.memory.window.rows[-1, WORK]))
 
 
 def test_a_sum_of_seconds_that_falls_in_its_last_digit_is_no_restart():
