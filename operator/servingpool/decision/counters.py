@@ -191,7 +191,7 @@ def diff_counters(
     waiting = queues if isinstance(queues, Unknown) else math.fsum(queues)
     passed = sums[BEGUN] + grown
     scraped_at = max((one.scraped_at for one in serving), default=None)
-    gateway_now = _gateway_after(observation.gateway_queue, gateway, passed, scraped_at)
+    gateway_now = _gateway_after(observation.gateway.queue, gateway, passed, scraped_at)
     # A queue that was not shown anew says nothing about this interval.
     gateways = (gateway, gateway_now) if gateway_now is not gateway else (None, None)
     waits = [(one, *one.waits(gateways)) for one in served]
@@ -210,9 +210,9 @@ def diff_counters(
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
         running=_gauge([one.running for one in serving], share),
         most_running=max((one.running for one in serving if not isinstance(one.running, Unknown)), default=0.0),
-        waiting=_with_gateway(waiting, observation.gateway_queue),
+        waiting=_with_gateway(waiting, observation.gateway.queue),
         queues=() if isinstance(queues, Unknown) else queues,
-        gateway=observation.gateway_queue,
+        gateway=observation.gateway.queue,
         gateway_queue=gateway_now,
         coverage=share,
         samples=samples,

@@ -33,7 +33,14 @@ from servingpool.adapters.prometheus import (
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.notes import Note
-from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observation import (
+    NO_GATEWAY,
+    GatewayMetrics,
+    Observation,
+    Replica,
+    ReplicaMetrics,
+    Unknown,
+)
 
 log = logging.getLogger(__name__)
 
@@ -134,14 +141,14 @@ class Readings:
         keys = {(pool.metadata.namespace, pod) for pod in pods[:EXPLAINED_OF_A_POOL]}
         self._reader(pool).unexplained[share_of(pool)] |= keys
 
-    def gateway_queue(self, pool: ServingPool) -> Reading:
-        """What waits for this pool before its engines, where its backend is told of a gateway."""
+    def gateway(self, pool: ServingPool) -> GatewayMetrics:
+        """What the gateway says of this pool, where its backend is told of one."""
         reading = self._reader(pool).queues
         if reading is None:
-            return NOT_EXPOSED
+            return NO_GATEWAY
         if isinstance(reading, Unknown):
-            return reading
-        return reading.select(pool.metadata.namespace, pool.spec.model)
+            return GatewayMetrics(queue=reading)
+        return GatewayMetrics(queue=reading.select(pool.metadata.namespace, pool.spec.model))
 
     def rests(self, pool: ServingPool) -> bool:
         """Whether it was not read, and its last samples are still fresh.
@@ -253,7 +260,7 @@ def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readin
     workload = cache.workload(target_of(pool))
     if workload is None:
         return None
-    observation, selection = observe(pool, workload, cache, readings.of(pool), readings.gateway_queue(pool), now)
+    observation, selection = observe(pool, workload, cache, readings.of(pool), readings.gateway(pool), now)
     if selection is not None and selection.missing:
         readings.ask_why(pool, selection)
     return Collected(pool, now, workload, owner, cache.autoscalers(workload.key), observation, selection)
@@ -264,7 +271,7 @@ def observe(
     workload: Workload,
     cache: ClusterCache,
     reading: FleetReading | Unknown,
-    gateway_queue: Reading,
+    gateway: GatewayMetrics,
     now: float,
 ) -> tuple[Observation, Selection | None]:
     """The core's observation of a pool, and which samples it uses; no selection if the reading failed."""
@@ -286,7 +293,7 @@ def observe(
         ready=tuple(ready),
         starting=tuple(starting),
         metrics=metrics,
-        gateway_queue=gateway_queue,
+        gateway=gateway,
         rollout=cache.rolling_out(workload),
     )
     return observation, selection

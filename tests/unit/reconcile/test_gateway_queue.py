@@ -32,7 +32,7 @@ def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
     world.step(minutes=ONE_MINUTE)
     observation = world.state().observation
     assert observation is not None
-    assert observation.gateway_queue == world.prometheus.queue
+    assert observation.gateway.queue == world.prometheus.queue
 
 
 def test_a_gateway_without_a_queue_of_the_model_is_reported() -> None:
