@@ -118,6 +118,8 @@ class GatewayTotals:
     first_tokens: Histogram | None = None
     """None before the first sample."""
     last: dict[PodKey, ReplicaMetrics] = field(default_factory=dict)
+    doubted: dict[PodKey, float] = field(default_factory=dict)
+    """Pods whose last sample was not used, and when that was scraped, in Unix time in seconds."""
 
     def read(
         self, pool: ServingPool, own: OwnGateway, profile: GatewayProfile, reading: FleetReading | Unknown
@@ -133,7 +135,7 @@ class GatewayTotals:
             return _unknown(profile, Unknown(own.without(pool.spec.model) if samples else own.unseen))
         for pod, now in mine.items():
             before = self.last.get(pod)
-            self.last[pod] = now if before is None else self._add(before, now)
+            self.last[pod] = now if before is None else self._add(pod, before, now)
         newest = max(each.scraped_at for each in mine.values())
         self.last = {pod: each for pod, each in self.last.items() if each.scraped_at > newest - KEPT}
         return GatewayMetrics(
@@ -143,13 +145,16 @@ class GatewayTotals:
             time_to_first_token=self._first_tokens([each.time_to_first_token for each in mine.values()]),
         )
 
-    def _add(self, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
+    def _add(self, pod: PodKey, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
         """Count what came between two samples of a pod. Which one the next is compared with."""
         counters = zip(_counters(before), _counters(now), strict=True)
         pairs = [(old, new) for old, new in counters if not isinstance(old, Unknown) and not isinstance(new, Unknown)]
         fell = any(new < old for old, new in pairs)
         if fell and any(new > RESTARTED * old for old, new in pairs):
-            return before  # damaged: a restarted one has counted less
+            # Damaged, unless the next scrape is as low: one that restarted has mostly counted less.
+            if now.scraped_at <= self.doubted.setdefault(pod, now.scraped_at):
+                return before
+        self.doubted.pop(pod, None)
         begun = 0.0 if fell or before.begun is NOT_EXPOSED else before.begun  # it begins with its first request
         if not isinstance(now.begun, Unknown) and not isinstance(begun, Unknown):
             self.arrivals += now.begun - begun

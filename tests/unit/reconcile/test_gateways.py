@@ -139,6 +139,13 @@ def test_a_counter_that_is_lower_for_one_scrape_is_no_restart() -> None:
     assert seen.arrivals == 4.0
 
 
+def test_one_that_stays_lower_is_a_restart_however_much_it_has_counted() -> None:
+    behind = Behind()
+    for at, begun in ((0.0, 10.0), (15.0, 6.0), (15.0, 6.0), (30.0, 7.0)):
+        seen = behind.read(page(at=at, begun=begun))
+        assert seen.arrivals == (7.0 if at == 30.0 else 0.0)
+
+
 def test_a_new_pods_first_requests_begin_its_counting() -> None:
     """Vllm-router has no counter before its first request."""
     behind = Behind("vllm-router", "router")

@@ -16,10 +16,10 @@ NONE = None
 FIGURES = {
     "envoy-ai-gateway-0.5": (NONE, 6, 7),
     "envoy-ai-gateway-0.5-after": (NONE, 10, 8),
-    "inference-extension-1.2": (1, 10, NONE),
+    "inference-extension-1.2": (1, 11, NONE),
     "inference-extension-1.2-after": (0, 11, NONE),
     "litellm-1.105.7": (NONE, 6, 3),
-    "llm-d-epp-0.10.0": (1, 10, 7),
+    "llm-d-epp-0.10.0": (1, 11, 7),
     "llm-d-epp-0.10.0-after": (0, 11, 8),
     "production-stack-0.1.12": (NONE, 11, NONE),
     "production-stack-0.1.12-after": (NONE, 11, NONE),
