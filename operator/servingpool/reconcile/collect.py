@@ -33,25 +33,15 @@ from servingpool.adapters.prometheus import (
 )
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
-from servingpool.api.spec import MeasuredAt
 from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import (
-    NO_GATEWAY,
     GatewayMetrics,
     Observation,
     Replica,
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.reconcile.gateways import (
-    NO_CHOICE,
-    GatewayShare,
-    GatewayTotals,
-    OwnGateway,
-    gateway_of,
-    gateway_requests,
-    gateway_share,
-)
+from servingpool.reconcile.gateway_totals import GatewayReader
 
 log = logging.getLogger(__name__)
 
@@ -164,8 +154,7 @@ class Readings:
 
     def gateway(self, pool: ServingPool) -> GatewayMetrics:
         """What the gateway in front of this pool said last."""
-        measured = pool.spec.slo.measured_at is MeasuredAt.GATEWAY
-        return self._reader(pool).gateways.get(pool.key, NO_CHOICE if measured else NO_GATEWAY)
+        return self._reader(pool).gateways.of(pool)
 
     def rests(self, pool: ServingPool) -> bool:
         """Whether it was not read, and its last samples are still fresh.
@@ -194,13 +183,10 @@ class _Reader:
         self.backend = backend
         self.latest: dict[Share, FleetReading | Unknown] = {}
         self.resting: set[Share] = set()
-        self.gateways: dict[Key, GatewayMetrics] = {}
-        """By pool, what its gateway said."""
+        self.gateways = GatewayReader(backend.config, gateways)
         self.unexplained: defaultdict[Share, set[PodKey]] = defaultdict(set)
         """Pods without a sample, since the last reading."""
         self._name = name
-        self._profiles = gateways
-        self._totals: dict[tuple[Key, OwnGateway], GatewayTotals] = {}
         self._answered: dict[Share, float] = {}
         """When each was last answered, in Unix time in seconds."""
         self._rounds = 0
@@ -217,8 +203,7 @@ class _Reader:
         wanted = dict(sorted(requests_for(pools).items(), key=lambda one: self._turns.get(one[0], 0)))
         wanted = {one: replace(request, explain=frozenset(self.unexplained[one])) for one, request in wanted.items()}
         self.unexplained.clear()
-        behind = [pool for pool in pools if self._gateway(pool) is not None]
-        gateways = gateway_requests(behind, self.backend.config)
+        gateways = self.gateways.requests(pools)
         # The gateways first: their queries are small, and for all pools.
         told, answers = await asyncio.gather(
             *(
@@ -226,7 +211,7 @@ class _Reader:
                 for each in (gateways, wanted)
             )
         )
-        self._hear(behind, dict(zip(gateways, told, strict=True)))
+        self.gateways.hear(pools, dict(zip(gateways, told, strict=True)))
         self.latest = dict(zip(wanted, answers, strict=True))
         unasked = {one for one, answer in self.latest.items() if isinstance(answer, NotAsked)}
         self._turns = {one: self._turns.get(one, 0) if one in unasked else self._rounds for one in wanted}
@@ -235,22 +220,6 @@ class _Reader:
         }
         self.resting = {one for one in unasked if self._lasts(one, now)}
         return sum(answer.queries for answer in (*told, *answers) if isinstance(answer, FleetReading))
-
-    def _gateway(self, pool: ServingPool) -> OwnGateway | None:
-        """In front of the pool, where its profile is known."""
-        own = gateway_of(pool, self.backend.config)
-        return own if own is not None and own.name in self._profiles else None
-
-    def _hear(self, behind: Sequence[ServingPool], readings: Mapping[GatewayShare, FleetReading | Unknown]) -> None:
-        """Take each pool's part of what its gateway said."""
-        totals, self.gateways = self._totals, {}
-        self._totals = {}
-        for pool in behind:
-            own, share = self._gateway(pool), gateway_share(pool, self.backend.config)
-            assert own is not None
-            assert share is not None
-            counted = self._totals[pool.key, own] = totals.get((pool.key, own), GatewayTotals())
-            self.gateways[pool.key] = counted.read(pool, own, self._profiles[own.name], readings[share])
 
     def _lasts(self, one: Share, now: float) -> bool:
         return one in self._answered and 0.0 <= now - self._answered[one] < self.backend.config.staleness

@@ -10,7 +10,8 @@ import pytest
 from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayChoice, shipped_gateways
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
-from servingpool.reconcile.gateways import GatewayTotals, OwnGateway, gateway_of, gateway_requests
+from servingpool.reconcile.gateway_totals import GatewayTotals
+from servingpool.reconcile.gateways import OwnGateway, gateway_of, gateway_requests
 
 from .fake_cluster import FakeCluster
 
@@ -251,7 +252,7 @@ class Door:
             self.count += 90.0
             self.latest += 90.0 * self.late
             told = ttft(self.count, late=self.latest)
-            figures = {"waiting": 0.0, "begun": self.count, "time_to_first_token": told}
+            figures: dict[str, Any] = {"waiting": 0.0, "begun": self.count, "time_to_first_token": told}
             self.world.prometheus.gateways = served_by(at=self.world.now + 15.0, **figures)
             self.world.step()
 

@@ -43,8 +43,6 @@ class ReadRequest:
     """What all pools with the same engine and the same `matchLabels` have in common: one request serves them all."""
 
     engine: str = "vllm"
-    gateway: bool = False
-    """`engine` is the name of a gateway, whose pods are read."""
     ttft_bounds: frozenset[float] = frozenset()
     """Every TTFT bound, in seconds, of these pools' SLOs: the buckets around them are read."""
     tpot_bounds: frozenset[float] = frozenset()
@@ -57,6 +55,8 @@ class ReadRequest:
     """A regular expression that a pod's whole name matches; anything where empty."""
     explain: frozenset[PodKey] = frozenset()
     """Pods that had no sample when they were last read: the reading is to say why."""
+    gateway: bool = False
+    """`engine` is the name of a gateway, whose pods are read."""
 
     def __post_init__(self) -> None:
         for name, _ in self.match_labels:
