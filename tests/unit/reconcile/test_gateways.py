@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayChoice, shipped_gateways
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
+from servingpool.reconcile.config import OperatorConfig
 from servingpool.reconcile.gateway_totals import GatewayTotals
 from servingpool.reconcile.gateways import OwnGateway, gateway_of, gateway_requests
 
@@ -301,3 +303,26 @@ def test_another_place_of_measurement_forgets_what_the_first_one_taught() -> Non
     door.step(40)
     assert door.world.condition("SLOMet") == ("True", "ObjectiveMet")
     assert replace(door.world.state().memory.profile).at_gateway is False
+
+
+# What the configuration may say
+
+
+@pytest.mark.parametrize(
+    ("gateway", "said"),
+    [
+        ("acme", "must be one of envoy-ai-gateway.*, got acme"),
+        ("vllm-router", "must be a gateway whose metrics name the model, got vllm-router: set spec.metrics.gateway"),
+    ],
+)
+def test_a_backends_gateway_is_known_and_tells_models_apart(gateway: str, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        OperatorConfig.model_validate({"backends": [{"url": "http://prometheus", "gateway": gateway}]})
+
+
+def test_a_gateway_of_ones_own_is_named_like_a_shipped_one() -> None:
+    own = {"acme": {"modelLabel": "model", "figures": {"arrivals": ["acme_requests_total"]}}}
+    backend = {"url": "http://prometheus", "gateway": "acme"}
+    config = OperatorConfig.model_validate({"backends": [backend], "gateways": own})
+    assert config.backends[0].gateway == GatewayChoice(name="acme")
+    assert config.known_gateways.keys() == {*shipped_gateways(), "acme"}
