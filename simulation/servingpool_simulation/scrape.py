@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from servingpool.decision.observation import (
+    NO_GATEWAY,
     NOT_EXPOSED,
+    GatewayMetrics,
     Histogram,
     Observation,
-    Reading,
     Replica,
     ReplicaMetrics,
     Unknown,
@@ -140,7 +141,7 @@ class Scraper:
             ready=tuple(Replica(r.name, now - r.created_at, now - r.ready_at) for r in ready),
             starting=tuple(Replica(r.name, now - r.created_at) for r in fleet.of(Phase.LOADING)),
             metrics=self._metrics(ready, now),
-            gateway_queue=self._gateway_queue(now),
+            gateway=self._gateway(now),
         )
 
     def _last_scrape(self, replica: SimulatedReplica, until: float) -> float | None:
@@ -217,10 +218,10 @@ class Scraper:
             )
         ]
 
-    def _gateway_queue(self, now: float) -> Reading:
+    def _gateway(self, now: float) -> GatewayMetrics:
         if not self.options.gateway:
-            return NOT_EXPOSED
+            return NO_GATEWAY
         # The gateway's own scrape is as old as a scrape can be just before the next one.
         at = max(0.0, now - self.options.interval)
         arrivals = int(np.searchsorted(self.fleet.trace.arrival, at, side="right"))
-        return float(max(0, arrivals - self.fleet.served))
+        return GatewayMetrics(at, queue=float(max(0, arrivals - self.fleet.served)), arrivals=float(arrivals))

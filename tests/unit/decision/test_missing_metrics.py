@@ -12,7 +12,7 @@ import pytest
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.budget import ErrorBudget
 from servingpool.decision.decide import decide
-from servingpool.decision.observation import NOT_EXPOSED, Reading, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Reading, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.samples import TPOT_COUNT, TTFT_COUNT
 from servingpool.decision.window import WORK
@@ -33,7 +33,7 @@ class Patchy(World):
     gateway_queue: Reading = NOT_EXPOSED
 
     def observation(self):
-        seen = replace(super().observation(), gateway_queue=self.gateway_queue)
+        seen = replace(super().observation(), gateway=GatewayMetrics(queue=self.gateway_queue))
         if self.observed % self.every == 0 and not self.blind:
             self.kept = {sample.replica: replace(sample, **self.patch) for sample in seen.metrics}
         self.observed += 1
