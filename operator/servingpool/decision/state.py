@@ -9,6 +9,7 @@ from typing import NamedTuple
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
+from servingpool.decision.gateway_requests import Unbegun
 from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
@@ -98,6 +99,8 @@ class Memory:
     """Replicas that served nothing at the last observation while requests waited for them."""
     gateway_queue: Queue | None = None
     """None where there is no gateway."""
+    unbegun: Unbegun | None = None
+    """None where the engines count their requests themselves."""
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
     queue_unknown: str | None = None

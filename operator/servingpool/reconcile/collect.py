@@ -118,14 +118,16 @@ class Readings:
         if not reader.backend.config.serves(namespace):
             detail = Note.CLOSED_TO_NAMESPACE.message(namespace=namespace)
             return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
-        return self._unknown_engine(pool.spec.engine)
+        return self._unknown_engine(pool.spec.engine, behind_gateway=reader.backend.config.gateway is not None)
 
-    def _unknown_engine(self, engine: str) -> tuple[Reason, str] | None:
+    def _unknown_engine(self, engine: str, *, behind_gateway: bool) -> tuple[Reason, str] | None:
         profile, known = self._engines.get(engine), ", ".join(usable(self._engines))
         if profile is None:
             detail = Note.UNKNOWN_ENGINES.message(known=known)
         elif profile.lacks:
             detail = Note.ENGINE_LACKS.message(figures=", ".join(profile.lacks), known=known)
+        elif profile.needs_gateway and not behind_gateway:
+            detail = Note.ENGINE_NEEDS_GATEWAY.message()
         else:
             return None
         return Reason.UNKNOWN_ENGINE, Reason.UNKNOWN_ENGINE.message(engine=engine, detail=detail)

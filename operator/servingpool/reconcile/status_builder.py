@@ -194,12 +194,15 @@ def _slo_condition(plan: PoolPlan) -> Condition:
             said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
             if not isinstance(figures.attainment_now, Unknown):
                 said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
-        said += _believed(figures) + estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token)
+        said += _believed(plan) + estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token)
     said += [] if plan.decision.warning is None else [plan.decision.warning]
     return _condition(plan, reason, " ".join(said))
 
 
-def _believed(figures: Figures) -> list[str]:
+def _believed(plan: PoolPlan) -> list[str]:
+    figures = plan.decision.figures
+    if plan.learned.ttft_inferred:
+        return [Note.TTFT_INFERRED.message()]
     if figures.witness == Witness.HISTOGRAM:
         return []
     waits = [Note.WAITING_NOW.message(seconds=figures.longest_wait)] if figures.longest_wait >= 1.0 else []
