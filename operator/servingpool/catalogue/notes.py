@@ -32,6 +32,18 @@ class Note(Templated, StrEnum):
         "The number of queued requests is unknown: {detail}",
         "In PartialMetrics: without it a fleet could shrink while requests wait.",
     )
+    CLIENT_UNKNOWN = (
+        "The client's time to first token is unknown: {detail}",
+        "In PartialMetrics: slo.measuredAt is Gateway, and the gateway does not tell it.",
+    )
+    AT_GATEWAY = (
+        "Time to first token is measured at the gateway.",
+        "In SLOMet: slo.measuredAt is Gateway, so the time in the gateway's queue is in it.",
+    )
+    AT_ENGINES = (
+        "Time to first token is measured at the engines, without the gateway's queue.",
+        "In SLOMet: the gateway tells the client's time to first token too. slo.measuredAt Gateway judges by that.",
+    )
     RECENT = (
         "In the last 5 minutes it was {recent:.1f}%.",
         "In ObjectiveMissed: attainment over the last 5 minutes.",
@@ -49,7 +61,7 @@ class Note(Templated, StrEnum):
         "In SLOMet, after the sentence on queue time.",
     )
     ESTIMATED = (
-        "Estimated for {share:.0%} of requests: the engine has no {bound} bucket. Use {exact} for exact counts.",
+        "Estimated for {share:.0%} of requests: no bucket ends at {bound}. Use {exact} for exact counts.",
         "In SLOMet: a histogram does not count the requests that met a bound inside one of its buckets.",
     )
     BEYOND_LAST_BUCKET = (

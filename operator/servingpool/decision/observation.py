@@ -97,8 +97,6 @@ class GatewayMetrics:
     """Requests that came, cumulative. It starts anywhere, and falls only if the reader of the gateway starts anew."""
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
     """The client's TTFT, with the time in the gateway's queue; cumulative as `arrivals`."""
-    time_per_output_token: Histogram | Unknown = NOT_EXPOSED
-    """The client's TPOT; cumulative as `arrivals`."""
 
 
 NO_GATEWAY = GatewayMetrics()

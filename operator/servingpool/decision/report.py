@@ -30,6 +30,7 @@ def figures(
     demand, step, full = update.demand, update.step, profile.saturation
     judge = Lateness(window, profile.queue_in_ttft.excluded, pool)
     overdue = queues.overdue(pool.slo.time_to_first_token)
+    unjudged = _unjudged(pool, memory, now)
     rule = profile.forecast.rule(params)
     loaded = demand is not None and window.rows[-1, READY] > 0.0
 
@@ -44,8 +45,9 @@ def figures(
         running=_gauge(recent, RUNNING),
         time_to_first_token=_first_token(memory, pool, judge),
         time_per_output_token=memory.tpot_tail.at(pool.slo.attainment),
-        attainment=_attainment(memory, overdue, now),
-        attainment_now=_attainment_now(judge, overdue),
+        attainment=_attainment(memory, overdue, now) if unjudged is None else unjudged,
+        attainment_now=_attainment_now(judge, overdue) if unjudged is None else unjudged,
+        judged=unjudged is None,
         witness=judge.believed,
         longest_wait=queues.longest_wait,
         full_batch=full.batch if full.known else NEVER_FULL,
@@ -156,8 +158,9 @@ def _mean_prefill(memory: Memory, pool: Pool) -> Reading:
 
 def _first_token(memory: Memory, pool: Pool, judge: Lateness) -> Reading:
     """TTFT at the SLO's percentile; with the time in the queue where the histogram excludes it."""
-    shown = memory.ttft_tail.at(pool.slo.attainment) if memory.unbegun is None else _mean_prefill(memory, pool)
-    if judge.believed is Witness.HISTOGRAM or isinstance(shown, Unknown):
+    inferred = memory.unbegun is not None and judge.believed is not Witness.GATEWAY
+    shown = _mean_prefill(memory, pool) if inferred else memory.ttft_tail.at(pool.slo.attainment)
+    if judge.believed in {Witness.HISTOGRAM, Witness.GATEWAY} or isinstance(shown, Unknown):
         return shown
     rows = memory.window.last(pool.params.recent_window).rows
     begun, waited = rows[:, SUMS + BEGUN], rows[:, SUMS + WAITED]
@@ -182,6 +185,12 @@ def _rate(window: Slice, column: int, otherwise: Unknown) -> Reading:
 def _gauge(window: Slice, column: int) -> Reading:
     value = window.rows[-1, column] if len(window.rows) else np.nan
     return Unknown("not read at the last observation") if np.isnan(value) else float(value)
+
+
+def _unjudged(pool: Pool, memory: Memory, now: float) -> Unknown | None:
+    """Why the SLO is not judged: the gateway has not told the client's TTFT for longer than a lost scrape takes."""
+    told = memory.client is not None and now - memory.client.at <= pool.params.longest_gap
+    return None if told or memory.client_unknown is None else Unknown(memory.client_unknown)
 
 
 def _attainment_now(judge: Lateness, overdue: float) -> Reading:

@@ -56,7 +56,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     memory = replace(memory, unbegun=unbegun)
     tick = _Tick(observation, pool, now, span, since if since <= longest else span)
     full_from = pool.params.nearly_full * memory.profile.saturation.most_running
-    delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from)
+    delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from, memory.client)
     before, memory = memory, _add_to_windows(tick, delta, memory)
     memory = _in_units_of_the_full_batch(memory, pool, before.profile.saturation.batch)
     step, demand = _known(memory, pool)
@@ -127,12 +127,16 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         queues=delta.queues,
         stuck=delta.stuck,
         gateway_queue=delta.gateway_queue,
+        client=delta.client,
+        client_unknown=delta.client_unknown,
         interval=max(interval, 1.0),
         coverage=delta.coverage,
         missing=delta.missing,
         queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
-        ttft_tail=_tail(memory.ttft_tail, observation, "time_to_first_token", span),
+        ttft_tail=_client_tail(memory.ttft_tail, observation, span)
+        if tick.pool.slo.at_gateway
+        else _tail(memory.ttft_tail, observation, "time_to_first_token", span),
         tpot_tail=_tail(memory.tpot_tail, observation, "time_per_output_token", span),
         predicted_by=None,
     )
@@ -155,15 +159,21 @@ def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:
     return tail.update({replica: one for replica, one in read.items() if isinstance(one, Histogram)}, elapsed=span)
 
 
+def _client_tail(tail: Tail, observation: Observation, span: float) -> Tail:
+    ttft = observation.gateway.time_to_first_token
+    return tail.update({"": ttft} if isinstance(ttft, Histogram) else {}, elapsed=span)
+
+
 def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
     """Drop what was learned of another SLO; what was learned of engine, traffic and cold start stays."""
     slo, known = (pool.slo.time_to_first_token, pool.slo.time_per_output_token, pool.slo.attainment), memory.profile.slo
-    if known == slo:
+    elsewhere = memory.profile.at_gateway != pool.slo.at_gateway
+    if known == slo and not elsewhere:
         return memory
-    profile = replace(memory.profile, slo=slo)
+    profile = replace(memory.profile, slo=slo, at_gateway=pool.slo.at_gateway)
     if known is None:
         return replace(memory, profile=profile)
-    if known[:2] == slo[:2]:  # which requests are late did not change, only how many may be
+    if known[:2] == slo[:2] and not elsewhere:  # which requests are late did not change, only how many may be
         return replace(memory, profile=replace(profile, budget=ErrorBudget()), penalty=None)
     profile = replace(profile, curve=MissCurve(), budget=ErrorBudget(), calibration=Calibration())
     return replace(memory.interrupted(), profile=profile)
@@ -175,7 +185,8 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     window = memory.window.judged(load=offered_load(pool, demand, memory.window), work=demand.level)
     memory = replace(memory, window=window, past_loads=memory.past_loads.update(now, window.load_of(demand.level)))
     excluded = memory.profile.queue_in_ttft.excluded
-    if excluded and not before.profile.queue_in_ttft.excluded and pool.slo.time_to_first_token is not None:
+    by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
+    if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
         memory = _judged_anew(memory, pool)
     judge, last = Lateness(window, excluded, pool), Slice(window.rows[-1:])
     late = judge.missed(last)

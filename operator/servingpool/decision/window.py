@@ -13,7 +13,15 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.counters import FIELDS, QUEUED, RATE_SCRAPES, CounterDelta
+from servingpool.decision.counters import (
+    CLIENT_COUNT,
+    CLIENT_LOWER,
+    CLIENT_UPPER,
+    FIELDS,
+    QUEUED,
+    RATE_SCRAPES,
+    CounterDelta,
+)
 from servingpool.decision.forecast import MOST_WORK
 from servingpool.decision.latency_count import LatencyCount
 from servingpool.decision.observation import Reading, Unknown
@@ -103,7 +111,9 @@ class SampleWindow:
         row[0, SUMS : SUMS + FIELDS] = delta.sums
         row[0, [WAITING, GATEWAY, RUNNING]] = [_or_nan(each) for each in (delta.waiting, delta.gateway, delta.running)]
         kept = self.rows[self.rows[:, AT] > now - KEPT_SECONDS][-(KEPT_TICKS - 1) :]
-        return SampleWindow(np.concatenate((kept, row)), delta.buckets if delta.coverage > 0.0 else self.buckets)
+        buckets = delta.buckets if delta.coverage > 0.0 else self.buckets
+        client = self.buckets.client if delta.client is None else delta.client.bucket
+        return SampleWindow(np.concatenate((kept, row)), buckets._replace(client=client))
 
     def judged(self, *, load: float, work: float) -> SampleWindow:
         """The same with the last tick's offered load and work noted."""
@@ -262,6 +272,11 @@ class Slice:
     def first_tokens(self) -> LatencyCount:
         """TTFT observations, split at the SLO's bound."""
         return LatencyCount.split(*map(self.total, (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER)))
+
+    @cached_property
+    def client_first_tokens(self) -> LatencyCount:
+        """The client's TTFT, likewise; none where the SLO is not judged at the gateway."""
+        return LatencyCount.split(*map(self.total, (CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER)))
 
     @cached_property
     def finished(self) -> LatencyCount:

@@ -20,18 +20,20 @@ from servingpool.adapters.prometheus import (
     Cause,
     EngineMetrics,
     FleetReading,
-    GatewayReading,
+    GatewayProfile,
     NotAsked,
     PodKey,
     PodSamples,
     ReadRequest,
     Selection,
     shipped,
+    shipped_gateways,
     usable,
     with_own_buckets,
 )
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
+from servingpool.api.spec import MeasuredAt
 from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import (
     NO_GATEWAY,
@@ -40,6 +42,15 @@ from servingpool.decision.observation import (
     Replica,
     ReplicaMetrics,
     Unknown,
+)
+from servingpool.reconcile.gateways import (
+    NO_CHOICE,
+    GatewayShare,
+    GatewayTotals,
+    OwnGateway,
+    gateway_of,
+    gateway_requests,
+    gateway_share,
 )
 
 log = logging.getLogger(__name__)
@@ -90,17 +101,20 @@ class Backend(Protocol):
     ) -> Sequence[tuple[float, PodSamples]] | Unknown:
         """The samples of these namespaces as they were; Unknown where there are more than so many."""
 
-    async def gateway(self) -> GatewayReading | Unknown:
-        """What waits before the engines."""
-
 
 class Readings:
     """The backends by name, and what each said last."""
 
-    def __init__(self, backends: Mapping[str, Backend], engines: Mapping[str, EngineMetrics] | None = None) -> None:
-        """`engines`: the profiles by the name for `spec.engine`; those of this release by default."""
+    def __init__(
+        self,
+        backends: Mapping[str, Backend],
+        engines: Mapping[str, EngineMetrics] | None = None,
+        gateways: Mapping[str, GatewayProfile] | None = None,
+    ) -> None:
+        """`engines` and `gateways`: the profiles by name; those of this release by default."""
         self._engines = shipped() if engines is None else engines
-        self._readers = {name: _Reader(name, backend) for name, backend in backends.items()}
+        self._gateways = shipped_gateways() if gateways is None else gateways
+        self._readers = {name: _Reader(name, backend, self._gateways) for name, backend in backends.items()}
 
     @property
     def backends(self) -> Collection[str]:
@@ -118,7 +132,16 @@ class Readings:
         if not reader.backend.config.serves(namespace):
             detail = Note.CLOSED_TO_NAMESPACE.message(namespace=namespace)
             return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
-        return self._unknown_engine(pool.spec.engine, behind_gateway=reader.backend.config.gateway is not None)
+        behind_gateway = gateway_of(pool, reader.backend.config) is not None
+        unknown_engine = self._unknown_engine(pool.spec.engine, behind_gateway=behind_gateway)
+        return unknown_engine or self._unknown_gateway(pool)
+
+    def _unknown_gateway(self, pool: ServingPool) -> tuple[Reason, str] | None:
+        gateway = pool.spec.metrics.gateway
+        if gateway is None or gateway.name in self._gateways:
+            return None
+        known = ", ".join(self._gateways)
+        return Reason.UNKNOWN_GATEWAY, Reason.UNKNOWN_GATEWAY.message(gateway=gateway.name, known=known)
 
     def _unknown_engine(self, engine: str, *, behind_gateway: bool) -> tuple[Reason, str] | None:
         profile, known = self._engines.get(engine), ", ".join(usable(self._engines))
@@ -144,13 +167,9 @@ class Readings:
         self._reader(pool).unexplained[share_of(pool)] |= keys
 
     def gateway(self, pool: ServingPool) -> GatewayMetrics:
-        """What the gateway says of this pool, where its backend is told of one."""
-        reading = self._reader(pool).queues
-        if reading is None:
-            return NO_GATEWAY
-        if isinstance(reading, Unknown):
-            return GatewayMetrics(queue=reading)
-        return GatewayMetrics(queue=reading.select(pool.metadata.namespace, pool.spec.model))
+        """What the gateway in front of this pool said last."""
+        measured = pool.spec.slo.measured_at is MeasuredAt.GATEWAY
+        return self._reader(pool).gateways.get(pool.key, NO_CHOICE if measured else NO_GATEWAY)
 
     def rests(self, pool: ServingPool) -> bool:
         """Whether it was not read, and its last samples are still fresh.
@@ -175,15 +194,17 @@ class Readings:
 class _Reader:
     """One backend, and what it said last."""
 
-    def __init__(self, name: str, backend: Backend) -> None:
+    def __init__(self, name: str, backend: Backend, gateways: Mapping[str, GatewayProfile]) -> None:
         self.backend = backend
         self.latest: dict[Share, FleetReading | Unknown] = {}
         self.resting: set[Share] = set()
-        self.queues: GatewayReading | Unknown | None = None
-        """None where there is no gateway."""
+        self.gateways: dict[Key, GatewayMetrics] = {}
+        """By pool, what its gateway said."""
         self.unexplained: defaultdict[Share, set[PodKey]] = defaultdict(set)
         """Pods without a sample, since the last reading."""
         self._name = name
+        self._profiles = gateways
+        self._totals: dict[tuple[Key, OwnGateway], GatewayTotals] = {}
         self._answered: dict[Share, float] = {}
         """When each was last answered, in Unix time in seconds."""
         self._rounds = 0
@@ -200,12 +221,16 @@ class _Reader:
         wanted = dict(sorted(requests_for(pools).items(), key=lambda one: self._turns.get(one[0], 0)))
         wanted = {one: replace(request, explain=frozenset(self.unexplained[one])) for one, request in wanted.items()}
         self.unexplained.clear()
-        # The gateway first: it is one small query, for all pools.
-        asked = self.backend.config.gateway is not None and bool(wanted)
-        (self.queues,), answers = await asyncio.gather(
-            asyncio.gather(self._gateway(asked=asked)),
-            asyncio.gather(*(sound(self._name, self.backend.read(request, now)) for request in wanted.values())),
+        behind = [pool for pool in pools if self._gateway(pool) is not None]
+        gateways = gateway_requests(behind, self.backend.config)
+        # The gateways first: their queries are small, and for all pools.
+        told, answers = await asyncio.gather(
+            *(
+                asyncio.gather(*(sound(self._name, self.backend.read(request, now)) for request in each.values()))
+                for each in (gateways, wanted)
+            )
         )
+        self._hear(behind, dict(zip(gateways, told, strict=True)))
         self.latest = dict(zip(wanted, answers, strict=True))
         unasked = {one for one, answer in self.latest.items() if isinstance(answer, NotAsked)}
         self._turns = {one: self._turns.get(one, 0) if one in unasked else self._rounds for one in wanted}
@@ -213,10 +238,23 @@ class _Reader:
             one: now for one, answer in self.latest.items() if isinstance(answer, FleetReading)
         }
         self.resting = {one for one in unasked if self._lasts(one, now)}
-        return asked + sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
+        return sum(answer.queries for answer in (*told, *answers) if isinstance(answer, FleetReading))
 
-    async def _gateway(self, *, asked: bool) -> GatewayReading | Unknown | None:
-        return await sound(self._name, self.backend.gateway()) if asked else None
+    def _gateway(self, pool: ServingPool) -> OwnGateway | None:
+        """In front of the pool, where its profile is known."""
+        own = gateway_of(pool, self.backend.config)
+        return own if own is not None and own.name in self._profiles else None
+
+    def _hear(self, behind: Sequence[ServingPool], readings: Mapping[GatewayShare, FleetReading | Unknown]) -> None:
+        """Take each pool's part of what its gateway said."""
+        totals, self.gateways = self._totals, {}
+        self._totals = {}
+        for pool in behind:
+            own, share = self._gateway(pool), gateway_share(pool, self.backend.config)
+            assert own is not None
+            assert share is not None
+            counted = self._totals[pool.key, own] = totals.get((pool.key, own), GatewayTotals())
+            self.gateways[pool.key] = counted.read(pool, own, self._profiles[own.name], readings[share])
 
     def _lasts(self, one: Share, now: float) -> bool:
         return one in self._answered and 0.0 <= now - self._answered[one] < self.backend.config.staleness

@@ -15,7 +15,7 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
 from servingpool.decision.lateness import Witness
-from servingpool.decision.observation import Observation, Reading, Unknown
+from servingpool.decision.observation import Histogram, Observation, Reading, Unknown
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.draining import judge_drain
@@ -72,6 +72,9 @@ def _samples_condition(observation: Observation, learned: Learned) -> tuple[Reas
         return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
     if learned.queue_unknown is not None:
         detail = Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
+        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+    if learned.client_unknown is not None:
+        detail = Note.CLIENT_UNKNOWN.message(detail=learned.client_unknown)
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=len(observation.ready))
 
@@ -182,7 +185,10 @@ def _condition(plan: PoolPlan, reason: Reason, message: str) -> Condition:
 def _slo_condition(plan: PoolPlan) -> Condition:
     figures, slo = plan.decision.figures, plan.seen.pool.spec.slo
     attained, met = figures.attainment, slo_met(figures, slo.attainment / 100.0)
-    if isinstance(attained, Unknown):
+    if isinstance(attained, Unknown) and not figures.judged:
+        reason = Reason.CLIENT_LATENCY_UNKNOWN
+        said = [Reason.CLIENT_LATENCY_UNKNOWN.message(detail=attained.reason)]
+    elif isinstance(attained, Unknown):
         reason, said = Reason.TOO_FEW_REQUESTS, [Reason.TOO_FEW_REQUESTS.message(detail=attained.reason)]
     else:
         percent, objective = 100.0 * attained, slo.attainment
@@ -200,13 +206,18 @@ def _slo_condition(plan: PoolPlan) -> Condition:
 
 
 def _believed(plan: PoolPlan) -> list[str]:
-    figures = plan.decision.figures
+    """Where TTFT is measured, and by what it is judged."""
+    figures, gateway = plan.decision.figures, plan.seen.observation.gateway
+    if figures.witness == Witness.GATEWAY:
+        return [Note.AT_GATEWAY.message()]
     if plan.learned.ttft_inferred:
         return [Note.TTFT_INFERRED.message()]
+    choice = isinstance(gateway.time_to_first_token, Histogram)
+    where = [Note.AT_ENGINES.message()] if choice else []
     if figures.witness == Witness.HISTOGRAM:
-        return []
+        return where
     waits = [Note.WAITING_NOW.message(seconds=figures.longest_wait)] if figures.longest_wait >= 1.0 else []
-    return [Note.WITNESS.message(witness=figures.witness), *waits]
+    return [*where, Note.WITNESS.message(witness=figures.witness), *waits]
 
 
 def _limited_condition(plan: PoolPlan) -> Condition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, GatewayQueue, Missing, shipped
+from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, Missing, shipped
 from servingpool.api.serving_pool import ServingPool
 from servingpool.reconcile.backfill import apart, past
 from servingpool.reconcile.collect import Readings
@@ -52,7 +52,7 @@ def test_an_engine_that_counts_no_requests_is_usable_behind_a_gateway_alone() ->
         "spec.engine 'llamacpp' cannot be used: it exports no count of requests; "
         "set spec.metrics.gateway to the gateway that counts them."
     )
-    behind = FakeCluster(gateway=GatewayQueue(metric="queue_size"))
+    behind = FakeCluster(gateway="llm-d-epp")
     behind.pool(engine="llamacpp")
     assert Readings(behind.backends).problem(ServingPool.read(behind.cache.pools["chat", "pool"])) is None
 

@@ -111,7 +111,12 @@ def _find(profile: EngineMetrics, figure: Figure, samples: Sequence[Sample]) -> 
             and (not split or one.labels[split] in values)
             and (profile.model_label is None or one.labels.get(profile.model_label))
         )
-        if {one.name for one in there} == names or (series.excluded and any(one.name in names for one in samples)):
+        seen = {one.name for one in there}
+        if (
+            seen == names
+            or (seen and series.any_term)
+            or (series.excluded and any(one.name in names for one in samples))
+        ):
             return Found(figure, series, there)
     return Found(figure, None)
 

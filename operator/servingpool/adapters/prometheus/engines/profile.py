@@ -122,6 +122,8 @@ class Series(_Section):
     """Labels that the series must not have."""
     excluded: LabelValues = Field(default_factory=dict)
     """Values that labels must not have."""
+    any_term: bool = False
+    """With `sum`: a metric that is not there yet counts as 0, such as a counter before its first event."""
     counted: Counted = Counted.SMOOTH
     """`smooth`: while a request runs. `atFinish`: all at once when it ends."""
     versions: str = ""
