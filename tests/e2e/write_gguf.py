@@ -2,7 +2,7 @@
 
 import sys
 
-import gguf
+import gguf  # type: ignore[import-not-found]
 import numpy as np
 
 VOCABULARY, WIDTH, LAYERS, HEADS, INNER = 1024, 384, 6, 6, 1024
