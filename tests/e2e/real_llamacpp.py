@@ -35,8 +35,10 @@ class LlamaScene(RealScene):
         pod["containers"][0] |= {
             "command": ["/opt/llama-server", "--model", "/model.gguf", "--metrics", "--no-webui"],
             "args": [
-                *(f"--alias={self.name}", "--host=0.0.0.0", f"--port={PORT}", "--threads=1", "--threads-batch=1"),
-                *(f"--parallel={SLOTS}", f"--ctx-size={SLOTS * SLOT_TOKENS}"),
+                # It takes no option with a `=`.
+                *("--alias", self.name, "--host", "0.0.0.0", "--port", f"{PORT}"),
+                *("--threads", "1", "--threads-batch", "1"),
+                *("--parallel", f"{SLOTS}", "--ctx-size", f"{SLOTS * SLOT_TOKENS}"),
             ],
             "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP}}},
             "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": CPU, "memory": "512Mi"}},
