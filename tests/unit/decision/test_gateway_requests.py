@@ -18,7 +18,7 @@ from servingpool.decision.observation import (
     Unknown,
 )
 from servingpool.decision.pool import Pool
-from servingpool.decision.samples import Sample, missing_series, sample
+from servingpool.decision.samples import NO_ARRIVALS, Sample, missing_series, sample
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
 
@@ -101,7 +101,7 @@ def test_without_a_gateway_s_count_the_series_is_missing_and_not_zero() -> None:
     assert filled == alone
     assert not isinstance(filled.metrics, Unknown)
     assert filled.metrics[0].time_to_first_token is NOT_EXPOSED
-    assert missing_series(filled.metrics[0], SLO) == "time to first token"
+    assert missing_series(filled.metrics[0], SLO) == NO_ARRIVALS
 
 
 def test_requests_that_wait_longer_than_the_bound_are_late_though_no_histogram_tells() -> None:
