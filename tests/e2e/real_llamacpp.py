@@ -37,9 +37,10 @@ class LlamaScene(RealScene):
             "args": [
                 # It takes no option with a `=`.
                 *("--alias", self.name, "--host", "0.0.0.0", "--port", f"{PORT}"),
-                *("--threads", "1", "--threads-batch", "1"),
+                # Its cache of prompts grows to 8 GiB by default.
+                *("--threads", "1", "--threads-batch", "1", "--cache-ram", "0"),
                 *("--parallel", f"{SLOTS}", "--ctx-size", f"{SLOTS * SLOT_TOKENS}"),
             ],
             "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP}}},
-            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": CPU, "memory": "512Mi"}},
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": CPU, "memory": "1Gi"}},
         }
