@@ -64,6 +64,9 @@ OVERVIEW = """\
 engine does not export it. Without `running`, `waiting`, `generationTokens`, `promptTokens`, `timeToFirstToken` and
 `interTokenLatency` a pool is refused with the reason UnknownEngine; `timePerOutputToken` is needed where the SLO bounds
 it.
+
+`prefillSeconds` replace both `timeToFirstToken` and `timePerOutputToken` if a gateway counts the requests. Then time to
+first token is an estimate: the wait in the queue, and the mean prefill. TPOT is judged by the mean time between tokens.
 """
 ORDER = "The first series that a pod exposes counts. Histograms are named without `_bucket`, `_sum`, `_count`."
 
@@ -76,11 +79,17 @@ def page() -> str:
         (code(figure.value), *(counted_as(shipped()[name].figures.get(figure, ())) for name in names))
         for figure in Figure
     ]
-    can = ("can be used", *("yes" if name in usable(shipped()) else "no" for name in names))
+    can = ("can be used", *map(_can, names))
     sections = [part for name in names for part in _section(name, shipped()[name])]
     texts = ("## Which engine, which model", WHICH, "## An engine of your own", OWN)
     parts = (INTRODUCTION, OVERVIEW, table(head, [can, *rows]), ORDER, *texts, *gateways.sections(), *sections)
     return whole("Engines and gateways", *parts)
+
+
+def _can(name: str) -> str:
+    if name not in usable(shipped()):
+        return "no"
+    return "behind a gateway" if shipped()[name].needs_gateway else "yes"
 
 
 def _section(name: str, profile: EngineMetrics) -> Iterator[str]:

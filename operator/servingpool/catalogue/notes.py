@@ -52,6 +52,10 @@ class Note(Templated, StrEnum):
         "The TTFT histogram excludes queue time, so the {witness} is used instead.",
         "In SLOMet: late requests are counted from the queue's length, or from the engine's queue-time histogram.",
     )
+    TTFT_INFERRED = (
+        "The engine exports no time to first token: it is estimated from queue length, gateway arrivals and prefill.",
+        "In SLOMet: each request's wait by Little's law, and the mean seconds of prefill after it.",
+    )
     WAITING_NOW = (
         "Requests wait {seconds:.0f} s now.",
         "In SLOMet, after the sentence on queue time.",
@@ -75,6 +79,10 @@ class Note(Templated, StrEnum):
     ENGINE_LACKS = (
         "it exports no {figures}, which decisions need; engines that can be used are {known}",
         "In UnknownEngine: the engine's metrics do not suffice for this release.",
+    )
+    ENGINE_NEEDS_GATEWAY = (
+        "it exports no count of requests; set spec.metrics.gateway to the gateway that counts them",
+        "In UnknownEngine: such an engine's arrivals are read from the gateway in front of it.",
     )
     UNKNOWN_PRICE = (
         "spec.compareTo '{price}' is unknown, so nothing is compared; known prices: {known}. Scaling is not affected.",

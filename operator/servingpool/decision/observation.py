@@ -75,6 +75,8 @@ class ReplicaMetrics:
     """TTFT is known to exclude the engine's queue. False where it includes it, or where nobody knows."""
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
     """TTFT; one observation a request. Without a bound in it none is late: it tells the mean alone."""
+    prefill_seconds: Reading = NOT_EXPOSED
+    """Seconds spent on prompts, cumulative, where an engine has no TTFT and counts no requests: `gateway_requests`."""
     inter_token_latency: Histogram | Unknown = NOT_EXPOSED
     """ITL; one observation per engine step and running request."""
     time_per_output_token: Histogram | Unknown = NOT_EXPOSED

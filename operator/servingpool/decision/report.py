@@ -13,7 +13,7 @@ from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.pool import Pool
-from servingpool.decision.samples import BEGUN, GENERATED, PROMPTS
+from servingpool.decision.samples import BEGUN, GENERATED, PROMPTS, TTFT_COUNT, TTFT_SUM
 from servingpool.decision.state import Memory, UpdateResult
 from servingpool.decision.window import READY, RUNNING, SUMS, WAITING, Slice, rate_window
 
@@ -150,9 +150,16 @@ def _sizing(plan: Plan) -> str:
     return f"the SLO holds up to load {_number(plan.safe_load)}, so {need:.0f} {'is' if need == 1 else 'are'} needed"
 
 
+def _mean_prefill(memory: Memory, pool: Pool) -> Reading:
+    window = memory.window.last(pool.params.mean_window)
+    requests = window.total(TTFT_COUNT)
+    return window.total(TTFT_SUM) / requests if requests > 0.0 else Unknown("no request began in ten minutes")
+
+
 def _first_token(memory: Memory, pool: Pool, judge: Lateness) -> Reading:
     """TTFT at the SLO's percentile; with the time in the queue where the histogram excludes it."""
-    shown = memory.ttft_tail.at(pool.slo.attainment)
+    inferred = memory.unbegun is not None and judge.believed is not Witness.GATEWAY
+    shown = _mean_prefill(memory, pool) if inferred else memory.ttft_tail.at(pool.slo.attainment)
     if judge.believed in {Witness.HISTOGRAM, Witness.GATEWAY} or isinstance(shown, Unknown):
         return shown
     rows = memory.window.last(pool.params.recent_window).rows

@@ -25,6 +25,7 @@ OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED, QUEUE_TIME_COUNT)
 """Figures that a sample may lack and be whole."""
 RESTARTED = 0.25
 """Share of what a counter was: an engine that restarted, and loaded its model, has counted less than that."""
+NO_ARRIVALS = "a count of requests, and the gateway tells none either"
 EMPTY = Histogram((), (), 0.0, 0.0)
 
 
@@ -67,8 +68,9 @@ def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
     A series that relabelling drops or an upgrade renames is not a series of zeros: with TTFT gone, arrivals would read
     zero under full load and the fleet would go.
     """
+    counted = metrics.prefill_seconds is NOT_EXPOSED
     essential = {
-        "time to first token": metrics.time_to_first_token,
+        "time to first token" if counted else NO_ARRIVALS: metrics.time_to_first_token,
         "inter-token latency": metrics.inter_token_latency,
         "generation tokens": metrics.generation_tokens,
         "prompt tokens": metrics.prompt_tokens,

@@ -11,6 +11,7 @@ import numpy as np
 from servingpool.decision.attribution import OVERLOAD, LoadAttribution, attribute_load, offered_load
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.counters import CounterDelta, diff_counters
+from servingpool.decision.gateway_requests import with_first_tokens
 from servingpool.decision.knee import posterior, tpot_infeasible
 from servingpool.decision.latency_count import Misses
 from servingpool.decision.lateness import Lateness
@@ -51,6 +52,8 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     longest = pool.params.longest_gap
     span = min(now - memory.at, longest) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
+    observation, unbegun = with_first_tokens(observation, memory.samples, memory.unbegun)
+    memory = replace(memory, unbegun=unbegun)
     tick = _Tick(observation, pool, now, span, since if since <= longest else span)
     full_from = pool.params.nearly_full * memory.profile.saturation.most_running
     delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from, memory.client)

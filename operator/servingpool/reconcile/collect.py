@@ -122,7 +122,9 @@ class Readings:
         if not reader.backend.config.serves(namespace):
             detail = Note.CLOSED_TO_NAMESPACE.message(namespace=namespace)
             return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
-        return self._unknown_engine(pool.spec.engine) or self._unknown_gateway(pool)
+        behind_gateway = gateway_of(pool, reader.backend.config) is not None
+        unknown_engine = self._unknown_engine(pool.spec.engine, behind_gateway=behind_gateway)
+        return unknown_engine or self._unknown_gateway(pool)
 
     def _unknown_gateway(self, pool: ServingPool) -> tuple[Reason, str] | None:
         gateway = pool.spec.metrics.gateway
@@ -131,12 +133,14 @@ class Readings:
         known = ", ".join(self._gateways)
         return Reason.UNKNOWN_GATEWAY, Reason.UNKNOWN_GATEWAY.message(gateway=gateway.name, known=known)
 
-    def _unknown_engine(self, engine: str) -> tuple[Reason, str] | None:
+    def _unknown_engine(self, engine: str, *, behind_gateway: bool) -> tuple[Reason, str] | None:
         profile, known = self._engines.get(engine), ", ".join(usable(self._engines))
         if profile is None:
             detail = Note.UNKNOWN_ENGINES.message(known=known)
         elif profile.lacks:
             detail = Note.ENGINE_LACKS.message(figures=", ".join(profile.lacks), known=known)
+        elif profile.needs_gateway and not behind_gateway:
+            detail = Note.ENGINE_NEEDS_GATEWAY.message()
         else:
             return None
         return Reason.UNKNOWN_ENGINE, Reason.UNKNOWN_ENGINE.message(engine=engine, detail=detail)

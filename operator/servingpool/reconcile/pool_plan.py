@@ -51,6 +51,8 @@ class Learned:
     """The buckets that the SLO's bounds lie in."""
     cold_start: float | None
     """Seconds from order to Ready, as measured; None if no start was seen."""
+    ttft_inferred: bool = False
+    """The engines tell no time to first token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ def learned(learning: Memory, kept: Memory) -> Learned:
         finished=window.finished,
         buckets=buckets._replace(ttft=buckets.client) if at_gateway else buckets,
         cold_start=starts.expected(0.0) if starts.seconds else None,
+        ttft_inferred=kept.unbegun is not None,
     )
 
 

@@ -200,17 +200,19 @@ def _slo_condition(plan: PoolPlan) -> Condition:
             said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
             if not isinstance(figures.attainment_now, Unknown):
                 said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
-        said += _believed(figures, plan.seen.observation)
-        said += estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token)
+        said += _believed(plan) + estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token)
     said += [] if plan.decision.warning is None else [plan.decision.warning]
     return _condition(plan, reason, " ".join(said))
 
 
-def _believed(figures: Figures, observation: Observation) -> list[str]:
+def _believed(plan: PoolPlan) -> list[str]:
     """Where TTFT is measured, and by what it is judged."""
+    figures, gateway = plan.decision.figures, plan.seen.observation.gateway
     if figures.witness == Witness.GATEWAY:
         return [Note.AT_GATEWAY.message()]
-    choice = isinstance(observation.gateway.time_to_first_token, Histogram)
+    if plan.learned.ttft_inferred:
+        return [Note.TTFT_INFERRED.message()]
+    choice = isinstance(gateway.time_to_first_token, Histogram)
     where = [Note.AT_ENGINES.message()] if choice else []
     if figures.witness == Witness.HISTOGRAM:
         return where

@@ -67,6 +67,9 @@ def find(profile: EngineMetrics, samples: Sequence[Sample]) -> list[Found]:
 def lacking(found: Iterable[Found], *, tpot: bool = False) -> list[Figure]:
     """Figures without which nothing can be decided. `tpot`: the SLO bounds the time per output token."""
     essential = {*ESSENTIAL, *([Figure.TIME_PER_OUTPUT_TOKEN] if tpot else [])}
+    there = {one.figure for one in found if one.series is not None}
+    if Figure.PREFILL_SECONDS in there:
+        essential -= {Figure.TIME_TO_FIRST_TOKEN, Figure.TIME_PER_OUTPUT_TOKEN}
     return [one.figure for one in found if one.series is None and one.figure in essential]
 
 
