@@ -42,6 +42,7 @@ from servingpool.decision.observation import (
     Unknown,
 )
 from servingpool.reconcile.gateway_totals import GatewayReader
+from servingpool.reconcile.gateways import gateway_of
 
 log = logging.getLogger(__name__)
 
