@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -12,7 +12,7 @@ from rich.text import Text
 from servingpool.api.conditions import ConditionType
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
-from servingpool.api.status import Cost, LastDecision, Status
+from servingpool.api.status import Change, Cost, LastDecision, Status
 from servingpool.api.time import write
 
 
@@ -50,6 +50,7 @@ def _explained(pool: ServingPool, decision: LastDecision) -> list[RenderableType
         Text(""),
         _conditions(status),
         *(Text(f"! {warning}", style="yellow") for warning in decision.warnings),
+        *((Text(""), changes(status.history)) if status.history else ()),
     ]
 
 
@@ -120,6 +121,16 @@ def _compare(row: Callable[..., None], pool: ServingPool, cost: Cost) -> None:
 
 def _dollars(figure: float | None) -> str | None:
     return None if figure is None else f"${figure:.2f}"
+
+
+def changes(history: Iterable[Change]) -> Table:
+    """The changes of a target's replicas, one a row."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("changed", "replicas", "outcome", "by", "why"):
+        table.add_column(name, overflow="fold", no_wrap=name in {"changed", "replicas"})
+    for one in history:
+        table.add_row(write(one.at), f"{one.from_} -> {one.to}", one.outcome or "", one.by, one.why)
+    return table
 
 
 def _conditions(status: Status) -> Table:

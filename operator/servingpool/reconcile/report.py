@@ -177,7 +177,15 @@ def changes(before: Any, after: Any) -> Any:
 def _headline(status: Status) -> tuple[Any, ...]:
     conditions = tuple((one.type, one.status, one.reason if _tells(one) else "") for one in status.conditions)
     compared = None if status.cost is None else status.cost.compared_to
-    return (status.observed_generation, conditions, status.fleet, status.replicas, status.last_scale_time, compared)
+    return (
+        status.observed_generation,
+        conditions,
+        status.fleet,
+        status.replicas,
+        status.last_scale_time,
+        status.history,
+        compared,
+    )
 
 
 def _reasons(status: Status) -> tuple[str | None, ...]:

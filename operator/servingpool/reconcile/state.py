@@ -22,6 +22,7 @@ from servingpool.decision.observation import Observation
 from servingpool.decision.state import Memory
 from servingpool.reconcile import learned_profile
 from servingpool.reconcile.expense import Expense
+from servingpool.reconcile.history import History
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.replica_drift import ReplicaDrift
 
@@ -69,6 +70,7 @@ class PoolState:
     refused_at: int | None = None
     """Replicas that it had then, as far as was known."""
     drift: ReplicaDrift = field(default_factory=ReplicaDrift)
+    history: History = field(default_factory=History)
     warned: dict[str, float] = field(default_factory=dict)
     """Unix time in seconds of the last warning event, by reason."""
     pool: ServingPool | None = None
@@ -98,7 +100,8 @@ class PoolState:
         """The state of a pool of which only the status is known."""
         # A status that cannot be read is of another version: it is written anew as a whole.
         unreadable = status == Status() and bool(raw.get("status"))
-        return cls(uid=meta.uid, model=model, status=status, status_write_unknown=unreadable)
+        history = History.found(status)
+        return cls(uid=meta.uid, model=model, status=status, status_write_unknown=unreadable, history=history)
 
     def resume(self, kept: Mapping[str, Any]) -> None:
         """Resume the profile that `kept` returned. ValueError says why it cannot be used."""
@@ -129,9 +132,11 @@ class PoolState:
 
     # What a tick collected and decided.
 
-    def target_seen(self, workload: Workload, now: float) -> None:
+    def target_seen(self, workload: Workload, ready: int, now: float) -> None:
         """The target as it is now: it shows whether others set its replicas, and whether an order was done."""
         self.drift = self.drift.see(workload, now)
+        wanted = None if self.decision is None else self.decision.replicas
+        self.history = self.history.see(workload, ready, now, wanted=wanted, keep=self.drift.problem is None)
         if self.scale_outcome_unknown is not None and self.drift.carried_out(workload):
             self.scaled_at, self.scale_outcome_unknown = self.scale_outcome_unknown, None
 
@@ -148,13 +153,15 @@ class PoolState:
 
     # What acting did.
 
-    def order_sent(self, target: Workload, replicas: int, now: float) -> None:
+    def order_sent(self, target: Workload, replicas: int, why: str, now: float) -> None:
         """It counts as done until an answer says otherwise: the tick may end before the answer."""
+        self.history = self.history.order(target, replicas, why, now)
         self._before_order = self.drift, self.scale_outcome_unknown
         self.drift, self.scale_outcome_unknown = self.drift.order(target, replicas), now
 
-    def order_done(self, now: float) -> None:
-        """The API server has set the replicas."""
+    def order_done(self, target: Workload, now: float) -> None:
+        """The API server has set the replicas of a target as it was decided on."""
+        self.history = self.history.done(target, keep=not self.drift.answered)
         self.conflicts, self.scale_outcome_unknown = 0, None
         if not self.drift.answered:  # else a contest would write the status at every tick
             self.scaled_at = now
@@ -164,9 +171,11 @@ class PoolState:
         self.conflicts = 0
         if not unknown:
             self.drift, self.scale_outcome_unknown = self._before_order
+            self.history = self.history.refused()
 
     def order_conflicted(self, target: Workload) -> int:
         """The target is not as it was decided on. How often in a row."""
+        self.history = self.history.refused()
         self.drift, self.scale_outcome_unknown = self._before_order
         # A change by others shows a new number; a refusal leaves the old one.
         self.conflicts = self.conflicts + 1 if self.refused_at == target.replicas else 1
