@@ -64,7 +64,7 @@ class History:
         if known.replicas is None:
             return replace(known, replicas=workload.replicas)
         if workload.replicas == known.replicas:
-            return replace(known, changes=_judged(known.changes, workload.replicas, ready, now))
+            return replace(known, changes=judged(known.changes, workload.replicas, ready, now))
         if known.generation and workload.generation <= known.generation + 1:
             return known  # of before our order, or a rollout just before it
         change = _seen(known, known.replicas, workload, now, wanted)
@@ -95,13 +95,18 @@ def _with(known: History, change: Change) -> History:
     """The history with a new change, which ends the one before."""
     last, *others = known.changes or (None,)
     if last is not None and last.outcome is None:
-        lasted = max(0.0, (change.at - last.at).total_seconds())
-        last = last.model_copy(update={"outcome": Note.REPLACED_AFTER.message(duration=brief(lasted))})
+        last = replaced(last, change.at.timestamp())
     kept = (change, *((last, *others) if last is not None else ()))
     return replace(known, changes=tuple(each for each in kept if each is not None)[:CHANGES])
 
 
-def _judged(changes: tuple[Change, ...], replicas: int, ready: int, now: float) -> tuple[Change, ...]:
+def replaced(last: Change, at: float) -> Change:
+    """A change that another one ended at that time, Unix seconds, before its outcome was known."""
+    lasted = max(0.0, at - last.at.timestamp())
+    return last.model_copy(update={"outcome": Note.REPLACED_AFTER.message(duration=brief(lasted))})
+
+
+def judged(changes: tuple[Change, ...], replicas: int, ready: int, now: float) -> tuple[Change, ...]:
     """The changes, with the outcome of the newest one if it is known now."""
     if not changes or changes[0].outcome is not None or changes[0].to != replicas:
         return changes
