@@ -11,9 +11,6 @@ import typer
 from servingpool.cli.explain import Output
 from servingpool.cli.own_record import Match, Prometheus, answered, parse_pool, source_of, span
 
-STEP = 15.0
-"""Seconds between two looks: the operator's interval."""
-
 
 def history(
     pool: Annotated[
@@ -21,6 +18,9 @@ def history(
     ],
     *,
     since: Annotated[str, typer.Option(help="How far to look back, such as 12h or 7d.")] = "1d",
+    step: Annotated[
+        str, typer.Option(help="Time between two looks. Changes closer than this and the scrape interval are missed.")
+    ] = "15s",
     prometheus: Prometheus = None,
     match: Match = None,
     output: Annotated[Output | None, typer.Option("--output", "-o", help="Print the changes as JSON.")] = None,
@@ -29,7 +29,6 @@ def history(
 
     It reads the operator's own metrics in Prometheus. The last ten changes are in `status.history` too, and
     `servingpool explain` shows them without Prometheus. `servingpool explain --at` shows the figures of any time.
-    A change that another one followed before the next scrape is missing.
 
     Example: `servingpool history default/chat --since 7d --prometheus http://localhost:9090`
 
@@ -40,9 +39,9 @@ def history(
 
     from servingpool.cli import explained, past
 
-    key, seconds = parse_pool(pool), span("--since", since)
+    key, seconds, apart = parse_pool(pool), span("--since", since), span("--step", step)
     source, now = source_of(key, prometheus, match), time.time()
-    found = answered(lambda: list(past.changes(source, now - seconds, now, STEP)))
+    found = answered(lambda: list(past.changes(source, now - seconds, now, apart)))
     if output is Output.JSON:
         typer.echo(json.dumps([one.to_dict() for one in found], indent=2))
     elif found:

@@ -6,6 +6,7 @@ import typer
 
 from servingpool.cli.check import check
 from servingpool.cli.check_profile import check_profile
+from servingpool.cli.compare import compare
 from servingpool.cli.crd import crd
 from servingpool.cli.demo import demo
 from servingpool.cli.explain import explain
@@ -21,7 +22,7 @@ app = typer.Typer(
     help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-for command in (run, explain, history, check, check_profile, demo, simulate, lab, crd):
+for command in (run, explain, history, compare, check, check_profile, demo, simulate, lab, crd):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -251,6 +251,8 @@ class Reconciler:
             return False
         if isinstance(due, PoolPlan) and outcome.scaled and may_report():
             await self._reporter.announce(due, outcome, state)
+        if isinstance(due, PoolPlan) and may_report():
+            await self._reporter.recommend(due, state)
         await self._reporter.tell(due.meta, state, self._judge(state, due, outcome), due.at, may_report)
         return outcome.scaled
 

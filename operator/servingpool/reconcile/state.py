@@ -13,10 +13,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from servingpool.adapters.cluster.objects import Key, Raw, Workload
-from servingpool.api.conditions import Condition
+from servingpool.api.conditions import Condition, Reason
 from servingpool.api.serving_pool import Metadata, ServingPool, problems, readable_status
+from servingpool.api.spec import Mode
 from servingpool.api.status import Status
-from servingpool.decision.decision import Decision
+from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
 from servingpool.decision.state import Memory
@@ -34,6 +35,9 @@ PROFILE_AFTER = 600.0
 """Seconds between two writes of the learned profile, the first one when calibration ends.
 
 What a crash would lose is in Prometheus's history."""
+
+RECOMMENDED_AGAIN_AFTER = 600.0
+"""Seconds until the same recommendation is an event again, if what stood was right meanwhile."""
 
 
 @dataclass(slots=True)
@@ -71,6 +75,12 @@ class PoolState:
     """Replicas that it had then, as far as was known."""
     drift: ReplicaDrift = field(default_factory=ReplicaDrift)
     history: History = field(default_factory=History)
+    recommended: int | None = None
+    """Replicas that an event of mode Recommend named last; None in other modes."""
+    recommended_at: float = -RECOMMENDED_AGAIN_AFTER
+    """Unix time in seconds of that event."""
+    agreed: bool = False
+    """Since then, what stood was what was recommended."""
     warned: dict[str, float] = field(default_factory=dict)
     """Unix time in seconds of the last warning event, by reason."""
     pool: ServingPool | None = None
@@ -87,6 +97,9 @@ class PoolState:
         """The state of a pool seen for the first time, resumed from its status."""
         state = cls.of_status(pool.metadata, pool.spec.model, pool.status, raw)
         state.conditions = pool.status.conditions
+        if any(one.reason == Reason.RECOMMENDING for one in state.conditions):
+            desired, replicas = pool.status.desired_replicas, pool.status.replicas
+            state.recommended = None if desired == replicas else desired
         kept = pool.status.profile
         if kept is not None:
             try:
@@ -183,6 +196,21 @@ class PoolState:
         return self.conflicts
 
     # What is reported.
+
+    def recommends(self, plan: PoolPlan) -> bool:
+        """Whether a recommendation is new: of mode Recommend, and not what was said last."""
+        decision, before = plan.decision, self.recommended
+        if plan.seen.pool.spec.mode is not Mode.RECOMMEND:
+            self.recommended = None
+            return False
+        if decision.verdict is Verdict.HOLD:
+            self.agreed = True
+            return False
+        again = self.agreed and plan.at - self.recommended_at >= RECOMMENDED_AGAIN_AFTER
+        if decision.replicas == before and not again:
+            return False
+        self.recommended, self.recommended_at, self.agreed = decision.replicas, plan.at, False
+        return True
 
     def judged(self, conditions: Sequence[Condition]) -> None:
         """The conditions as of this tick, whether they can be written or not."""
