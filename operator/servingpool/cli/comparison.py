@@ -100,14 +100,13 @@ def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> 
             recommended.met += (1.0 - missed) * arrived
     if not seconds:
         return None
-    known = {"gpus": gpus_known, "dollars": dollars_known, "requests": judged}
     return Comparison(
         seconds=seconds,
         asked=end - start,
         judged=judged / requests if requests > 0.0 else 0.0,
         objective=objective,
-        stood=stood.side(**known),
-        recommended=recommended.side(**known),
+        stood=stood.side(gpus=gpus_known, dollars=dollars_known, requests=judged),
+        recommended=recommended.side(gpus=gpus_known, dollars=dollars_known, requests=judged),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -66,6 +65,8 @@ def explain(
     key = parse_pool(pool)
     if at is not None:
         raise typer.Exit(_explain_past(key, at, output, prometheus, match))
+    import asyncio
+
     from pydantic import ValidationError
 
     from servingpool.adapters.cluster.errors import ClusterError, NotFound

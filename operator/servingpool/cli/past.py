@@ -138,10 +138,11 @@ def _decision(record: Record, at: float, desired: int) -> LastDecision:
 
 def _limits(record: Record, need: float | None) -> Iterator[Limit]:
     """In the order applied: each starts where the one before ended."""
+    meanings = {limit.value: limit.meaning for limit in LimitName}
     before = one(record, Metric.REQUESTED_REPLICAS) if need is None else math.ceil(need)
     for point in sorted(record.get(Metric.LIMIT, ()), key=lambda point: int(point.labels["order"])):
         after, name = round(point.value), point.labels["limit"]
-        meaning = LimitName(name).meaning if name in set(LimitName) else "A limit that this release does not know."
+        meaning = meanings.get(name, "A limit that this release does not know.")
         yield Limit(name=name, before=after if before is None else round(before), after=after, reason=meaning)
         before = after
 

@@ -49,6 +49,7 @@ class Point:
 
 Record = dict[Metric, list[Point]]
 """All that is known of a pool at one time."""
+_BY_NAME = {metric.value: metric for metric in Metric}
 _Sources = dict[frozenset[tuple[str, str]], Record]
 """By the labels that scraping added."""
 
@@ -107,7 +108,7 @@ class OwnRecord:
                 own = labels.pop("namespace", "")
                 if (labels.pop("exported_namespace", "") or own, labels.pop("pool")) != self.key:
                     continue
-                metric = Metric(labels.pop("__name__"))
+                metric = _BY_NAME[labels.pop("__name__")]
                 said = {name: labels.pop(name) for name in metric.labels[2:]}
                 source = frozenset((name, to) for name, to in labels.items() if name in SCRAPING)
                 others.add(frozenset(labels.items()) - source)
