@@ -69,15 +69,22 @@ def changes(source: OwnRecord, start: float, end: float, step: float) -> Iterato
         change = _change(record)
         if change is None or change.at.timestamp() < start:
             continue
+        ready = one(record, Metric.READY_REPLICAS)
         if last is None or change.at != last.at:
             if last is not None:
-                yield last if last.outcome is not None else replaced(last, change.at.timestamp())
+                yield _ended(last, ready, change.at.timestamp())
             last = _explained(source, change, seen_at)
-        ready = one(record, Metric.READY_REPLICAS)
         if ready is not None:
             (last,) = judged((last,), last.to, round(ready), seen_at)
     if last is not None:
         yield last
+
+
+def _ended(last: Change, ready: float | None, at: float) -> Change:
+    """A change that another one followed. Its last replica may have become ready in the tick that made the next."""
+    if ready is not None:
+        (last,) = judged((last,), last.to, round(ready), at)
+    return last if last.outcome is not None else replaced(last, at)
 
 
 def _change(record: Record) -> Change | None:
