@@ -10,6 +10,7 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from servingpool.api.duration import DurationBetween
+from servingpool.api.mode import Mode as Mode  # noqa: PLC0414, what mypy takes for an export
 from servingpool.api.part import Part
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
 
@@ -45,14 +46,6 @@ _NOT_ANOTHER_POOL = Rule(
     "model and target must not change together: that is another pool, create a new one; got {}",
     "self.model + ' on ' + self.targets[0].name + ' for ' + oldSelf.model + ' on ' + oldSelf.targets[0].name",
 )
-
-
-class Mode(StrEnum):
-    """What the operator does with its decisions."""
-
-    AUTO = "Auto"
-    RECOMMEND = "Recommend"
-    PAUSED = "Paused"
 
 
 class MeasuredAt(StrEnum):

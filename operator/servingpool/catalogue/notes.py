@@ -104,6 +104,34 @@ class Note(Templated, StrEnum):
         "scale-down blocked until the pool was observed for {wanted:.0f} s; so far {seen:.0f} s",
         "In the limit Calibrating: the pool is new, or was not observed for a long time.",
     )
+    SET_BY_OTHER = (
+        "Another program set the replicas.",
+        "In history: the operator had no answer at that time.",
+    )
+    SET_BY_OTHER_WANTED = (
+        "Another program set the replicas; the operator's answer was {replicas}.",
+        "In history: the answer is that of the tick before.",
+    )
+    UNRECORDED_ORDER = (
+        "The operator set the replicas and stopped before it wrote the reason.",
+        "In history: `servingpool explain --at` explains it from Prometheus.",
+    )
+    READY_AFTER = (
+        "ready after {duration}",
+        "Outcome of a scale-up in history: all replicas were Ready.",
+    )
+    REMOVED_AFTER = (
+        "removed after {duration}",
+        "Outcome of a scale-down in history: no more pods stood than were asked for.",
+    )
+    REPLACED_AFTER = (
+        "replaced after {duration}",
+        "Outcome of a change in history: the next change came first.",
+    )
+    NEVER_READY = (
+        "never ready within {duration}",
+        "Outcome of a scale-up in history: find the pods that are Pending or failing.",
+    )
     SPEED_UNKNOWN = (
         "scale-down blocked until enough requests were decoded to know the engine's speed",
         "In the limit Calibrating: the pool has served few requests so far.",

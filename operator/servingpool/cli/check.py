@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -125,6 +124,8 @@ def _settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
 
 
 def _check_backends(backends: Sequence[BackendConfig]) -> int:
+    import asyncio
+
     problems = asyncio.run(_ask(backends))
     for backend in backends:
         problem = problems[backend.name]
@@ -137,6 +138,8 @@ def _check_backends(backends: Sequence[BackendConfig]) -> int:
 
 async def _ask(backends: Sequence[BackendConfig]) -> Mapping[str, Unknown | None]:
     """By name, why a backend does not answer; None where it does."""
+    import asyncio
+
     from servingpool.adapters.prometheus import PrometheusBackend
 
     opened = [PrometheusBackend(backend) for backend in backends]

@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 from servingpool.adapters.prometheus import Cause, Selection
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
 from servingpool.api.duration import brief
-from servingpool.api.status import Candidate, Cost, LastDecision, Latency, Limit, Status, Throughput
+from servingpool.api.status import Candidate, Change, Cost, LastDecision, Latency, Limit, Status, Throughput
 from servingpool.api.time import from_unix
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
@@ -79,13 +79,16 @@ def _samples_condition(observation: Observation, learned: Learned) -> tuple[Reas
     return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=len(observation.ready))
 
 
-def build(due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
+def build(
+    due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None, history: tuple[Change, ...]
+) -> Status:
     """The status of a pool after acting.
 
     `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
-    last order that is worth telling; None if there was none since the start.
+    last order that is worth telling; None if there was none since the start. `history` is the newest change first.
     """
-    return _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at)
+    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at)
+    return told.model_copy(update={"history": history})
 
 
 def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
