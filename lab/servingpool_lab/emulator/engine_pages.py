@@ -127,6 +127,18 @@ PAGES: Mapping[str, Layout] = {
             Line("tgi_request_queue_duration", "histogram", "queue_time"),
         ),
     ),
+    "llamacpp": Layout(
+        {},
+        (
+            Line("llamacpp:requests_processing", "gauge", "running"),
+            Line("llamacpp:requests_deferred", "gauge", "waiting"),
+            Line("llamacpp:prompt_tokens_total", "counter", Sum((page.PROMPT_COMPUTED,))),
+            Line("llamacpp:prompt_tokens_cached_total", "counter", "cached_prompt_tokens"),
+            Line("llamacpp:prompt_seconds_total", "counter", "prefill_seconds"),
+            Line("llamacpp:tokens_predicted_total", "counter", "generation_tokens"),
+            Line("llamacpp:tokens_predicted_seconds_total", "counter", Sum((sum_of(page.DECODE),))),
+        ),
+    ),
 }
 """By the name for `spec.engine`."""
 

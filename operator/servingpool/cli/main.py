@@ -6,10 +6,14 @@ import typer
 
 from servingpool.cli.check import check
 from servingpool.cli.check_profile import check_profile
+from servingpool.cli.compare import compare
 from servingpool.cli.crd import crd
 from servingpool.cli.demo import demo
 from servingpool.cli.explain import explain
+from servingpool.cli.get import get
+from servingpool.cli.history import history
 from servingpool.cli.lab import lab
+from servingpool.cli.pause import pause, resume
 from servingpool.cli.run import run
 from servingpool.cli.simulate import simulate
 
@@ -20,7 +24,7 @@ app = typer.Typer(
     help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-for command in (run, explain, check, check_profile, demo, simulate, lab, crd):
+for command in (run, get, explain, history, compare, pause, resume, check, check_profile, demo, simulate, lab, crd):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def inspect(
     known: Mapping[str, EngineMetrics],
     pods: Collection[PodKey],
 ) -> Inspection:
-    """Ask for all of it. Raises MetricsUnavailable."""
+    """Ask for all of it, of the engines in `known` whether the pods have their series. Raises MetricsUnavailable."""
     names = {
         figure: sorted({name for one in series for name in one.metrics(histogram=figure in HISTOGRAMS)})
         for figure, series in queries.profile.figures.items()
@@ -53,7 +53,9 @@ def inspect(
     # The longest query names them once a metric, and once more.
     room = LONGEST_QUERY - len(_ages(names, "")) - len(question(queries, known, ()))
     pods = fitting(sorted(pods), room, times=2 + sum(map(len, names.values())))
-    found, _ = evidence(queries, client.custom_query(question(queries, known, pods), timeout=timeout).rows())
+    found: Mapping[PodKey, Evidence] = {}
+    if known:
+        found, _ = evidence(queries, client.custom_query(question(queries, known, pods), timeout=timeout).rows())
     errors = _errors(client, timeout, queries, [key for key, one in found.items() if one.up == 0.0])
     if not names:
         return Inspection(pods, found, {}, {}, errors)
