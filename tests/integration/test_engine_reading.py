@@ -128,7 +128,7 @@ async def test_every_figure_of_every_page_is_read_back(url: str, engine: str) ->
     names = {name for name in PAGES if engine_of(name) == engine}
     reading = await read(url, asking(engine), names)
     model = model_of(profile_of(engine))
-    assert len(names) > 1
+    assert names
     for name in names:
         found, wanted = standing(reading.samples[NAMESPACE, name][model]), standing(on_page(name))
         # One fleet, one look at the buckets: a page's own neighbours of a bound are among more.
