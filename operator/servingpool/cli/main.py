@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import typer
 
+from servingpool.cli.backtest import backtest
 from servingpool.cli.check import check
 from servingpool.cli.check_profile import check_profile
 from servingpool.cli.crd import crd
 from servingpool.cli.demo import demo
 from servingpool.cli.explain import explain
 from servingpool.cli.lab import lab
+from servingpool.cli.record import record
 from servingpool.cli.run import run
 from servingpool.cli.simulate import simulate
 
@@ -20,7 +22,7 @@ app = typer.Typer(
     help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-for command in (run, explain, check, check_profile, demo, simulate, lab, crd):
+for command in (run, explain, check, check_profile, record, backtest, demo, simulate, lab, crd):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, s
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.plan import Plan
-from servingpool.adapters.prometheus.promql import Queries, Scope
+from servingpool.adapters.prometheus.promql import Queries, Scope, requested_replicas
 from servingpool.adapters.prometheus.samples import (
     FleetReading,
     GatewayReading,
@@ -33,6 +33,7 @@ from servingpool.adapters.prometheus.workers import (
     read_causes,
     read_gateway,
     read_layout,
+    read_line,
     read_range,
     read_samples,
 )
@@ -156,6 +157,16 @@ class PrometheusBackend:
         except MetricsUnavailable as error:
             return Unknown(str(error))
         return [(start + index * step, samples) for index, samples in found.items()]
+
+    async def requested(
+        self, namespace: str, deployment: str, *, start: float, end: float, step: float
+    ) -> Sequence[tuple[float, float]] | Unknown:
+        """A Deployment's spec.replicas by kube-state-metrics, as (Unix seconds, number); empty where nobody tells."""
+        query, deadline = requested_replicas(namespace, deployment), self._workers.deadline()
+        try:
+            return await self._workers.run(deadline, read_line, query, (start, end, step))
+        except MetricsUnavailable as error:
+            return Unknown(str(error))
 
     async def gateway(self) -> GatewayReading | Unknown:
         """What waits before the engines, for all pools in one query. Unknown too where no gateway is configured."""
