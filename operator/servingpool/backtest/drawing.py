@@ -29,7 +29,7 @@ def course(found: Backtest) -> str:
         for axes, panel in zip(rows, panels, strict=True):
             axes.margins(x=0)
             label_lines(axes, panel(axes, found))
-        rows[-1].set_xlim(0, (found.header.end - found.scored_from) / HOUR)
+        rows[-1].set_xlim(0, (found.scored_until - found.scored_from) / HOUR)
         began = datetime.fromtimestamp(found.scored_from, UTC)
         rows[-1].set_xlabel(f"hours since {began:%Y-%m-%d %H:%M} UTC")
         return svg(figure, name="course", title="Course of the backtest")

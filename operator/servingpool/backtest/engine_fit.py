@@ -15,6 +15,8 @@ from servingpool_simulation.hardware import EngineProfile
 
 LEAST_ROWS = 20
 """Intervals with a step time: five minutes of one replica."""
+CALM = 0.25
+"""Share of the intervals, the least busy ones, whose TTFT tells the speed of prefill."""
 FULL_ROWS = 6
 """Intervals that began and ended with a queue, from which on the largest batch is the limit."""
 USUAL_BATCH = 256
@@ -93,6 +95,7 @@ def fit(intervals: Intervals) -> EngineFit:
         scale=float(itl.mean()),
     ).solve(DEFAULT)
     assert step is not None
+    prefill_cost = min(step.per_prefill_token, _by_first_tokens(intervals, step.base))
     predicted = step.base + step.per_request * decoding + step.per_prefill_token * prefill
     batch = _full_batch(intervals)
     prompts = float(intervals.increase["prompt"].sum())
@@ -100,7 +103,7 @@ def fit(intervals: Intervals) -> EngineFit:
     return EngineFit(
         base=step.base,
         per_request=step.per_request,
-        per_prefill_token=step.per_prefill_token,
+        per_prefill_token=prefill_cost,
         batch=batch or USUAL_BATCH,
         batch_known=batch is not None,
         cached=min(0.99, float(intervals.increase["cached"].sum()) / prompts) if prompts else 0.0,
@@ -109,6 +112,22 @@ def fit(intervals: Intervals) -> EngineFit:
         error=float(np.sqrt(np.mean((itl / predicted - 1.0) ** 2))),
         most_decoding=float(decoding.max()),
     )
+
+
+def _by_first_tokens(intervals: Intervals, base: float) -> float:
+    """Seconds that a prompt token adds at most, by TTFT where little runs: half a step of waiting, and the prefill.
+
+    Step times tell it badly where prompts fill most steps and answers are short.
+    """
+    count = intervals.increase["ttft_count"]
+    computed = np.maximum(0.0, intervals.increase["prompt"] - intervals.increase["cached"])
+    alone = (count > 0) & (intervals.waited == 0) & (intervals.waiting == 0) & (computed > 0)
+    if intervals.ttft_from_admission or alone.sum() < LEAST_ROWS:
+        return np.inf
+    busy = intervals.increase["itl_sum"] / intervals.seconds
+    alone &= busy <= np.quantile(busy[alone], CALM)
+    seconds = float(intervals.increase["ttft_sum"][alone].sum() / count[alone].sum()) - 1.5 * base
+    return max(0.0, seconds) / float(computed[alone].sum() / count[alone].sum())
 
 
 def _full_batch(intervals: Intervals) -> int | None:

@@ -83,6 +83,12 @@ class Replayed:
         """Share of the requests that met every bound; None without any."""
         return self.met / self.requests if self.requests else None
 
+    @property
+    def mean_ttft(self) -> float | None:
+        """Seconds; None without a first token."""
+        every = np.concatenate(self._ttft) if self._ttft else np.zeros(0)
+        return float(np.nanmean(every)) if np.any(~np.isnan(every)) else None
+
     def quantiles(self) -> dict[str, dict[str, float | None]]:
         """TTFT and TPOT in seconds, by percentile."""
         found: dict[str, dict[str, float | None]] = {}
@@ -141,8 +147,12 @@ class AsItWas:
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:  # noqa: ARG002, the protocol
         """As many as there were."""
+        return Answer(self.number(now))
+
+    def number(self, now: float) -> int:
+        """How many served at a Unix time, 1 or more."""
         place = min(max(0, int(np.searchsorted(self.at, now, side="right")) - 1), len(self.at) - 1)
-        return Answer(max(1, round(float(self.serving[place]))))
+        return max(1, round(float(self.serving[place])))
 
     def learn(self, observation: Observation, pool: Pool, now: float) -> None:
         """There is nothing to learn."""

@@ -94,7 +94,7 @@ def _rows(found: Backtest) -> Iterator[tuple[str, str, str, str]]:
 
 def _ground(found: Backtest) -> Iterator[tuple[str, str]]:
     engine = found.engine
-    yield "Scored", f"{_time(found.scored_from)} to {_time(found.header.end)}; the time before it taught the core"
+    yield "Scored", f"{_time(found.scored_from)} to {_time(found.scored_until)}; the time before it taught the core"
     yield "Requests", f"{len(found.arrivals.at):,}, reconstructed from counters and queues, scrape by scrape"
     steps = (
         f"a step takes {brief(engine.base)} + {brief(engine.per_request)} for each decoding request + "
@@ -102,6 +102,7 @@ def _ground(found: Backtest) -> Iterator[tuple[str, str]]:
         f"with an error of {engine.error:.1%}; {engine.cached:.0%} of prompts come from the prefix cache"
     )
     yield "Engine", steps
+    yield "Bursts", f"{found.clump:.1f} requests come together, by which the model's mean TTFT is the observed one"
     yield "Full batch", f"{engine.batch} requests; the largest mean batch in the history was {engine.most_decoding:.0f}"
     yield "Cold start", f"{brief(found.cold_start)}, evenly between 20% less and 20% more"
     pool = found.question.pool

@@ -5,13 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from servingpool.api.duration import brief, write
 from servingpool.backtest.arrivals import Arrivals, reconstruct
+from servingpool.backtest.bursts import burstiness
 from servingpool.backtest.engine_fit import USUAL_BATCH, EngineFit, fit
 from servingpool.backtest.intervals import gather
 from servingpool.backtest.observed import Observed, observe
@@ -55,6 +56,8 @@ class Backtest:
     engine: EngineFit
     cold_start: float
     """Seconds."""
+    clump: float
+    """Requests that come together, as fitted."""
     observed: Observed
     was: Replayed
     """The history's own fleet in the simulator: what the model makes of what is known."""
@@ -62,7 +65,15 @@ class Backtest:
     arrivals: Arrivals
     scored_from: float
     """Unix seconds."""
+    scored_until: float
+    auto_initial: int
+    """Replicas that Auto began with."""
     ttft_from_admission: bool
+
+    @property
+    def scored_seconds(self) -> float:
+        """How long it was in charge."""
+        return self.scored_until - self.scored_from
 
     @property
     def hours(self) -> tuple[float, float]:
@@ -123,8 +134,8 @@ class Backtest:
                 "not while they loaded."
             )
         yield (
-            "Not recorded: the spread of answers' lengths (taken as exponential), the size of the KV cache (taken as "
-            "enough), routing (taken as least-loaded), and bursts within a scrape interval (taken as even)."
+            "Not recorded: the spread of answers' lengths (taken as 0.8 of their mean), the KV cache's size (taken as "
+            "enough), routing (taken as least-loaded), bursts within a scrape interval (fitted to the mean TTFT)."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,7 +146,7 @@ class Backtest:
             "format": FORMAT,
             "target": f"{self.header.namespace}/{self.header.target}",
             "begin": self.scored_from,
-            "end": self.header.end,
+            "end": self.scored_until,
             "slo": asdict(slo),
             "held": self.held,
             "gpu_hours": {"observed": hours[0], "auto": hours[1], "saved": hours[0] - hours[1]},
@@ -150,6 +161,7 @@ class Backtest:
             "latency": {"auto": self.auto.quantiles(), "model_of_observed": self.was.quantiles()},
             "engine": asdict(self.engine),
             "cold_start": self.cold_start,
+            "clump": self.clump,
             "unknowns": list(self.unknowns()),
             "series": {
                 "time": self.observed.at.tolist(),
@@ -180,14 +192,13 @@ def backtest(
         raise RecordingError("holds no two scrapes of a pod")
     end = min(header.end, float(intervals.end[-1]))
     engine = fit(intervals)
-    arrivals = reconstruct(intervals, header.begin, end, question.seed)
     observed = observe(intervals, question.pool.slo, header.begin, end, WIDTH)
     warm_up = min(WARM_UP, LONGEST_WARM_UP * (end - header.begin)) // WIDTH * WIDTH
     cold_start = question.cold_start
     if cold_start is None:
         cold_start = statistics.median(header.starts) if header.starts else COLD_START
     world = World(
-        arrivals=arrivals,
+        arrivals=reconstruct(intervals, header.begin, end, question.seed),
         profile=engine.profile(header.engine, header.gpus),
         pool=question.pool,
         cold_start=ColdStart(cold_start),
@@ -198,8 +209,12 @@ def backtest(
         initial=_initial(observed, warm_up),
         seed=question.seed,
     )
-    progress("replaying")
     fleet = AsItWas(observed.at, observed.serving)
+    progress("fitting the bursts")
+    clump = 1.0 if intervals.ttft_from_admission else burstiness(world, fleet, intervals)
+    arrivals = reconstruct(intervals, header.begin, end, question.seed, clump)
+    world = replace(world, arrivals=arrivals)
+    progress("replaying")
     if processes > 1:
         with ProcessPoolExecutor(1) as pool:
             other = pool.submit(replay, world, fleet)
@@ -212,11 +227,14 @@ def backtest(
         question=question,
         engine=engine,
         cold_start=cold_start,
+        clump=clump,
         observed=observed,
         was=was,
         auto=auto,
         arrivals=arrivals,
         scored_from=header.begin + warm_up,
+        scored_until=end,
+        auto_initial=world.initial,
         ttft_from_admission=intervals.ttft_from_admission,
     )
 

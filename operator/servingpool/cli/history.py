@@ -36,12 +36,28 @@ def span(text: str, option: str) -> float:
     return float(seconds)
 
 
+KINDS = {
+    "deployment": "deployment",
+    "deploy": "deployment",
+    "hpa": "hpa",
+    "horizontalpodautoscaler": "hpa",
+    "scaledobject": "scaledobject",
+    "so": "scaledobject",
+}
+"""Kubectl's names."""
+
+
+def target_of(text: str, kinds: tuple[str, ...]) -> tuple[str, str]:
+    """Kind and name in `deployment/NAME`."""
+    kind, slash, name = text.partition("/")
+    if KINDS.get(kind) not in kinds or not slash or not name or "/" in name:
+        wrong(f"Write the target as {' or '.join(f'{one}/NAME' for one in kinds)}, got '{text}'")
+    return KINDS[kind], name
+
+
 def deployment(target: str) -> str:
     """The name in `deployment/NAME`."""
-    kind, slash, name = target.partition("/")
-    if kind not in {"deployment", "deploy"} or not slash or not name:
-        wrong(f"Write the target as deployment/NAME, got '{target}'")
-    return name
+    return target_of(target, ("deployment",))[1]
 
 
 def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[OperatorConfig, BackendConfig]:

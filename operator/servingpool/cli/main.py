@@ -14,6 +14,7 @@ from servingpool.cli.lab import lab
 from servingpool.cli.record import record
 from servingpool.cli.run import run
 from servingpool.cli.simulate import simulate
+from servingpool.cli.suggest import suggest
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,7 +23,7 @@ app = typer.Typer(
     help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-for command in (run, explain, check, check_profile, record, backtest, demo, simulate, lab, crd):
+for command in (run, explain, check, check_profile, suggest, record, backtest, demo, simulate, lab, crd):
     app.command()(command)
 
 if __name__ == "__main__":

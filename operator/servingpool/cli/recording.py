@@ -19,6 +19,7 @@ from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, Promet
 from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
 from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
+from servingpool.backtest.suggestion import bounds_of
 from servingpool.cli.check_target import ANY_ENGINE, MOST_INSPECTED
 from servingpool.cli.history import resumed
 from servingpool.decision.observation import Unknown
@@ -132,7 +133,7 @@ async def _header(
         step=order.step,
         gpus=max(1, around.workload.gpus) if around is not None else 1,
         starts=around.starts if around is not None else (),
-        bounds=around.bounds if around is not None else None,
+        bounds=bounds_of(around.autoscalers[0]) if around is not None and around.autoscalers else None,
     )
 
 

@@ -13,16 +13,14 @@ from servingpool.backtest.engine_fit import fit
 from servingpool.backtest.intervals import gather
 from servingpool.backtest.recording import Chunk, Header, RecordingError
 from servingpool.backtest.result import Backtest, Question, backtest
-from servingpool.decision.pool import Pool
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.policies import Ours
 from servingpool_simulation.run import Result, SimulationOptions, simulate
 from servingpool_simulation.scrape import EPOCH, ScrapeOptions
 from servingpool_simulation.traces import poisson
 
-from .histories import SLO, recorded
+from .histories import POOL, SLO, recorded
 
-POOL = Pool(SLO, 1, 16)
 PROFILE = engine_profile("a100-70b-tp4")
 TRACE = poisson("steps", (2.0, 5.0, 7.0, 3.0, 1.0, 4.0), 1200.0, prompt=1100, output=200)
 WARM_UP = 1500.0

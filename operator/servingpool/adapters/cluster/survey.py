@@ -11,6 +11,12 @@ from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.objects import Key, Pod, Raw, Workload
 
+AUTOSCALERS = {
+    "scaledobject": ("keda.sh/v1alpha1", "scaledobjects", "ScaledObject"),
+    "hpa": ("autoscaling/v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+}
+"""API group with version, plural and kind."""
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:
@@ -35,22 +41,6 @@ class Survey:
         times = (one.ready_since - one.created_at for one in self.pods if one.ready_since is not None)
         return tuple(sorted(each for each in times if each > 0.0))
 
-    @property
-    def bounds(self) -> tuple[int, int] | None:
-        """The min and max replicas of the autoscaler in force; None without one."""
-        for raw in self.autoscalers:
-            low, high = bounds_of(raw)
-            return low, high
-        return None
-
-
-def bounds_of(raw: Raw) -> tuple[int, int]:
-    """The min and max replicas of an HPA or a ScaledObject, with Kubernetes' and KEDA's defaults."""
-    spec = raw.get("spec", {})
-    if raw.get("kind") == "ScaledObject":
-        return int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
-    return int(spec.get("minReplicas", 1)), int(spec.get("maxReplicas", 1))
-
 
 async def survey(cluster: Cluster, target: Key) -> Survey:
     """Read it. NotFound without such a Deployment; ClusterError where the cluster does not answer."""
@@ -68,13 +58,26 @@ async def survey(cluster: Cluster, target: Key) -> Survey:
     )
 
 
+async def deployments(cluster: Cluster) -> list[Key]:
+    """Namespaces and names of all Deployments with a replica. ClusterError."""
+    listed = await cluster.get("/apis/apps/v1/deployments")
+    return sorted(objects.key_of(raw) for raw in listed["items"] if raw.get("status", {}).get("readyReplicas"))
+
+
+async def scaled_by(cluster: Cluster, namespace: str, kind: str, name: str) -> Key:
+    """The Deployment that an HPA (`hpa`) or a ScaledObject scales. NotFound, and ClusterError."""
+    group, plural = AUTOSCALERS[kind][:2]
+    raw = await cluster.get(f"/apis/{group}/namespaces/{namespace}/{plural}/{name}")
+    found = objects.autoscaler({**raw, "kind": AUTOSCALERS[kind][2]})
+    if found is None:
+        raise ClusterError(f"{plural}/{name} scales no Deployment")
+    return found.target
+
+
 async def autoscalers(cluster: Cluster, namespace: str) -> list[Raw]:
     """HPAs and, where KEDA is installed, ScaledObjects of a namespace. A ScaledObject's own HPA is left out."""
     found: list[Raw] = []
-    for group, plural, kind in (
-        ("keda.sh/v1alpha1", "scaledobjects", "ScaledObject"),
-        ("autoscaling/v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
-    ):
+    for group, plural, kind in AUTOSCALERS.values():
         try:
             listed = await cluster.get(f"/apis/{group}/namespaces/{namespace}/{plural}")
         except NotFound:
