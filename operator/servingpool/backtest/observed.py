@@ -71,7 +71,7 @@ def observe(intervals: Intervals, slo: Slo, begin: float, end: float, width: flo
         late=late * first,
         ttft=np.where(first > 0, first_sum / np.maximum(first, 1.0), np.nan),
         tpot=np.where(itl > 0, per_token, np.nan),
-        serving=_serving(intervals, begin, bins, width),
+        serving=serving(intervals, begin, bins, width),
         requested=_requested(intervals, begin, bins, width),
     )
 
@@ -104,8 +104,8 @@ def _slow(
     return share
 
 
-def _serving(intervals: Intervals, begin: float, bins: int, width: float) -> Floats:
-    """Mean number of pods between their first and last scrape, an interval more at each end of a life within."""
+def serving(intervals: Intervals, begin: float, bins: int, width: float) -> Floats:
+    """Mean number of pods in each bin: from half an interval before their first scrape to as long after the last."""
     edges, total = begin + width * np.arange(bins + 1), np.zeros(bins)
     half = 0.5 * intervals.scrape_interval
     for _, first, last in intervals.pods:

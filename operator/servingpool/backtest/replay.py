@@ -194,6 +194,8 @@ class _Shifted:
 def replay(world: World, policy: Policy | None = None, progress: Callable[[float], None] = lambda _: None) -> Replayed:
     """Runs a policy, or the core, from begin to end. `progress` hears the share that is done, 0 to 1."""
     policy = Ours() if policy is None else policy
+    # The history's replicas served when they were counted.
+    cold_start = ColdStart(0.0, 0.0) if isinstance(policy, AsItWas) else world.cold_start
     replayed, replicas, begin = Replayed(), world.initial, world.begin
     while begin < world.end:
         warm_up = world.warm_up if begin == world.begin else 0.0
@@ -202,7 +204,7 @@ def replay(world: World, policy: Policy | None = None, progress: Callable[[float
         end = world.end if rest < SEGMENT + warm_up + 0.5 * SEGMENT else begin + warm_up + SEGMENT
         watched = Watched(_Shifted(policy, begin - EPOCH))
         options = SimulationOptions(
-            cold_start=world.cold_start,
+            cold_start=cold_start,
             scrape=ScrapeOptions(interval=world.scrape_interval, fresh_for=max(60.0, 4 * world.scrape_interval)),
             initial_replicas=replicas,
             seed=world.seed,

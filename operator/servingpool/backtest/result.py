@@ -15,11 +15,12 @@ from servingpool.backtest.arrivals import Arrivals, reconstruct
 from servingpool.backtest.bursts import burstiness
 from servingpool.backtest.engine_fit import USUAL_BATCH, EngineFit, fit
 from servingpool.backtest.intervals import gather
-from servingpool.backtest.observed import Observed, observe
+from servingpool.backtest.observed import Observed, observe, serving
 from servingpool.backtest.recording import Chunk, Floats, Header, RecordingError
 from servingpool.backtest.replay import AsItWas, Bins, Replayed, World, replay
 from servingpool.decision.pool import Pool
 from servingpool_simulation.fleet import ColdStart
+from servingpool_simulation.policies import TICK
 
 FORMAT = 1
 """Of the JSON; rises when a key changes its meaning."""
@@ -209,7 +210,9 @@ def backtest(
         initial=_initial(observed, warm_up),
         seed=question.seed,
     )
-    fleet = AsItWas(observed.at, observed.serving)
+    ticks = int((end - header.begin) // TICK) + 1
+    at = header.begin + TICK * np.arange(ticks, dtype=np.float64)
+    fleet = AsItWas(at, serving(intervals, header.begin, ticks, TICK))
     progress("fitting the bursts")
     clump = 1.0 if intervals.ttft_from_admission else burstiness(world, fleet, intervals)
     arrivals = reconstruct(intervals, header.begin, end, question.seed, clump)
