@@ -208,7 +208,7 @@ class Metric(StrEnum):
         POOL,
         "requests",
         "Requests that a full replica decodes at a time.",
-        "Absent until a replica was full while requests waited.",
+        "Until a replica was full while requests waited: the limit in the pod template; absent without one.",
     )
     FULL_REPLICA_REQUESTS = (
         "servingpool_full_replica_requests_rate",

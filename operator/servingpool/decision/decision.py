@@ -84,7 +84,7 @@ class Figures:
     longest_wait: float
     """Seconds that the request has waited that has waited longest, by the length of the queues."""
     full_batch: Reading
-    """Requests that one replica decodes at a time while requests wait for it."""
+    """Requests that one replica decodes at a time while requests wait for it; before, the limit in its arguments."""
     full_requests: Reading
     """Requests/s that one replica served while requests waited for it."""
     full_tokens: Reading

@@ -70,10 +70,13 @@ class Outlook(NamedTuple):
         return Outlook(np.tile(self.expected, 2), np.tile(self.samples, (2, 1)), weights)
 
     def exceeded_by(self, share: float) -> float:
-        """Demand that this share of what may come exceeds, in the first state."""
-        samples, weights = self.samples[0], self.weights[0]
+        """Demand that this share of what may come exceeds, in the first state.
+
+        Without what the initial fleet could serve, which orders nothing.
+        """
+        samples, weights = self.samples[0, :-1], self.weights[0, :-1]
         order = np.argsort(samples)
-        place = int(np.searchsorted(np.cumsum(weights[order]), 1.0 - share))
+        place = int(np.searchsorted(np.cumsum(weights[order]), (1.0 - share) * weights.sum()))
         return float(samples[order[min(place, len(order) - 1)]])
 
 

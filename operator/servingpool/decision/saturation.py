@@ -3,7 +3,8 @@
 An engine may admit fewer requests at a time than its steps could carry (a limit on sequences, a small KV cache). Its
 steps stay short, so by step time alone it looks idle while a queue grows. But each step costs the time `a`, however few
 tokens it yields: with `n` requests in a full batch an output token costs `a / n` in addition to `b`. Counted so, a full
-replica has a load of 1, whatever limits its batch.
+replica has a load of 1, whatever limits its batch. Until one was seen full, the limit in the pod's arguments counts, if
+there is one: a queue that clears between two scrapes never shows a full replica.
 """
 
 from __future__ import annotations
@@ -50,21 +51,29 @@ class Saturation:
     decoding: float = 0.0
     """Requests that decoded, summed over the seconds."""
     batch: float = math.inf
-    """Requests that decode in a full batch; infinite where no replica was full yet."""
+    """Requests that decode in a full batch; infinite where none was full yet, and no limit is known."""
     most_running: float = 0.0
     """Requests in the largest batch of the last hours."""
 
     @property
     def known(self) -> bool:
-        """Whether a replica was seen full."""
+        """Whether it is known how many decode in a full batch."""
         return math.isfinite(self.batch)
 
     def update(
-        self, seen: Sequence[Full], *, busiest: float, running: float, elapsed: float, params: Params
+        self,
+        seen: Sequence[Full],
+        *,
+        busiest: float,
+        running: float,
+        elapsed: float,
+        params: Params,
+        limit: float = math.inf,
     ) -> Saturation:
         """Add the replicas for which requests waited in these `elapsed` seconds.
 
-        `busiest`: requests that decoded in the fullest replica of all; `running`: requests in its batch.
+        `busiest`: requests that decoded in the fullest replica of all; `running`: requests in its batch;
+        `limit`: the most that the engine's arguments admit.
         """
         full = [one for one in seen if not one.room]
         forget = math.exp(-elapsed / params.evidence_memory)
@@ -82,6 +91,8 @@ class Saturation:
         if seconds >= LEAST_SECONDS and decoding > 0.0:
             mean = min(MOST_BATCH, max(LEAST_BATCH, decoding / seconds))
             batch = batch if abs(mean / batch - 1.0) <= CHANGED else mean
+        elif math.isfinite(limit):
+            batch = limit
         return Saturation(
             seconds=seconds,
             requests=self.requests * keep + math.fsum(one.requests for one in full),

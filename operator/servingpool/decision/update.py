@@ -102,6 +102,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
             delta.full,
             busiest=max((one.decoding for one in delta.steps), default=0.0),
             running=delta.most_running,
+            limit=tick.pool.batch_limit,
             elapsed=tick.elapsed,
             params=params,
         ),
@@ -191,7 +192,8 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     memory = _learn_demand(tick, memory, demand, carried, in_all, usual)
     return replace(
         memory,
-        penalty=memory.penalty if now < memory.penalty_until else None,
+        # While no request comes only calm moments leave the past, and what is left would ask for ever more.
+        penalty=memory.penalty if now < memory.penalty_until or in_all.requests == 0.0 else None,
         score=_score(memory, late, now),
     )
 

@@ -5,6 +5,7 @@ The only module that calls the decision core in a tick, and that reads its memor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -111,7 +112,7 @@ def plan(
     seen: Collected, drift: ReplicaDrift, memory: Memory, prices: Mapping[str, Price], *, backfilled: bool
 ) -> PoolPlan:
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
-    pool, core = seen.pool, core_pool(seen.pool, in_charge=False)
+    pool, core = seen.pool, core_pool(seen.pool, seen.workload.batch_limit, in_charge=False)
     auto = check(seen, unschedulable(seen.observation, core, memory), drift.problem)
     permission = in_mode(pool.spec.mode, auto)
     decision, learning = decide(seen.observation, replace(core, in_charge=permission.act), memory, seen.at)
@@ -138,8 +139,8 @@ def learned(learning: Memory, kept: Memory) -> Learned:
     )
 
 
-def core_pool(pool: ServingPool, *, in_charge: bool) -> Pool:
-    """The spec in the core's own units."""
+def core_pool(pool: ServingPool, batch_limit: float = math.inf, *, in_charge: bool) -> Pool:
+    """The spec in the core's own units, with the requests that a replica's arguments let it run at a time."""
     spec = pool.spec
     return Pool(
         slo=Slo(
@@ -150,6 +151,7 @@ def core_pool(pool: ServingPool, *, in_charge: bool) -> Pool:
         min_replicas=spec.targets[0].min,
         max_replicas=spec.targets[0].max,
         in_charge=in_charge,
+        batch_limit=batch_limit,
         params=Params(
             scale_down_window=spec.behavior.scale_down_window,
             calibration=spec.behavior.calibration,

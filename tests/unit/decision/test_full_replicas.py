@@ -410,3 +410,33 @@ def test_a_damaged_sample_takes_no_capacity_away() -> None:
     fleet.engines[0].steps += 1_000_000.0
     fleet.tick(5.0)
     assert fleet.memory.profile.saturation.batch == pytest.approx(known, rel=0.1)
+
+
+def test_a_limit_in_the_arguments_counts_until_a_replica_was_seen_full() -> None:
+    """A queue that clears between two scrapes never shows a full replica."""
+    fleet, told = Fleet(replicas=1), Fleet(replicas=1, pool=replace(POOL, batch_limit=8.0))
+    for _ in range(20):
+        unaware, aware = fleet.tick(0.8), told.tick(0.8)
+    assert fleet.memory.profile.saturation.seconds == told.memory.profile.saturation.seconds == 0.0
+    capacity = 8.0 / SERVICE
+    assert aware.decision.figures.load == pytest.approx(0.8 / capacity, rel=0.15)
+    assert isinstance(aware.decision.figures.load, float)
+    assert isinstance(unaware.decision.figures.load, float)
+    assert unaware.decision.figures.load < 0.5 * aware.decision.figures.load
+    assert aware.decision.need > unaware.decision.need == 1.0
+
+
+def test_what_was_seen_full_counts_more_than_a_limit_in_the_arguments() -> None:
+    fleet = Fleet(pool=replace(POOL, batch_limit=256.0))
+    for _ in range(20):
+        fleet.tick(5.0)
+    assert fleet.memory.profile.saturation.batch == pytest.approx(8.0, rel=0.15), "a small KV cache, say"
+
+
+def test_another_limit_in_the_arguments_counts_at_once_where_none_was_seen_full() -> None:
+    fleet = Fleet(replicas=3, pool=replace(POOL, batch_limit=8.0))
+    for _ in range(10):
+        fleet.tick(0.3)
+    fleet.pool = replace(POOL, batch_limit=16.0)
+    fleet.tick(0.3)
+    assert fleet.memory.profile.saturation.batch == 16.0

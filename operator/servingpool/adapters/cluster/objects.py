@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from servingpool.adapters.cluster.arguments import batch_limit
 from servingpool.adapters.cluster.drain import Drain, read_drain
 
 Raw = Mapping[str, Any]
@@ -61,6 +63,8 @@ class Workload:
     """GPUs one replica asks for, over its containers; 0 where the template names none."""
     drain: Drain
     """How its pods end."""
+    batch_limit: float = math.inf
+    """Requests that one pod runs at a time at most; infinite where its arguments do not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ def workload(raw: Raw) -> Workload:
         set_by=_who_set_replicas(raw["metadata"]),
         gpus=gpus,
         drain=read_drain(pod),
+        batch_limit=batch_limit(containers),
     )
 
 

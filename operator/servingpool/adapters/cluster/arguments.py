@@ -1,0 +1,74 @@
+"""What a container's command line says: its words, its options, and how many requests its engine runs at a time."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Raw = Mapping[str, Any]
+
+SHELLS = {"sh", "bash", "ash", "dash"}
+VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
+BATCH_LIMITS = (
+    "--max-num-seqs",
+    "--max-running-requests",
+    "--max-batch-size",
+    "--parallel",
+    "-np",
+)
+"""Requests at a time of vLLM and NIM; SGLang; LMDeploy, TGI and TensorRT-LLM; llama.cpp, twice."""
+RANKS = ("--data-parallel-size", "-dp", "--dp", "--dp-size")
+"""With these each rank has the limit, and nobody says how many ranks a pod has."""
+
+
+def words(container: Raw) -> list[str]:
+    """The words of its command and arguments, with the variables that its template gives literally."""
+    literal = {each["name"]: each["value"] for each in container.get("env") or () if "value" in each}
+    command = [*(container.get("command") or ()), *(container.get("args") or ())]
+
+    def value(found: re.Match[str]) -> str:
+        return str(literal.get(found[1] or found[2] or found[3], found[0]))
+
+    return [VARIABLE.sub(value, word) for word in _split(command)]
+
+
+def option(given: Sequence[str], *names: str) -> str | None:
+    """An option's value, from `--name=value` or `--name value`; None where not given. The last one counts."""
+    found = None
+    for place, word in enumerate(given):
+        name, assigned, value = word.partition("=")
+        if name.startswith("--"):
+            name = name.replace("_", "-")
+        if name in names:
+            found = value if assigned else given[place + 1] if place + 1 < len(given) else ""
+    return found
+
+
+def batch_limit(containers: Iterable[Raw]) -> float:
+    """Requests that one pod runs at a time at most; infinite where no container's arguments tell."""
+    for given in map(words, containers):
+        limit = option(given, *BATCH_LIMITS)
+        if limit is not None and limit.isdecimal() and int(limit) > 0 and option(given, *RANKS) is None:
+            return float(limit)
+    return math.inf
+
+
+def program(word: str) -> str:
+    """A program's name without its folder."""
+    return word.rpartition("/")[2]
+
+
+def _split(command: Sequence[str]) -> Iterator[str]:
+    """The words of a command; of a shell's script, those in it."""
+    scripted = bool(command) and program(command[0]) in SHELLS
+    for word in command:
+        if scripted and any(character.isspace() for character in word):
+            try:
+                yield from shlex.split(word, comments=True)
+            except ValueError:  # a quote that is not closed
+                yield from word.split()
+        else:
+            yield word
