@@ -98,7 +98,8 @@ def _places(came: Ints, clump: float, random: np.random.Generator) -> Floats:
     clumps = np.maximum(1, np.rint(came / clump)).astype(np.int64)
     first = np.cumsum(clumps) - clumps
     which = np.repeat(first, came) + (random.random(int(came.sum())) * np.repeat(clumps, came)).astype(np.int64)
-    return random.random(int(clumps.sum()))[which]
+    place: Floats = random.random(int(clumps.sum()))[which]
+    return place
 
 
 def _local_mean(intervals: Intervals, total: Floats) -> Floats:

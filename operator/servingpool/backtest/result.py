@@ -70,6 +70,8 @@ class Backtest:
     auto_initial: int
     """Replicas that Auto began with."""
     ttft_from_admission: bool
+    scrape_interval: float
+    """Seconds, as is usual in the history."""
 
     @property
     def scored_seconds(self) -> float:
@@ -239,6 +241,7 @@ def backtest(
         scored_until=end,
         auto_initial=world.initial,
         ttft_from_admission=intervals.ttft_from_admission,
+        scrape_interval=intervals.scrape_interval,
     )
 
 

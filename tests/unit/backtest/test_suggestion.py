@@ -49,7 +49,7 @@ def commented(text: str, field: str) -> str:
     """The comment above a field."""
     lines = text.splitlines()
     place = next(index for index, line in enumerate(lines) if line.strip().startswith(f"{field}:"))
-    above = []
+    above: list[str] = []
     while lines[place - 1].strip().startswith("#"):
         place -= 1
         above.insert(0, lines[place].strip(" #"))
