@@ -14,7 +14,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test coverage test-unit test-vllm soak lint format generate verify docs bench bench-control e2e e2e-inference-sim e2e-drain e2e-vllm lock image lab-image image-test wheels dist sbom version clean
+.PHONY: help go run demo test coverage test-unit test-vllm soak lint format generate verify docs bench bench-control e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,7 +54,7 @@ soak: $(STAMP)  ## The core's promises on 100,000 random sequences of observatio
 	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py tests/unit/reconcile/test_learned_profile.py
 
 e2e: $(STAMP)  ## A fresh kind cluster, the chart installed with Helm, every scenario; needs Docker and kind. See tests/e2e/README.md
-	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain and not vllm" $(TESTS)
+	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain and not vllm and not llamacpp" $(TESTS)
 
 e2e-inference-sim: $(STAMP)  ## Three configurations of llm-d-inference-sim on kind; E2E_FOREIGN_ENGINE names its binary. See tests/e2e/README.md
 	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain" tests/e2e/test_foreign_engine.py
@@ -64,6 +64,9 @@ e2e-drain: $(STAMP)  ## 200 scale-downs under load on a kind cluster, with and w
 
 e2e-vllm: $(STAMP)  ## Real vLLM on CPUs behind a real router on a kind cluster, load by aiperf; installs both once (8 GB), or skips
 	@E2E_REPORT=$${E2E_REPORT:-report/e2e-vllm} $(LANE) $@ $(BIN)/python $(E2E) -m vllm $(TESTS)
+
+e2e-llamacpp: $(STAMP)  ## Real llama-server behind a real router on a kind cluster, load by aiperf; builds it once (8 min), or skips
+	@E2E_REPORT=$${E2E_REPORT:-report/e2e-llamacpp} $(LANE) $@ $(BIN)/python $(E2E) -m llamacpp $(TESTS)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

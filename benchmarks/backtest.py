@@ -130,11 +130,13 @@ def summary(found: Sequence[Line]) -> str:
         part = [one for one in found if watched in {one.scrapes, "all"}]
         if part:
             gpu, attainment = ([abs(getattr(one, name)) for one in part] for name in ("gpu_error", "attainment_error"))
+            goals = {name: f"goal {100 * mean:g}, worst {100 * worst:g}" for name, (mean, worst) in GOALS.items()}
             bias = fmean(one.gpu_error for one in part)
             said.append(
-                f"{watched}: {len(part)} histories, GPU-hours {fmean(gpu):.1%} mean, {max(gpu):.1%} worst, "
-                f"bias {bias:+.1%}; "
-                f"attainment {100 * fmean(attainment):.2f} points mean, {100 * max(attainment):.2f} worst"
+                f"{watched}: {len(part)} histories, "
+                f"GPU-hours {fmean(gpu):.1%} mean, {max(gpu):.1%} worst ({goals['gpu']}), bias {bias:+.1%}; "
+                f"attainment {100 * fmean(attainment):.2f} points mean, {100 * max(attainment):.2f} worst "
+                f"({goals['attainment']})"
             )
     return "\n".join(said)
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from servingpool_simulation.conduct import CONDUCTS, VLLM
 
 SEEDS = (0, 1, 2)
-GOALS = {"sglang": 1.02, "lmdeploy": 1.02, "nim": 1.02, "tensorrt-llm": 1.15, "tgi": 1.35}
+GOALS = {"sglang": 1.02, "lmdeploy": 1.02, "nim": 1.02, "tensorrt-llm": 1.15, "tgi": 1.35, "llamacpp": 1.35}
 """GPU-hours over those with vLLM's page, mean over the cases, with the SLO held in each."""
 
 Row = Sequence[str]
@@ -156,9 +156,10 @@ trace, `capped-8` with {FOUND_AT} replicas.
 | lmdeploy | gauges set every 10 s; TTFT without the wait for one of the handles; TPOT by token; 0.18.0 |
 | nim | no queue time, no cached tokens; TTFT to 10 s, TPOT by token to 2.5 s; 1.0.0 |
 | tensorrt-llm | gauges at once; all else at the end of a request, TTFT too; requests begun = finished + running |
+| llamacpp | no histogram, no count of requests, seconds of prefill; output tokens and mean TPOT at the end |
 | tgi | no TTFT, but seconds of prefill; prompt tokens at arrival; TPOT with the prefill in it, at the end; 3.3.7 |
 
-Not here: llama.cpp, whose page has no count of requests. Nor are disconnects.
+Not here: disconnects.
 
 - Attained: of all arrivals, by seed. Of `capped-8`, which begins with too few replicas: after ten minutes.
 - SLO held: seeds that attained 95%.

@@ -15,6 +15,7 @@ from servingpool_simulation.conduct import CONDUCTS
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.policies import Ours
 from servingpool_simulation.run import SimulationOptions, simulate
+from servingpool_simulation.scrape import ScrapeOptions
 from servingpool_simulation.traces import Trace
 
 PAGES = ("conv", "code", "ramp", "reasoning", "regimes", "capped-8")
@@ -71,7 +72,8 @@ class PageRun(Work):
         return store.place(f"{self.slug}-{self.name}", inputs, (*store.WORLD, *store.SCENES, *self.sources()))
 
     def do(self) -> Report:
-        options = SimulationOptions(initial_replicas=self.initial, seed=self.seed)
+        scrape = ScrapeOptions(arrivals=self.profile.conduct.prefill_seconds is not None)
+        options = SimulationOptions(initial_replicas=self.initial, seed=self.seed, scrape=scrape)
         return run_report(simulate(trace_of(self.slug, self.seed), self.profile, self.case.pool(), Ours(), options))
 
 

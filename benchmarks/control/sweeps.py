@@ -100,7 +100,7 @@ def _speed(factor: float) -> str:
 
 
 def _slo(case: Case, **bounds: float) -> dict[str, Any]:
-    return {"slo": replace(case.slo, **bounds)}
+    return {"slo": replace(case.slo, **bounds)}  # type: ignore[arg-type]  # none is `at_gateway`
 
 
 def _of_both() -> Iterator[Variation]:

@@ -44,9 +44,11 @@ class Conduct:
     cached_prompt_tokens: Sum | None = Sum((page.PROMPT_CACHED,))
     admission_rejections: Sum | None = None
     begun: Sum | None = None
-    time_to_first_token: int | Mean = page.TTFT
+    prefill_seconds: Sum | None = None
+    """Instead of TTFT; the gateway counts the requests."""
+    time_to_first_token: int | Mean | None = page.TTFT
     inter_token_latency: int | Mean = page.ITL
-    time_per_output_token: int = page.TPOT
+    time_per_output_token: int | None = page.TPOT
     queue_time: int | None = page.QUEUE
     excludes_queue: bool = False
     """TTFT is known to exclude the queue."""
@@ -144,5 +146,16 @@ TGI = Conduct(
     own_bounds=(("time_per_token_with_prefill", _TGI_SECONDS), ("request_queue_time_seconds", _TGI_SECONDS)),
 )
 """3.3.7. Seconds of inference are told at the end, prefill included."""
-CONDUCTS = {conduct.name: conduct for conduct in (VLLM, SGLANG, LMDEPLOY, NIM, TENSORRT_LLM, TGI)}
-"""Not llama.cpp: it counts no requests, so its page alone does not tell how many arrive."""
+LLAMACPP = Conduct(
+    "llamacpp",
+    generation_tokens=Sum((sum_of(page.GENERATION),)),
+    # Told here at the end of a request, there at its first token.
+    prefill_seconds=Sum((sum_of(page.PREFILL),)),
+    time_to_first_token=None,
+    inter_token_latency=Mean(Sum((sum_of(page.DECODE),)), Sum((sum_of(page.GENERATION),))),
+    time_per_output_token=None,
+    queue_time=None,
+    excludes_queue=True,
+)
+"""b0c1e570. It counts no requests: a gateway does."""
+CONDUCTS = {conduct.name: conduct for conduct in (VLLM, SGLANG, LMDEPLOY, NIM, TENSORRT_LLM, TGI, LLAMACPP)}

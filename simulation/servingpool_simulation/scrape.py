@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from servingpool.decision.observation import (
+    NO_GATEWAY,
     NOT_EXPOSED,
+    GatewayMetrics,
     Histogram,
     Observation,
-    Reading,
     Replica,
     ReplicaMetrics,
     Unknown,
@@ -47,6 +48,8 @@ class ScrapeOptions:
     """Seconds after which a replica's last scrape is no longer shown."""
     gateway: bool = False
     """A gateway's queue and arrivals are shown too."""
+    arrivals: bool = False
+    """A gateway that holds no queue shows its arrivals."""
     queue_time: bool = True
     """The engines export their queue-time histogram; some simulators and other engines do not."""
     absent_until_used: bool = False
@@ -84,7 +87,7 @@ def _sum(pages: Floats, figure: Sum) -> list[float]:
 
 _COUNTERS = (
     *("running", "waiting", "generation_tokens", "prompt_tokens", "cached_prompt_tokens"),
-    *("admission_rejections", "begun"),
+    *("admission_rejections", "begun", "prefill_seconds"),
 )
 _HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
 _TOKEN_COUNTERS = ("generation_tokens", "prompt_tokens", "cached_prompt_tokens")
@@ -140,7 +143,7 @@ class Scraper:
             ready=tuple(Replica(r.name, now - r.created_at, now - r.ready_at) for r in ready),
             starting=tuple(Replica(r.name, now - r.created_at) for r in fleet.of(Phase.LOADING)),
             metrics=self._metrics(ready, now),
-            gateway_queue=self._gateway_queue(now),
+            gateway=self._gateway(now),
         )
 
     def _last_scrape(self, replica: SimulatedReplica, until: float) -> float | None:
@@ -217,10 +220,11 @@ class Scraper:
             )
         ]
 
-    def _gateway_queue(self, now: float) -> Reading:
-        if not self.options.gateway:
-            return NOT_EXPOSED
+    def _gateway(self, now: float) -> GatewayMetrics:
+        if not self.options.gateway and not self.options.arrivals:
+            return NO_GATEWAY
         # The gateway's own scrape is as old as a scrape can be just before the next one.
         at = max(0.0, now - self.options.interval)
         arrivals = int(np.searchsorted(self.fleet.trace.arrival, at, side="right"))
-        return float(max(0, arrivals - self.fleet.served))
+        held = float(max(0, arrivals - self.fleet.served)) if self.options.gateway else NOT_EXPOSED
+        return GatewayMetrics(at, queue=held, arrivals=float(arrivals))

@@ -42,7 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[PASSED], config.stash[FAILED] = [], []
     config.addinivalue_line("markers", "disruptive: harms what all share; runs after all others")
     config.addinivalue_line("markers", "drain: 200 scale-downs under load; `make e2e-drain` runs it")
-    config.addinivalue_line("markers", "vllm: real engines; `make e2e-vllm` runs it")
+    config.addinivalue_line("markers", "vllm: real vLLM; `make e2e-vllm` runs it")
+    config.addinivalue_line("markers", "llamacpp: real llama-server; `make e2e-llamacpp` runs it")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from servingpool_lab.binaries import ensure_binaries
 
 from ..vllm.engine import write_model  # noqa: TID252, tests are no package of an installed name
+from .llama_server import write_model as write_gguf
 from .shell import run, succeeds
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +91,30 @@ def build_real_vllm(tag: str, vllm: Path, router: Path) -> None:
     (context / "lib").mkdir()
     shutil.copy2(_library(NUMA), context / "lib" / NUMA)
     _build(DOCKERFILES / "real-vllm.Dockerfile", tag, context, f"--build-arg=BASE={engine}")
+
+
+def build_real_llamacpp(tag: str, server: Path, router: Path) -> None:
+    """A static `llama-server`, a model, and `vllm-router` with what it imports, from an environment that has it."""
+    context = ROOT / "build" / "e2e" / "real-llamacpp"
+    shutil.rmtree(context, ignore_errors=True)
+    context.mkdir(parents=True)
+    shutil.copy2(server, context / "llama-server")
+    write_gguf(context / "model.gguf")
+    write_model(context / "model")
+    packages = _packages(router)
+    found = run(router, "-c", "import sys, vllm_router.launch_router; print(*(one for one in sys.modules))").split()
+    wanted = {name.partition(".")[0] for name in found}
+    for one in packages.iterdir():
+        name = one.name.partition(".")[0]
+        if name not in wanted or one.name.endswith(".dist-info"):
+            continue
+        if one.is_dir():
+            shutil.copytree(one, context / "router" / one.name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            (context / "router").mkdir(exist_ok=True)
+            shutil.copy2(one, context / "router")
+    base = (f"--build-arg={argument}" for argument in _base())
+    _build(DOCKERFILES / "real-llamacpp.Dockerfile", tag, context, *base)
 
 
 def _packages(python: Path) -> Path:

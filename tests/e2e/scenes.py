@@ -55,6 +55,8 @@ class Scene:
     """Further options of the engine."""
     behavior: Mapping[str, str] = field(default_factory=lambda: BEHAVIOR)
     """Of the pool; empty for the operator's defaults."""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """Further parts of the pool's spec."""
     course: Course | None = field(default=None, init=False)
 
     @property
@@ -103,6 +105,7 @@ class Scene:
                 },
                 targets=[{"name": self.name, "min": self.minimum, "max": self.maximum, "gpusPerReplica": 1}],
                 behavior=dict(self.behavior),
+                **self.spec,
             )
         )
 

@@ -112,3 +112,43 @@ def test_a_deployment_that_does_not_exist_is_the_clusters_answer(check: Check) -
     done = check(target="deployment/nobody")
     assert done.returncode == 4
     assert "nobody" in done.stderr
+
+
+ROUTER = (ENGINES / "gateway-vllm-router-0.1.17.txt").read_text()
+PROCESSED = 'count by (pod) (vllm_router_processed_requests_total{namespace="NAMESPACE"})'
+
+
+def test_it_shows_what_a_gateway_tells(
+    check: Check, prometheus: Prometheus, namespace: str, pods: list[str], pages: dict[tuple[str, str], str]
+) -> None:
+    """One server speaks for all pods, so a pod's page is the engine's and the gateway's."""
+    pages[namespace, pods[0]] = SGLANG + ROUTER
+    scraped(prometheus, namespace, RUNNING, 2)
+    scraped(prometheus, namespace, PROCESSED, 1)
+    done = check("--gateway", "vllm-router/llama")
+    assert done.returncode == 0, done.stderr
+    _, _, told = done.stdout.partition(f"Gateway vllm-router in namespace {namespace}, 1 pods:")
+    lines = {line.split()[0]: line.split(maxsplit=5) for line in told.splitlines() if line}
+    assert lines["queue"][1:3] == ["0", "-"]
+    assert lines["arrivals"][1] == "1"
+    assert 0 <= int(lines["arrivals"][2]) <= 3, "seconds since the newest sample"
+    assert "(vllm_router_processed_requests_total + vllm_router_retries_exhausted_total){" in lines["arrivals"][5]
+
+
+def test_it_says_what_a_gateway_lacks(
+    check: Check, prometheus: Prometheus, namespace: str, pods: list[str], pages: dict[tuple[str, str], str]
+) -> None:
+    pages[namespace, pods[0]] = SGLANG + ROUTER
+    scraped(prometheus, namespace, RUNNING, 2)
+    scraped(prometheus, namespace, PROCESSED, 1)
+    said = {
+        "vllm-router": "vllm-router does not name the model in its metrics: set spec.metrics.gateway.workload",
+        "litellm": f"Prometheus has no series of a gateway litellm in namespace {namespace}.",
+    }
+    for name, why in said.items():
+        done = check("--gateway", name)
+        assert done.returncode == 1
+        assert why in done.stderr
+    done = check("--gateway", "acme")
+    assert done.returncode == 2
+    assert "--gateway must be one of envoy-ai-gateway, inference-extension" in done.stderr

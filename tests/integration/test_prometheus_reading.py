@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.adapters.cluster.names import pods_of_any
-from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend, ReadRequest
 from servingpool.adapters.prometheus.plan import MOST_SLICES
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 from servingpool_lab.binaries import ensure_binaries
@@ -221,19 +221,6 @@ async def test_a_label_matcher_narrows_the_reading(url: str) -> None:
     await backend.close()
     assert not isinstance(reading, Unknown)
     assert list(reading.samples) == [("reading", "plain-2")]
-
-
-async def test_a_gateways_queue_is_summed_by_model_and_namespace(url: str) -> None:
-    await (await scraped(url, {"plain", "plain-2"})).close()
-    queue = GatewayQueue(
-        metric="vllm:num_requests_waiting", namespace_label="namespace", match_labels={"job": "plain-2"}
-    )
-    backend = PrometheusBackend(BackendConfig(url=url, gateway=queue))
-    reading = await backend.gateway()
-    await backend.close()
-    assert not isinstance(reading, Unknown)
-    assert reading.select("reading", "tiny") == figure(PAGES["plain-2"], "num_requests_waiting")
-    assert isinstance(reading.select("elsewhere", "tiny"), Unknown)
 
 
 async def test_history_is_read_as_it_was(url: str) -> None:

@@ -94,9 +94,9 @@ class Operator:
         assert workload is not None
         looks = []
         for index, pool in enumerate(self.pools):
-            reading, queue = self._readings.of(pool), self._readings.gateway_queue(pool)
+            reading, gateway = self._readings.of(pool), self._readings.gateway(pool)
             assert isinstance(reading, FleetReading), reading
-            observation, selection = observe(pool, workload, self._cache, reading, queue, now)
+            observation, selection = observe(pool, workload, self._cache, reading, gateway, now)
             assert selection is not None
             core = self.core(index)
             delta = diff_counters(observation, core, self._samples[index])

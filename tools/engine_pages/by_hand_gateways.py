@@ -4,6 +4,8 @@ from engine_pages import story
 from engine_pages.writer import Writer
 
 SOURCES = {
+    "gateway-envoy-ai-gateway-0.5": "by hand from internal/metrics of Envoy AI Gateway 0.5",
+    "gateway-inference-extension-1.2": "by hand from pkg/epp/metrics of the Gateway API inference extension 1.2",
     "gateway-llm-d-epp-0.10.0": "by hand from pkg/epp/metrics of llm-d-router 0.10.0",
     "gateway-production-stack-0.1.12": "by hand from src/vllm_router of vLLM's production-stack 0.1.12",
 }
@@ -15,6 +17,9 @@ TPOT = (
     *(0.0005, 0.00205, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 2.0),
 )
 HELD = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DURATION = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+ENVOY_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+ENVOY_TPOT = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 
 
 def _go(value: float) -> str:
@@ -95,4 +100,51 @@ def production_stack(now: float) -> str:
     return page.page
 
 
-PAGES = {"gateway-llm-d-epp-0.10.0": llm_d_epp, "gateway-production-stack-0.1.12": production_stack}
+def inference_extension(now: float) -> str:
+    """The endpoint picker before it moved to llm-d: it holds the story's queue, and has no TTFT."""
+    model = {"model_name": story.MODEL, "target_model_name": story.MODEL}
+    page = Writer({}, _go)
+    sent = [request for request in story.REQUESTS if request.starts <= now]
+    text = "[ALPHA] Counter of inference objective requests broken out for each model and target model."
+    page.counter("inference_objective_request_total", text, (len(sent), {**model, "priority": "0"}))
+    text = "[ALPHA] Inference objective number of running requests in each model."
+    page.gauge("inference_objective_running_requests", text, len(story.running(now)), model_name=story.MODEL)
+    text = "[ALPHA] Current number of requests actively held in the Flow Control queue."
+    queue = {**model, "fairness_id": "default-flow", "priority": "0", "inference_pool": "pool"}
+    page.gauge("inference_extension_flow_control_queue_size", text, len(story.waiting(now)), **queue)
+    text = "[ALPHA] The number of ready pods in the inference server pool."
+    page.gauge("inference_pool_ready_pods", text, 1.0, name="pool")
+    return page.page
+
+
+def envoy_ai_gateway(now: float) -> str:
+    """Its external processor, as OpenTelemetry exports it: requests at their end, TTFT of the streaming ones."""
+    page = Writer({})
+    model = dict.fromkeys(("gen_ai_original_model", "gen_ai_request_model", "gen_ai_response_model"), story.MODEL)
+    own = {**model, "gen_ai_operation_name": "chat", "gen_ai_provider_name": "openai", "otel_scope_version": ""}
+    own["otel_scope_name"] = "envoyproxy/ai-gateway"
+    sent = [request for request in story.REQUESTS if request.starts <= now]
+    over = [request for request in sent if request.ends <= now and not request.aborted]
+    text = "Generative AI server request duration such as time-to-last byte or last output token."
+    page.head("histogram", "gen_ai_server_request_duration_seconds", text)
+    latencies = [request.ends - request.arrives for request in over]
+    page.buckets("gen_ai_server_request_duration_seconds", DURATION, latencies, **own)
+    text = "Time to receive first token in streaming responses."
+    page.head("histogram", "gen_ai_server_time_to_first_token_seconds", text)
+    first = [
+        request.token_time(1) - request.arrives for request in sent if request.streaming and request.generated(now)
+    ]
+    page.buckets("gen_ai_server_time_to_first_token_seconds", ENVOY_TTFT, first, **own)
+    text = "Time per output token generated after the first token for successful responses."
+    page.head("histogram", "gen_ai_server_time_per_output_token_seconds", text)
+    tpot = [request.tpot for request in over if request.streaming and request.output > 1]
+    page.buckets("gen_ai_server_time_per_output_token_seconds", ENVOY_TPOT, tpot, **own)
+    return page.page
+
+
+PAGES = {
+    "gateway-envoy-ai-gateway-0.5": envoy_ai_gateway,
+    "gateway-inference-extension-1.2": inference_extension,
+    "gateway-llm-d-epp-0.10.0": llm_d_epp,
+    "gateway-production-stack-0.1.12": production_stack,
+}

@@ -14,10 +14,14 @@ from reference.markdown import page as whole
 from servingpool.cli.main import app
 
 INTRODUCTION = """\
-`servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. `explain` uses your
-kubeconfig and needs the right to get pools. `check deployment/NAME` uses it too, and needs the right to get the
-Deployment's scale and to list pods. The chart starts `run`, and `check` in `helm test`. The other commands need no
-cluster.
+`servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. It is also
+`kubectl servingpool`, if `kubectl-servingpool` is on the PATH. `servingpool --install-completion` completes commands,
+options and names of pools.
+
+`get` and `explain` use your kubeconfig and need the right to get and list pools; `pause` and `resume` need the right to
+patch them. `check deployment/NAME` needs the right to get the Deployment's scale and to list pods. `history`, `compare`
+and `explain --at` ask a Prometheus that scrapes the operator, and no cluster. The chart starts `run`, and `check` in
+`helm test`. The other commands need no cluster.
 """
 EXIT = re.compile(r"Exit codes: (.*)", re.DOTALL)
 

@@ -1,13 +1,15 @@
-"""The page on engines, from the profiles that are shipped."""
+"""The page on engines and gateways, from the profiles that are shipped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reference import gateways
 from reference.markdown import code, table
 from reference.markdown import page as whole
+from reference.series import counted_as, shown_as
 from servingpool.adapters.prometheus.engines import shipped, usable
-from servingpool.adapters.prometheus.engines.profile import Counted, EngineMetrics, Figure, Series
+from servingpool.adapters.prometheus.engines.profile import EngineMetrics, Figure
 
 INTRODUCTION = """\
 `spec.engine` names the engine of a pool's replicas. A profile, which is data, says which of the engine's metrics hold
@@ -62,6 +64,9 @@ OVERVIEW = """\
 engine does not export it. Without `running`, `waiting`, `generationTokens`, `promptTokens`, `timeToFirstToken` and
 `interTokenLatency` a pool is refused with the reason UnknownEngine; `timePerOutputToken` is needed where the SLO bounds
 it.
+
+`prefillSeconds` replace both `timeToFirstToken` and `timePerOutputToken` if a gateway counts the requests. Then time to
+first token is an estimate: the wait in the queue, and the mean prefill. TPOT is judged by the mean time between tokens.
 """
 ORDER = "The first series that a pod exposes counts. Histograms are named without `_bucket`, `_sum`, `_count`."
 
@@ -70,18 +75,21 @@ def page() -> str:
     """The page."""
     names = sorted(shipped(), key=lambda name: (name not in usable(shipped()), name != "vllm", name))
     head = ("figure", *names)
-    rows = [(code(figure.value), *(_counted(shipped()[name], figure) for name in names)) for figure in Figure]
-    can = ("can be used", *("yes" if name in usable(shipped()) else "no" for name in names))
+    rows = [
+        (code(figure.value), *(counted_as(shipped()[name].figures.get(figure, ())) for name in names))
+        for figure in Figure
+    ]
+    can = ("can be used", *map(_can, names))
     sections = [part for name in names for part in _section(name, shipped()[name])]
     texts = ("## Which engine, which model", WHICH, "## An engine of your own", OWN)
-    return whole("Engines", INTRODUCTION, OVERVIEW, table(head, [can, *rows]), ORDER, *texts, *sections)
+    parts = (INTRODUCTION, OVERVIEW, table(head, [can, *rows]), ORDER, *texts, *gateways.sections(), *sections)
+    return whole("Engines and gateways", *parts)
 
 
-def _counted(profile: EngineMetrics, figure: Figure) -> str:
-    series = profile.figures.get(figure, ())
-    if not series:
-        return "-"
-    return " or ".join(dict.fromkeys("at finish" if one.counted is Counted.AT_FINISH else "smooth" for one in series))
+def _can(name: str) -> str:
+    if name not in usable(shipped()):
+        return "no"
+    return "behind a gateway" if shipped()[name].needs_gateway else "yes"
 
 
 def _section(name: str, profile: EngineMetrics) -> Iterator[str]:
@@ -105,11 +113,4 @@ def _section(name: str, profile: EngineMetrics) -> Iterator[str]:
 def _rows(profile: EngineMetrics) -> Iterator[tuple[str, str, str, str, str]]:
     for figure in Figure:
         for one in profile.figures.get(figure, ()):
-            counted = "at finish" if one.counted is Counted.AT_FINISH else "smooth"
-            yield code(figure.value), _series(one), counted, one.versions, one.note
-
-
-def _series(series: Series) -> str:
-    rules = [f"without {code(label)}" for label in series.without]
-    rules += [f"not {code(f'{label}={value}')}" for label, values in series.excluded.items() for value in values]
-    return ", ".join([code(series.text), *rules])
+            yield code(figure.value), shown_as(one), counted_as([one]), one.versions, one.note

@@ -125,6 +125,8 @@ def _inlined(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[
             out[key] = {name: _inlined(part, definitions) for name, part in value.items()}
         elif key == "items" or (key == "additionalProperties" and isinstance(value, Mapping)):
             out[key] = _inlined(value, definitions)
+        elif key == "default" and isinstance(value, Mapping):
+            out[key] = {name: part for name, part in value.items() if part is not None}
         elif key == "additionalProperties":
             continue  # a structural schema prunes; `true` is said by x-kubernetes-preserve-unknown-fields
         else:

@@ -10,6 +10,7 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from servingpool.api.duration import DurationBetween
+from servingpool.api.mode import Mode as Mode  # noqa: PLC0414, what mypy takes for an export
 from servingpool.api.part import Part
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
 
@@ -24,11 +25,13 @@ PRICE_NAME = Matches(
     rf"{_DNS_LABEL}(\.{_DNS_LABEL})*",
     "the name of a price in the operator's configuration, of lower-case letters, digits, - and .",
 )
+GATEWAY_NAME = Matches(_DNS_LABEL, "the name of a gateway, such as vllm-router, of lower-case letters, digits and -")
 LABEL_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,62}"
 RESERVED_LABELS = ("__name__", "le", "model_name", "namespace", "pod")
 """The operator matches these itself, to keep a pool to its own namespace and model."""
 
 _NO_BOUND = "needs timeToFirstToken (1ms to 10m), timePerOutputToken (1ms to 10s) or both, got neither"
+_NO_CLIENT_BOUND = "measuredAt Gateway needs timeToFirstToken (1ms to 10m): a gateway measures no other bound"
 _KIND = "must be kind Deployment of apps/v1, the only one that this release scales, got {}"
 _TARGETS = "must hold exactly 1 target in this release, got {}"
 _LABELS = f"keys must be Prometheus label names other than {', '.join(RESERVED_LABELS)}, got {{}}"
@@ -45,12 +48,11 @@ _NOT_ANOTHER_POOL = Rule(
 )
 
 
-class Mode(StrEnum):
-    """What the operator does with its decisions."""
+class MeasuredAt(StrEnum):
+    """Where the time to first token is measured that the SLO is about."""
 
-    AUTO = "Auto"
-    RECOMMEND = "Recommend"
-    PAUSED = "Paused"
+    ENGINE = "Engine"
+    GATEWAY = "Gateway"
 
 
 class Slo(Part):
@@ -64,15 +66,23 @@ class Slo(Part):
     Attainment is exact at vLLM's bucket bounds (25ms, 50ms, 75ms, 100ms, 150ms, 200ms), else estimated."""
     attainment: Annotated[float, Between(50, 99.9)] = 95.0
     """Percent of requests that must meet every bound, 50 to 99.9."""
+    measured_at: Annotated[MeasuredAt, Field(strict=False)] = MeasuredAt.ENGINE
+    """Where time to first token is measured. Engine: by the engines, so a gateway's queue is not in it. Gateway: by the
+    gateway, as the client sees it; time per output token stays the engines'."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(Rule("has(self.timeToFirstToken) || has(self.timePerOutputToken)", _NO_BOUND)),
+        json_schema_extra=rules(
+            Rule("has(self.timeToFirstToken) || has(self.timePerOutputToken)", _NO_BOUND),
+            Rule("self.measuredAt != 'Gateway' || has(self.timeToFirstToken)", _NO_CLIENT_BOUND),
+        ),
     )
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         if self.time_to_first_token is None and self.time_per_output_token is None:
             raise ValueError(_NO_BOUND)
+        if self.measured_at is MeasuredAt.GATEWAY and self.time_to_first_token is None:
+            raise ValueError(_NO_CLIENT_BOUND)
         return self
 
     @property
@@ -125,6 +135,17 @@ class Target(Part):
         return self
 
 
+class Gateway(Part):
+    """The gateway or router in front of the engines, in the pool's namespace."""
+
+    name: Annotated[str, Field(max_length=63), GATEWAY_NAME]
+    """Gateway: envoy-ai-gateway, inference-extension, litellm, llm-d-epp, production-stack, sglang-router, vllm-router,
+    or one whose metrics the operator's configuration describes."""
+    workload: Annotated[str, Field(max_length=253), WORKLOAD_NAME] | None = None
+    """Name of the gateway's Deployment or StatefulSet. Needed where the gateway's metrics do not name the
+    model, as with vllm-router. Default: all gateways of that name in the namespace."""
+
+
 class Metrics(Part):
     """Where the operator reads the engines' metrics."""
 
@@ -141,6 +162,9 @@ class Metrics(Part):
     ] = Field(default_factory=dict)
     """Labels with exact values that the pool's series must have. Set the cluster's label if Prometheus holds several
     clusters (Thanos, Mimir): series are matched by namespace and pod name only."""
+
+    gateway: Gateway | None = None
+    """The gateway in front of the engines, for requests that wait there. Default: the backend's, if it has one."""
 
     @field_validator("match_labels")
     @classmethod

@@ -8,12 +8,14 @@ from pydantic import Field
 
 from servingpool.api.conditions import Condition, ConditionType
 from servingpool.api.part import Part
-from servingpool.api.text import Text
+from servingpool.api.text import Sentence, Text
 from servingpool.api.time import Time
 
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0)]
 Word = Annotated[str, Field(max_length=64)]
+CHANGES = 10
+"""Most changes in a status."""
 
 
 class Throughput(Part):
@@ -110,6 +112,23 @@ class LastDecision(Part):
     """Problems that do not stop scaling."""
 
 
+class Change(Part):
+    """One change of the target's spec.replicas."""
+
+    at: Time
+    """Time of the change."""
+    from_: Annotated[int, Field(ge=0, alias="from")]
+    """Replicas before."""
+    to: Count
+    """Replicas after."""
+    why: Sentence
+    """Reason: the decision's sentence, or that another program set the replicas."""
+    by: Annotated[str, Field(max_length=128)]
+    """Field manager that set the replicas: servingpool-operator or another writer, such as kube-controller-manager."""
+    outcome: Word | None = None
+    """How it ended, such as `ready after 1m35s`; absent while that is unknown."""
+
+
 class Status(Part):
     """Observed state and last decision, written on important changes. Live figures are in the operator's metrics."""
 
@@ -158,6 +177,8 @@ class Status(Part):
     """Last decision in full."""
     last_scale_time: Time | None = None
     """Time when the operator last changed the target's replicas."""
+    history: Annotated[tuple[Change, ...], Field(strict=False, max_length=CHANGES)] = ()
+    """Last changes of the target's replicas, whoever made them, newest first. A contest over the field is left out."""
 
     def condition(self, type_: ConditionType) -> Condition | None:
         """The condition of this type, if it was judged."""

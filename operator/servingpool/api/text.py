@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-MOST = 1_024
 
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST else text[: MOST - 1] + "…"
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 # Cut, not refused: a status that the API server rejects for one long sentence is not written at all.
-Text = Annotated[str, AfterValidator(_cut), Field(json_schema_extra={"maxLength": MOST})]
+Text = Annotated[str, AfterValidator(lambda text: _cut(text, 1_024)), Field(json_schema_extra={"maxLength": 1_024})]
 """A sentence of at most 1024 characters; what is longer ends in an ellipsis."""
+Sentence = Annotated[str, AfterValidator(lambda text: _cut(text, 512)), Field(json_schema_extra={"maxLength": 512})]
+"""Likewise of at most 512, where there are many."""

@@ -124,11 +124,10 @@ ALERTS = (
         effect="Requests may miss the SLO when traffic rises; GPUs stay idle when it falls.",
         action=(
             "kubectl describe sp {{ $labels.pool }} -n {{ $labels.namespace }} says under Ready what blocks it. "
-            "InvalidSpec, UnknownBackend, UnknownEngine, TargetNotFound: correct the manifest. AmbiguousOwner, "
-            "OwnedByHPA, OwnedByKEDA: delete the other scaler. FailedUpdateScale: a missing right, a webhook or a"
-            " quota refuses the scale. ReplicasContested: another program sets spec.replicas. ScalingDisabled: "
-            "the Deployment has"
-            " 0 replicas. Unschedulable: no node has room."
+            "InvalidSpec, UnknownBackend, UnknownEngine, UnknownGateway, TargetNotFound: correct the manifest. "
+            "AmbiguousOwner, OwnedByHPA, OwnedByKEDA: delete the other scaler. FailedUpdateScale: a missing right, "
+            "a webhook or a quota refuses the scale. ReplicasContested: another program sets spec.replicas. "
+            "ScalingDisabled: the Deployment has 0 replicas. Unschedulable: no node has room."
         ),
     ),
     Alert(

@@ -109,6 +109,13 @@ class Reason(Templated, StrEnum):
         "The operator has no profile of this engine's metrics, or the engine exports too little.",
         "Correct spec.engine, or describe the engine under engines in the operator's configuration.",
     )
+    UNKNOWN_GATEWAY = (
+        "UnknownGateway",
+        _NOT_READY,
+        "spec.metrics.gateway.name '{gateway}' is unknown. Known gateways are {known}.",
+        "The operator has no profile of this gateway's metrics.",
+        "Correct spec.metrics.gateway.name, or describe it under gateways in the operator's configuration.",
+    )
     AMBIGUOUS_OWNER = (
         "AmbiguousOwner",
         _NOT_READY,
@@ -257,6 +264,13 @@ class Reason(Templated, StrEnum):
         "SLO attainment is unknown: {detail}.",
         "There was too little traffic to judge.",
         "Nothing.",
+    )
+    CLIENT_LATENCY_UNKNOWN = (
+        "ClientLatencyUnknown",
+        (ConditionType.SLO_MET, Truth.UNKNOWN),
+        "The client's time to first token is unknown: {detail}. slo.measuredAt is Gateway, so the SLO is not judged.",
+        "The gateway does not tell the time to first token that the SLO is judged by.",
+        "Correct spec.metrics.gateway or the gateway's scrape, or set slo.measuredAt to Engine.",
     )
     # ScalingLimited
     DESIRED_WITHIN_RANGE = (

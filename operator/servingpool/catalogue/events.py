@@ -38,6 +38,13 @@ class EventReason(Templated, StrEnum):
         "The operator has set the target's replicas.",
         "Nothing.",
     )
+    RECOMMENDED = (
+        "Recommended",
+        "Normal",
+        "Recommended size: {replicas}, {requested} stand; reason: {reason}",
+        "In mode Recommend: what Auto would have done. Posted once per change of the recommendation.",
+        "Compare with `servingpool compare`.",
+    )
     VICTIMS_NOT_CHOSEN = (
         "VictimsNotChosen",
         "Warning",

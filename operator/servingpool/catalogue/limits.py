@@ -32,6 +32,12 @@ class LimitName(StrEnum):
         "Scale-down is blocked: the number of queued requests is unknown.",
         "Check the metrics that MetricsAvailable names.",
     )
+    CLIENT_UNKNOWN = (
+        "ClientLatencyUnknown",
+        "scale-down blocked: the client's time to first token is not known ({reason})",
+        "Scale-down is blocked: slo.measuredAt is Gateway, and the gateway does not tell the client's latency.",
+        "Correct spec.metrics.gateway or the gateway's scrape, or set slo.measuredAt to Engine.",
+    )
     REQUESTS_WAIT = (
         "RequestsWait",
         "scale-down blocked: requests have waited for {waited:.0f} s",

@@ -34,6 +34,110 @@ class Metric(StrEnum):
         "The pool's conditions: 1 for the status and reason that each type has now.",
         "One series per condition. Filter by type, status and reason.",
     )
+    DECIDED_AT = (
+        "servingpool_decision_timestamp_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "Unix time of the last decision.",
+        "All series of a pool are of this decision. It stops if the operator does.",
+    )
+    LIMIT = (
+        "servingpool_limit_replicas",
+        "gauge",
+        (*POOL, "limit", "order"),
+        "replicas",
+        "Replicas after a limit that changed the answer.",
+        "By order, from 1: the first starts at needed_replicas rounded up, the last gives desired_replicas.",
+    )
+    CANDIDATE_MISSES = (
+        "servingpool_candidate_misses",
+        "gauge",
+        (*POOL, "replicas"),
+        "replicas",
+        "Expected misses of a fleet size that was weighed, in the work of fully busy replicas.",
+        "needed_for_forecast_replicas is the size with the least replicas + miss_penalty x this.",
+    )
+    EXPECTED_MISSES = (
+        "servingpool_expected_miss_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Share of requests expected to miss at the horizon with the desired replicas.",
+        "Absent where that size was not weighed.",
+    )
+    LATENESS_SOURCE = (
+        "servingpool_lateness_source",
+        "gauge",
+        (*POOL, "source"),
+        "",
+        "1 for what tells whether a first token was late.",
+        "Anything but the TTFT histogram: that excludes queue time.",
+    )
+    LAST_CHANGE = (
+        "servingpool_last_change_timestamp_seconds",
+        "gauge",
+        (*POOL, "by"),
+        "seconds",
+        "Unix time of the last change of the target's spec.replicas.",
+        "by is the field manager that made it. `servingpool history` lists the changes.",
+    )
+    LAST_CHANGE_FROM = (
+        "servingpool_last_change_from_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Replicas before that change.",
+        "Absent until a change was seen.",
+    )
+    LAST_CHANGE_TO = (
+        "servingpool_last_change_to_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Replicas after that change.",
+        "Absent until a change was seen.",
+    )
+    MIN_REPLICAS = (
+        "servingpool_min_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Lowest number of replicas allowed.",
+        "spec.targets[].min.",
+    )
+    MAX_REPLICAS = (
+        "servingpool_max_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Highest number of replicas allowed.",
+        "spec.targets[].max.",
+    )
+    TTFT_BOUND = (
+        "servingpool_time_to_first_token_bound_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "Longest time to first token that the SLO allows.",
+        "spec.slo.timeToFirstToken; absent without it.",
+    )
+    TPOT_BOUND = (
+        "servingpool_time_per_output_token_bound_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "Longest mean time between output tokens that the SLO allows.",
+        "spec.slo.timePerOutputToken; absent without it.",
+    )
+    REPLICA_COST = (
+        "servingpool_replica_cost_dollars_per_hour",
+        "gauge",
+        POOL,
+        "dollars/h",
+        "Cost of one replica.",
+        "spec.targets[].costPerReplicaHour; absent without it.",
+    )
     DESIRED_REPLICAS = (
         "servingpool_desired_replicas",
         "gauge",

@@ -32,6 +32,18 @@ class Note(Templated, StrEnum):
         "The number of queued requests is unknown: {detail}",
         "In PartialMetrics: without it a fleet could shrink while requests wait.",
     )
+    CLIENT_UNKNOWN = (
+        "The client's time to first token is unknown: {detail}",
+        "In PartialMetrics: slo.measuredAt is Gateway, and the gateway does not tell it.",
+    )
+    AT_GATEWAY = (
+        "Time to first token is measured at the gateway.",
+        "In SLOMet: slo.measuredAt is Gateway, so the time in the gateway's queue is in it.",
+    )
+    AT_ENGINES = (
+        "Time to first token is measured at the engines, without the gateway's queue.",
+        "In SLOMet: the gateway tells the client's time to first token too. slo.measuredAt Gateway judges by that.",
+    )
     RECENT = (
         "In the last 5 minutes it was {recent:.1f}%.",
         "In ObjectiveMissed: attainment over the last 5 minutes.",
@@ -40,12 +52,16 @@ class Note(Templated, StrEnum):
         "The TTFT histogram excludes queue time, so the {witness} is used instead.",
         "In SLOMet: late requests are counted from the queue's length, or from the engine's queue-time histogram.",
     )
+    TTFT_INFERRED = (
+        "The engine exports no time to first token: it is estimated from queue length, gateway arrivals and prefill.",
+        "In SLOMet: each request's wait by Little's law, and the mean seconds of prefill after it.",
+    )
     WAITING_NOW = (
         "Requests wait {seconds:.0f} s now.",
         "In SLOMet, after the sentence on queue time.",
     )
     ESTIMATED = (
-        "Estimated for {share:.0%} of requests: the engine has no {bound} bucket. Use {exact} for exact counts.",
+        "Estimated for {share:.0%} of requests: no bucket ends at {bound}. Use {exact} for exact counts.",
         "In SLOMet: a histogram does not count the requests that met a bound inside one of its buckets.",
     )
     BEYOND_LAST_BUCKET = (
@@ -63,6 +79,10 @@ class Note(Templated, StrEnum):
     ENGINE_LACKS = (
         "it exports no {figures}, which decisions need; engines that can be used are {known}",
         "In UnknownEngine: the engine's metrics do not suffice for this release.",
+    )
+    ENGINE_NEEDS_GATEWAY = (
+        "it exports no count of requests; set spec.metrics.gateway to the gateway that counts them",
+        "In UnknownEngine: such an engine's arrivals are read from the gateway in front of it.",
     )
     UNKNOWN_PRICE = (
         "spec.compareTo '{price}' is unknown, so nothing is compared; known prices: {known}. Scaling is not affected.",
@@ -83,6 +103,34 @@ class Note(Templated, StrEnum):
     OBSERVED = (
         "scale-down blocked until the pool was observed for {wanted:.0f} s; so far {seen:.0f} s",
         "In the limit Calibrating: the pool is new, or was not observed for a long time.",
+    )
+    SET_BY_OTHER = (
+        "Another program set the replicas.",
+        "In history: the operator had no answer at that time.",
+    )
+    SET_BY_OTHER_WANTED = (
+        "Another program set the replicas; the operator's answer was {replicas}.",
+        "In history: the answer is that of the tick before.",
+    )
+    UNRECORDED_ORDER = (
+        "The operator set the replicas and stopped before it wrote the reason.",
+        "In history: `servingpool explain --at` explains it from Prometheus.",
+    )
+    READY_AFTER = (
+        "ready after {duration}",
+        "Outcome of a scale-up in history: all replicas were Ready.",
+    )
+    REMOVED_AFTER = (
+        "removed after {duration}",
+        "Outcome of a scale-down in history: no more pods stood than were asked for.",
+    )
+    REPLACED_AFTER = (
+        "replaced after {duration}",
+        "Outcome of a change in history: the next change came first.",
+    )
+    NEVER_READY = (
+        "never ready within {duration}",
+        "Outcome of a scale-up in history: find the pods that are Pending or failing.",
     )
     SPEED_UNKNOWN = (
         "scale-down blocked until enough requests were decoded to know the engine's speed",

@@ -65,14 +65,15 @@ class _Assembly:
     async def _start(self) -> None:
         config = self._config
         self._cluster = await Cluster.connect(self._kubeconfig)
-        self._backends = {backend.name: PrometheusBackend(backend, config.known_engines) for backend in config.backends}
+        profiles = config.known_engines, config.known_gateways
+        self._backends = {backend.name: PrometheusBackend(backend, *profiles) for backend in config.backends}
         await self.watches.expect(self._cluster)
         election = _election(self._cluster, config.leader_election)
         actor = Actor(self._cluster, self._cache, deletion_costs=config.pod_deletion_cost.enabled)
         reporter = Reporter(self._cluster, self._cache)
         reconciler = Reconciler(
             self._cache,
-            Readings(self._backends, config.known_engines),
+            Readings(self._backends, *profiles),
             Backfill(self._backends, history=config.history),
             actor,
             reporter,

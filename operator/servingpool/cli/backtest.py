@@ -73,17 +73,17 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 the SLO was held, 1 the history cannot be used, 2 wrong usage, 3 the SLO was missed, 4 the cluster
     did not answer.
     """
-    from servingpool.cli import history
+    from servingpool.cli import recorded
 
     if (target is None) == (source is None):
-        history.wrong("Give deployment/NAME or --from FILE, one of the two")
+        recorded.wrong("Give deployment/NAME or --from FILE, one of the two")
     with needs("simulation"):
         from servingpool.backtest.recording import RecordingError
         from servingpool.backtest.report import page, sentence
         from servingpool.backtest.result import backtest as replayed
         from servingpool.cli.demo import write
     if source is None:
-        source = Path(f"{history.deployment(str(target))}.rec")
+        source = Path(f"{recorded.deployment(str(target))}.rec")
         _record(
             str(target),
             source,
@@ -95,7 +95,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
             kubeconfig=kubeconfig,
         )
     try:
-        header, chunks = history.read(source)
+        header, chunks = recorded.read(source)
         question = _question(header, pool, ttft, tpot, attainment, min_replicas, max_replicas, cold_start, price)
         found = _with_progress(lambda told: replayed(header, chunks, question, told))
     except RecordingError as error:

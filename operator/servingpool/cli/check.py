@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -13,11 +12,12 @@ if TYPE_CHECKING:
     from servingpool.adapters.prometheus import BackendConfig
     from servingpool.decision.observation import Unknown
     from servingpool.reconcile.config import OperatorConfig
+    from servingpool.reconcile.gateways import OwnGateway
 
 REMEDY = "Correct the backend's url and credentials, or open the network to it."
 
 
-def check(
+def check(  # noqa: PLR0913, a command's options
     target: Annotated[
         str | None,
         typer.Argument(metavar="[deployment/NAME]", help="A Deployment whose engines to look at, pool or not."),
@@ -35,6 +35,10 @@ def check(
     engine: Annotated[
         str | None, typer.Option(help="Read the pods as this engine. Default: as their metrics tell.")
     ] = None,
+    gateway: Annotated[
+        str | None,
+        typer.Option(metavar="NAME[/WORKLOAD]", help="Look at this gateway too. Default: the backend's."),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="What spec.model would be. Default: as the metrics tell.")] = None,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
@@ -43,7 +47,8 @@ def check(
     """Ask Prometheus what the operator would ask: all servers of a configuration, or all figures of a Deployment.
 
     With a target it shows, for each figure, the series, their labels and the newest sample, says why one is missing,
-    and suggests spec.engine and spec.model. Without one, `helm test` runs it.
+    and suggests spec.engine and spec.model; where there is a gateway, that one's figures too.
+    Without a target `helm test` runs it.
 
     Example: `servingpool check --config config.yaml`
 
@@ -76,9 +81,22 @@ def check(
         _wrong(f"--backend '{chosen.name}' does not allow namespace {namespace}, only {', '.join(chosen.namespaces)}")
     from servingpool.cli import check_target
 
-    looked_at = check_target.Target(namespace, name, engine, model)
+    looked_at = check_target.Target(namespace, name, engine, model, _gateway(gateway, namespace, chosen, settings))
     path = None if kubeconfig is None else str(kubeconfig)
-    raise typer.Exit(check_target.run(looked_at, chosen, known, path))
+    raise typer.Exit(check_target.run(looked_at, chosen, known, settings.known_gateways, path))
+
+
+def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings: OperatorConfig) -> OwnGateway | None:
+    """The one that is asked for, or the backend's."""
+    from servingpool.api.spec import Gateway
+    from servingpool.reconcile.gateways import gateway_in
+
+    if given is None:
+        return gateway_in(namespace, None, backend)
+    name, _, workload = given.partition("/")
+    if name not in settings.known_gateways:
+        _wrong(f"--gateway must be one of {', '.join(settings.known_gateways)}, got '{name}'")
+    return gateway_in(namespace, Gateway(name=name, workload=workload or None), backend)
 
 
 def _wrong(said: str) -> NoReturn:
@@ -96,8 +114,9 @@ def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
     try:
         if prometheus is None and config is not None:
             return load(config)
-        engines = load(config).engines if config is not None else {}
-        return OperatorConfig(backends=(BackendConfig(url=str(prometheus)),), engines=engines)
+        own = load(config) if config is not None else None
+        profiles = {} if own is None else {"engines": own.engines, "gateways": own.gateways}
+        return OperatorConfig(backends=(BackendConfig(url=str(prometheus)),), **profiles)
     except ConfigError as error:
         _wrong(str(error))
     except ValidationError as error:
@@ -105,6 +124,8 @@ def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
 
 
 def _check_backends(backends: Sequence[BackendConfig]) -> int:
+    import asyncio
+
     problems = asyncio.run(_ask(backends))
     for backend in backends:
         problem = problems[backend.name]
@@ -117,6 +138,8 @@ def _check_backends(backends: Sequence[BackendConfig]) -> int:
 
 async def _ask(backends: Sequence[BackendConfig]) -> Mapping[str, Unknown | None]:
     """By name, why a backend does not answer; None where it does."""
+    import asyncio
+
     from servingpool.adapters.prometheus import PrometheusBackend
 
     opened = [PrometheusBackend(backend) for backend in backends]

@@ -5,16 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import typer
 
 from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, FleetReading, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    EngineMetrics,
+    FleetReading,
+    GatewayProfile,
+    PrometheusBackend,
+    ReadRequest,
+)
 from servingpool.adapters.prometheus import page as pages
 from servingpool.adapters.prometheus.diagnosis import Evidence, engines_of, models_of
 from servingpool.adapters.prometheus.inspection import Inspection
+from servingpool.cli.check_gateway import check_gateway
 from servingpool.cli.figures import table, where
 from servingpool.decision.observation import Unknown
+from servingpool.reconcile.gateways import OwnGateway
 
 ANY_ENGINE = "vllm"
 """By whose profile is asked while the engine is not known: what pods export is told for all engines."""
@@ -32,12 +42,15 @@ class Target:
     """As the pods' series tell where None."""
     model: str | None
     """Likewise."""
+    gateway: OwnGateway | None = None
+    """In front of them; None where there is none."""
 
 
 async def check_target(
     target: Target,
     backend: BackendConfig,
     engines: Mapping[str, EngineMetrics],
+    gateways: Mapping[str, GatewayProfile],
     kubeconfig: str | None,
 ) -> bool:
     """Print it. Whether a pool could be scaled on it. ClusterError where the cluster does not answer."""
@@ -49,22 +62,35 @@ async def check_target(
     if not pods:
         typer.echo(f"Deployment {target.namespace}/{target.deployment} has no ready pod to look at.", err=True)
         return False
-    prometheus = PrometheusBackend(backend, engines)
+    prometheus = PrometheusBackend(backend, engines, gateways)
     try:
-        return await _check(target, prometheus, engines, pods)
+        model = await _check(target, prometheus, engines, pods)
+        if target.gateway is None:
+            return model.usable
+        profile = gateways[target.gateway.name]
+        return await check_gateway(target.gateway, model.name, profile, prometheus) and model.usable
     finally:
         await prometheus.close()
 
 
+class _Model(NamedTuple):
+    """What the engines serve."""
+
+    name: str = ""
+    """Empty where it is not known."""
+    usable: bool = False
+    """A pool could be scaled on their metrics."""
+
+
 async def _check(
     target: Target, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], pods: Sequence[str]
-) -> bool:
+) -> _Model:
     keys = [(target.namespace, pod) for pod in pods]
     shown = keys[:MOST_INSPECTED]
     seen = await prometheus.inspect(target.engine or ANY_ENGINE, shown)
     if isinstance(seen, Unknown):
         typer.echo(f"{seen.reason}. URL: {prometheus.config.url}", err=True)
-        return False
+        return _Model(target.model or "")
     exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
     engine = target.engine or (exported[0] if exported else ANY_ENGINE)
     if engine != (target.engine or ANY_ENGINE):
@@ -73,7 +99,7 @@ async def _check(
     for answer in (seen, reading):
         if isinstance(answer, Unknown):
             typer.echo(f"{answer.reason}. URL: {prometheus.config.url}", err=True)
-            return False
+            return _Model(target.model or "")
     assert isinstance(seen, Inspection)
     assert isinstance(reading, FleetReading)
     profile = engines[engine]
@@ -93,7 +119,7 @@ async def _check(
         typer.echo(f"{pod}: {missing.reason}.", err=True)
     if lacking:
         typer.echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
-    return not lacking and not selection.missing
+    return _Model(model, not lacking and not selection.missing)
 
 
 def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:
@@ -119,13 +145,14 @@ def run(
     target: Target,
     backend: BackendConfig,
     engines: Mapping[str, EngineMetrics],
+    gateways: Mapping[str, GatewayProfile],
     kubeconfig: str | None,
 ) -> int:
     """The exit code."""
     from servingpool.adapters.cluster.errors import ClusterError
 
     try:
-        return 0 if asyncio.run(check_target(target, backend, engines, kubeconfig)) else 1
+        return 0 if asyncio.run(check_target(target, backend, engines, gateways, kubeconfig)) else 1
     except ClusterError as error:
         typer.echo(str(error), err=True)
         return 4

@@ -8,12 +8,8 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import orjson
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from servingpool.api.duration import DurationBetween
 from servingpool.cli.extras import needs
 
 if TYPE_CHECKING:
@@ -113,9 +109,13 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
         write(picture, drawn(comparison), "--picture")
     if as_json:
         found = conclude(comparison)
+        import orjson
+
         document = {"verdict": found.verdict.value, "conclusion": found.sentence, **comparison.to_dict()}
         typer.echo(orjson.dumps(document))
     else:
+        from rich.console import Console
+
         console = Console()
         console.print(summary(comparison))
         console.print(f"\nReport: {output}", highlight=False, soft_wrap=True)
@@ -140,6 +140,8 @@ def bound(text: str, option: str, high: str) -> float | None:
 
 def duration(text: str, option: str, low: str, high: str, *, also: str = "") -> float:
     """Seconds. Raises typer.BadParameter; `also` is what else may be given."""
+    from servingpool.api.duration import DurationBetween
+
     try:
         return DurationBetween(low, high).read(text)
     except ValueError as error:
@@ -157,6 +159,9 @@ def write(path: Path, text: str, option: str) -> None:
 
 def _compared(setup: Setup) -> Comparison:
     """With a progress bar on stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     from servingpool_simulation.compiled import COMPILED
     from servingpool_simulation.demo import compare
 

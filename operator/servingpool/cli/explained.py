@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -12,7 +12,8 @@ from rich.text import Text
 from servingpool.api.conditions import ConditionType
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
-from servingpool.api.status import Cost, LastDecision, Status
+from servingpool.api.spec import Slo
+from servingpool.api.status import Change, Cost, LastDecision, Status
 from servingpool.api.time import write
 
 
@@ -24,8 +25,17 @@ def show(pool: ServingPool, console: Console | None = None) -> None:
     if decision is None:
         parts += [Text("No decision yet."), _conditions(status)]
     else:
-        parts += _explained(pool, decision)
+        parts += _explained(status, pool.spec.slo, decision)
     console.print(Panel(Group(*parts), title=f"ServingPool {'/'.join(pool.key)}", title_align="left"))
+
+
+def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Console | None = None) -> None:
+    """Print a decision of the past, as far as metrics have it."""
+    decision = status.last_decision
+    if decision is None:
+        raise ValueError("a past without a decision has nothing to show")
+    parts = [Text("from the operator's metrics in Prometheus"), *_explained(status, slo, decision)]
+    (console or Console()).print(Panel(Group(*parts), title=f"ServingPool {'/'.join(key)}", title_align="left"))
 
 
 def _of_what(pool: ServingPool) -> Text:
@@ -34,8 +44,7 @@ def _of_what(pool: ServingPool) -> Text:
     return Text(f"mode {spec.mode.value}: {spec.model} on Deployment {spec.targets[0].name}")
 
 
-def _explained(pool: ServingPool, decision: LastDecision) -> list[RenderableType]:
-    status = pool.status
+def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[RenderableType]:
     ready = status.condition(ConditionType.READY)
     # Of a pool that cannot be judged the last decision is of another time.
     past = [Text(ready.message, style="bold"), Text("")] if status.fleet is None and ready is not None else []
@@ -46,10 +55,11 @@ def _explained(pool: ServingPool, decision: LastDecision) -> list[RenderableType
         Text(""),
         _steps(decision, status),
         Text(""),
-        _figures(pool),
+        _figures(status, slo),
         Text(""),
         _conditions(status),
         *(Text(f"! {warning}", style="yellow") for warning in decision.warnings),
+        *((Text(""), changes(status.history)) if status.history else ()),
     ]
 
 
@@ -70,8 +80,7 @@ def _steps(decision: LastDecision, status: Status) -> Table:
     return table
 
 
-def _figures(pool: ServingPool) -> Table:
-    status, slo = pool.status, pool.spec.slo
+def _figures(status: Status, slo: Slo | None) -> Table:
     decision, throughput, latency = status.last_decision, status.throughput, status.latency
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
@@ -81,13 +90,14 @@ def _figures(pool: ServingPool) -> Table:
         shown = Text("unknown", style="yellow") if figure is None else Text(f"{figure}{unit}")
         table.add_row(name, shown.append(aside, style="dim") if aside else shown)
 
-    percentile = f"p{slo.attainment:g}"
     row("replicas", status.fleet, aside="  ready/desired/max")
-    row("attainment, last hour", status.attainment, "%", f"  objective {slo.attainment:g}%")
-    if slo.time_to_first_token is not None:
+    objective = "" if slo is None else f"  objective {slo.attainment:g}%"
+    row("attainment, last hour", status.attainment, "%", objective)
+    percentile = "" if slo is None else f"p{slo.attainment:g}"
+    if slo is not None and slo.time_to_first_token is not None:
         bound = f"  SLO {brief(slo.time_to_first_token)}"
         row(f"TTFT {percentile}", latency.time_to_first_token if latency else None, aside=bound)
-    if slo.time_per_output_token is not None:
+    if slo is not None and slo.time_per_output_token is not None:
         bound = f"  SLO {brief(slo.time_per_output_token)}"
         row(f"TPOT {percentile}", latency.time_per_output_token if latency else None, aside=bound)
     row("output", throughput.generation_tokens_per_second if throughput else None, " tokens/s")
@@ -97,7 +107,7 @@ def _figures(pool: ServingPool) -> Table:
         price = f"  ${throughput.dollars_per_million_tokens:.2f} per million output tokens"
         row("output per dollar", f"{throughput.tokens_per_dollar:.0f}", " tokens", price)
     if status.cost is not None:
-        _compare(row, pool, status.cost)
+        _compare(row, status, status.cost)
     row("queue", status.queue_depth, " requests")
     if decision is not None:
         row("load", decision.load, aside="" if decision.safe_load is None else f"  safe up to {decision.safe_load}")
@@ -106,13 +116,13 @@ def _figures(pool: ServingPool) -> Table:
     return table
 
 
-def _compare(row: Callable[..., None], pool: ServingPool, cost: Cost) -> None:
+def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:
     """What the fleet costs, and what its traffic would cost at the hosted price."""
     row("cost", _dollars(cost.dollars_per_hour), " per hour")
     if cost.compared_to is None:
         return
     row(f"cost at {cost.compared_to}", _dollars(cost.compared_dollars_per_hour), " per hour", f"  noted {cost.noted}")
-    decision, load = pool.status.last_decision, cost.break_even_load
+    decision, load = status.last_decision, cost.break_even_load
     safe = "" if decision is None or decision.safe_load is None else f", safe up to {decision.safe_load}"
     aside = "" if load is None else f"  load {load}{safe}"
     row("cheaper here from", cost.break_even_tokens_per_second, " output tokens/s", aside)
@@ -120,6 +130,16 @@ def _compare(row: Callable[..., None], pool: ServingPool, cost: Cost) -> None:
 
 def _dollars(figure: float | None) -> str | None:
     return None if figure is None else f"${figure:.2f}"
+
+
+def changes(history: Iterable[Change]) -> Table:
+    """The changes of a target's replicas, one a row."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("changed", "replicas", "outcome", "by", "why"):
+        table.add_column(name, overflow="fold", no_wrap=name in {"changed", "replicas"})
+    for one in history:
+        table.add_row(write(one.at), f"{one.from_} -> {one.to}", one.outcome or "", one.by, one.why)
+    return table
 
 
 def _conditions(status: Status) -> Table:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from servingpool.api import duration
-from servingpool.api.spec import Mode
+from servingpool.api.mode import Mode
 from servingpool.cli.extras import needs
 
 
@@ -21,6 +20,8 @@ class TraceName(StrEnum):
 
 
 def _seconds(text: str) -> float:
+    from servingpool.api import duration
+
     try:
         return duration.parse(text)
     except ValueError as error:

@@ -7,10 +7,14 @@ import typer
 from servingpool.cli.backtest import backtest
 from servingpool.cli.check import check
 from servingpool.cli.check_profile import check_profile
+from servingpool.cli.compare import compare
 from servingpool.cli.crd import crd
 from servingpool.cli.demo import demo
 from servingpool.cli.explain import explain
+from servingpool.cli.get import get
+from servingpool.cli.history import history
 from servingpool.cli.lab import lab
+from servingpool.cli.pause import pause, resume
 from servingpool.cli.record import record
 from servingpool.cli.run import run
 from servingpool.cli.simulate import simulate
@@ -23,7 +27,8 @@ app = typer.Typer(
     help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-for command in (run, explain, check, check_profile, suggest, record, backtest, demo, simulate, lab, crd):
+commands = (run, get, explain, history, compare, pause, resume, check, check_profile)
+for command in (*commands, suggest, record, backtest, demo, simulate, lab, crd):
     app.command()(command)
 
 if __name__ == "__main__":

@@ -42,12 +42,12 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 recorded, 1 Prometheus did not answer or has no such history, 2 wrong usage, 4 the cluster did not
     answer.
     """
-    from servingpool.cli import history
+    from servingpool.cli import recorded
     from servingpool.cli.logs import configure
 
     configure(json=False, debug=False)
-    found, source = history.chosen(config, prometheus, backend)
-    name, seconds = history.deployment(target), history.span(since, "--since")
+    found, source = recorded.chosen(config, prometheus, backend)
+    name, seconds = recorded.deployment(target), recorded.span(since, "--since")
     from servingpool.backtest.recorder import Pace
     from servingpool.cli import recording
 

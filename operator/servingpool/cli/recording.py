@@ -21,7 +21,7 @@ from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
 from servingpool.backtest.suggestion import bounds_of
 from servingpool.cli.check_target import ANY_ENGINE, MOST_INSPECTED
-from servingpool.cli.history import resumed
+from servingpool.cli.recorded import resumed
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
 

@@ -10,8 +10,6 @@ from typing import Annotated
 
 import typer
 
-from servingpool.api.duration import DurationBetween
-
 
 class LogFormat(StrEnum):
     """How a log line looks."""
@@ -21,6 +19,8 @@ class LogFormat(StrEnum):
 
 
 def _duration(text: str) -> str:
+    from servingpool.api.duration import DurationBetween
+
     try:
         DurationBetween("1s", "1m").read(text)
     except ValueError as error:

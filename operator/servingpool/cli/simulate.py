@@ -6,16 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import orjson
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 
 from servingpool.cli.extras import needs
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from servingpool_simulation.changes import Change
     from servingpool_simulation.run import Result
     from servingpool_simulation.score import Score
@@ -81,6 +78,9 @@ def simulate(
         from servingpool_simulation.run import simulate as run
         from servingpool_simulation.traces import TraceError
 
+    import orjson
+    from rich.console import Console
+
     try:
         manifest = inputs.read_pool(pool)
         described = inputs.named_fleet(fleet)
@@ -119,6 +119,11 @@ def _tokens(score: Score) -> str:
 
 
 def _shown(result: Result, changes: list[Change], *, held: bool) -> RenderableType:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+
     from servingpool_simulation.report.figures import clock, latency, objective, percent
 
     score = result.score

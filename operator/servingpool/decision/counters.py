@@ -12,6 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from servingpool.decision.client_ttft import ClientTtft, since, unknown
 from servingpool.decision.observation import (
     NOT_EXPOSED,
     Histogram,
@@ -48,10 +49,11 @@ from servingpool.decision.saturation import MOST_BATCH, Full
 from servingpool.decision.slo import Slo
 from servingpool.decision.step_time import FASTEST_STEP, Steps
 
-QUEUED, WAITED, LATE_BY_QUEUE = range(FIGURES, FIGURES + 3)
+QUEUED, WAITED, LATE_BY_QUEUE, CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER = range(FIGURES, FIGURES + 6)
 """Only in the sums: requests that the engines' queues grew by, seconds that requests with a first token waited by the
-length of the queues, and how many of those were late, with the histogram's TTFT added to that wait."""
-FIELDS = FIGURES + 3
+length of the queues, and how many of those were late, with the histogram's TTFT added to that wait; the client's TTFT,
+as the gateway counts it."""
+FIELDS = FIGURES + 6
 
 RATE_SCRAPES = 2.0
 """A rate over one pair of scrapes swings with their phase."""
@@ -65,7 +67,7 @@ class CounterDelta(NamedTuple):
     """What happened in one interval, over the replicas that could be read twice."""
 
     sums: tuple[float, ...]
-    """Increase of each figure, and QUEUED, WAITED, LATE_BY_QUEUE."""
+    """Increase of each figure, and those in the sums alone."""
     covered: float
     """Replica-seconds that `sums` cover."""
     steps: tuple[Steps, ...]
@@ -90,6 +92,10 @@ class CounterDelta(NamedTuple):
     """Those at the gateway."""
     gateway_queue: Queue | None
     """None where there is no gateway."""
+    client: ClientTtft | None
+    """None where the SLO is not judged at the gateway, or it has not told yet."""
+    client_unknown: str | None
+    """Why the client's TTFT is not known, where the SLO is judged by it."""
     coverage: float
     """Share of the ready replicas whose sample was whole, 0 to 1; 0 where none is ready."""
     samples: Mapping[str, Sample]
@@ -138,8 +144,9 @@ def diff_counters(
     previous: Mapping[str, Sample],
     gateway: Queue | None = None,
     full_from: float = 0.0,
+    client: ClientTtft | None = None,
 ) -> CounterDelta:
-    """Compare the samples with the `previous` ones, and the gateway's queue with the one of then.
+    """Compare the samples with the `previous` ones, and the gateway's queue and TTFT with those of then.
 
     A replica's first sample is where its counting begins. `full_from`: running requests from which on one may be full.
     """
@@ -191,13 +198,14 @@ def diff_counters(
     waiting = queues if isinstance(queues, Unknown) else math.fsum(queues)
     passed = sums[BEGUN] + grown
     scraped_at = max((one.scraped_at for one in serving), default=None)
-    gateway_now = _gateway_after(observation.gateway_queue, gateway, passed, scraped_at)
+    gateway_now = _gateway_after(observation.gateway.queue, gateway, passed, scraped_at)
     # A queue that was not shown anew says nothing about this interval.
     gateways = (gateway, gateway_now) if gateway_now is not gateway else (None, None)
     waits = [(one, *one.waits(gateways)) for one in served]
     judged = [_late_by_queue(*each, ttft_bound, params.prefill_beside_queue) for each in waits]
+    client, first_tokens = since(client, observation.gateway, pool.slo, params.longest_gap)
     return CounterDelta(
-        sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True))),
+        sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True)), *first_tokens),
         covered=covered,
         steps=tuple(steps),
         waits=tuple(
@@ -210,10 +218,12 @@ def diff_counters(
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
         running=_gauge([one.running for one in serving], share),
         most_running=max((one.running for one in serving if not isinstance(one.running, Unknown)), default=0.0),
-        waiting=_with_gateway(waiting, observation.gateway_queue),
+        waiting=_with_gateway(waiting, observation.gateway.queue),
         queues=() if isinstance(queues, Unknown) else queues,
-        gateway=observation.gateway_queue,
+        gateway=observation.gateway.queue,
         gateway_queue=gateway_now,
+        client=client,
+        client_unknown=unknown(observation.gateway, pool.slo),
         coverage=share,
         samples=samples,
         # Of the replica that has served most: one without a request shows no bucket.

@@ -3,6 +3,8 @@
 Three witnesses tell of late first tokens: the TTFT histogram, the length of the queue, the engine's queue-time
 histogram. A TTFT histogram may begin at admission, and then excludes the queue; so does every TTFT behind a gateway
 that queues. Where it excludes the queue the other two count, the more pessimistic one of them.
+
+Where the SLO is measured at the gateway, its histogram of the client's TTFT counts alone.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ ANY = Bucket()
 class Witness(StrEnum):
     """Who tells of late first tokens."""
 
+    GATEWAY = "gateway's TTFT histogram"
     HISTOGRAM = "TTFT histogram"
     QUEUE = "queue depth"
     QUEUE_TIME = "queue-time histogram"
@@ -81,9 +84,23 @@ class Lateness:
         kept = self.window.last(KEPT_SECONDS)
         return max(1.0, kept.total(BEGUN) / max(kept.first_tokens.total, 1.0))
 
+    def _first_tokens(self, part: Slice) -> Misses:
+        """Requests that got their first token, and those late, by the witness that is believed."""
+        if self.believed is not Witness.GATEWAY:
+            said = self.testimony(part)
+            return Misses(said.requests, said.late(self.believed))
+        bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
+        told = part.client_first_tokens.misses(pooled.client_first_tokens, self.window.buckets.client, bound)
+        kept = self.window.last(KEPT_SECONDS)
+        # A gateway may tell the TTFT of streaming requests only.
+        each = max(1.0, kept.total(BEGUN) / max(kept.client_first_tokens.total, 1.0))
+        return Misses(each * told.requests, each * told.late)
+
     @cached_property
     def believed(self) -> Witness:
         """Whom to believe now."""
+        if self.pool.slo.at_gateway:
+            return Witness.GATEWAY
         params = self.pool.params
         said = self.testimony(self.window.last(params.recent_window if self.queue_excluded else KEPT_SECONDS))
         first, late = (Witness.QUEUE, said.queue) if self.queue_excluded else (Witness.HISTOGRAM, said.histogram)
@@ -96,8 +113,7 @@ class Lateness:
         less than their product, where the same requests break both. A request counts when it gets its first token:
         that many end, if not in the same seconds.
         """
-        said = self.testimony(part)
-        first = Misses(said.requests, said.late(self.believed))
+        first = self._first_tokens(part)
         bound = self.pool.slo.time_per_output_token if output_tokens else None
         slow = self._slow(part, bound)
         late = first.late + slow.late * (1.0 - first.share)

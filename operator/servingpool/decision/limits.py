@@ -55,6 +55,8 @@ def _scale_down_blocked(
         answer = answer.at_least(requested, LimitName.PARTIAL, missing=1.0 - memory.coverage)
     if memory.queue_unknown is not None:
         answer = answer.at_least(requested, LimitName.QUEUE_UNKNOWN, reason=memory.queue_unknown)
+    if memory.client_unknown is not None and not memory.window.idle(pool.params):
+        answer = answer.at_least(requested, LimitName.CLIENT_UNKNOWN, reason=memory.client_unknown)
     if longest_wait > pool.slo.queue_bound:
         answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait)
     if standing < requested:

@@ -75,12 +75,31 @@ class ReplicaMetrics:
     """TTFT is known to exclude the engine's queue. False where it includes it, or where nobody knows."""
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
     """TTFT; one observation a request. Without a bound in it none is late: it tells the mean alone."""
+    prefill_seconds: Reading = NOT_EXPOSED
+    """Seconds spent on prompts, cumulative, where an engine has no TTFT and counts no requests: `gateway_requests`."""
     inter_token_latency: Histogram | Unknown = NOT_EXPOSED
     """ITL; one observation per engine step and running request."""
     time_per_output_token: Histogram | Unknown = NOT_EXPOSED
     """TPOT, a request's mean ITL; one observation per finished request."""
     queue_time: Histogram | Unknown = NOT_EXPOSED
     """Seconds a request waited in the engine's queue; one observation a finished request."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayMetrics:
+    """What the gateway before the engines says of the pool's requests, all gateway pods together."""
+
+    scraped_at: float | None = None
+    """Unix time in seconds of the newest scrape in these values; None where there is none."""
+    queue: Reading = NOT_EXPOSED
+    """Requests that the gateway holds (gauge)."""
+    arrivals: Reading = NOT_EXPOSED
+    """Requests that came, cumulative. It starts anywhere, and falls only if the reader of the gateway starts anew."""
+    time_to_first_token: Histogram | Unknown = NOT_EXPOSED
+    """The client's TTFT, with the time in the gateway's queue; cumulative as `arrivals`."""
+
+
+NO_GATEWAY = GatewayMetrics()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +133,7 @@ class Observation:
     metrics: tuple[ReplicaMetrics, ...] | Unknown = NOT_READ
     """A sample for each replica whose last scrape is fresh. A ready replica without one is unknown, not idle; Unknown
     when the whole reading failed."""
-    gateway_queue: Reading = NOT_EXPOSED
-    """Requests held before the engines (gauge), where there is a gateway that tells."""
+    gateway: GatewayMetrics = NO_GATEWAY
+    """Nothing is exposed where there is no gateway."""
     rollout: bool = False
     """A rollout is in progress: the replicas are of two kinds."""

@@ -52,6 +52,8 @@ class Tail:
         total = self.counts[-1] if self.counts else 0.0
         if total < LEAST_REQUESTS:
             return Unknown("fewer than five requests in five minutes")
+        if len(self.bounds) == 1:
+            return Unknown("the engine exports no buckets of it")
         wanted, below, lower = share * total, 0.0, 0.0
         for bound, count in zip(self.bounds, self.counts, strict=True):
             if count >= wanted:

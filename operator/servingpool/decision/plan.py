@@ -44,7 +44,7 @@ def plan(observation: Observation, pool: Pool, update: UpdateResult) -> Plan | U
         )
     queued = backlog(
         memory.queues,
-        observation.gateway_queue,
+        observation.gateway.queue,
         work=update.demand.work_per_request,
         horizon=memory.horizon(pool),
         load=level / max(1, observation.requested),

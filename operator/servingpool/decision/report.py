@@ -13,7 +13,7 @@ from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.pool import Pool
-from servingpool.decision.samples import BEGUN, GENERATED, PROMPTS
+from servingpool.decision.samples import BEGUN, GENERATED, PROMPTS, TTFT_COUNT, TTFT_SUM
 from servingpool.decision.state import Memory, UpdateResult
 from servingpool.decision.window import READY, RUNNING, SUMS, WAITING, Slice, rate_window
 
@@ -30,6 +30,7 @@ def figures(
     demand, step, full = update.demand, update.step, profile.saturation
     judge = Lateness(window, profile.queue_in_ttft.excluded, pool)
     overdue = queues.overdue(pool.slo.time_to_first_token)
+    unjudged = _unjudged(pool, memory, now)
     rule = profile.forecast.rule(params)
     loaded = demand is not None and window.rows[-1, READY] > 0.0
 
@@ -44,8 +45,9 @@ def figures(
         running=_gauge(recent, RUNNING),
         time_to_first_token=_first_token(memory, pool, judge),
         time_per_output_token=memory.tpot_tail.at(pool.slo.attainment),
-        attainment=_attainment(memory, overdue, now),
-        attainment_now=_attainment_now(judge, overdue),
+        attainment=_attainment(memory, overdue, now) if unjudged is None else unjudged,
+        attainment_now=_attainment_now(memory, pool, overdue) if unjudged is None else unjudged,
+        judged=unjudged is None,
         witness=judge.believed,
         longest_wait=queues.longest_wait,
         full_batch=full.batch if full.known else NEVER_FULL,
@@ -148,10 +150,17 @@ def _sizing(plan: Plan) -> str:
     return f"the SLO holds up to load {_number(plan.safe_load)}, so {need:.0f} {'is' if need == 1 else 'are'} needed"
 
 
+def _mean_prefill(memory: Memory, pool: Pool) -> Reading:
+    window = memory.window.last(pool.params.mean_window)
+    requests = window.total(TTFT_COUNT)
+    return window.total(TTFT_SUM) / requests if requests > 0.0 else Unknown("no request began in ten minutes")
+
+
 def _first_token(memory: Memory, pool: Pool, judge: Lateness) -> Reading:
     """TTFT at the SLO's percentile; with the time in the queue where the histogram excludes it."""
-    shown = memory.ttft_tail.at(pool.slo.attainment)
-    if judge.believed is Witness.HISTOGRAM or isinstance(shown, Unknown):
+    inferred = memory.unbegun is not None and judge.believed is not Witness.GATEWAY
+    shown = _mean_prefill(memory, pool) if inferred else memory.ttft_tail.at(pool.slo.attainment)
+    if judge.believed in {Witness.HISTOGRAM, Witness.GATEWAY} or isinstance(shown, Unknown):
         return shown
     rows = memory.window.last(pool.params.recent_window).rows
     begun, waited = rows[:, SUMS + BEGUN], rows[:, SUMS + WAITED]
@@ -178,12 +187,18 @@ def _gauge(window: Slice, column: int) -> Reading:
     return Unknown("not read at the last observation") if np.isnan(value) else float(value)
 
 
-def _attainment_now(judge: Lateness, overdue: float) -> Reading:
-    judged = judge.missed(judge.window.last(judge.pool.params.recent_window))
-    requests = judged.requests + overdue
-    if requests * judge.pool.slo.allowed < 1.0:
+def _unjudged(pool: Pool, memory: Memory, now: float) -> Unknown | None:
+    """Why the SLO is not judged: the gateway has not told the client's TTFT for longer than a lost scrape takes."""
+    told = memory.client is not None and now - memory.client.at <= pool.params.longest_gap
+    return None if told or memory.client_unknown is None else Unknown(memory.client_unknown)
+
+
+def _attainment_now(memory: Memory, pool: Pool, overdue: float) -> Reading:
+    misses = memory.window.last(pool.params.recent_window).misses
+    requests = misses.requests + overdue
+    if requests * pool.slo.allowed < 1.0:
         return Unknown("too few requests in five minutes")
-    return 1.0 - (judged.late + overdue) / requests
+    return 1.0 - (misses.late + overdue) / requests
 
 
 def _attainment(memory: Memory, overdue: float, now: float) -> Reading:

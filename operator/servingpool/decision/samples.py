@@ -25,6 +25,7 @@ OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED, QUEUE_TIME_COUNT)
 """Figures that a sample may lack and be whole."""
 RESTARTED = 0.25
 """Share of what a counter was: an engine that restarted, and loaded its model, has counted less than that."""
+NO_ARRIVALS = "a count of requests, and the gateway tells none either"
 EMPTY = Histogram((), (), 0.0, 0.0)
 
 
@@ -36,11 +37,13 @@ class Bucket(NamedTuple):
 
 
 class Buckets(NamedTuple):
-    """Buckets that hold the SLO's bounds; the queue time's is that of TTFT."""
+    """Buckets that hold the SLO's bounds; the queue time's and the client's are those of TTFT."""
 
     ttft: Bucket = Bucket()
     tpot: Bucket = Bucket()
     queue_time: Bucket = Bucket()
+    client: Bucket = Bucket()
+    """Of the gateway's histogram."""
 
 
 NO_BUCKETS = Buckets()
@@ -65,8 +68,9 @@ def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
     A series that relabelling drops or an upgrade renames is not a series of zeros: with TTFT gone, arrivals would read
     zero under full load and the fleet would go.
     """
+    counted = metrics.prefill_seconds is NOT_EXPOSED
     essential = {
-        "time to first token": metrics.time_to_first_token,
+        "time to first token" if counted else NO_ARRIVALS: metrics.time_to_first_token,
         "inter-token latency": metrics.inter_token_latency,
         "generation tokens": metrics.generation_tokens,
         "prompt tokens": metrics.prompt_tokens,
@@ -115,9 +119,9 @@ def _idle(metrics: ReplicaMetrics) -> bool:
 def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: float) -> Sample:
     """The figures of one scrape; `full_from`: running requests from which on a replica may be full."""
     ttft, itl = metrics.time_to_first_token, metrics.inter_token_latency
-    ttft_figures, ttft_bucket = _around(ttft, slo.time_to_first_token)
-    tpot_figures, tpot_bucket = _around(metrics.time_per_output_token, slo.time_per_output_token)
-    queue_figures, queue_bucket = _around(metrics.queue_time, slo.time_to_first_token)
+    ttft_figures, ttft_bucket = around(ttft, slo.time_to_first_token)
+    tpot_figures, tpot_bucket = around(metrics.time_per_output_token, slo.time_per_output_token)
+    queue_figures, queue_bucket = around(metrics.queue_time, slo.time_to_first_token)
     figures = (
         *ttft_figures,
         ttft.total if isinstance(ttft, Histogram) else math.nan,
@@ -140,7 +144,7 @@ def bucket_changed(before: Sample, now: Sample) -> bool:
     counts = (TTFT_COUNT, TPOT_COUNT, QUEUE_TIME_COUNT)
     return any(
         old != new and before.figures[count] > 0.0
-        for count, old, new in zip(counts, before.buckets, now.buckets, strict=True)
+        for count, old, new in zip(counts, before.buckets, now.buckets, strict=False)
     )
 
 
@@ -179,7 +183,7 @@ def _queue_after(
     return queue(last, at=metrics.scraped_at, requests=metrics.waiting, left=left, room=room, reset=reset)
 
 
-def _around(histogram: Histogram | Unknown, bound: float | None) -> tuple[tuple[float, float, float], Bucket]:
+def around(histogram: Histogram | Unknown, bound: float | None) -> tuple[tuple[float, float, float], Bucket]:
     """Count in all, at most the lower and at most the upper end of the bucket that holds `bound`; and that bucket."""
     if isinstance(histogram, Unknown):
         return (math.nan, math.nan, math.nan), Bucket()

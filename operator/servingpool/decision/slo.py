@@ -15,6 +15,8 @@ class Slo:
     """Seconds; None where it does not matter."""
     attainment: float = 0.95
     """Share of requests, 0.5 to 0.999, that must meet every bound that is set."""
+    at_gateway: bool = False
+    """TTFT is the client's, as the gateway measures it, and not the engines'."""
 
     def __post_init__(self) -> None:
         if self.time_to_first_token is None and self.time_per_output_token is None:

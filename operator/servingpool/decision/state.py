@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from servingpool.decision.budget import Calibration, ErrorBudget
+from servingpool.decision.client_ttft import ClientTtft
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
+from servingpool.decision.gateway_requests import Unbegun
 from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
@@ -42,6 +44,8 @@ class Profile:
     """Seconds of observation that it rests on."""
     slo: tuple[float | None, float | None, float] | None = None
     """The SLO that curve and budget speak of: TTFT and TPOT in seconds, attainment."""
+    at_gateway: bool = False
+    """Its TTFT is the client's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,12 @@ class Memory:
     """Replicas that served nothing at the last observation while requests waited for them."""
     gateway_queue: Queue | None = None
     """None where there is no gateway."""
+    client: ClientTtft | None = None
+    """None where the SLO is not judged at the gateway."""
+    client_unknown: str | None = None
+    """Why the client's TTFT was not known at the last observation, where the SLO is judged by it."""
+    unbegun: Unbegun | None = None
+    """None where the engines count their requests themselves."""
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
     queue_unknown: str | None = None

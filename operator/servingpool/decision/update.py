@@ -11,6 +11,7 @@ import numpy as np
 from servingpool.decision.attribution import OVERLOAD, LoadAttribution, attribute_load, offered_load
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.counters import CounterDelta, diff_counters
+from servingpool.decision.gateway_requests import with_first_tokens
 from servingpool.decision.knee import posterior, tpot_infeasible
 from servingpool.decision.latency_count import Misses
 from servingpool.decision.lateness import Lateness
@@ -51,9 +52,11 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     longest = pool.params.longest_gap
     span = min(now - memory.at, longest) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
+    observation, unbegun = with_first_tokens(observation, memory.samples, memory.unbegun)
+    memory = replace(memory, unbegun=unbegun)
     tick = _Tick(observation, pool, now, span, since if since <= longest else span)
     full_from = pool.params.nearly_full * memory.profile.saturation.most_running
-    delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from)
+    delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from, memory.client)
     before, memory = memory, _add_to_windows(tick, delta, memory)
     memory = _in_units_of_the_full_batch(memory, pool, before.profile.saturation.batch)
     step, demand = _known(memory, pool)
@@ -125,12 +128,16 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         queues=delta.queues,
         stuck=delta.stuck,
         gateway_queue=delta.gateway_queue,
+        client=delta.client,
+        client_unknown=delta.client_unknown,
         interval=max(interval, 1.0),
         coverage=delta.coverage,
         missing=delta.missing,
         queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
-        ttft_tail=_tail(memory.ttft_tail, observation, "time_to_first_token", span),
+        ttft_tail=_client_tail(memory.ttft_tail, observation, span)
+        if tick.pool.slo.at_gateway
+        else _tail(memory.ttft_tail, observation, "time_to_first_token", span),
         tpot_tail=_tail(memory.tpot_tail, observation, "time_per_output_token", span),
         predicted_by=None,
     )
@@ -153,15 +160,21 @@ def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:
     return tail.update({replica: one for replica, one in read.items() if isinstance(one, Histogram)}, elapsed=span)
 
 
+def _client_tail(tail: Tail, observation: Observation, span: float) -> Tail:
+    ttft = observation.gateway.time_to_first_token
+    return tail.update({"": ttft} if isinstance(ttft, Histogram) else {}, elapsed=span)
+
+
 def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
     """Drop what was learned of another SLO; what was learned of engine, traffic and cold start stays."""
     slo, known = (pool.slo.time_to_first_token, pool.slo.time_per_output_token, pool.slo.attainment), memory.profile.slo
-    if known == slo:
+    elsewhere = memory.profile.at_gateway != pool.slo.at_gateway
+    if known == slo and not elsewhere:
         return memory
-    profile = replace(memory.profile, slo=slo)
+    profile = replace(memory.profile, slo=slo, at_gateway=pool.slo.at_gateway)
     if known is None:
         return replace(memory, profile=profile)
-    if known[:2] == slo[:2]:  # which requests are late did not change, only how many may be
+    if known[:2] == slo[:2] and not elsewhere:  # which requests are late did not change, only how many may be
         return replace(memory, profile=replace(profile, budget=ErrorBudget()), penalty=None)
     profile = replace(profile, curve=MissCurve(), budget=ErrorBudget(), calibration=Calibration())
     return replace(memory.interrupted(), profile=profile)
@@ -170,13 +183,14 @@ def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
 def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Demand, *, before: Memory) -> Memory:
     """Learn from a tick whose demand is known. `before`: the memory without this observation."""
     pool, now = tick.pool, tick.now
-    window = memory.window.judged(load=offered_load(pool, demand, memory.window), work=demand.level)
-    memory = replace(memory, window=window, past_loads=memory.past_loads.update(now, window.load_of(demand.level)))
     excluded = memory.profile.queue_in_ttft.excluded
-    if excluded and not before.profile.queue_in_ttft.excluded and pool.slo.time_to_first_token is not None:
-        memory = _judged_anew(memory, pool)
-    judge, last = Lateness(window, excluded, pool), Slice(window.rows[-1:])
+    judge, last = Lateness(memory.window, excluded, pool), Slice(memory.window.rows[-1:])
     late = judge.missed(last)
+    window = memory.window.judged(late, load=offered_load(pool, demand, memory.window), work=demand.level)
+    memory = replace(memory, window=window, past_loads=memory.past_loads.update(now, window.load_of(demand.level)))
+    by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
+    if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
+        memory = _judged_anew(memory, judge)
     # If an idle engine already breaks TPOT, misses of TPOT say nothing about fleet size. What is learned stays for
     # hours, so until the fit is known such requests teach nothing.
     infeasible = tpot_infeasible(pool, step)
@@ -259,20 +273,24 @@ def _learn_demand(tick: _Tick, memory: Memory, demand: Demand, carried: Misses, 
     return replace(memory, profile=replace(profile, forecast=forecast, budget=budget))
 
 
-def _judged_anew(memory: Memory, pool: Pool) -> Memory:
+def _judged_anew(memory: Memory, judge: Lateness) -> Memory:
     """The memory once it is known that the TTFT histogram excludes the queue.
 
-    What it taught is dropped, and the last minutes' score is what the other witnesses say.
+    What it taught is dropped, and the last minutes' score is what the other witnesses say. Each tick is judged alone:
+    a witness counts those late for their first token and those late for the others, and over minutes that were bad for
+    both the same requests would count twice.
     """
-    rows, judge = memory.window.rows[:-1], Lateness(memory.window, queue_excluded=True, pool=pool)
+    window = memory.window
+    window = window.judged_anew([judge.missed(Slice(window.rows[at : at + 1])) for at in range(len(window.rows))])
+    rows = window.rows[:-1]
     ends = [*(entry.begin for entry in memory.score), math.inf][1:]
     score = []
     for scored, end in zip(memory.score, ends, strict=True):
-        late = judge.missed(Slice(rows[(rows[:, AT] >= scored.begin) & (rows[:, AT] < end)]))
+        misses = Slice(rows[(rows[:, AT] >= scored.begin) & (rows[:, AT] < end)]).misses
         reaches = len(rows) and scored.begin >= rows[0, AT]
-        score.append(Scored(scored.begin, late.requests, late.late) if reaches else scored)
+        score.append(Scored(scored.begin, misses.requests, misses.late) if reaches else scored)
     profile = replace(memory.profile, curve=MissCurve(), calibration=Calibration())
-    return replace(memory, profile=profile, score=tuple(score), predicted_by=None)
+    return replace(memory, window=window, profile=profile, score=tuple(score), predicted_by=None)
 
 
 def _carried(in_all: Misses, attribution: LoadAttribution) -> Misses:

@@ -6,6 +6,7 @@ replica-seconds per second, which is the number of replicas that it keeps fully 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -13,9 +14,17 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.counters import FIELDS, QUEUED, RATE_SCRAPES, CounterDelta
+from servingpool.decision.counters import (
+    CLIENT_COUNT,
+    CLIENT_LOWER,
+    CLIENT_UPPER,
+    FIELDS,
+    QUEUED,
+    RATE_SCRAPES,
+    CounterDelta,
+)
 from servingpool.decision.forecast import MOST_WORK
-from servingpool.decision.latency_count import LatencyCount
+from servingpool.decision.latency_count import LatencyCount, Misses
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.params import Params
 from servingpool.decision.samples import (
@@ -52,8 +61,8 @@ SEEN = 0.9
 
 # Columns: when, how long, the fleet then, what was covered, the sums, gauges, and the verdicts.
 AT, SPAN, READY, COVERED, SUMS = range(5)
-WAITING, GATEWAY, RUNNING, LOAD, WORK = range(SUMS + FIELDS, SUMS + FIELDS + 5)
-WIDTH = SUMS + FIELDS + 5
+WAITING, GATEWAY, RUNNING, LOAD, WORK, JUDGED, LATE = range(SUMS + FIELDS, SUMS + FIELDS + 7)
+WIDTH = SUMS + FIELDS + 7
 
 
 class Demand(NamedTuple):
@@ -103,12 +112,20 @@ class SampleWindow:
         row[0, SUMS : SUMS + FIELDS] = delta.sums
         row[0, [WAITING, GATEWAY, RUNNING]] = [_or_nan(each) for each in (delta.waiting, delta.gateway, delta.running)]
         kept = self.rows[self.rows[:, AT] > now - KEPT_SECONDS][-(KEPT_TICKS - 1) :]
-        return SampleWindow(np.concatenate((kept, row)), delta.buckets if delta.coverage > 0.0 else self.buckets)
+        buckets = delta.buckets if delta.coverage > 0.0 else self.buckets
+        client = self.buckets.client if delta.client is None else delta.client.bucket
+        return SampleWindow(np.concatenate((kept, row)), buckets._replace(client=client))
 
-    def judged(self, *, load: float, work: float) -> SampleWindow:
-        """The same with the last tick's offered load and work noted."""
+    def judged(self, misses: Misses, *, load: float, work: float) -> SampleWindow:
+        """The same with the last tick's requests, those late, offered load and work noted."""
         rows = self.rows.copy()
-        rows[-1, LOAD], rows[-1, WORK] = load, work
+        rows[-1, [LOAD, WORK, JUDGED, LATE]] = load, work, misses.requests, misses.late
+        return SampleWindow(rows, self.buckets)
+
+    def judged_anew(self, misses: Sequence[Misses]) -> SampleWindow:
+        """The same with each tick's requests, and those late."""
+        rows = self.rows.copy()
+        rows[:, [JUDGED, LATE]] = [(tick.requests, tick.late) for tick in misses]
         return SampleWindow(rows, self.buckets)
 
     def in_other_units(self, ratio: float) -> SampleWindow:
@@ -240,6 +257,11 @@ class Slice:
         values = self.rows[:, column]
         return values[~np.isnan(values)]
 
+    @property
+    def misses(self) -> Misses:
+        """Requests that were judged tick by tick, and those late."""
+        return Misses(*np.nansum(self.rows[:, [JUDGED, LATE]], axis=0).tolist())
+
     def change_of(self, column: int) -> float:
         """Last value minus first of a gauge column; 0 where either is missing."""
         values = self.known(column)
@@ -262,6 +284,11 @@ class Slice:
     def first_tokens(self) -> LatencyCount:
         """TTFT observations, split at the SLO's bound."""
         return LatencyCount.split(*map(self.total, (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER)))
+
+    @cached_property
+    def client_first_tokens(self) -> LatencyCount:
+        """The client's TTFT, likewise; none where the SLO is not judged at the gateway."""
+        return LatencyCount.split(*map(self.total, (CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER)))
 
     @cached_property
     def finished(self) -> LatencyCount:

@@ -92,7 +92,7 @@ class Actor:
         422.
         """
         target, fields = action.target, plan.meta.log_fields
-        state.order_sent(target, action.replicas, plan.at)
+        state.order_sent(target, action.replicas, plan.decision.reason, plan.at)
         try:
             await self._writer.scale(target.key, current=target.replicas, replicas=action.replicas)
         except Conflict as error:
@@ -111,7 +111,7 @@ class Actor:
             log.warning("%s", error, extra=fields)
             state.order_failed(unknown=isinstance(error, Unanswered))
             return ScaleOutcome(failure=(Reason.FAILED_UPDATE_SCALE, Reason.FAILED_UPDATE_SCALE.message(error=error)))
-        state.order_done(plan.at)
+        state.order_done(target, plan.at)
         self._cache.scaled(target, action.replicas)
         decision = plan.decision
         log.info(

@@ -20,20 +20,29 @@ from servingpool.adapters.prometheus import (
     Cause,
     EngineMetrics,
     FleetReading,
-    GatewayReading,
+    GatewayProfile,
     NotAsked,
     PodKey,
     PodSamples,
     ReadRequest,
     Selection,
     shipped,
+    shipped_gateways,
     usable,
     with_own_buckets,
 )
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.notes import Note
-from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observation import (
+    GatewayMetrics,
+    Observation,
+    Replica,
+    ReplicaMetrics,
+    Unknown,
+)
+from servingpool.reconcile.gateway_totals import GatewayReader
+from servingpool.reconcile.gateways import gateway_of
 
 log = logging.getLogger(__name__)
 
@@ -83,17 +92,20 @@ class Backend(Protocol):
     ) -> Sequence[tuple[float, PodSamples]] | Unknown:
         """The samples of these namespaces as they were; Unknown where there are more than so many."""
 
-    async def gateway(self) -> GatewayReading | Unknown:
-        """What waits before the engines."""
-
 
 class Readings:
     """The backends by name, and what each said last."""
 
-    def __init__(self, backends: Mapping[str, Backend], engines: Mapping[str, EngineMetrics] | None = None) -> None:
-        """`engines`: the profiles by the name for `spec.engine`; those of this release by default."""
+    def __init__(
+        self,
+        backends: Mapping[str, Backend],
+        engines: Mapping[str, EngineMetrics] | None = None,
+        gateways: Mapping[str, GatewayProfile] | None = None,
+    ) -> None:
+        """`engines` and `gateways`: the profiles by name; those of this release by default."""
         self._engines = shipped() if engines is None else engines
-        self._readers = {name: _Reader(name, backend) for name, backend in backends.items()}
+        self._gateways = shipped_gateways() if gateways is None else gateways
+        self._readers = {name: _Reader(name, backend, self._gateways) for name, backend in backends.items()}
 
     @property
     def backends(self) -> Collection[str]:
@@ -111,14 +123,25 @@ class Readings:
         if not reader.backend.config.serves(namespace):
             detail = Note.CLOSED_TO_NAMESPACE.message(namespace=namespace)
             return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
-        return self._unknown_engine(pool.spec.engine)
+        behind_gateway = gateway_of(pool, reader.backend.config) is not None
+        unknown_engine = self._unknown_engine(pool.spec.engine, behind_gateway=behind_gateway)
+        return unknown_engine or self._unknown_gateway(pool)
 
-    def _unknown_engine(self, engine: str) -> tuple[Reason, str] | None:
+    def _unknown_gateway(self, pool: ServingPool) -> tuple[Reason, str] | None:
+        gateway = pool.spec.metrics.gateway
+        if gateway is None or gateway.name in self._gateways:
+            return None
+        known = ", ".join(self._gateways)
+        return Reason.UNKNOWN_GATEWAY, Reason.UNKNOWN_GATEWAY.message(gateway=gateway.name, known=known)
+
+    def _unknown_engine(self, engine: str, *, behind_gateway: bool) -> tuple[Reason, str] | None:
         profile, known = self._engines.get(engine), ", ".join(usable(self._engines))
         if profile is None:
             detail = Note.UNKNOWN_ENGINES.message(known=known)
         elif profile.lacks:
             detail = Note.ENGINE_LACKS.message(figures=", ".join(profile.lacks), known=known)
+        elif profile.needs_gateway and not behind_gateway:
+            detail = Note.ENGINE_NEEDS_GATEWAY.message()
         else:
             return None
         return Reason.UNKNOWN_ENGINE, Reason.UNKNOWN_ENGINE.message(engine=engine, detail=detail)
@@ -134,14 +157,9 @@ class Readings:
         keys = {(pool.metadata.namespace, pod) for pod in pods[:EXPLAINED_OF_A_POOL]}
         self._reader(pool).unexplained[share_of(pool)] |= keys
 
-    def gateway_queue(self, pool: ServingPool) -> Reading:
-        """What waits for this pool before its engines, where its backend is told of a gateway."""
-        reading = self._reader(pool).queues
-        if reading is None:
-            return NOT_EXPOSED
-        if isinstance(reading, Unknown):
-            return reading
-        return reading.select(pool.metadata.namespace, pool.spec.model)
+    def gateway(self, pool: ServingPool) -> GatewayMetrics:
+        """What the gateway in front of this pool said last."""
+        return self._reader(pool).gateways.of(pool)
 
     def rests(self, pool: ServingPool) -> bool:
         """Whether it was not read, and its last samples are still fresh.
@@ -166,12 +184,11 @@ class Readings:
 class _Reader:
     """One backend, and what it said last."""
 
-    def __init__(self, name: str, backend: Backend) -> None:
+    def __init__(self, name: str, backend: Backend, gateways: Mapping[str, GatewayProfile]) -> None:
         self.backend = backend
         self.latest: dict[Share, FleetReading | Unknown] = {}
         self.resting: set[Share] = set()
-        self.queues: GatewayReading | Unknown | None = None
-        """None where there is no gateway."""
+        self.gateways = GatewayReader(backend.config, gateways)
         self.unexplained: defaultdict[Share, set[PodKey]] = defaultdict(set)
         """Pods without a sample, since the last reading."""
         self._name = name
@@ -191,12 +208,15 @@ class _Reader:
         wanted = dict(sorted(requests_for(pools).items(), key=lambda one: self._turns.get(one[0], 0)))
         wanted = {one: replace(request, explain=frozenset(self.unexplained[one])) for one, request in wanted.items()}
         self.unexplained.clear()
-        # The gateway first: it is one small query, for all pools.
-        asked = self.backend.config.gateway is not None and bool(wanted)
-        (self.queues,), answers = await asyncio.gather(
-            asyncio.gather(self._gateway(asked=asked)),
-            asyncio.gather(*(sound(self._name, self.backend.read(request, now)) for request in wanted.values())),
+        gateways = self.gateways.requests(pools)
+        # The gateways first: their queries are small, and for all pools.
+        told, answers = await asyncio.gather(
+            *(
+                asyncio.gather(*(sound(self._name, self.backend.read(request, now)) for request in each.values()))
+                for each in (gateways, wanted)
+            )
         )
+        self.gateways.hear(pools, dict(zip(gateways, told, strict=True)))
         self.latest = dict(zip(wanted, answers, strict=True))
         unasked = {one for one, answer in self.latest.items() if isinstance(answer, NotAsked)}
         self._turns = {one: self._turns.get(one, 0) if one in unasked else self._rounds for one in wanted}
@@ -204,10 +224,7 @@ class _Reader:
             one: now for one, answer in self.latest.items() if isinstance(answer, FleetReading)
         }
         self.resting = {one for one in unasked if self._lasts(one, now)}
-        return asked + sum(answer.queries for answer in answers if isinstance(answer, FleetReading))
-
-    async def _gateway(self, *, asked: bool) -> GatewayReading | Unknown | None:
-        return await sound(self._name, self.backend.gateway()) if asked else None
+        return sum(answer.queries for answer in (*told, *answers) if isinstance(answer, FleetReading))
 
     def _lasts(self, one: Share, now: float) -> bool:
         return one in self._answered and 0.0 <= now - self._answered[one] < self.backend.config.staleness
@@ -253,7 +270,7 @@ def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readin
     workload = cache.workload(target_of(pool))
     if workload is None:
         return None
-    observation, selection = observe(pool, workload, cache, readings.of(pool), readings.gateway_queue(pool), now)
+    observation, selection = observe(pool, workload, cache, readings.of(pool), readings.gateway(pool), now)
     if selection is not None and selection.missing:
         readings.ask_why(pool, selection)
     return Collected(pool, now, workload, owner, cache.autoscalers(workload.key), observation, selection)
@@ -264,7 +281,7 @@ def observe(
     workload: Workload,
     cache: ClusterCache,
     reading: FleetReading | Unknown,
-    gateway_queue: Reading,
+    gateway: GatewayMetrics,
     now: float,
 ) -> tuple[Observation, Selection | None]:
     """The core's observation of a pool, and which samples it uses; no selection if the reading failed."""
@@ -286,7 +303,7 @@ def observe(
         ready=tuple(ready),
         starting=tuple(starting),
         metrics=metrics,
-        gateway_queue=gateway_queue,
+        gateway=gateway,
         rollout=cache.rolling_out(workload),
     )
     return observation, selection

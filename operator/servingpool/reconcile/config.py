@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, shipped
+from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, GatewayProfile, shipped, shipped_gateways
 from servingpool.api.duration import DurationBetween
-from servingpool.api.spec import ENGINE_NAME, PRICE_NAME
+from servingpool.api.spec import ENGINE_NAME, GATEWAY_NAME, PRICE_NAME
 
 
 class ConfigError(Exception):
@@ -98,6 +98,10 @@ class OperatorConfig(_Section):
         default_factory=dict
     )
     """Metrics of engines by the name for spec.engine. An entry replaces this release's of the same name."""
+    gateways: dict[Annotated[str, Field(pattern=f"^{GATEWAY_NAME.pattern}$", max_length=63)], GatewayProfile] = Field(
+        default_factory=dict
+    )
+    """Metrics of gateways by the name for `gateway`. An entry replaces this release's of the same name."""
     prices: dict[Annotated[str, Field(pattern=f"^{PRICE_NAME.pattern}$", max_length=63)], Price] = Field(
         default_factory=dict, max_length=256
     )
@@ -133,6 +137,26 @@ class OperatorConfig(_Section):
     def known_engines(self) -> Mapping[str, EngineMetrics]:
         """The profiles of this release and of the configuration, by the name for spec.engine."""
         return {**shipped(), **self.engines}
+
+    @property
+    def known_gateways(self) -> Mapping[str, GatewayProfile]:
+        """The profiles of this release and of the configuration, by the name for `gateway`."""
+        return {**shipped_gateways(), **self.gateways}
+
+    @model_validator(mode="after")
+    def _gateways_known(self) -> Self:
+        for backend in self.backends:
+            name = None if backend.gateway is None else backend.gateway.name
+            if name is None:
+                continue
+            if name not in self.known_gateways:
+                raise ValueError(f"backends[].gateway must be one of {', '.join(self.known_gateways)}, got {name}")
+            if self.known_gateways[name].model_label is None:
+                raise ValueError(
+                    f"backends[].gateway must be a gateway whose metrics name the model, got {name}: "
+                    "set spec.metrics.gateway of each pool instead"
+                )
+        return self
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -194,6 +218,6 @@ def _line(problem: ErrorDetails, *, public: bool = False) -> str:
     where, said, given = ".".join(map(str, problem["loc"])) or "file", problem["msg"], problem["input"]
     # Texts are left out: a wrong one is often a secret in the wrong place. The types that need to tell theirs do.
     # Profiles and prices hold none.
-    public = public or problem["loc"][:1] in {("engines",), ("prices",)}
+    public = public or problem["loc"][:1] in {("engines",), ("gateways",), ("prices",)}
     told = isinstance(given, int | float) or (public and isinstance(given, str))
     return f"  {where}: {said}, got {given}" if told else f"  {where}: {said}"

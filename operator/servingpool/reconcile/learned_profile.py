@@ -180,6 +180,7 @@ class _LearnedProfile(_Part):
     calibration: _Calibration
     learned: NonNegative
     slo: tuple[float | None, float | None, float] | None
+    at_gateway: bool = False
 
 
 def dump(profile: Profile) -> dict[str, Any]:
@@ -216,6 +217,7 @@ def load(data: Mapping[str, Any]) -> Profile:
         calibration=Calibration(**dict(kept.calibration)),
         learned=kept.learned,
         slo=kept.slo,
+        at_gateway=kept.at_gateway,
     )
 
 

@@ -200,7 +200,7 @@ class Reconciler:
         seen = collect(pool, owner, self._cache, self._readings, now)
         if seen is None:
             return None
-        state.target_seen(seen.workload, now)
+        state.target_seen(seen.workload, len(seen.observation.ready), now)
         decided = plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled)
         state.decided(decided)
         return state, decided
@@ -251,13 +251,15 @@ class Reconciler:
             return False
         if isinstance(due, PoolPlan) and outcome.scaled and may_report():
             await self._reporter.announce(due, outcome, state)
+        if isinstance(due, PoolPlan) and may_report():
+            await self._reporter.recommend(due, state)
         await self._reporter.tell(due.meta, state, self._judge(state, due, outcome), due.at, may_report)
         return outcome.scaled
 
     def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""
         self._under_way.pop(due.meta.key, None)
-        told = build(due, outcome, state.status, state.scaled_at)
+        told = build(due, outcome, state.status, state.scaled_at, state.history.changes)
         state.judged(told.conditions)
         return told
 

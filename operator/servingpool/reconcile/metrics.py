@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -16,8 +17,10 @@ from prometheus_client.registry import Collector
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition
+from servingpool.api.spec import Slo, Target
+from servingpool.api.status import Change
 from servingpool.catalogue.metrics import Metric
-from servingpool.decision.decision import Figures
+from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.state import PoolState
@@ -29,18 +32,16 @@ TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 class Decided:
     """The last decision for a pool, and the fleet that it was made for."""
 
-    desired: int
-    """Replicas."""
-    need: Reading
-    """Replicas, before any limit."""
-    figures: Figures
+    decision: Decision
     requested: int
     ready: int
     gpus: int
     """Of all requested replicas."""
     expense: Expense
-    objective: float
-    """Share of requests that the SLO asks for, 0 to 1."""
+    slo: Slo
+    target: Target
+    change: Change | None
+    """The last of the target's replicas; None where none was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +66,86 @@ def _decided(state: PoolState) -> Decided | None:
     if pool is None or decision is None or observation is None:
         return None
     return Decided(
-        desired=decision.replicas,
-        need=decision.need,
-        figures=decision.figures,
+        decision=decision,
         requested=observation.requested,
         ready=len(observation.ready),
         gpus=observation.requested * state.gpus,
         expense=state.expense,
-        objective=pool.spec.slo.attainment / 100.0,
+        slo=pool.spec.slo,
+        target=pool.spec.targets[0],
+        change=next(iter(state.history.changes), None),
     )
 
 
+UNCHANGED = Unknown("no change was seen")
+NOT_SET = Unknown("not set")
+
+
+def _or_unknown(setting: float | None) -> Reading:
+    return NOT_SET if setting is None else setting
+
+
+def _expected_misses(decision: Decision) -> Reading:
+    """Share of requests expected to miss with the desired replicas."""
+    figures = decision.figures
+    misses = next((one.misses for one in decision.candidates if round(one.replicas) == decision.replicas), None)
+    if misses is None or isinstance(figures.forecast, Unknown) or isinstance(figures.backlog, Unknown):
+        return Unknown("the desired size was not weighed")
+    work = figures.forecast + figures.backlog
+    return min(1.0, misses / work) if work > 0.0 else Unknown("no work is expected")
+
+
+DECISION_FIGURES: Mapping[Metric, str] = {
+    Metric.ARRIVAL_RATE: "arrivals",
+    Metric.GENERATION_TOKENS_RATE: "generation_rate",
+    Metric.PROMPT_TOKENS_RATE: "prompt_rate",
+    Metric.QUEUE_DEPTH: "queue",
+    Metric.RUNNING_REQUESTS: "running",
+    Metric.TIME_TO_FIRST_TOKEN: "time_to_first_token",
+    Metric.TIME_PER_OUTPUT_TOKEN: "time_per_output_token",
+    Metric.ATTAINMENT: "attainment",
+    Metric.RECENT_ATTAINMENT: "attainment_now",
+    Metric.LONGEST_WAIT: "longest_wait",
+    Metric.FULL_REPLICA_BATCH: "full_batch",
+    Metric.FULL_REPLICA_REQUESTS: "full_requests",
+    Metric.FULL_REPLICA_TOKENS: "full_tokens",
+    Metric.LOAD: "load",
+    Metric.SAFE_LOAD: "safe_load",
+    Metric.FORECAST: "forecast",
+    Metric.HORIZON: "horizon",
+    Metric.STEP_BASE: "step_base",
+    Metric.STEP_PER_REQUEST: "step_per_request",
+    Metric.STEP_PER_PREFILL_TOKEN: "step_per_prefill_token",
+    Metric.WORK_PER_REQUEST: "work_per_request",
+    Metric.MISS_FLOOR: "miss_floor",
+    Metric.MISS_CALIBRATION: "miss_calibration",
+    Metric.PERSISTENCE: "persistence",
+    Metric.USUAL_PERSISTENCE: "usual_persistence",
+    Metric.BURST: "burst",
+    Metric.BACKLOG: "backlog",
+    Metric.FAST_BUDGET_FACTOR: "fast_factor",
+    Metric.SLOW_BUDGET_FACTOR: "slow_factor",
+    Metric.ALLOWANCE: "allowance",
+    Metric.MISS_PENALTY: "penalty",
+    Metric.NEEDED_FOR_FORECAST: "for_forecast",
+    Metric.NEEDED_FOR_INITIAL_FLEET: "for_initial_fleet",
+    Metric.NEEDED_FOR_PRESENT_LOAD: "for_present_load",
+    Metric.RECOMMENDED_REPLICAS: "recommended",
+}
+"""The metrics that are figures of a decision, each by its field in `Figures`."""
+
 FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
-    Metric.DESIRED_REPLICAS: lambda d: d.desired,
-    Metric.NEEDED_REPLICAS: lambda d: d.need,
+    Metric.DECIDED_AT: lambda d: d.decision.at,
+    Metric.DESIRED_REPLICAS: lambda d: d.decision.replicas,
+    Metric.NEEDED_REPLICAS: lambda d: d.decision.need,
+    Metric.EXPECTED_MISSES: lambda d: _expected_misses(d.decision),
+    Metric.MIN_REPLICAS: lambda d: d.target.min,
+    Metric.MAX_REPLICAS: lambda d: d.target.max,
+    Metric.REPLICA_COST: lambda d: _or_unknown(d.target.cost_per_replica_hour),
+    Metric.TTFT_BOUND: lambda d: _or_unknown(d.slo.time_to_first_token),
+    Metric.TPOT_BOUND: lambda d: _or_unknown(d.slo.time_per_output_token),
+    Metric.LAST_CHANGE_FROM: lambda d: UNCHANGED if d.change is None else d.change.from_,
+    Metric.LAST_CHANGE_TO: lambda d: UNCHANGED if d.change is None else d.change.to,
     Metric.REQUESTED_REPLICAS: lambda d: d.requested,
     Metric.READY_REPLICAS: lambda d: d.ready,
     Metric.GPUS: lambda d: d.gpus,
@@ -87,44 +154,9 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.COST: lambda d: d.expense.dollars,
     Metric.COMPARED_COST: lambda d: d.expense.compared,
     Metric.BREAK_EVEN: lambda d: d.expense.break_even,
-    Metric.ARRIVAL_RATE: lambda d: d.figures.arrivals,
-    Metric.GENERATION_TOKENS_RATE: lambda d: d.figures.generation_rate,
-    Metric.PROMPT_TOKENS_RATE: lambda d: d.figures.prompt_rate,
-    Metric.QUEUE_DEPTH: lambda d: d.figures.queue,
-    Metric.RUNNING_REQUESTS: lambda d: d.figures.running,
-    Metric.TIME_TO_FIRST_TOKEN: lambda d: d.figures.time_to_first_token,
-    Metric.TIME_PER_OUTPUT_TOKEN: lambda d: d.figures.time_per_output_token,
-    Metric.OBJECTIVE: lambda d: d.objective,
-    Metric.ATTAINMENT: lambda d: d.figures.attainment,
-    Metric.RECENT_ATTAINMENT: lambda d: d.figures.attainment_now,
-    Metric.LONGEST_WAIT: lambda d: d.figures.longest_wait,
-    Metric.FULL_REPLICA_BATCH: lambda d: d.figures.full_batch,
-    Metric.FULL_REPLICA_REQUESTS: lambda d: d.figures.full_requests,
-    Metric.FULL_REPLICA_TOKENS: lambda d: d.figures.full_tokens,
-    Metric.LOAD: lambda d: d.figures.load,
-    Metric.SAFE_LOAD: lambda d: d.figures.safe_load,
-    Metric.FORECAST: lambda d: d.figures.forecast,
-    Metric.HORIZON: lambda d: d.figures.horizon,
-    Metric.STEP_BASE: lambda d: d.figures.step_base,
-    Metric.STEP_PER_REQUEST: lambda d: d.figures.step_per_request,
-    Metric.STEP_PER_PREFILL_TOKEN: lambda d: d.figures.step_per_prefill_token,
-    Metric.WORK_PER_REQUEST: lambda d: d.figures.work_per_request,
-    Metric.MISS_FLOOR: lambda d: d.figures.miss_floor,
-    Metric.MISS_CALIBRATION: lambda d: d.figures.miss_calibration,
-    Metric.PERSISTENCE: lambda d: d.figures.persistence,
-    Metric.USUAL_PERSISTENCE: lambda d: d.figures.usual_persistence,
-    Metric.BURST: lambda d: d.figures.burst,
-    Metric.BACKLOG: lambda d: d.figures.backlog,
-    Metric.FAST_BUDGET_FACTOR: lambda d: d.figures.fast_factor,
-    Metric.SLOW_BUDGET_FACTOR: lambda d: d.figures.slow_factor,
-    Metric.ALLOWANCE: lambda d: d.figures.allowance,
-    Metric.MISS_PENALTY: lambda d: d.figures.penalty,
-    Metric.NEEDED_FOR_FORECAST: lambda d: d.figures.for_forecast,
-    Metric.NEEDED_FOR_INITIAL_FLEET: lambda d: d.figures.for_initial_fleet,
-    Metric.NEEDED_FOR_PRESENT_LOAD: lambda d: d.figures.for_present_load,
-    Metric.RECOMMENDED_REPLICAS: lambda d: d.figures.recommended,
-}
-"""Each figure of a decision that is a metric."""
+    Metric.OBJECTIVE: lambda d: d.slo.attainment_share,
+} | {metric: attrgetter(f"decision.figures.{name}") for metric, name in DECISION_FIGURES.items()}
+"""Each metric that is one figure of a pool."""
 
 
 class PoolCollector(Collector):
@@ -145,6 +177,7 @@ class PoolCollector(Collector):
         """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
         pools = self._pools()  # once: the next tick may end in the middle of a scrape
         yield _conditions(pools)
+        yield from _labelled(pools)
         for metric, read in FIGURES.items():
             family = _gauge(metric)
             for key, pool in pools.items():
@@ -167,6 +200,24 @@ def _conditions(pools: Snapshot) -> Family:
         for one in pool.conditions:
             family.add_metric((*key, one.type, one.status, one.reason), 1.0)
     return family
+
+
+def _labelled(pools: Snapshot) -> Iterator[Family]:
+    """What has several series a pool, or one with a label of its own."""
+    limits, candidates = _gauge(Metric.LIMIT), _gauge(Metric.CANDIDATE_MISSES)
+    source, change = _gauge(Metric.LATENESS_SOURCE), _gauge(Metric.LAST_CHANGE)
+    for key, pool in pools.items():
+        if pool.decided is None:
+            continue
+        decision, last = pool.decided.decision, pool.decided.change
+        for order, limit in enumerate(decision.limits, start=1):
+            limits.add_metric((*key, limit.name, str(order)), limit.after)
+        for one in decision.candidates:
+            candidates.add_metric((*key, f"{one.replicas:.0f}"), one.misses)
+        source.add_metric((*key, decision.figures.witness), 1.0)
+        if last is not None:
+            change.add_metric((*key, last.by), last.at.timestamp())
+    yield from (limits, candidates, source, change)
 
 
 def _gauge(metric: Metric) -> GaugeMetricFamily:

@@ -13,6 +13,7 @@ from typing import ClassVar
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import Metadata, ServingPool
+from servingpool.api.spec import MeasuredAt
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.latency_count import LatencyCount
@@ -40,6 +41,8 @@ class Learned:
     """Share of ready replicas that could be read."""
     queue_unknown: str | None
     """Why the queue is not known."""
+    client_unknown: str | None
+    """Why the client's time to first token is not known, where the SLO is judged by it."""
     first_tokens: LatencyCount
     """Requests of the last 20 minutes, by their time to first token."""
     finished: LatencyCount
@@ -48,6 +51,8 @@ class Learned:
     """The buckets that the SLO's bounds lie in."""
     cold_start: float | None
     """Seconds from order to Ready, as measured; None if no start was seen."""
+    ttft_inferred: bool = False
+    """The engines tell no time to first token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +133,17 @@ def plan(
 def learned(learning: Memory, kept: Memory) -> Learned:
     """What the status tells: of the samples as `learning` took them in, of the rest as it is `kept`."""
     window, starts = kept.window.last(KEPT_SECONDS), kept.profile.cold_start
+    buckets, at_gateway = kept.window.buckets, kept.profile.at_gateway
     return Learned(
         missing=learning.missing,
         coverage=learning.coverage,
         queue_unknown=learning.queue_unknown,
-        first_tokens=window.first_tokens,
+        client_unknown=learning.client_unknown,
+        first_tokens=window.client_first_tokens if at_gateway else window.first_tokens,
         finished=window.finished,
-        buckets=kept.window.buckets,
+        buckets=buckets._replace(ttft=buckets.client) if at_gateway else buckets,
         cold_start=starts.expected(0.0) if starts.seconds else None,
+        ttft_inferred=kept.unbegun is not None,
     )
 
 
@@ -147,6 +155,7 @@ def core_pool(pool: ServingPool, batch_limit: float = math.inf, *, in_charge: bo
             time_to_first_token=spec.slo.time_to_first_token,
             time_per_output_token=spec.slo.time_per_output_token,
             attainment=spec.slo.attainment_share,
+            at_gateway=spec.slo.measured_at is MeasuredAt.GATEWAY,
         ),
         min_replicas=spec.targets[0].min,
         max_replicas=spec.targets[0].max,

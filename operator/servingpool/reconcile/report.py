@@ -81,6 +81,17 @@ class Reporter:
             type_, message = outcome.blind_choice
             await self.event(plan.meta, type_, EventReason.VICTIMS_NOT_CHOSEN, message)
 
+    async def recommend(self, plan: PoolPlan, state: PoolState) -> None:
+        """Post what Auto would have done, once per change of the recommendation, and log it."""
+        if not state.recommends(plan):
+            return
+        decision, requested = plan.decision, plan.seen.observation.requested
+        message = EventReason.RECOMMENDED.message(
+            replicas=decision.replicas, requested=requested, reason=decision.reason
+        )
+        log.info("%s", message, extra=plan.meta.log_fields | {"from": requested, "to": decision.replicas})
+        await self.event(plan.meta, EventReason.RECOMMENDED.type, EventReason.RECOMMENDED, message)
+
     async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool]) -> None:
         """Write the status if a person would care, then post an event for what has gone wrong since the last one.
 
@@ -177,7 +188,15 @@ def changes(before: Any, after: Any) -> Any:
 def _headline(status: Status) -> tuple[Any, ...]:
     conditions = tuple((one.type, one.status, one.reason if _tells(one) else "") for one in status.conditions)
     compared = None if status.cost is None else status.cost.compared_to
-    return (status.observed_generation, conditions, status.fleet, status.replicas, status.last_scale_time, compared)
+    return (
+        status.observed_generation,
+        conditions,
+        status.fleet,
+        status.replicas,
+        status.last_scale_time,
+        status.history,
+        compared,
+    )
 
 
 def _reasons(status: Status) -> tuple[str | None, ...]:

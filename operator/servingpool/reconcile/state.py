@@ -13,15 +13,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from servingpool.adapters.cluster.objects import Key, Raw, Workload
-from servingpool.api.conditions import Condition
+from servingpool.api.conditions import Condition, Reason
 from servingpool.api.serving_pool import Metadata, ServingPool, problems, readable_status
+from servingpool.api.spec import Mode
 from servingpool.api.status import Status
-from servingpool.decision.decision import Decision
+from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
 from servingpool.decision.state import Memory
 from servingpool.reconcile import learned_profile
 from servingpool.reconcile.expense import Expense
+from servingpool.reconcile.history import History
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.replica_drift import ReplicaDrift
 
@@ -33,6 +35,9 @@ PROFILE_AFTER = 600.0
 """Seconds between two writes of the learned profile, the first one when calibration ends.
 
 What a crash would lose is in Prometheus's history."""
+
+RECOMMENDED_AGAIN_AFTER = 600.0
+"""Seconds until the same recommendation is an event again, if what stood was right meanwhile."""
 
 
 @dataclass(slots=True)
@@ -69,6 +74,13 @@ class PoolState:
     refused_at: int | None = None
     """Replicas that it had then, as far as was known."""
     drift: ReplicaDrift = field(default_factory=ReplicaDrift)
+    history: History = field(default_factory=History)
+    recommended: int | None = None
+    """Replicas that an event of mode Recommend named last; None in other modes."""
+    recommended_at: float = -RECOMMENDED_AGAIN_AFTER
+    """Unix time in seconds of that event."""
+    agreed: bool = False
+    """Since then, what stood was what was recommended."""
     warned: dict[str, float] = field(default_factory=dict)
     """Unix time in seconds of the last warning event, by reason."""
     pool: ServingPool | None = None
@@ -85,6 +97,9 @@ class PoolState:
         """The state of a pool seen for the first time, resumed from its status."""
         state = cls.of_status(pool.metadata, pool.spec.model, pool.status, raw)
         state.conditions = pool.status.conditions
+        if any(one.reason == Reason.RECOMMENDING for one in state.conditions):
+            desired, replicas = pool.status.desired_replicas, pool.status.replicas
+            state.recommended = None if desired == replicas else desired
         kept = pool.status.profile
         if kept is not None:
             try:
@@ -98,7 +113,8 @@ class PoolState:
         """The state of a pool of which only the status is known."""
         # A status that cannot be read is of another version: it is written anew as a whole.
         unreadable = status == Status() and bool(raw.get("status"))
-        return cls(uid=meta.uid, model=model, status=status, status_write_unknown=unreadable)
+        history = History.found(status)
+        return cls(uid=meta.uid, model=model, status=status, status_write_unknown=unreadable, history=history)
 
     def resume(self, kept: Mapping[str, Any]) -> None:
         """Resume the profile that `kept` returned. ValueError says why it cannot be used."""
@@ -129,9 +145,11 @@ class PoolState:
 
     # What a tick collected and decided.
 
-    def target_seen(self, workload: Workload, now: float) -> None:
+    def target_seen(self, workload: Workload, ready: int, now: float) -> None:
         """The target as it is now: it shows whether others set its replicas, and whether an order was done."""
         self.drift = self.drift.see(workload, now)
+        wanted = None if self.decision is None else self.decision.replicas
+        self.history = self.history.see(workload, ready, now, wanted=wanted, keep=self.drift.problem is None)
         if self.scale_outcome_unknown is not None and self.drift.carried_out(workload):
             self.scaled_at, self.scale_outcome_unknown = self.scale_outcome_unknown, None
 
@@ -148,13 +166,15 @@ class PoolState:
 
     # What acting did.
 
-    def order_sent(self, target: Workload, replicas: int, now: float) -> None:
+    def order_sent(self, target: Workload, replicas: int, why: str, now: float) -> None:
         """It counts as done until an answer says otherwise: the tick may end before the answer."""
+        self.history = self.history.order(target, replicas, why, now)
         self._before_order = self.drift, self.scale_outcome_unknown
         self.drift, self.scale_outcome_unknown = self.drift.order(target, replicas), now
 
-    def order_done(self, now: float) -> None:
-        """The API server has set the replicas."""
+    def order_done(self, target: Workload, now: float) -> None:
+        """The API server has set the replicas of a target as it was decided on."""
+        self.history = self.history.done(target, keep=not self.drift.answered)
         self.conflicts, self.scale_outcome_unknown = 0, None
         if not self.drift.answered:  # else a contest would write the status at every tick
             self.scaled_at = now
@@ -164,9 +184,11 @@ class PoolState:
         self.conflicts = 0
         if not unknown:
             self.drift, self.scale_outcome_unknown = self._before_order
+            self.history = self.history.refused()
 
     def order_conflicted(self, target: Workload) -> int:
         """The target is not as it was decided on. How often in a row."""
+        self.history = self.history.refused()
         self.drift, self.scale_outcome_unknown = self._before_order
         # A change by others shows a new number; a refusal leaves the old one.
         self.conflicts = self.conflicts + 1 if self.refused_at == target.replicas else 1
@@ -174,6 +196,21 @@ class PoolState:
         return self.conflicts
 
     # What is reported.
+
+    def recommends(self, plan: PoolPlan) -> bool:
+        """Whether a recommendation is new: of mode Recommend, and not what was said last."""
+        decision, before = plan.decision, self.recommended
+        if plan.seen.pool.spec.mode is not Mode.RECOMMEND:
+            self.recommended = None
+            return False
+        if decision.verdict is Verdict.HOLD:
+            self.agreed = True
+            return False
+        again = self.agreed and plan.at - self.recommended_at >= RECOMMENDED_AGAIN_AFTER
+        if decision.replicas == before and not again:
+            return False
+        self.recommended, self.recommended_at, self.agreed = decision.replicas, plan.at, False
+        return True
 
     def judged(self, conditions: Sequence[Condition]) -> None:
         """The conditions as of this tick, whether they can be written or not."""

@@ -9,13 +9,13 @@ from pydantic.alias_generators import to_camel
 from servingpool.adapters.prometheus import Cause, Selection
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
 from servingpool.api.duration import brief
-from servingpool.api.status import Candidate, Cost, LastDecision, Latency, Limit, Status, Throughput
+from servingpool.api.status import Candidate, Change, Cost, LastDecision, Latency, Limit, Status, Throughput
 from servingpool.api.time import from_unix
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
 from servingpool.decision.lateness import Witness
-from servingpool.decision.observation import Observation, Reading, Unknown
+from servingpool.decision.observation import Histogram, Observation, Reading, Unknown
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.draining import judge_drain
@@ -73,16 +73,22 @@ def _samples_condition(observation: Observation, learned: Learned) -> tuple[Reas
     if learned.queue_unknown is not None:
         detail = Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+    if learned.client_unknown is not None:
+        detail = Note.CLIENT_UNKNOWN.message(detail=learned.client_unknown)
+        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=len(observation.ready))
 
 
-def build(due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
+def build(
+    due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None, history: tuple[Change, ...]
+) -> Status:
     """The status of a pool after acting.
 
     `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
-    last order that is worth telling; None if there was none since the start.
+    last order that is worth telling; None if there was none since the start. `history` is the newest change first.
     """
-    return _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at)
+    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at)
+    return told.model_copy(update={"history": history})
 
 
 def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
@@ -182,7 +188,10 @@ def _condition(plan: PoolPlan, reason: Reason, message: str) -> Condition:
 def _slo_condition(plan: PoolPlan) -> Condition:
     figures, slo = plan.decision.figures, plan.seen.pool.spec.slo
     attained, met = figures.attainment, slo_met(figures, slo.attainment / 100.0)
-    if isinstance(attained, Unknown):
+    if isinstance(attained, Unknown) and not figures.judged:
+        reason = Reason.CLIENT_LATENCY_UNKNOWN
+        said = [Reason.CLIENT_LATENCY_UNKNOWN.message(detail=attained.reason)]
+    elif isinstance(attained, Unknown):
         reason, said = Reason.TOO_FEW_REQUESTS, [Reason.TOO_FEW_REQUESTS.message(detail=attained.reason)]
     else:
         percent, objective = 100.0 * attained, slo.attainment
@@ -194,16 +203,24 @@ def _slo_condition(plan: PoolPlan) -> Condition:
             said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
             if not isinstance(figures.attainment_now, Unknown):
                 said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
-        said += _believed(figures) + estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token)
+        said += _believed(plan) + estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token)
     said += [] if plan.decision.warning is None else [plan.decision.warning]
     return _condition(plan, reason, " ".join(said))
 
 
-def _believed(figures: Figures) -> list[str]:
+def _believed(plan: PoolPlan) -> list[str]:
+    """Where TTFT is measured, and by what it is judged."""
+    figures, gateway = plan.decision.figures, plan.seen.observation.gateway
+    if figures.witness == Witness.GATEWAY:
+        return [Note.AT_GATEWAY.message()]
+    if plan.learned.ttft_inferred:
+        return [Note.TTFT_INFERRED.message()]
+    choice = isinstance(gateway.time_to_first_token, Histogram)
+    where = [Note.AT_ENGINES.message()] if choice else []
     if figures.witness == Witness.HISTOGRAM:
-        return []
+        return where
     waits = [Note.WAITING_NOW.message(seconds=figures.longest_wait)] if figures.longest_wait >= 1.0 else []
-    return [Note.WITNESS.message(witness=figures.witness), *waits]
+    return [*where, Note.WITNESS.message(witness=figures.witness), *waits]
 
 
 def _limited_condition(plan: PoolPlan) -> Condition:

@@ -126,7 +126,7 @@ class Queued:
 
     def wish(self, observation: Observation, pool: Pool, now: float) -> Wish | Unknown:  # noqa: ARG002, the protocol
         """The queue over the target."""
-        queued = observation.gateway_queue
+        queued = observation.gateway.queue
         value = total(observation, "waiting") if isinstance(queued, Unknown) else queued
         if isinstance(value, Unknown):
             return value

@@ -77,7 +77,7 @@ class Saturation:
         if not replicas:
             return self._gauge
         length = self._lengths.mean_prompt() + self._lengths.mean_output()
-        demand, capacities = or_zero(observation.gateway_queue) * length, []
+        demand, capacities = or_zero(observation.gateway.queue) * length, []
         for replica in replicas:
             used = self.kv_tokens * max(usage[replica] for _, usage, _ in self._peaks if replica in usage)
             queued = max(waiting[replica] for _, _, waiting in self._peaks if replica in waiting)

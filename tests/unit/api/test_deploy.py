@@ -1,11 +1,13 @@
 """What the shipped manifests promise."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from servingpool import __version__
 from servingpool.api.duration import parse
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Spec
@@ -117,3 +119,13 @@ def test_the_image_is_made_of_the_versions_that_are_tested(lock: str) -> None:
     assert pinned(lock) <= pinned("requirements.lock")
     assert text.count("--hash=sha256:") >= len(pinned(lock))
     assert "://" not in text
+
+
+def test_krews_manifest_names_the_entry_point_and_the_version() -> None:
+    [manifest] = documents("krew/servingpool.yaml")
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    spec, [platform] = manifest["spec"], manifest["spec"]["platforms"]
+    assert platform["bin"] == f"kubectl-{manifest['metadata']['name']}"
+    assert platform["bin"] in project["scripts"]
+    assert spec["version"] == f"v{__version__}"
+    assert platform["uri"].split("/")[1] == spec["version"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from servingpool.backtest.recording import Chunk, RecordingError, encode, encode_header
-from servingpool.cli.history import read, resumed
+from servingpool.cli.recorded import read, resumed
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 
 from .histories import header_of

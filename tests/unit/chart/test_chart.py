@@ -13,7 +13,7 @@ import yaml
 from chart import alerts, crd, readme
 from chart.schema import schema
 from chart.values import Value, read
-from servingpool.adapters.prometheus import BackendConfig, GatewayQueue, SeriesLabels
+from servingpool.adapters.prometheus import BackendConfig, GatewayChoice, SeriesLabels
 from servingpool.reconcile.config import LeaderElection, OperatorConfig, PodDeletionCost
 
 ROOT = Path(__file__).parents[3]
@@ -72,7 +72,7 @@ def test_a_backend_can_be_given_all_that_the_operator_knows(definitions: dict[st
     offered = definitions["backend"]["properties"].keys()
     known = {field.alias for field in BackendConfig.model_fields.values()}
     assert {"bearerTokenFile" if key == "bearerToken" else key for key in offered} == known
-    for key, model in (("labels", SeriesLabels), ("gateway", GatewayQueue)):
+    for key, model in (("labels", SeriesLabels), ("gateway", GatewayChoice)):
         nested = definitions["backend"]["properties"][key]["properties"].keys()
         assert nested == {field.alias for field in model.model_fields.values()}
 

@@ -52,6 +52,17 @@ STATUS: dict[str, Any] = {
     "queueDepth": 3.0,
     "conditions": [CONDITION | {"lastTransitionTime": AT}],
     "lastDecision": DECISION,
+    "history": [
+        {"at": AT, "from": 2, "to": 4, "why": "scale up 2 -> 4", "by": "servingpool-operator"},
+        {
+            "at": "2026-01-01T09:00:00Z",
+            "from": 3,
+            "to": 2,
+            "why": "by hand",
+            "by": "kubectl",
+            "outcome": "removed after 15s",
+        },
+    ],
 }
 
 
@@ -92,6 +103,7 @@ def test_tells_need_limits_figures_and_conditions_with_units(monkeypatch: pytest
         "$9.50 per hour  noted 2026-11-01",
         "3274.1 output tokens/s  load 0.969, safe up to 0.5",
         "SucceededGetScale",
+        "2026-01-01T09:00:00Z  3 -> 2    removed after 15s  kubectl               by hand",
         "! time per output token 10 ms cannot be held at any fleet size",
     ):
         assert line in shown.output, shown.output

@@ -9,6 +9,7 @@ import pytest
 
 from servingpool.decision.attribution import LoadAttribution, attribute_load
 from servingpool.decision.counters import FIELDS, CounterDelta
+from servingpool.decision.latency_count import Misses
 from servingpool.decision.observation import NOT_EXPOSED
 from servingpool.decision.samples import BEGUN, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Bucket, Buckets
 from servingpool.decision.state import PastLoads
@@ -54,6 +55,8 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
         queues=(),
         gateway=NOT_EXPOSED,
         gateway_queue=None,
+        client=None,
+        client_unknown=None,
         coverage=1.0,
         samples={},
         buckets=BUCKETS,
@@ -65,7 +68,7 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
         ready, work, queue = tick or (1, 0.0, 0.0)
         window = window.add(now=TICK * (number + 1), span=TICK, ready=ready, delta=delta)
         if tick is not None:
-            window = window.judged(load=(work + queue) / ready, work=work)
+            window = window.judged(Misses(0.0, 0.0), load=(work + queue) / ready, work=work)
             past = past.update(TICK * (number + 1), work / ready)
     return History(window, past)
 

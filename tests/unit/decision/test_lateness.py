@@ -30,10 +30,13 @@ class OneReplica:
     memory: Memory = field(default_factory=Memory)
     by_token: bool = False
     """TPOT is observed once a token, not once a request."""
+    late_first: float = 0.0
+    """First tokens beyond the bound so far."""
 
-    def tick(self, requests: float, each: float = 0.0) -> Outcome:
-        """`each` seconds for a token after the first."""
+    def tick(self, requests: float, each: float = 0.0, *, late: bool = False) -> Outcome:
+        """`each` seconds for a token after the first, which is `late` or not."""
         self.now += TICK
+        self.late_first += requests * late
         self.requests += requests
         self.steps += requests * (self.tokens - 1.0)
         self.decoding += requests * (self.tokens - 1.0) * each
@@ -45,7 +48,7 @@ class OneReplica:
             waiting=0.0,
             generation_tokens=self.steps + counted,
             prompt_tokens=100.0 * counted,
-            time_to_first_token=Histogram((1.0, 2.0), (counted, counted), 0.1 * counted, counted),
+            time_to_first_token=Histogram((1.0, 2.0), (counted - self.late_first,) * 2, 0.1 * counted, counted),
             inter_token_latency=Histogram((), (), self.decoding, self.steps),
             time_per_output_token=self.tpot(),
         )
@@ -83,3 +86,12 @@ def test_a_short_answer_is_as_slow_as_a_long_one_with_the_same_time_per_token(to
     replica = OneReplica(tokens=tokens)
     shown = [replica.tick(60.0, 0.024) for _ in range(16)][-1].decision.figures.attainment_now
     assert shown == pytest.approx(1.0 - 0.663, abs=0.02)
+
+
+def test_requests_that_broke_both_bounds_within_a_minute_are_late_once() -> None:
+    replica = OneReplica(tokens=200.0)
+    for _ in range(10):
+        replica.tick(30.0, 0.01)
+    figures = [replica.tick(30.0, 0.06, late=True) for _ in range(10)][-1].decision.figures
+    # Of five minutes as a whole, half were late by each bound: independent of each other that would be three in four.
+    assert figures.attainment_now == pytest.approx(0.5, abs=0.1)

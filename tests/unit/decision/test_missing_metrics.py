@@ -12,9 +12,10 @@ import pytest
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.budget import ErrorBudget
 from servingpool.decision.decide import decide
-from servingpool.decision.observation import NOT_EXPOSED, Reading, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Reading, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.samples import TPOT_COUNT, TTFT_COUNT
+from servingpool.decision.window import WORK
 
 from .world import POOL, Engine, World, applied, plain, restored
 
@@ -32,7 +33,7 @@ class Patchy(World):
     gateway_queue: Reading = NOT_EXPOSED
 
     def observation(self):
-        seen = replace(super().observation(), gateway_queue=self.gateway_queue)
+        seen = replace(super().observation(), gateway=GatewayMetrics(queue=self.gateway_queue))
         if self.observed % self.every == 0 and not self.blind:
             self.kept = {sample.replica: replace(sample, **self.patch) for sample in seen.metrics}
         self.observed += 1
@@ -330,7 +331,7 @@ def test_a_replica_that_has_just_turned_ready_counts_alike_in_the_load_shown_and
     world.engines[0].ready_at = world.now + 14.0
     outcome = world.tick(3.0)
     demand = outcome.decision.figures.load
-    assert demand == pytest.approx(outcome.memory.window.load_of(outcome.memory.window.rows[-1, -1]))
+    assert demand == pytest.approx(outcome.memory.window.load_of(outcome.memory.window.rows[-1, WORK]))
 
 
 def test_a_sum_of_seconds_that_falls_in_its_last_digit_is_no_restart():

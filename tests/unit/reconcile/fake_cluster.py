@@ -15,7 +15,6 @@ from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, K
 from servingpool.adapters.prometheus import (
     BackendConfig,
     FleetReading,
-    GatewayReading,
     Missing,
     NotAsked,
     PodSamples,
@@ -100,13 +99,19 @@ class Prometheus:
     """Models whose past cannot be read."""
     huge: set[str] = field(default_factory=set)
     """Models whose past is more than is taken."""
-    queue: GatewayReading | Unknown | None = None
+    gateways: PodSamples | Unknown = field(default_factory=dict)
+    """Samples of gateways' pods."""
     why: Missing | None = None
     """Why pods have no sample, said of those that a reading is to explain."""
     explained: list[set[str]] = field(default_factory=list)
     """Pods that the readings were to explain."""
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
+        if request.gateway:
+            self.asked.append(f"gateway {request.engine}")
+            if isinstance(self.gateways, Unknown):
+                return self.gateways
+            return FleetReading(at=now, samples=self.gateways, stale={}, queries=1)
         self.asked.append("read")
         await asyncio.sleep(self.takes)
         if self.broken is not None:
@@ -144,11 +149,6 @@ class Prometheus:
         if sum(len(pages) for _, pages in found) > most_samples:
             return TooLarge(f"more than {most_samples} pages")
         return found
-
-    async def gateway(self) -> GatewayReading | Unknown:
-        self.asked.append("gateway")
-        assert self.queue is not None
-        return self.queue
 
 
 def _asked_for(pages: PodSamples, request: ReadRequest, namespaces: Sequence[str]) -> PodSamples:

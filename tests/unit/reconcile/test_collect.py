@@ -10,12 +10,11 @@ from typing import Any
 from servingpool.adapters.prometheus import (
     BackendConfig,
     FleetReading,
-    GatewayReading,
     NotAsked,
     PodSamples,
     ReadRequest,
 )
-from servingpool.adapters.prometheus.backend_config import GatewayQueue
+from servingpool.adapters.prometheus.backend_config import GatewayChoice
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.collect import Readings
@@ -34,7 +33,7 @@ class Slow:
     answered: list[str] = field(default_factory=list)
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
-        who = dict(request.match_labels)["tenant"]
+        who = f"{'gateway ' if request.gateway else ''}{dict(request.match_labels)['tenant']}"
         self.asked.append(who)
         turn, self.left = self.left > 0, 0 if who in self.hangs else self.left - 1
         await asyncio.sleep(0)
@@ -47,10 +46,6 @@ class Slow:
 
     async def history(self, request: ReadRequest, **_: Any) -> Sequence[tuple[float, PodSamples]] | Unknown:
         raise NotImplementedError
-
-    async def gateway(self) -> GatewayReading | Unknown:
-        self.asked.append("gateway")
-        return GatewayReading({}, by_namespace=False)
 
 
 @dataclass
@@ -167,6 +162,6 @@ def test_a_tenant_that_returns_does_not_use_old_samples() -> None:
 
 
 def test_the_gateway_is_read_before_the_pools() -> None:
-    slow = scene(2, most=5, gateway=GatewayQueue(metric="queue"))
+    slow = scene(2, most=5, gateway=GatewayChoice(name="llm-d-epp"))
     slow.tick()
-    assert slow.backend.asked == ["gateway", "t00", "t01"]
+    assert slow.backend.asked == ["gateway t00", "gateway t01", "t00", "t01"]

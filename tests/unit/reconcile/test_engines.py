@@ -11,7 +11,7 @@ from servingpool.reconcile.collect import Readings
 
 from .fake_cluster import FakeCluster
 
-KNOWN = "lmdeploy, nim, sglang, tensorrt-llm, tgi, vllm"
+KNOWN = "llamacpp, lmdeploy, nim, sglang, tensorrt-llm, tgi, vllm"
 
 
 def test_an_engine_that_nobody_knows_is_told_with_those_that_can_be_used() -> None:
@@ -28,7 +28,6 @@ def test_an_engine_that_nobody_knows_is_told_with_those_that_can_be_used() -> No
 @pytest.mark.parametrize(
     ("engine", "lacks"),
     [
-        ("llamacpp", "timeToFirstToken"),
         ("ollama", "running, waiting, generationTokens, promptTokens, timeToFirstToken, interTokenLatency"),
     ],
 )
@@ -42,6 +41,20 @@ def test_an_engine_that_exports_too_little_is_told_with_what_it_lacks(engine: st
         f"spec.engine '{engine}' cannot be used: it exports no {lacks}, which decisions need; "
         f"engines that can be used are {KNOWN}."
     )
+
+
+def test_an_engine_that_counts_no_requests_is_usable_behind_a_gateway_alone() -> None:
+    world = FakeCluster()
+    world.pool(engine="llamacpp")
+    world.step()
+    assert world.condition("Ready") == ("False", "UnknownEngine")
+    assert world.message("Ready") == (
+        "spec.engine 'llamacpp' cannot be used: it exports no count of requests; "
+        "set spec.metrics.gateway to the gateway that counts them."
+    )
+    behind = FakeCluster(gateway="llm-d-epp")
+    behind.pool(engine="llamacpp")
+    assert Readings(behind.backends).problem(ServingPool.read(behind.cache.pools["chat", "pool"])) is None
 
 
 def test_an_engine_of_the_configuration_is_known() -> None:

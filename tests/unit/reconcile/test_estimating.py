@@ -45,6 +45,8 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[f
         queues=(),
         gateway=NOT_EXPOSED,
         gateway_queue=None,
+        client=None,
+        client_unknown=None,
         coverage=1.0,
         samples={},
         buckets=Buckets(Bucket(*edges[:2]), Bucket(*edges[2:])),
@@ -62,22 +64,22 @@ def test_bounds_at_bucket_ends_are_counted_exactly() -> None:
 def test_a_bound_inside_a_bucket_with_many_requests_is_named_with_its_buckets() -> None:
     memory = seen(ttft=(98.0, 100.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
     assert estimated(learned(memory, memory), TTFT, TPOT) == [
-        "Estimated for 50% of requests: the engine has no 120ms bucket. Use 100ms or 150ms for exact counts."
+        "Estimated for 50% of requests: no bucket ends at 120ms. Use 100ms or 150ms for exact counts."
     ]
 
 
 def test_both_are_named() -> None:
     memory = seen(ttft=(50.0, 80.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
     assert estimated(learned(memory, memory), TTFT, TPOT) == [
-        "Estimated for 30% of requests: the engine has no 2s bucket. Use 1s or 2500ms for exact counts.",
-        "Estimated for 50% of requests: the engine has no 120ms bucket. Use 100ms or 150ms for exact counts.",
+        "Estimated for 30% of requests: no bucket ends at 2s. Use 1s or 2500ms for exact counts.",
+        "Estimated for 50% of requests: no bucket ends at 120ms. Use 100ms or 150ms for exact counts.",
     ]
 
 
 def test_there_is_no_bucket_below_the_first() -> None:
     memory = seen(ttft=(90.0, 90.0), tpot=(0.0, 30.0), edges=(2.0, 2.0, 0.0, 0.01))
     assert estimated(learned(memory, memory), TTFT, 0.004) == [
-        "Estimated for 30% of requests: the engine has no 4ms bucket. Use 10ms for exact counts."
+        "Estimated for 30% of requests: no bucket ends at 4ms. Use 10ms for exact counts."
     ]
 
 

@@ -184,7 +184,7 @@ def test_recommend_touches_nothing() -> None:
     world.pool(mode="Recommend")
     world.step(minutes=10)
     assert world.writes.scales == []
-    assert world.writes.events == []
+    assert set(world.writes.reasons("pool")) == {"Recommended"}
     assert world.condition("Ready") == ("True", "Recommending")
     assert world.status()["desiredReplicas"] > 2
     assert world.status()["lastDecision"]["verdict"] == "ScaleUp"

@@ -15,6 +15,7 @@ from servingpool.decision.slo import Slo
 from servingpool_simulation import page, traces
 from servingpool_simulation.conduct import (
     CONDUCTS,
+    LLAMACPP,
     LMDEPLOY,
     NIM,
     SGLANG,
@@ -100,6 +101,13 @@ def test_tgi_counts_prompts_at_arrival_and_knows_prefills_but_no_first_token() -
     assert counted(early.time_per_output_token) == (0, 0.0)
     assert counted(later.time_per_output_token) == (8, 8 * 0.06)  # 6 s for 100 tokens, the prefill too
     assert counted(later.inter_token_latency) == (800, 48.0)
+
+
+def test_llamacpp_tells_seconds_of_prefill_and_counts_no_request() -> None:
+    early, later = seen(LLAMACPP, 3.03), seen(LLAMACPP, 6.07)
+    assert early.time_to_first_token is early.time_per_output_token is early.begun is NOT_EXPOSED
+    assert (early.prompt_tokens, early.generation_tokens, early.waiting) == (4_000, 0, 16)
+    assert (later.generation_tokens, later.prefill_seconds) == (800, pytest.approx(8 * 0.06))
 
 
 def test_sglang_sets_its_gauges_at_a_prefill_after_40_decode_steps_and_when_idle() -> None:

@@ -111,8 +111,8 @@ def test_the_front_door_is_seen_only_through_a_gateway() -> None:
 
     hidden, seen = waiting(gateway=False), waiting(gateway=True)
     assert hidden.metrics == seen.metrics == Unknown("no replica is ready")
-    assert isinstance(hidden.gateway_queue, Unknown)
-    assert seen.gateway_queue == pytest.approx(55 * 6, rel=0.2)
+    assert isinstance(hidden.gateway.queue, Unknown)
+    assert seen.gateway.queue == pytest.approx(55 * 6, rel=0.2)
 
 
 def test_a_replica_that_became_ready_between_two_looks_far_apart_shows_what_it_has_done_since() -> None:

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[3]
         ("charts/servingpool-operator/Chart.yaml", r"^(?:version|appVersion): (.+)$"),
         ("deploy/deployment.yaml", r"image: servingpool-operator:(\S+)"),
         ("deploy/kustomization.yaml", r"newTag: (\S+)"),
+        ("deploy/krew/servingpool.yaml", r"\bv(\d\S+\.\d+)"),
         ("docs/start/first-pool.md", r"servingpool-operator:(\d[\w.-]*\w)"),
         ("docs/how-to/install.md", r"servingpool-operator:(\d[\w.-]*\w)"),
         ("docs/how-to/upgrade.md", r"servingpool-operator:(\d[\w.-]*\w)"),

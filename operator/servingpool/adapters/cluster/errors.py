@@ -11,27 +11,11 @@ import yaml
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException
 
-CONFLICT, INVALID, NOT_FOUND, FORBIDDEN, TROUBLE = 409, 422, 404, 403, 500
+from servingpool.adapters.cluster.refusals import ClusterError, Conflict, Forbidden, NotFound, Unanswered, kind_of
 
+INVALID = 422
 
-class ClusterError(Exception):
-    """A request to the API server failed. The message is fit for a condition."""
-
-
-class Conflict(ClusterError):
-    """The object is no longer what the request assumed; look again and decide again."""
-
-
-class NotFound(ClusterError):
-    """There is no such object."""
-
-
-class Unanswered(ClusterError):
-    """No answer came, or that of a server in trouble: what was asked for may have been done."""
-
-
-class Forbidden(ClusterError):
-    """RBAC or an admission policy does not allow it."""
+__all__ = ["ClusterError", "Conflict", "Forbidden", "NotFound", "Unanswered", "translated"]
 
 
 @contextmanager
@@ -40,8 +24,7 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        kinds = {CONFLICT: Conflict, NOT_FOUND: NotFound, FORBIDDEN: Forbidden}
-        kind = kinds.get(error.status, Unanswered if (error.status or 0) >= TROUBLE else ClusterError)
+        kind = kind_of(error.status or 0)
         said = f"{error.status} {error.reason}"
         if error.status == INVALID:
             judged = _names_an_object(error)

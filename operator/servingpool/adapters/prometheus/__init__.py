@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from servingpool.adapters.prometheus.backend import PrometheusBackend
-from servingpool.adapters.prometheus.backend_config import BackendConfig, BasicAuth, GatewayQueue, SeriesLabels, Tls
+from servingpool.adapters.prometheus.backend_config import BackendConfig, BasicAuth, GatewayChoice, SeriesLabels, Tls
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, shipped, usable
+from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfile, shipped_gateways
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.samples import (
     ANY_MODEL,
     FleetReading,
-    GatewayReading,
     NotAsked,
     PodSamples,
     ReadRequest,
@@ -27,8 +27,9 @@ __all__ = [
     "Cause",
     "EngineMetrics",
     "FleetReading",
-    "GatewayQueue",
-    "GatewayReading",
+    "GatewayChoice",
+    "GatewayFigure",
+    "GatewayProfile",
     "MetricsUnavailable",
     "Missing",
     "NotAsked",
@@ -42,6 +43,7 @@ __all__ = [
     "TooLarge",
     "sample_of",
     "shipped",
+    "shipped_gateways",
     "usable",
     "with_own_buckets",
 ]

@@ -11,13 +11,13 @@ from typing import TypeVar
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import MOST_EXPLAINED, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, shipped
+from servingpool.adapters.prometheus.gateways import GatewayProfile, gateway_of, shipped_gateways
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.plan import Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope, requested_replicas
 from servingpool.adapters.prometheus.samples import (
     FleetReading,
-    GatewayReading,
     Layout,
     NotAsked,
     PodSamples,
@@ -31,7 +31,6 @@ from servingpool.adapters.prometheus.workers import (
     ask_one,
     partial,
     read_causes,
-    read_gateway,
     read_layout,
     read_line,
     read_range,
@@ -40,6 +39,8 @@ from servingpool.adapters.prometheus.workers import (
 from servingpool.decision.observation import Unknown
 
 T = TypeVar("T")
+_Which = tuple[str, bool, Scope]
+"""Name, whether it is a gateway's, and what is read of it."""
 
 LAYOUT_LASTS = 600.0
 """Seconds until the buckets are looked up again: they change with a rollout of the engine, at most."""
@@ -66,14 +67,20 @@ class _Known:
 class PrometheusBackend:
     """Reads samples from one Prometheus. Keep one for the life of the operator, and `close` it."""
 
-    def __init__(self, config: BackendConfig, engines: Mapping[str, EngineMetrics] | None = None) -> None:
-        """`engines`: the profiles by the name for `spec.engine`; those of this release by default."""
+    def __init__(
+        self,
+        config: BackendConfig,
+        engines: Mapping[str, EngineMetrics] | None = None,
+        gateways: Mapping[str, GatewayProfile] | None = None,
+    ) -> None:
+        """`engines` and `gateways`: the profiles by name; those of this release by default."""
         self.config = config
         self._engines = shipped() if engines is None else engines
+        self._gateways = shipped_gateways() if gateways is None else gateways
         self._workers = Workers(config)
-        self._known: dict[tuple[str, Scope], _Known] = {}
-        self._queries: dict[str, Queries] = {}
-        """By engine."""
+        self._known: dict[_Which, _Known] = {}
+        self._queries: dict[tuple[str, bool], Queries] = {}
+        """By engine or gateway."""
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         """Every pod's sample as last scraped; Unknown, with a reason fit for status, if Prometheus did not answer.
@@ -83,9 +90,9 @@ class PrometheusBackend:
         that is Prometheus's own, so that a skewed clock here makes nothing look stale. ValueError for an engine
         without a profile.
         """
-        queries = self._queries_for(request.engine)
+        queries = self._queries_for(request.engine, gateway=request.gateway)
         scope = Scope(request.match_labels, models=tuple(sorted(request.models)))
-        which = (request.engine, scope)
+        which = (request.engine, request.gateway, scope)
         deadline = self._workers.deadline()
         known = self._known.get(which)
         looked_up = known is None or not known.good(now)
@@ -168,20 +175,14 @@ class PrometheusBackend:
         except MetricsUnavailable as error:
             return Unknown(str(error))
 
-    async def gateway(self) -> GatewayReading | Unknown:
-        """What waits before the engines, for all pools in one query. Unknown too where no gateway is configured."""
-        if self.config.gateway is None:
-            return Unknown(f"Prometheus backend '{self.config.name}' has no gateway configured")
-        try:
-            return await self._workers.run(self._workers.deadline(), read_gateway, self.config.gateway)
-        except MetricsUnavailable as error:
-            return Unknown(str(error))
+    async def inspect(self, engine: str, pods: Collection[PodKey], *, gateway: bool = False) -> Inspection | Unknown:
+        """All that this Prometheus has of a few pods, as series of an engine or gateway.
 
-    async def inspect(self, engine: str, pods: Collection[PodKey]) -> Inspection | Unknown:
-        """All that this Prometheus has of a few pods, as series of an engine. ValueError for one without a profile."""
-        queries, deadline = self._queries_for(engine), self._workers.deadline()
+        ValueError for one without a profile.
+        """
+        queries, deadline = self._queries_for(engine, gateway=gateway), self._workers.deadline()
         try:
-            return await self._workers.run(deadline, inspect, queries, self._engines, pods)
+            return await self._workers.run(deadline, inspect, queries, {} if gateway else self._engines, pods)
         except MetricsUnavailable as error:
             return Unknown(str(error))
 
@@ -197,12 +198,13 @@ class PrometheusBackend:
         """Let go of connections and threads."""
         self._workers.close()
 
-    def _queries_for(self, engine: str) -> Queries:
-        if engine not in self._queries:
-            self._queries[engine] = Queries(profile_of(engine, self._engines), self.config.labels)
-        return self._queries[engine]
+    def _queries_for(self, name: str, *, gateway: bool = False) -> Queries:
+        if (name, gateway) not in self._queries:
+            profile = gateway_of(name, self._gateways).metrics if gateway else profile_of(name, self._engines)
+            self._queries[name, gateway] = Queries(profile, self.config.labels)
+        return self._queries[name, gateway]
 
-    def _keep(self, which: tuple[str, Scope], known: _Known, now: float) -> None:
+    def _keep(self, which: _Which, known: _Known, now: float) -> None:
         # Who has not been asked for since two look-ups is no more: a preview environment's labels, say.
         self._known = {one: kept for one, kept in self._known.items() if now - kept.since < 2.0 * LAYOUT_LASTS}
         self._known[which] = known

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
-from servingpool.adapters.prometheus.engines.profile import METRIC_NAME, Label
+from servingpool.adapters.prometheus.engines.profile import Label
 from servingpool.api.duration import DurationBetween
+from servingpool.api.spec import GATEWAY_NAME, WORKLOAD_NAME
 
 
 class _Section(BaseModel):
@@ -65,17 +66,20 @@ class SeriesLabels(_Section):
     another one. Otherwise a pod could export another tenant's names and scale its pool."""
 
 
-class GatewayQueue(_Section):
-    """Requests that wait in a gateway or router, from its own metric."""
+class GatewayChoice(_Section):
+    """The gateway in front of all pools of a backend that name none of their own."""
 
-    metric: Annotated[str, Field(pattern=METRIC_NAME)]
-    """A gauge, such as llm_d_epp_flow_control_queue_size. Name one only; an older duplicate would count twice."""
-    model_label: Label = "model_name"
-    """Label with the served model's name; target_model_name for llm-d's endpoint picker."""
-    namespace_label: Label | None = None
-    """Label with the pools' namespace. Without it, every pool of the model sees the whole queue."""
-    match_labels: dict[Label, str] = Field(default_factory=dict)
-    """Labels with exact values, such as the job if two jobs scrape the gateway."""
+    name: Annotated[str, Field(pattern=f"^{GATEWAY_NAME.pattern}$", max_length=63)]
+    """Gateway, such as llm-d-epp: a profile of this release, or one of `gateways`."""
+    namespace: Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] | None = None
+    """Namespace of the gateway's pods. Without it, each pool has a gateway in its own namespace."""
+    workload: Annotated[str, Field(pattern=f"^{WORKLOAD_NAME.pattern}$", max_length=253)] | None = None
+    """Name of the gateway's Deployment or StatefulSet. Default: all gateways in the namespace."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, given: object) -> object:
+        return {"name": given} if isinstance(given, str) else given
 
 
 class BackendConfig(_Section):
@@ -100,7 +104,8 @@ class BackendConfig(_Section):
     headers: dict[str, str] = Field(default_factory=dict)
     """Headers of each query, such as X-Scope-OrgID for the tenant."""
     labels: SeriesLabels = SeriesLabels()
-    gateway: GatewayQueue | None = None
+    gateway: GatewayChoice | None = None
+    """A gateway's name, or name, namespace and workload. A pool can name its own in spec.metrics.gateway."""
 
     @field_validator("url")
     @classmethod

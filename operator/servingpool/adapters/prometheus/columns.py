@@ -110,7 +110,7 @@ class Columns:
     def _figure(self, queries: Queries, series: Series) -> int:
         source, (split, values) = queries.source(series), series.split
         if series.sum:
-            return self._total(queries, series, series.sum)
+            return self._total(queries, series, series.sum, needs_all=not series.any_term)
         if not split:
             return self._plain(source)
         return self._make([(source._replace(value=value), 1.0) for value in values], needs_all=False)
@@ -138,12 +138,20 @@ class Columns:
         hidden = self._plain(Source(f"{source.name}_count")) if series.excluded else None
         return HistogramColumns(source.name, total, count, tuple(columns), hidden)
 
-    def _total(self, queries: Queries, series: Series, terms: Collection[str], beside: Collection[str] = ()) -> int:
-        """The total of terms; none where one of them, or of those `beside`, is missing."""
+    def _total(
+        self,
+        queries: Queries,
+        series: Series,
+        terms: Collection[str],
+        beside: Collection[str] = (),
+        *,
+        needs_all: bool = True,
+    ) -> int:
+        """The total of terms; none where one of them, or of those `beside`, is missing and all are needed."""
         group = queries.profile.group_of(series)
         signed = [(Source(term.removeprefix("-"), group), -1.0 if term[0] == "-" else 1.0) for term in terms]
         signed += [(Source(term.removeprefix("-"), group), 0.0) for term in beside]
-        return self._make(signed, needs_all=True)
+        return self._make(signed, needs_all=needs_all)
 
     def _make(self, terms: Collection[tuple[Source, float]], *, needs_all: bool) -> int:
         """A column that no row fills: the total of others, by their signs."""

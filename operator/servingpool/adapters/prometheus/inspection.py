@@ -32,8 +32,10 @@ def inspect(
     known: Mapping[str, EngineMetrics],
     pods: Collection[PodKey],
 ) -> Inspection:
-    """Ask for all of it. Raises MetricsUnavailable."""
-    found, _ = evidence(queries, client.custom_query(question(queries, known, pods), timeout=timeout).rows())
+    """Ask for all of it, of the engines in `known` whether the pods have their series. Raises MetricsUnavailable."""
+    found: Mapping[PodKey, Evidence] = {}
+    if known:
+        found, _ = evidence(queries, client.custom_query(question(queries, known, pods), timeout=timeout).rows())
     names = {
         figure: sorted({name for one in series for name in one.metrics(histogram=figure in HISTOGRAMS)})
         for figure, series in queries.profile.figures.items()

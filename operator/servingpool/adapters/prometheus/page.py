@@ -67,6 +67,9 @@ def find(profile: EngineMetrics, samples: Sequence[Sample]) -> list[Found]:
 def lacking(found: Iterable[Found], *, tpot: bool = False) -> list[Figure]:
     """Figures without which nothing can be decided. `tpot`: the SLO bounds the time per output token."""
     essential = {*ESSENTIAL, *([Figure.TIME_PER_OUTPUT_TOKEN] if tpot else [])}
+    there = {one.figure for one in found if one.series is not None}
+    if Figure.PREFILL_SECONDS in there:
+        essential -= {Figure.TIME_TO_FIRST_TOKEN, Figure.TIME_PER_OUTPUT_TOKEN}
     return [one.figure for one in found if one.series is None and one.figure in essential]
 
 
@@ -108,7 +111,12 @@ def _find(profile: EngineMetrics, figure: Figure, samples: Sequence[Sample]) -> 
             and (not split or one.labels[split] in values)
             and (profile.model_label is None or one.labels.get(profile.model_label))
         )
-        if {one.name for one in there} == names or (series.excluded and any(one.name in names for one in samples)):
+        seen = {one.name for one in there}
+        if (
+            seen == names
+            or (seen and series.any_term)
+            or (series.excluded and any(one.name in names for one in samples))
+        ):
             return Found(figure, series, there)
     return Found(figure, None)
 

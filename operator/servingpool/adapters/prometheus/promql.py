@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from servingpool.adapters.prometheus.backend_config import GatewayQueue, SeriesLabels
+from servingpool.adapters.prometheus.backend_config import SeriesLabels
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, Series
 
@@ -151,11 +151,13 @@ class Queries:
 
         One metric each: `timestamp` drops names, and two of one pod would be the same series.
         """
-        series = self.profile.figures[Figure.RUNNING]
+        figures = self.profile.figures
+        own = [Figure.RUNNING] if Figure.RUNNING in figures else list(figures)
         return [
             each
-            for one in series
-            for name in one.metrics(histogram=False)
+            for figure in own
+            for one in figures[figure]
+            for name in one.metrics(histogram=figure in HISTOGRAMS)
             for each in self._select([name], scope, group=self.profile.group_of(one))
         ]
 
@@ -220,14 +222,6 @@ def requested_replicas(namespace: str, deployment: str) -> str:
         for label in ("namespace", exported("namespace"))
     ]
     return f"max({' or '.join(selectors)})"
-
-
-def gateway_queue(gateway: GatewayQueue, staleness: float) -> str:
-    """Requests held per model, and namespace where configured, from samples at most `staleness` seconds old."""
-    matchers = ",".join(f"{name}={quote(value)}" for name, value in gateway.match_labels.items())
-    series = f"{gateway.metric}{{{matchers}}}"
-    by = ", ".join(label for label in (gateway.model_label, gateway.namespace_label) if label)
-    return f"sum by ({by}) ({series} and timestamp({series}) > time() - {staleness:g})"
 
 
 def _grouped(term: str, group: int) -> str:

@@ -16,13 +16,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Self
 
-from servingpool.adapters.prometheus.backend_config import GatewayQueue
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of
 from servingpool.adapters.prometheus.engines.profile import LABEL_NAME
-from servingpool.decision.observation import Histogram, Reading, ReplicaMetrics, Unknown
+from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 
 PodSamples = Mapping[PodKey, Mapping[str, ReplicaMetrics]]
 """Each pod's samples by the model name they carry: one, unless a pod serves several."""
@@ -57,6 +55,8 @@ class ReadRequest:
     """A regular expression that a pod's whole name matches; anything where empty."""
     explain: frozenset[PodKey] = frozenset()
     """Pods that had no sample when they were last read: the reading is to say why."""
+    gateway: bool = False
+    """`engine` is the name of a gateway, whose pods are read."""
 
     def __post_init__(self) -> None:
         for name, _ in self.match_labels:
@@ -141,33 +141,6 @@ class FleetReading:
 def sample_of(models: Mapping[str, ReplicaMetrics], model: str) -> ReplicaMetrics | None:
     """A pod's sample of this model; None where it has none."""
     return models.get(model, models.get(ANY_MODEL))
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayReading:
-    """The queues of all models at about one time."""
-
-    queues: Mapping[tuple[str | None, str], Reading]
-    """Requests held, by namespace (None where the gateway's series have none) and model."""
-    by_namespace: bool
-
-    @classmethod
-    def of(cls, gateway: GatewayQueue, rows: Iterable[Mapping[str, Any]]) -> Self:
-        """From an instant query's rows. KeyError, TypeError or ValueError if they are not what was asked for."""
-        queues: dict[tuple[str | None, str], Reading] = {}
-        for row in rows:
-            labels, value = row["metric"], float(row["value"][1])
-            namespace = labels.get(gateway.namespace_label, "") if gateway.namespace_label else None
-            finite = math.isfinite(value)
-            queues[namespace, labels.get(gateway.model_label, "")] = (
-                value if finite else Unknown(f"{gateway.metric} is {value}")
-            )
-        return cls(queues, gateway.namespace_label is not None)
-
-    def select(self, namespace: str, model: str) -> Reading:
-        """One pool's part. A queue without a series is unknown, not empty: the gateway may know it by another name."""
-        absent = Unknown(f"the gateway exports no queue for model '{model}'")
-        return self.queues.get((namespace if self.by_namespace else None, model), absent)
 
 
 @dataclass(frozen=True, slots=True)

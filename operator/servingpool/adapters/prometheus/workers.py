@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
-from servingpool.adapters.prometheus.backend_config import BackendConfig, GatewayQueue
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import Missing, PodKey, causes, question
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, PrometheusClient, Unsent
 from servingpool.adapters.prometheus.plan import Plan, gather, gather_range
-from servingpool.adapters.prometheus.promql import Queries, Scope, gateway_queue
-from servingpool.adapters.prometheus.samples import GatewayReading, Layout, ReadRequest
+from servingpool.adapters.prometheus.promql import Queries, Scope
+from servingpool.adapters.prometheus.samples import Layout, ReadRequest
 from servingpool.decision.observation import ReplicaMetrics
 
 GRACE = 1.0
@@ -168,14 +168,6 @@ def read_line(
     """One series over time, as (Unix seconds, value), from, to and by a step; empty where there is none."""
     answer = client.custom_query_range(query, *times, timeout=timeout)
     return _shaped(client, lambda: [(float(at), float(value)) for row in answer.rows() for at, value in row["values"]])
-
-
-def read_gateway(client: PrometheusClient, timeout: float, gateway: GatewayQueue) -> GatewayReading:
-    """The gateway's queues now."""
-    answer = client.custom_query(gateway_queue(gateway, client.config.staleness), timeout=timeout)
-    if answer.warnings:
-        raise MetricsUnavailable(client.config.name, partial(len(answer.warnings)))
-    return _shaped(client, lambda: GatewayReading.of(gateway, answer.rows()))
 
 
 def read_causes(

@@ -150,9 +150,11 @@ def test_a_prefill_stands_for_a_ttft_that_begins_at_admission():
     assert not read("sglang-0.5.23").ttft_from_admission
 
 
-def test_an_engine_without_a_ttft_histogram_lacks_that_alone():
+def test_an_engine_without_a_ttft_histogram_lacks_nothing_where_its_prefill_stands_for_it():
     name = "llamacpp-b0c1e570"
-    assert page.lacking(page.find(profile_of(engine_of(name)), page.parse(text_of(name)))) == ["timeToFirstToken"]
+    profile = profile_of(engine_of(name))
+    assert page.lacking(page.find(profile, page.parse(text_of(name))), tpot=True) == []
+    assert profile.needs_gateway
 
 
 def test_llamacpp_tells_tokens_and_their_seconds():
@@ -160,6 +162,7 @@ def test_llamacpp_tells_tokens_and_their_seconds():
     itl = metrics.inter_token_latency
     assert itl.count == metrics.generation_tokens == 7200
     assert 0.0005 < itl.total / itl.count < 0.005
+    assert (metrics.prompt_tokens, metrics.cached_prompt_tokens, metrics.prefill_seconds) == (200, 96, 0.015234)
 
 
 def test_no_profile_reads_another_engines_page():

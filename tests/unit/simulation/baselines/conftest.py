@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observation import (
+    NO_GATEWAY,
+    GatewayMetrics,
+    Histogram,
+    Observation,
+    Replica,
+    ReplicaMetrics,
+    Unknown,
+)
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 
@@ -55,7 +63,7 @@ def look() -> Look:
             ready=tuple(Replica(f"r{k}", ready_for + 100.0, ready_for) for k in range(count)),
             starting=tuple(Replica(f"s{k}", 50.0) for k in range(loading)),
             metrics=tuple(pages),
-            gateway_queue=NOT_EXPOSED if queued is None else queued,
+            gateway=NO_GATEWAY if queued is None else GatewayMetrics(queue=queued),
         )
 
     return made

@@ -38,6 +38,7 @@ class Figure(StrEnum):
     CACHED_PROMPT_TOKENS = "cachedPromptTokens"
     ADMISSION_REJECTIONS = "admissionRejections"
     BEGUN = "begun"
+    PREFILL_SECONDS = "prefillSeconds"
     TIME_TO_FIRST_TOKEN = "timeToFirstToken"  # noqa: S105, no password
     INTER_TOKEN_LATENCY = "interTokenLatency"  # noqa: S105
     TIME_PER_OUTPUT_TOKEN = "timePerOutputToken"  # noqa: S105
@@ -61,7 +62,8 @@ ESSENTIAL = (
     Figure.TIME_TO_FIRST_TOKEN,
     Figure.INTER_TOKEN_LATENCY,
 )
-"""Figures without which this release cannot decide. timePerOutputToken is one where the SLO bounds it."""
+"""Figures without which this release cannot decide. timePerOutputToken is one where the SLO bounds it. prefillSeconds
+stand for timeToFirstToken, and interTokenLatency for timePerOutputToken, where the pool's gateway counts arrivals."""
 
 
 class Counted(StrEnum):
@@ -120,6 +122,8 @@ class Series(_Section):
     """Labels that the series must not have."""
     excluded: LabelValues = Field(default_factory=dict)
     """Values that labels must not have."""
+    any_term: bool = False
+    """With `sum`: a metric that is not there yet counts as 0, such as a counter before its first event."""
     counted: Counted = Counted.SMOOTH
     """`smooth`: while a request runs. `atFinish`: all at once when it ends."""
     versions: str = ""
@@ -218,7 +222,13 @@ class EngineMetrics(_Section):
     @property
     def lacks(self) -> tuple[Figure, ...]:
         """Essential figures that the engine has no series for."""
-        return tuple(figure for figure in ESSENTIAL if figure not in self.figures)
+        lacking = tuple(figure for figure in ESSENTIAL if figure not in self.figures)
+        return () if lacking == (Figure.TIME_TO_FIRST_TOKEN,) and self.needs_gateway else lacking
+
+    @property
+    def needs_gateway(self) -> bool:
+        """Whether nothing tells how many requests come, so that a gateway must."""
+        return Figure.TIME_TO_FIRST_TOKEN not in self.figures and Figure.PREFILL_SECONDS in self.figures
 
 
 def usable(profiles: Mapping[str, EngineMetrics]) -> tuple[str, ...]:

@@ -1,0 +1,133 @@
+"""ServingPools as a person asks for them: with their kubeconfig and rights, synchronously.
+
+Not by `client`: its asynchronous library takes a third of a second to import, and kubectl's users wait for less.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.config import ConfigException, kube_config
+from urllib3 import BaseHTTPResponse
+from urllib3.exceptions import HTTPError
+
+from servingpool.adapters.cluster.refusals import ClusterError, Unanswered, kind_of
+from servingpool.api.group import GROUP, PLURAL, VERSION
+
+TIMEOUT = 30.0
+"""Seconds to connect and for each read: a person waits for it."""
+WATCHED = 300
+"""Seconds after which the API server ends a watch, which is then begun anew."""
+REFUSED = 400
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+FIELD_MANAGER = "servingpool-cli"
+
+
+class Pools:
+    """The ServingPools of one cluster."""
+
+    def __init__(self, api: ApiClient, namespace: str) -> None:
+        self._api = api
+        self.namespace = namespace
+        """Of the kubeconfig's context."""
+
+    @classmethod
+    def connect(cls, kubeconfig: str | None, context: str | None) -> Self:
+        """Connect with a kubeconfig and one of its contexts; by default `~/.kube/config` and the current one."""
+        path = os.path.expanduser(kubeconfig or kube_config.KUBE_CONFIG_DEFAULT_LOCATION)  # noqa: PTH111, several paths
+        settings = Configuration()
+        with _translated("read the cluster's credentials"):
+            if not any(Path(each).is_file() for each in path.split(os.pathsep)):
+                raise ConfigException(f"file {path} does not exist")
+            kube_config.load_kube_config(path, context=context, client_configuration=settings)
+            known, current = kube_config.list_kube_config_contexts(path)
+        chosen = current if context is None else next(each for each in known if each["name"] == context)
+        settings.retries = False
+        return cls(ApiClient(settings), chosen["context"].get("namespace") or "default")
+
+    def read(self, namespace: str | None, name: str | None, *, table: bool = False) -> dict[str, Any]:
+        """One pool, or the list of a namespace, or of all; as stored, or as the table of its columns."""
+        accept = TABLE if table else JSON
+        with _translated(_reading(namespace, name)):
+            response = self._send("GET", _path(namespace, name), accept=accept)
+            return _parsed(response.read(), _reading(namespace, name), response.status)
+
+    def watch(self, namespace: str | None, name: str | None, since: str, *, table: bool) -> Iterator[dict[str, Any]]:
+        """Changes after a resourceVersion, as `type` and `object`, until the API server ends the watch."""
+        query: dict[str, str] = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(WATCHED)}
+        query |= {} if name is None else {"fieldSelector": f"metadata.name={name}"}
+        with _translated(f"watch {PLURAL}"):
+            response = self._send("GET", _path(namespace, None), query=query, accept=TABLE if table else JSON)
+            if response.status >= REFUSED:
+                _parsed(response.read(), f"watch {PLURAL}", response.status)
+            kept = b""
+            while piece := response.read1():
+                *lines, kept = (kept + piece).split(b"\n")
+                yield from (json.loads(line) for line in lines if line)
+
+    def patch(self, namespace: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Merge changes into a pool. Conflict where it has another `metadata.resourceVersion` than they name."""
+        what = f"change ServingPool {namespace}/{name}"
+        with _translated(what):
+            response = self._send("PATCH", _path(namespace, name), body=changes)
+            return _parsed(response.read(), what, response.status)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        accept: str = JSON,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> BaseHTTPResponse:
+        headers = {"Accept": accept, **({} if body is None else {"Content-Type": MERGE_PATCH})}
+        given = [*(query or {}).items(), *([] if body is None else [("fieldManager", FIELD_MANAGER)])]
+        _, url, sent, *_ = self._api.param_serialize(
+            method, path, header_params=headers, query_params=given, auth_settings=["BearerToken"]
+        )
+        pool = self._api.rest_client.pool_manager
+        data = None if body is None else json.dumps(body).encode()
+        answer: BaseHTTPResponse = pool.request(
+            method, url, headers=sent, body=data, timeout=TIMEOUT + (WATCHED if query else 0.0), preload_content=False
+        )
+        return answer
+
+
+def _path(namespace: str | None, name: str | None) -> str:
+    within = "" if namespace is None else f"/namespaces/{namespace}"
+    return f"/apis/{GROUP}/{VERSION}{within}/{PLURAL}" + ("" if name is None else f"/{name}")
+
+
+def _reading(namespace: str | None, name: str | None) -> str:
+    return f"list {PLURAL}" if name is None else f"read ServingPool {namespace}/{name}"
+
+
+def _parsed(body: bytes, what: str, status: int) -> dict[str, Any]:
+    if status >= REFUSED:
+        try:
+            said = json.loads(body).get("message", "")
+        except (ValueError, AttributeError):
+            said = ""
+        raise kind_of(status)(f"Cannot {what}: {status} {said or 'without a reason'}")
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (ConfigException, yaml.YAMLError, StopIteration) as error:
+        raise ClusterError(f"Cannot {what}: {error}") from error
+    except (HTTPError, OSError, ValueError) as error:
+        raise Unanswered(f"Cannot {what}: the API server did not answer ({type(error).__name__})") from error

@@ -1,0 +1,75 @@
+"""The form in which a gateway's metrics are described: data, shipped in YAML files or given in the configuration."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from servingpool.adapters.prometheus.engines.profile import EngineMetrics, Figure, Label, LabelValues, Series
+
+
+class GatewayFigure(StrEnum):
+    """Figures of `GatewayMetrics` that are read."""
+
+    QUEUE = "queue"
+    ARRIVALS = "arrivals"
+    TIME_TO_FIRST_TOKEN = "timeToFirstToken"  # noqa: S105, no password
+
+
+READ_AS = {
+    GatewayFigure.QUEUE: Figure.WAITING,
+    GatewayFigure.ARRIVALS: Figure.BEGUN,
+    GatewayFigure.TIME_TO_FIRST_TOKEN: Figure.TIME_TO_FIRST_TOKEN,
+}
+"""A gateway's pod is read as an engine's is, with these figures."""
+
+
+class GatewayProfile(BaseModel):
+    """Which series of a gateway hold which figure. A change of names is another entry in a figure's list."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid", use_attribute_docstrings=True
+    )
+
+    doc: str = ""
+    """What the gateway tells and what it does not, in a line."""
+    versions: str = ""
+    """Versions of the gateway that were compared with this."""
+    model_label: Label | None = None
+    """Label with the served model's name. None: all series of the gateway count, so a pool must name its workload."""
+    sum_over: tuple[Label, ...] = ()
+    """Labels of one pod's series that are added up. Series that differ in others only, which scraping adds, are the
+    same figure seen twice: the greatest counts."""
+    excluded: LabelValues = Field(default_factory=dict)
+    """Label values whose series are no part of any figure."""
+    figures: Annotated[dict[GatewayFigure, tuple[Series, ...]], Field(min_length=1)]
+    """Series by figure, in order of preference: the first that a pod exposes counts."""
+
+    @model_validator(mode="after")
+    def _forms(self) -> Self:
+        for figure, series in self.figures.items():
+            if not series:
+                raise ValueError(f"figures.{figure} must name a series, got an empty list")
+            if any(one.count for one in series):
+                raise ValueError(f"figures.{figure} must have name, or sum alone, without count")
+        ttft = self.figures.get(GatewayFigure.TIME_TO_FIRST_TOKEN, ())
+        if any(one.labels or not one.name for one in ttft):
+            raise ValueError("figures.timeToFirstToken must have a name and no labels: use without or excluded")
+        if any(one.excluded for one in ttft) and GatewayFigure.ARRIVALS not in self.figures:
+            raise ValueError("figures.arrivals must be there too: figures.timeToFirstToken leaves requests out")
+        return self
+
+    @cached_property
+    def metrics(self) -> EngineMetrics:
+        """The same in the form that queries are written from."""
+        return EngineMetrics(
+            silent="the gateway exports no metrics",
+            model_label=self.model_label,
+            sum_over=self.sum_over,
+            excluded=self.excluded,
+            figures={READ_AS[figure]: series for figure, series in self.figures.items()},
+        )

@@ -1,0 +1,129 @@
+"""The operator's own metrics of one pool, read back from a Prometheus that scrapes the operator."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable, PrometheusClient
+from servingpool.adapters.prometheus.promql import quote
+from servingpool.catalogue.metrics import POOL, Metric
+
+TIMEOUT = 60.0
+"""Seconds for one query: a person waits for it."""
+MOST_POINTS = 10_000
+"""Points of a series in one answer; Prometheus refuses more than 11,000."""
+SCRAPING = frozenset(
+    {
+        "instance",
+        "job",
+        "endpoint",
+        "container",
+        "service",
+        "node",
+        "prometheus",
+        "prometheus_replica",
+        "replica",
+        "pod",
+    }
+)
+"""Labels that scraping adds, by which series of one pool may differ: an operator's pods, or Prometheus' replicas."""
+
+
+class AmbiguousRecord(Exception):
+    """Prometheus holds several pools of this name. The message says by which labels they differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One sample: the labels that the metric's catalogue entry has besides the pool, and the value."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+Record = dict[Metric, list[Point]]
+"""All that is known of a pool at one time."""
+_BY_NAME = {metric.value: metric for metric in Metric}
+_Sources = dict[frozenset[tuple[str, str]], Record]
+"""By the labels that scraping added."""
+
+
+def one(record: Record, metric: Metric) -> float | None:
+    """The value of a metric that has one series a pool; None where it is unknown."""
+    points = record.get(metric)
+    return points[0].value if points else None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRecord:
+    """One pool in one Prometheus."""
+
+    config: BackendConfig
+    key: tuple[str, str]
+    match: Mapping[str, str] = field(default_factory=dict)
+    """Further labels that the series must have."""
+
+    def at(self, time: float) -> Record:
+        """As of the last scrape before `time`, Unix seconds. Raises MetricsUnavailable or AmbiguousRecord."""
+        with closing(PrometheusClient(self.config)) as client:
+            answer = client.custom_query(self._selector(Metric), {"time": f"{time:.3f}"}, TIMEOUT)
+            found = self._by_time(client, answer.rows(), lambda row: [row["value"]])
+        return next(iter(found.values()), {})
+
+    def over(self, metrics: Iterable[Metric], start: float, end: float, step: float) -> Iterator[tuple[float, Record]]:
+        """As of every `step` seconds from `start` to `end` at which something is known. Raises as `at`."""
+        selector = self._selector({*metrics, Metric.DECIDED_AT})
+        steps = math.floor((end - start) / step)
+        with closing(PrometheusClient(self.config)) as client:
+            for first in range(0, steps + 1, MOST_POINTS):
+                last = min(first + MOST_POINTS - 1, steps)
+                answer = client.custom_query_range(
+                    selector, start + first * step, start + last * step, step, timeout=TIMEOUT
+                )
+                yield from sorted(self._by_time(client, answer.rows(), lambda row: row["values"]).items())
+
+    def _selector(self, metrics: Iterable[Metric]) -> str:
+        names = "|".join(sorted(metric.value for metric in metrics if metric.labels[:2] == POOL))
+        labels = {"pool": self.key[1], **self.match}
+        return "{" + ",".join((f'__name__=~"{names}"', *(f"{name}={quote(to)}" for name, to in labels.items()))) + "}"
+
+    def _by_time(
+        self,
+        client: PrometheusClient,
+        rows: Iterable[Mapping[str, Any]],
+        samples: Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]],
+    ) -> dict[float, Record]:
+        """The record at each time: of several sources at once, that with the newest decision."""
+        times: defaultdict[float, _Sources] = defaultdict(dict)
+        others: set[frozenset[tuple[str, str]]] = set()
+        try:
+            for row in rows:
+                labels = dict(row["metric"])
+                own = labels.pop("namespace", "")
+                if (labels.pop("exported_namespace", "") or own, labels.pop("pool")) != self.key:
+                    continue
+                metric = _BY_NAME[labels.pop("__name__")]
+                said = {name: labels.pop(name) for name in metric.labels[2:]}
+                source = frozenset((name, to) for name, to in labels.items() if name in SCRAPING)
+                others.add(frozenset(labels.items()) - source)
+                for at, value in samples(row):
+                    found = times[float(at)].setdefault(source, {})
+                    found.setdefault(metric, []).append(Point(said, float(value)))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise MetricsUnavailable(client.config.name, "answered in an unexpected format") from error
+        if len(others) > 1:
+            # Of two of them, what the first says and the second does not.
+            first, second, *_ = sorted(others, key=sorted)
+            told = ", ".join(f'{name}="{to}"' for name, to in sorted(first ^ second))
+            raise AmbiguousRecord(f"Several pools {'/'.join(self.key)} have a record; they differ by {told}")
+        return {at: max(sources.values(), key=_decided) for at, sources in times.items()}
+
+
+def _decided(record: Record) -> float:
+    return one(record, Metric.DECIDED_AT) or 0.0

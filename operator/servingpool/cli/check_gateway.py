@@ -1,0 +1,63 @@
+"""What the gateway in front of a Deployment's engines tells, for `servingpool check deployment/NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+from servingpool.adapters.prometheus import GatewayProfile, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus import page as pages
+from servingpool.adapters.prometheus.gateways.profile import READ_AS
+from servingpool.adapters.prometheus.inspection import Inspection
+from servingpool.cli.figures import table, where
+from servingpool.decision.observation import Unknown
+from servingpool.reconcile.gateways import OwnGateway
+
+MOST_INSPECTED = 10
+"""Pods whose series are shown."""
+
+
+async def check_gateway(own: OwnGateway, model: str, profile: GatewayProfile, prometheus: PrometheusBackend) -> bool:
+    """Print a line for each figure. Whether a pool would be told of its requests."""
+    reading = await prometheus.read(ReadRequest(engine=own.name, gateway=True), 0.0)
+    if isinstance(reading, Unknown):
+        typer.echo(f"{reading.reason}. URL: {prometheus.config.url}", err=True)
+        return False
+    pods = own.pods(reading.samples)
+    if not pods:
+        typer.echo(f"{own.unseen}.", err=True)
+        return False
+    seen = await prometheus.inspect(own.name, pods[:MOST_INSPECTED], gateway=True)
+    if isinstance(seen, Unknown):
+        typer.echo(f"{seen.reason}. URL: {prometheus.config.url}", err=True)
+        return False
+    typer.echo(f"Gateway {own.name} in namespace {own.namespace}, {len(pods)} pods:")
+    _figures(seen, profile)
+    models = sorted({name for pod in pods for name in reading.samples[pod]})
+    return _whose(own, model, profile, models)
+
+
+def _figures(seen: Inspection, profile: GatewayProfile) -> None:
+    found = [pages.find(profile.metrics, samples) for samples in seen.samples.values()]
+    lines = [("figure", "pods", "newest", "series")]
+    for name, figure in READ_AS.items():
+        each = [one for page in found for one in page if one.figure is figure]
+        shown = next((one for one in each if one.series is not None), each[0])
+        age = seen.ages.get(figure)
+        newest = "-" if age is None or shown.series is None else f"{age:.0f} s ago"
+        count = sum(one.series is not None for one in each)
+        lines.append((name.value, f"{count}", newest, where(shown, profile.metrics)))
+    table(lines)
+
+
+def _whose(own: OwnGateway, model: str, profile: GatewayProfile, models: Sequence[str]) -> bool:
+    """Whether its series lead to the model, as they are labelled or by the workload."""
+    if profile.model_label is None:
+        if own.workload is None:
+            typer.echo(f"{own.ambiguous}, and --gateway to {own.name}/WORKLOAD.", err=True)
+        return own.workload is not None
+    typer.echo(f"Its {profile.model_label} is {', '.join(map(repr, models))}.")
+    if model not in models:
+        typer.echo(f"{own.without(model)}.", err=True)
+    return model in models

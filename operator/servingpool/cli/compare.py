@@ -1,0 +1,87 @@
+"""`servingpool compare`: the operator's own recommendation beside the replicas that stood."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from servingpool.cli.explain import Output
+from servingpool.cli.own_record import Match, Prometheus, answered, parse_pool, source_of, span
+
+if TYPE_CHECKING:
+    from servingpool.cli.comparison import Comparison
+
+STEP, MOST_STEPS = 15.0, 40_000
+"""Seconds between two looks, the operator's interval; and the most looks, for which the step grows."""
+
+
+def compare(
+    pool: Annotated[
+        str, typer.Argument(metavar="NAMESPACE/NAME", help="The ServingPool. The namespace defaults to `default`.")
+    ],
+    *,
+    since: Annotated[str, typer.Option(help="How far to look back, such as 12h or 3d.")] = "1d",
+    prometheus: Prometheus = None,
+    match: Match = None,
+    output: Annotated[Output | None, typer.Option("--output", "-o", help="Print the figures as JSON.")] = None,
+) -> None:
+    """Compare the replicas that stood with those that the operator recommended: GPU-hours, dollars, attainment.
+
+    For a pool in mode Recommend beside an HPA or a ScaledObject. It reads the operator's own metrics in Prometheus.
+    The attainment of the fleet that stood is observed; that of the recommendation is what the operator expected.
+
+    Example: `servingpool compare default/chat --since 3d --prometheus http://localhost:9090`
+
+    Exit codes: 0 compared, 2 wrong usage, 3 no recommendation in that time, 6 Prometheus did not answer or several
+    pools have this name in it.
+    """
+    from servingpool.cli.comparison import compare_fleets
+
+    key, seconds = parse_pool(pool), span("--since", since)
+    source, now = source_of(key, prometheus, match), time.time()
+    step = max(STEP, seconds / MOST_STEPS)
+    found = answered(lambda: compare_fleets(source, now - seconds, now, step))
+    if found is None:
+        typer.echo(
+            f"No recommendation for {pool} in the last {since}: does this Prometheus scrape the operator?", err=True
+        )
+        raise typer.Exit(3)
+    if output is Output.JSON:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+    else:
+        _show(pool, since, found)
+
+
+def _show(pool: str, since: str, found: Comparison) -> None:
+    from servingpool.cli.figures import table
+
+    stood, wanted = found.stood, found.recommended
+    typer.echo(f"ServingPool {pool}, last {since}: both known for {found.seconds / found.asked:.0%} of the time\n")
+    rows: list[tuple[str, ...]] = [("", "stood", "recommended", "difference")]
+    rows.append(_amounts("replica-hours", stood.replica_hours, wanted.replica_hours))
+    rows.append(_amounts("GPU-hours", stood.gpu_hours, wanted.gpu_hours))
+    rows.append(_amounts("dollars", stood.dollars, wanted.dollars))
+    if stood.attainment is None or wanted.attainment is None:
+        rows.append(("attainment", "unknown", "unknown", ""))
+    else:
+        points = 100.0 * (wanted.attainment - stood.attainment)
+        rows.append(
+            ("attainment", f"{stood.attainment:.1%}", f"{wanted.attainment:.1%} expected", f"{points:+.1f} points")
+        )
+    table(rows)
+    objective = "" if found.objective is None else f" The objective is {found.objective:.1%}."
+    typer.echo(f"\nAttainment covers {found.judged:.0%} of the requests.{objective}")
+    if stood.dollars is None:
+        typer.echo("Dollars need targets[0].costPerReplicaHour in the pool.")
+    if stood.gpu_hours is None:
+        typer.echo("GPU-hours need GPU limits in the pod template, or targets[0].gpusPerReplica in the pool.")
+
+
+def _amounts(name: str, stood: float | None, wanted: float | None) -> tuple[str, ...]:
+    if stood is None or wanted is None:
+        return name, "unknown", "unknown", ""
+    share = f" ({wanted / stood - 1.0:+.0%})" if stood > 0.0 else ""
+    return name, f"{stood:,.1f}", f"{wanted:,.1f}", f"{wanted - stood:+,.1f}{share}"

@@ -1,0 +1,221 @@
+"""A past decision, and past changes, from the operator's own metrics in Prometheus."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from servingpool.adapters.cluster.objects import FIELD_MANAGER
+from servingpool.adapters.prometheus.own_record import OwnRecord, Record, one
+from servingpool.api.conditions import Condition, ConditionType, Reason, Truth
+from servingpool.api.duration import brief, write
+from servingpool.api.spec import Slo
+from servingpool.api.status import Candidate, Change, LastDecision, Latency, Limit, Status, Throughput
+from servingpool.api.time import from_unix
+from servingpool.catalogue.limits import LimitName
+from servingpool.catalogue.metrics import Metric
+from servingpool.decision.decision import Verdict
+from servingpool.reconcile.history import judged, replaced
+from servingpool.reconcile.metrics import DECISION_FIGURES
+from servingpool.reconcile.status_builder import FIGURE_NAMES
+
+ASKED = (Metric.LAST_CHANGE, Metric.LAST_CHANGE_FROM, Metric.LAST_CHANGE_TO, Metric.READY_REPLICAS)
+EXPLAINED_WITHIN = 60.0
+"""Seconds after a change in which the decision that made it must have been scraped to be told as its reason."""
+
+
+def status_of(record: Record) -> Status | None:
+    """The status that a pool had, without what is no metric; None where no decision was recorded."""
+    at, desired = one(record, Metric.DECIDED_AT), one(record, Metric.DESIRED_REPLICAS)
+    if at is None or desired is None:
+        return None
+    ready, most = one(record, Metric.READY_REPLICAS), one(record, Metric.MAX_REPLICAS)
+    return Status(
+        conditions=tuple(_conditions(record, at)),
+        fleet=f"{_count(ready)}/{desired:.0f}/{_count(most)}",
+        replicas=_whole(one(record, Metric.REQUESTED_REPLICAS)),
+        ready_replicas=_whole(ready),
+        desired_replicas=round(desired),
+        throughput=Throughput(
+            generation_tokens_per_second=_rounded(one(record, Metric.GENERATION_TOKENS_RATE), 1),
+            prompt_tokens_per_second=_rounded(one(record, Metric.PROMPT_TOKENS_RATE), 1),
+            tokens_per_second_per_gpu=_rounded(one(record, Metric.TOKENS_PER_GPU), 1),
+        ),
+        queue_depth=_rounded(one(record, Metric.QUEUE_DEPTH), 1),
+        latency=Latency(
+            time_to_first_token=_brief(one(record, Metric.TIME_TO_FIRST_TOKEN)),
+            time_per_output_token=_brief(one(record, Metric.TIME_PER_OUTPUT_TOKEN)),
+        ),
+        attainment=_percent(one(record, Metric.ATTAINMENT)),
+        last_decision=_decision(record, at, round(desired)),
+    )
+
+
+def slo_of(record: Record) -> Slo | None:
+    """The objective at that time; None where it was not recorded."""
+    ttft, tpot, share = (one(record, m) for m in (Metric.TTFT_BOUND, Metric.TPOT_BOUND, Metric.OBJECTIVE))
+    bounds = {"timeToFirstToken": ttft, "timePerOutputToken": tpot}
+    given = {name: write(seconds) for name, seconds in bounds.items() if seconds is not None}
+    return Slo.read({**given, "attainment": _percent(share)}) if given and share is not None else None
+
+
+def changes(source: OwnRecord, start: float, end: float, step: float) -> Iterator[Change]:
+    """The changes of the replicas from `start` to `end`, Unix seconds, oldest first, each with its outcome.
+
+    Raises as `OwnRecord.over`. A change that another followed before the next scrape is not seen.
+    """
+    last: Change | None = None
+    for seen_at, record in source.over(ASKED, start, end, step):
+        change = _change(record)
+        if change is None or change.at.timestamp() < start:
+            continue
+        ready = one(record, Metric.READY_REPLICAS)
+        if last is None or change.at != last.at:
+            if last is not None:
+                yield _ended(last, ready, change.at.timestamp())
+            last = _explained(source, change, seen_at)
+        if ready is not None:
+            (last,) = judged((last,), last.to, round(ready), seen_at)
+    if last is not None:
+        yield last
+
+
+def _ended(last: Change, ready: float | None, at: float) -> Change:
+    """A change that another one followed. Its last replica may have become ready in the tick that made the next."""
+    if ready is not None:
+        (last,) = judged((last,), last.to, round(ready), at)
+    return last if last.outcome is not None else replaced(last, at)
+
+
+def _change(record: Record) -> Change | None:
+    before, after = one(record, Metric.LAST_CHANGE_FROM), one(record, Metric.LAST_CHANGE_TO)
+    points = record.get(Metric.LAST_CHANGE)
+    if not points or before is None or after is None:
+        return None
+    newest = max(points, key=lambda point: point.value)
+    at = from_unix(newest.value)
+    return Change(at=at, from_=round(before), to=round(after), why="", by=newest.labels["by"])
+
+
+def _explained(source: OwnRecord, change: Change, seen_at: float) -> Change:
+    """The change with its reason: the decision that made it, or what the operator wanted meanwhile."""
+    status = status_of(source.at(seen_at))
+    decision = None if status is None else status.last_decision
+    if decision is None:
+        return change
+    late = (decision.at - change.at).total_seconds()
+    if change.by != FIELD_MANAGER:
+        why = f"The operator's answer was {decision.replicas}."
+    elif abs(late) < 1.0:
+        why = decision.reason
+    elif late <= EXPLAINED_WITHIN:
+        why = f"Its decision was not scraped; {late:.0f} s later: {decision.reason}"
+    else:
+        why = "Its decision was not scraped."
+    return change.model_copy(update={"why": why})
+
+
+def _decision(record: Record, at: float, desired: int) -> LastDecision:
+    requested, need = one(record, Metric.REQUESTED_REPLICAS), one(record, Metric.NEEDED_REPLICAS)
+    limits = tuple(_limits(record, need))
+    figures = {
+        FIGURE_NAMES[name]: float(f"{value:.6g}")
+        for metric, name in DECISION_FIGURES.items()
+        if (value := one(record, metric)) is not None
+    }
+    candidates = record.get(Metric.CANDIDATE_MISSES, ())
+    return LastDecision(
+        at=from_unix(at),
+        replicas=desired,
+        verdict=_verdict(requested, desired).value,
+        need=_rounded(need, 2),
+        limits=limits,
+        reason=_sentence(requested, desired, figures, limits),
+        load=_rounded(figures.get("load"), 3),
+        safe_load=_rounded(figures.get("safeLoad"), 3),
+        forecast=_rounded(figures.get("forecast"), 2),
+        horizon=_brief(figures.get("horizon")),
+        figures=figures,
+        candidates=tuple(
+            Candidate(replicas=int(point.labels["replicas"]), misses=float(f"{point.value:.6g}"))
+            for point in sorted(candidates, key=lambda point: int(point.labels["replicas"]))
+        ),
+    )
+
+
+def _limits(record: Record, need: float | None) -> Iterator[Limit]:
+    """In the order applied: each starts where the one before ended."""
+    meanings = {limit.value: limit.meaning for limit in LimitName}
+    before = one(record, Metric.REQUESTED_REPLICAS) if need is None else math.ceil(need)
+    for point in sorted(record.get(Metric.LIMIT, ()), key=lambda point: int(point.labels["order"])):
+        after, name = round(point.value), point.labels["limit"]
+        meaning = meanings.get(name, "A limit that this release does not know.")
+        yield Limit(name=name, before=after if before is None else round(before), after=after, reason=meaning)
+        before = after
+
+
+def _conditions(record: Record, at: float) -> Iterator[Condition]:
+    """Their messages are no metric: the catalogue says what the reasons mean."""
+    known = {reason.value: reason for reason in Reason}
+    found = {point.labels["type"]: point.labels for point in record.get(Metric.CONDITION, ())}
+    for type_ in ConditionType:
+        if (labels := found.get(type_)) is not None:
+            reason = known.get(labels["reason"])
+            yield Condition(
+                type=type_,
+                status=Truth(labels["status"]),
+                reason=labels["reason"],
+                message="" if reason is None else reason.meaning,
+                last_transition_time=from_unix(at),
+            )
+
+
+def _sentence(requested: float | None, desired: int, figures: Mapping[str, float], limits: tuple[Limit, ...]) -> str:
+    """The decision in one sentence, from its figures."""
+    told = []
+    if (arrivals := figures.get("arrivals")) is not None:
+        told.append(f"{arrivals:.2g} requests/s")
+    if (forecast := figures.get("forecast")) is not None:
+        told.append(f"work for {forecast:.2g} fully busy replicas expected in {figures.get('horizon', 0.0):.0f} s")
+    needs = {
+        "the forecast": "forForecast",
+        "the initial fleet": "forInitialFleet",
+        "the present load": "forPresentLoad",
+    }
+    known = {said: figures[name] for said, name in needs.items() if name in figures}
+    if known:
+        most = max(known, key=lambda said: known[said])
+        told.append(f"{most} needs {known[most]:.0f}")
+    else:
+        told.append("the need is unknown")
+    told += [f"{limit.name} {limit.before} -> {limit.after}" for limit in limits]
+    verdict = _verdict(requested, desired)
+    moved = {Verdict.SCALE_UP: "scale up", Verdict.SCALE_DOWN: "scale down"}.get(verdict)
+    head = f"hold {desired}" if moved is None else f"{moved} {requested:.0f} -> {desired}"
+    return f"{head}: {'; '.join(told)}"
+
+
+def _verdict(requested: float | None, desired: int) -> Verdict:
+    if requested is None or desired == requested:
+        return Verdict.HOLD
+    return Verdict.SCALE_UP if desired > requested else Verdict.SCALE_DOWN
+
+
+def _whole(figure: float | None) -> int | None:
+    return None if figure is None else round(figure)
+
+
+def _count(figure: float | None) -> str:
+    return "?" if figure is None else f"{figure:.0f}"
+
+
+def _rounded(figure: float | None, digits: int) -> float | None:
+    return None if figure is None else round(figure, digits)
+
+
+def _brief(seconds: float | None) -> str | None:
+    return None if seconds is None else brief(seconds)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100.0 * share, 4)

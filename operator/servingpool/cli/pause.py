@@ -1,0 +1,81 @@
+"""`servingpool pause` and `resume`: stop scaling a pool, and go back to the mode before."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from servingpool.api.mode import Mode
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, PoolName, connect, place, told
+
+BEFORE = "servingpool.dev/mode-before-pause"
+"""Annotation that keeps the mode for `resume`."""
+UNKNOWN = 3
+"""Exit code: the mode before is not known."""
+
+
+def pause(
+    pool: PoolName, *, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None
+) -> None:
+    """Set a pool's mode to Paused: its replicas stay as they are, and the operator goes on observing.
+
+    `servingpool resume` sets the mode that it had. If Git manages the pool, suspend its sync, or it sets the mode back.
+
+    Example: `servingpool pause qwen3-8b -n chat`
+
+    Exit codes: 0 paused, 1 no such pool, 2 wrong usage, 4 the cluster refused or did not answer, 5 the pool was
+    changed at the same time.
+    """
+    with told():
+        pools = connect(kubeconfig, context)
+        where = place(pools, pool, namespace)
+        found = pools.read(*where)
+        mode = _mode(found)
+        if mode == Mode.PAUSED:
+            typer.echo(f"ServingPool {'/'.join(where)} is Paused already.")
+            return
+        pools.patch(*where, _change(found, Mode.PAUSED, mode))
+    typer.echo(f"ServingPool {'/'.join(where)}: {mode} -> Paused. Replicas stay as they are.")
+
+
+def resume(
+    pool: PoolName,
+    *,
+    mode: Annotated[Mode | None, typer.Option(help="Mode to set. Default: that before the pause.")] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Set a paused pool's mode back to the one that it had before `servingpool pause`.
+
+    Example: `servingpool resume qwen3-8b -n chat`
+
+    Exit codes: 0 resumed or not paused, 1 no such pool, 2 wrong usage, 3 the mode before is not known, 4 the cluster
+    refused or did not answer, 5 the pool was changed at the same time.
+    """
+    with told():
+        pools = connect(kubeconfig, context)
+        where = place(pools, pool, namespace)
+        found = pools.read(*where)
+        now = _mode(found)
+        if now != Mode.PAUSED:
+            typer.echo(f"ServingPool {'/'.join(where)} is not paused, its mode is {now}.")
+            return
+        before = mode or found["metadata"].get("annotations", {}).get(BEFORE)
+        if before not in {Mode.AUTO, Mode.RECOMMEND}:
+            said = "was not paused by `servingpool pause`" if mode is None else "would stay paused"
+            typer.echo(f"ServingPool {'/'.join(where)} {said}: give --mode Auto or --mode Recommend.", err=True)
+            raise typer.Exit(UNKNOWN)
+        pools.patch(*where, _change(found, before, None))
+    typer.echo(f"ServingPool {'/'.join(where)}: Paused -> {before}.")
+
+
+def _mode(found: dict[str, Any]) -> str:
+    return str(found["spec"].get("mode", Mode.AUTO))
+
+
+def _change(found: dict[str, Any], mode: str, before: str | None) -> dict[str, Any]:
+    """The patch; refused if the pool is no longer as it was read."""
+    version = found["metadata"]["resourceVersion"]
+    return {"metadata": {"resourceVersion": version, "annotations": {BEFORE: before}}, "spec": {"mode": str(mode)}}

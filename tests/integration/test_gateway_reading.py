@@ -1,0 +1,193 @@
+"""A real Prometheus scrapes each gateway's own page; a pool is told what the page says, or why it is not told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    FleetReading,
+    GatewayProfile,
+    PrometheusBackend,
+    ReadRequest,
+    page,
+    shipped_gateways,
+)
+from servingpool.api.serving_pool import ServingPool
+from servingpool.decision.observation import GatewayMetrics, Histogram, ReplicaMetrics, Unknown
+from servingpool.reconcile.gateway_totals import GatewayTotals
+from servingpool.reconcile.gateways import gateway_of
+from servingpool_lab.binaries import ensure_binaries
+
+from .operators import prometheus
+
+ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
+NAMESPACE = "gateways"
+PAGES = {path.stem.removeprefix("gateway-"): path.read_text() for path in sorted(ENGINES.glob("gateway-*.txt"))}
+SHADOWED = ("litellm-1.105.7", "llm-d-epp-0.10.0", "sglang-router-0.3.2")
+"""Their targets have labels of their own that the gateways use too."""
+COLLIDE = {"model": "x", "requested_model": "x", "target_model_name": "x", "streaming": "x", "user": "x", "route": "x"}
+CHANGING = {"epp-0": "llm-d-epp-0.10.0", "epp-1": "llm-d-epp-0.10.0-after"}
+"""Pods of the tests that change a page, with the one that they have at first."""
+BOUND = 2.0
+
+
+def pod(name: str) -> str:
+    return name.replace(".", "-")
+
+
+def gateway(name: str) -> str:
+    return next(one for one in shipped_gateways() if name.startswith(one))
+
+
+def profile(name: str) -> GatewayProfile:
+    return shipped_gateways()[gateway(name)]
+
+
+def asking(name: str) -> ReadRequest:
+    return ReadRequest(engine=gateway(name), gateway=True, ttft_bounds=frozenset({BOUND}))
+
+
+def configuration(target: str) -> dict[str, Any]:
+    def job(name: str, pod: str, **labels: str) -> dict[str, Any]:
+        return {
+            "job_name": name,
+            "metrics_path": f"/pods/{NAMESPACE}/{pod}/metrics",
+            "static_configs": [{"targets": [target], "labels": {"namespace": NAMESPACE, "pod": pod, **labels}}],
+        }
+
+    jobs = [job(pod(name), pod(name), **(COLLIDE if name in SHADOWED else {})) for name in PAGES]
+    jobs += [job(f"{pod(name)}-twice", pod(name)) for name in PAGES if name not in SHADOWED]
+    jobs += [job(name, name) for name in CHANGING]
+    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+
+
+@pytest.fixture(scope="module")
+def url(
+    pod_metrics: dict[tuple[str, str], str], metrics_target: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    pod_metrics.update({(NAMESPACE, pod(name)): text for name, text in PAGES.items()})
+    pod_metrics.update({(NAMESPACE, name): PAGES[first] for name, first in CHANGING.items()})
+    directory = tmp_path_factory.mktemp("gateways")
+    with prometheus(ensure_binaries("prometheus")["prometheus"], configuration(metrics_target), directory) as url:
+        yield url
+
+
+async def read(url: str, request: ReadRequest, wanted: Callable[[FleetReading], bool]) -> FleetReading:
+    """A reading as wanted, whose buckets were looked up when it was so already."""
+    reading: FleetReading | Unknown = Unknown("not read")
+    complete = False
+    for _ in range(600):
+        backend = PrometheusBackend(BackendConfig(url=url))
+        reading = await backend.read(request, time.time())
+        await backend.close()
+        if not isinstance(reading, Unknown) and wanted(reading):
+            if complete:
+                return reading
+            complete = True
+        else:
+            await asyncio.sleep(0.1)
+    raise AssertionError(f"not so in 600 looks: {reading}")
+
+
+def model_of(name: str) -> str:
+    return "org/model" if profile(name).model_label else ""
+
+
+def on_page(name: str) -> ReplicaMetrics:
+    """By the page alone; tests/unit/adapters/prometheus/test_gateway_pages.py holds the truth."""
+    return page.read(profile(name).metrics, page.parse(PAGES[name]), asking(name))[model_of(name)]
+
+
+def standing(metrics: ReplicaMetrics) -> ReplicaMetrics:
+    """Without what differs from scrape to scrape, and from one pod's buckets to the fleet's."""
+    ttft = metrics.time_to_first_token
+    at_bound = ttft if isinstance(ttft, Unknown) else _around(ttft)
+    return replace(metrics, replica="", scraped_at=0.0, time_to_first_token=at_bound)
+
+
+def _around(ttft: Histogram) -> Histogram:
+    counts = {le: count for le, count in zip(ttft.bounds, ttft.counts, strict=True) if 1.0 <= le <= 2.5}
+    return Histogram(tuple(counts), tuple(counts.values()), ttft.total, ttft.count)
+
+
+@pytest.mark.parametrize("name", PAGES)
+async def test_every_figure_of_every_page_is_read_back(url: str, name: str) -> None:
+    """Two jobs scrape most pods, and some targets have labels that collide with the gateway's."""
+    key = (NAMESPACE, pod(name))
+    reading = await read(url, asking(name), lambda one: key in one.samples)
+    assert standing(reading.samples[key][model_of(name)]) == standing(on_page(name))
+
+
+@dataclass
+class Pool:
+    """A pool behind the changing gateway, as the operator reads it."""
+
+    url: str
+    workload: str | None = "epp"
+    model: str = "org/model"
+    totals: GatewayTotals = field(default_factory=GatewayTotals)
+
+    async def told(self, wanted: Callable[[dict[str, float]], bool]) -> GatewayMetrics:
+        """Once the pods' own counts of first tokens are as wanted."""
+
+        def counts(reading: FleetReading) -> dict[str, float]:
+            told = {name: models["org/model"].time_to_first_token for (_, name), models in reading.samples.items()}
+            return {name: ttft.count for name, ttft in told.items() if name in CHANGING and isinstance(ttft, Histogram)}
+
+        reading = await read(self.url, asking("llm-d-epp"), lambda one: wanted(counts(one)))
+        own = {"name": "llm-d-epp", **({"workload": self.workload} if self.workload else {})}
+        spec = {
+            "model": self.model,
+            "slo": {"timeToFirstToken": f"{BOUND:g}s", "measuredAt": "Gateway"},
+            "targets": [{"name": "vllm", "max": 9}],
+            "metrics": {"gateway": own},
+        }
+        meta = {"namespace": NAMESPACE, "name": "pool", "uid": "u", "generation": 1, "resourceVersion": "1"}
+        meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
+        pool = ServingPool.model_validate({"metadata": meta, "spec": spec})
+        gateway = gateway_of(pool, BackendConfig(url=self.url))
+        assert gateway is not None
+        return self.totals.read(pool, gateway, profile("llm-d-epp"), reading)
+
+
+async def test_what_two_pods_count_is_added_through_a_restart_and_a_lost_scrape(
+    url: str, pod_metrics: dict[tuple[str, str], str]
+) -> None:
+    before, after = PAGES["llm-d-epp-0.10.0"], PAGES["llm-d-epp-0.10.0-after"]
+    pool = Pool(url)
+    first = await pool.told(lambda seen: seen == {"epp-0": 7.0, "epp-1": 8.0})
+    assert (first.queue, first.arrivals) == (1.0, 0.0)
+    pod_metrics[NAMESPACE, "epp-0"] = after
+    del pod_metrics[NAMESPACE, "epp-1"]
+    second = await pool.told(lambda seen: seen == {"epp-0": 8.0})
+    assert (second.queue, second.arrivals) == (0.0, 0.0), "the one that was held had come before"
+    assert isinstance(second.time_to_first_token, Histogram)
+    assert second.time_to_first_token.count == 1.0, "the one that was held for 12 s"
+    assert second.time_to_first_token.total == pytest.approx(12.1)
+    restarted = before.replace("} 10\n", "} 2\n").replace("} 7\n", "} 1\n")
+    pod_metrics[NAMESPACE, "epp-0"], pod_metrics[NAMESPACE, "epp-1"] = restarted, after
+    lower = await pool.told(lambda seen: seen == {"epp-0": 1.0, "epp-1": 8.0})
+    assert lower.arrivals == 0.0, "it may be one damaged scrape: 3 of 11"
+    third = lower
+    for _ in range(600):
+        if third.arrivals != lower.arrivals:
+            break
+        await asyncio.sleep(0.1)
+        third = await pool.told(lambda seen: seen == {"epp-0": 1.0, "epp-1": 8.0})
+    assert third.arrivals == 3.0
+
+
+async def test_another_model_and_another_workload_are_told_apart(url: str) -> None:
+    other = await Pool(url, model="other").told(bool)
+    assert other.queue == Unknown("gateway llm-d-epp exports no series of model 'other'")
+    nobody = await Pool(url, workload="nobody").told(bool)
+    said = f"Prometheus has no series of a gateway llm-d-epp of workload 'nobody' in namespace {NAMESPACE}"
+    assert nobody.arrivals == Unknown(said)

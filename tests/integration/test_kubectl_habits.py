@@ -1,0 +1,90 @@
+"""get, pause and resume on a real API server, and under rights that do not suffice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from servingpool_lab.control_plane import ControlPlane
+
+from .operators import serving_pool
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+pytestmark = pytest.mark.timeout(120, func_only=True)
+
+
+def command(kubeconfig: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "servingpool.cli.main", *arguments, "--kubeconfig", str(kubeconfig)]
+
+
+@pytest.fixture
+def run(control_plane: ControlPlane, namespace: str) -> Run:
+    control_plane.apply(ROOT / "crds")
+    control_plane.apply(serving_pool(namespace, "chat", mode="Recommend"))
+
+    def servingpool(*arguments: str, kubeconfig: Path = control_plane.kubeconfig) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command(kubeconfig, *arguments), capture_output=True, text=True, check=False)
+
+    return servingpool
+
+
+def test_a_pool_is_listed_with_the_columns_of_its_crd(run: Run, namespace: str) -> None:
+    shown = run("get", "-n", namespace)
+    assert shown.returncode == 0, shown.stderr
+    heading, line = shown.stdout.splitlines()
+    assert heading.split()[:4] == ["NAME", "MODE", "MODEL", "READY/DESIRED/MAX"]
+    assert line.split()[:3] == ["chat", "Recommend", "chat"]
+    assert "REASON" in run("get", "-n", namespace, "-o", "wide").stdout.splitlines()[0]
+    everywhere = run("get", "-A").stdout.splitlines()
+    assert everywhere[0].split()[:2] == ["NAMESPACE", "NAME"]
+    assert any(each.split()[:2] == [namespace, "chat"] for each in everywhere)
+    assert json.loads(run("get", f"{namespace}/chat", "-o", "json").stdout)["spec"]["mode"] == "Recommend"
+    assert yaml.safe_load(run("get", "-n", namespace, "-o", "yaml").stdout)["kind"] == "ServingPoolList"
+
+
+def test_a_pause_is_undone_by_resume(run: Run, namespace: str, control_plane: ControlPlane) -> None:
+    path = f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools/chat"
+    assert run("pause", "chat", "-n", namespace).returncode == 0
+    assert control_plane.client.get(path)["spec"]["mode"] == "Paused"
+    assert run("resume", f"{namespace}/chat").returncode == 0
+    found = control_plane.client.get(path)
+    assert found["spec"]["mode"] == "Recommend"
+    assert "annotations" not in found["metadata"]
+
+
+def test_a_watch_prints_what_changes(run: Run, namespace: str, control_plane: ControlPlane) -> None:
+    watch = subprocess.Popen(
+        command(control_plane.kubeconfig, "get", "-n", namespace, "-w"), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert watch.stdout is not None
+        assert watch.stdout.readline().split()[:2] == ["NAME", "MODE"]
+        assert watch.stdout.readline().split()[:2] == ["chat", "Recommend"]
+        run("pause", "chat", "-n", namespace)
+        assert watch.stdout.readline().split()[:2] == ["chat", "Paused"]
+    finally:
+        watch.kill()
+        watch.wait()
+
+
+def test_failures_say_what_failed(run: Run, namespace: str, control_plane: ControlPlane, tmp_path: Path) -> None:
+    missing = run("pause", "nobody", "-n", namespace)
+    assert missing.returncode == 1
+    assert "not found" in missing.stderr
+    stranger = control_plane.service_account_kubeconfig(namespace, "default")
+    refused = run("pause", "chat", "-n", namespace, kubeconfig=stranger)
+    assert refused.returncode == 4
+    assert "403" in refused.stderr
+    assert "cannot get resource" in refused.stderr
+    lost = run("get", kubeconfig=tmp_path / "none")
+    assert lost.returncode == 4
+    assert "does not exist" in lost.stderr
+    assert run("get", "--context", "elsewhere").returncode == 4

@@ -1,0 +1,83 @@
+"""Each gateway's profile on that gateway's page, and what a profile of one's own must have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from servingpool.adapters.prometheus import GatewayProfile, ReadRequest, page, shipped_gateways
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
+
+ENGINES = Path(__file__).parents[3] / "fixtures" / "engines"
+PAGES = sorted(file.stem.removeprefix("gateway-") for file in ENGINES.glob("gateway-*.txt"))
+NONE = None
+FIGURES = {
+    "envoy-ai-gateway-0.5": (NONE, 6, 7),
+    "envoy-ai-gateway-0.5-after": (NONE, 10, 8),
+    "inference-extension-1.2": (1, 11, NONE),
+    "inference-extension-1.2-after": (0, 11, NONE),
+    "litellm-1.105.7": (NONE, 6, 3),
+    "llm-d-epp-0.10.0": (1, 11, 7),
+    "llm-d-epp-0.10.0-after": (0, 11, 8),
+    "production-stack-0.1.12": (NONE, 11, NONE),
+    "production-stack-0.1.12-after": (NONE, 11, NONE),
+    "sglang-router-0.3.2": (NONE, 10, NONE),
+    "sglang-router-0.3.2-noworkers": (NONE, 1, NONE),
+    "vllm-router-0.1.17": (NONE, 8, NONE),
+    "vllm-router-0.1.17-noworkers": (NONE, 1, NONE),
+}
+"""Queue, arrivals, TTFT's count, by page; None where the gateway does not tell."""
+
+
+def profile_of(name: str) -> GatewayProfile:
+    return next(profile for gateway, profile in shipped_gateways().items() if name.startswith(gateway))
+
+
+def read(name: str) -> ReplicaMetrics:
+    profile = profile_of(name)
+    samples = page.parse((ENGINES / f"gateway-{name}.txt").read_text())
+    found = page.read(profile.metrics, samples, ReadRequest(ttft_bounds=frozenset({2.0})))
+    return found["org/model" if profile.model_label else ""]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_queue_arrivals_and_ttft_are_what_the_gateway_counted(name: str) -> None:
+    """Real ones after six requests, four in flight; those by hand after the story of all engines, one request held."""
+    metrics = read(name)
+    ttft = metrics.time_to_first_token
+    shown = (metrics.waiting, metrics.begun, ttft.count if isinstance(ttft, Histogram) else ttft)
+    assert tuple(None if one is NOT_EXPOSED else one for one in shown) == FIGURES[name]
+
+
+def test_the_client_waits_in_the_gateways_queue_and_its_ttft_says_so() -> None:
+    """One request was held for 12 s: the gateway's histogram has it in a bucket above 10 s."""
+    ttft = read("llm-d-epp-0.10.0-after").time_to_first_token
+    assert isinstance(ttft, Histogram)
+    assert (ttft.count, dict(zip(ttft.bounds, ttft.counts, strict=True))[2.0]) == (8, 7)
+    assert ttft.total == pytest.approx(14.102)
+
+
+def test_every_gateway_tells_arrivals_and_has_a_page() -> None:
+    """Without arrivals a profile would be of no use."""
+    for gateway, profile in shipped_gateways().items():
+        assert "arrivals" in profile.figures
+        assert any(name.startswith(gateway) for name in PAGES), gateway
+
+
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        ({}, "at least 1 item"),
+        ({"queue": []}, "figures.queue must name a series, got an empty list"),
+        ({"arrivals": [{"sum": ["a"], "count": ["b"]}]}, "figures.arrivals must have name, or sum alone"),
+        ({"timeToFirstToken": [{"sum": ["a"], "count": ["b"]}]}, "figures.timeToFirstToken must have name"),
+        ({"timeToFirstToken": [{"name": "a", "labels": {"b": "c"}}]}, "must have a name and no labels"),
+        ({"timeToFirstToken": [{"name": "a", "excluded": {"b": "c"}}]}, "figures.arrivals must be there too"),
+        ({"running": ["a"]}, "'queue', 'arrivals' or 'timeToFirstToken'"),
+    ],
+)
+def test_a_wrong_profile_is_refused_by_field(figures: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        GatewayProfile.model_validate({"figures": figures})

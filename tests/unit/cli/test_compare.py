@@ -1,0 +1,78 @@
+"""What the recommendation would have cost beside the fleet of an HPA."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ..reconcile.stories import settled  # noqa: TID252, tests are no package of an installed name
+from .recorder import Recorder
+
+MINUTES = 30
+TARGET = {"name": "vllm", "min": 1, "max": 10, "gpusPerReplica": 2, "costPerReplicaHour": 12.0}
+
+
+@pytest.fixture
+def beside() -> Recorder:
+    """Six replicas stand for half an hour, and fewer would do."""
+    recorder = Recorder(settled(mode="Recommend", targets=[TARGET]))
+    recorder.world.autoscaler("HorizontalPodAutoscaler")
+    recorder.world.set_replicas("vllm", 6, by="kube-controller-manager")
+    recorder.world.step(minutes=6)
+    recorder.run(MINUTES)
+    return recorder
+
+
+def test_both_fleets_are_summed_over_the_time_that_is_recorded(
+    beside: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = beside.ask(monkeypatch, "compare", "--since", f"{MINUTES}m", "-o", "json")
+    assert shown.exit_code == 0, shown.output
+    told = json.loads(shown.stdout)
+    hours = told["seconds"] / 3600.0
+    assert hours == pytest.approx(MINUTES / 60.0, rel=0.02)
+    assert told["stood"]["replica_hours"] == pytest.approx(6 * hours)
+    assert told["stood"]["gpu_hours"] == pytest.approx(12 * hours)
+    assert told["stood"]["dollars"] == pytest.approx(72 * hours)
+    wanted = told["recommended"]
+    assert 0.0 < wanted["replica_hours"] < 6 * hours
+    assert wanted["gpu_hours"] == pytest.approx(2 * wanted["replica_hours"])
+    assert wanted["dollars"] == pytest.approx(12 * wanted["replica_hours"])
+    assert told["stood"]["attainment"] == pytest.approx(beside.world.status()["attainment"] / 100.0, abs=0.02)
+    assert told["objective"] == 0.95
+    assert 0.0 < told["judged"] <= 1.0
+    assert 0.9 < wanted["attainment"] <= 1.0
+
+
+def test_people_read_the_difference(beside: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = beside.ask(monkeypatch, "compare", "--since", f"{MINUTES}m").output
+    assert "both known for 100% of the time" in shown
+    rows = {line.split("  ")[0]: line for line in shown.splitlines()}
+    assert "-" in rows["GPU-hours"]
+    assert "expected" in rows["attainment"]
+    assert "points" in rows["attainment"]
+
+
+def test_time_before_the_record_is_not_counted_as_zero(beside: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = json.loads(beside.ask(monkeypatch, "compare", "--since", "2h", "-o", "json").stdout)
+    assert told["seconds"] < MINUTES * 60.0 + 360.0, "and what Prometheus looks back"
+    assert told["stood"]["replica_hours"] == pytest.approx(6 * told["seconds"] / 3600.0)
+
+
+def test_what_nobody_has_said_is_unknown_and_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(settled(mode="Recommend"))
+    recorder.run(5)
+    shown = recorder.ask(monkeypatch, "compare").output
+    assert "Dollars need targets[0].costPerReplicaHour in the pool." in shown
+    assert json.loads(recorder.ask(monkeypatch, "compare", "-o", "json").stdout)["stood"]["dollars"] is None
+
+
+def test_while_the_need_is_unknown_nothing_is_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(settled(mode="Recommend"))
+    recorder.world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
+    recorder.world.step()
+    recorder.run(5)
+    shown = recorder.ask(monkeypatch, "compare", "--since", "4m")
+    assert shown.exit_code == 3
+    assert "No recommendation for chat/pool in the last 4m" in shown.stderr

@@ -1,0 +1,210 @@
+"""get, pause and resume, as a person types them; the API server is in tests/integration."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from servingpool.adapters.cluster.pools import Pools
+from servingpool.adapters.cluster.refusals import ClusterError, Conflict, NotFound
+from servingpool.cli import kubectl
+from servingpool.cli.main import app
+
+BEFORE = "servingpool.dev/mode-before-pause"
+COLUMNS = [
+    {"name": "Name", "priority": 0},
+    {"name": "Mode", "priority": 0},
+    {"name": "SLO%", "priority": 0},
+    {"name": "TTFT", "priority": 1},
+]
+
+
+def row(name: str, mode: str, namespace: str = "chat") -> dict[str, Any]:
+    return {"cells": [name, mode, None, "1.3s"], "object": {"metadata": {"name": name, "namespace": namespace}}}
+
+
+def table(*rows: dict[str, Any], first: bool = True) -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": "7"}, "columnDefinitions": COLUMNS if first else None, "rows": list(rows)}
+
+
+@dataclass
+class FakePools:
+    """`Pools`, with one pool."""
+
+    mode: str | None = "Auto"
+    annotations: dict[str, Any] = field(default_factory=dict)
+    namespace: str = "chat"
+    failure: ClusterError | None = None
+    patches: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[tuple[str | None, str | None]] = field(default_factory=list)
+    found: dict[str, Any] = field(default_factory=table)
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def read(self, namespace: str | None, name: str | None, *, table: bool = False) -> dict[str, Any]:
+        self.asked.append((namespace, name))
+        if self.failure is not None:
+            raise self.failure
+        if table:
+            return self.found
+        if name is None:
+            return {"items": [{"metadata": {"name": "qwen"}}, {"metadata": {"name": "llama"}}]}
+        spec = {} if self.mode is None else {"mode": self.mode}
+        meta = {"namespace": namespace, "name": name, "resourceVersion": "7"}
+        return {"metadata": meta | ({"annotations": self.annotations} if self.annotations else {}), "spec": spec}
+
+    def watch(self, *_: object, **__: object) -> Iterator[dict[str, Any]]:
+        yield from self.events
+        raise KeyboardInterrupt
+
+    def patch(self, namespace: str, name: str, changes: dict[str, Any]) -> None:
+        self.patches.append(changes)
+        self.mode = changes["spec"]["mode"]
+        self.annotations = {key: value for key, value in changes["metadata"]["annotations"].items() if value}
+
+
+@pytest.fixture
+def pools(monkeypatch: pytest.MonkeyPatch) -> FakePools:
+    fake = FakePools()
+    monkeypatch.setattr(Pools, "connect", lambda *_: fake)
+    return fake
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Recommend", None])
+def test_a_pause_and_a_resume_lead_back_to_the_mode_before(pools: FakePools, mode: str | None) -> None:
+    pools.mode = mode
+    paused = run("pause", "qwen")
+    assert (paused.exit_code, pools.mode) == (0, "Paused")
+    assert paused.stdout == f"ServingPool chat/qwen: {mode or 'Auto'} -> Paused. Replicas stay as they are.\n"
+    assert run("pause", "qwen").stdout == "ServingPool chat/qwen is Paused already.\n"
+    resumed = run("resume", "qwen")
+    assert (resumed.exit_code, pools.mode, pools.annotations) == (0, mode or "Auto", {})
+    assert resumed.stdout == f"ServingPool chat/qwen: Paused -> {mode or 'Auto'}.\n"
+    assert len(pools.patches) == 2
+
+
+def test_each_change_is_refused_if_the_pool_has_changed_meanwhile(pools: FakePools) -> None:
+    run("pause", "qwen")
+    run("resume", "qwen")
+    assert [patch["metadata"]["resourceVersion"] for patch in pools.patches] == ["7", "7"]
+    pools.failure = Conflict("Cannot change ServingPool chat/qwen: 409 the object has been modified")
+    assert run("pause", "qwen").exit_code == 5
+
+
+def test_a_pool_that_somebody_else_paused_is_not_guessed_at(pools: FakePools) -> None:
+    pools.mode = "Paused"
+    refused = run("resume", "qwen")
+    assert refused.exit_code == 3
+    assert "was not paused by `servingpool pause`: give --mode Auto or --mode Recommend" in refused.stderr
+    assert run("resume", "qwen", "--mode", "Paused").exit_code == 3
+    assert pools.patches == []
+    assert run("resume", "qwen", "--mode", "Recommend").exit_code == 0
+    assert pools.mode == "Recommend"
+
+
+def test_a_pool_that_is_not_paused_is_left_alone(pools: FakePools) -> None:
+    assert run("resume", "qwen").stdout == "ServingPool chat/qwen is not paused, its mode is Auto.\n"
+    assert pools.patches == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (("get",), ("chat", None)),
+        (("get", "-n", "prod"), ("prod", None)),
+        (("get", "-A"), (None, None)),
+        (("get", "qwen"), ("chat", "qwen")),
+        (("get", "prod/qwen"), ("prod", "qwen")),
+        (("pause", "qwen", "-n", "prod"), ("prod", "qwen")),
+        (("resume", "prod/qwen"), ("prod", "qwen")),
+    ],
+)
+def test_where_is_said_as_to_kubectl(
+    pools: FakePools, arguments: tuple[str, ...], asked: tuple[str | None, str | None]
+) -> None:
+    run(*arguments)
+    assert pools.asked == [asked]
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "/qwen", "prod/"])
+def test_a_name_that_is_none_is_wrong_usage(pools: FakePools, name: str) -> None:
+    assert run("pause", name).exit_code == 2
+    assert run("pause", "prod/qwen", "-n", "chat").exit_code == 2
+    assert run("get", "qwen", "-A").exit_code == 2
+
+
+def test_columns_are_those_of_the_api_server(pools: FakePools) -> None:
+    pools.found = table(row("qwen", "Auto"), row("a-longer-name", "Recommend"))
+    assert run("get").stdout.splitlines() == [
+        "NAME            MODE        SLO%",
+        "qwen            Auto        <none>",
+        "a-longer-name   Recommend   <none>",
+    ]
+    assert run("get", "-o", "wide").stdout.splitlines()[0] == "NAME            MODE        SLO%     TTFT"
+    assert run("get", "-A").stdout.splitlines()[1] == "chat        qwen            Auto        <none>"
+
+
+def test_no_pool_is_said_on_the_error_stream(pools: FakePools) -> None:
+    assert run("get").stderr == "No ServingPools found in namespace chat.\n"
+    assert run("get", "-A").stderr == "No ServingPools found.\n"
+
+
+def test_a_watch_prints_each_change_below_the_same_columns(pools: FakePools) -> None:
+    pools.found = table(row("qwen", "Recommend"))
+    pools.events = [{"type": "MODIFIED", "object": table(row("qwen", "Auto"), first=False)}]
+    shown = run("get", "-w")
+    assert shown.exit_code == 130
+    assert shown.stdout.splitlines() == [
+        "NAME   MODE        SLO%",
+        "qwen   Recommend   <none>",
+        "qwen   Auto        <none>",
+    ]
+
+
+def test_json_and_yaml_are_the_pool_as_stored(pools: FakePools) -> None:
+    assert json.loads(run("get", "qwen", "-o", "json").stdout)["metadata"]["name"] == "qwen"
+    assert "name: qwen" in run("get", "qwen", "-o", "yaml").stdout
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"), [(NotFound("404 not found"), 1), (ClusterError("403 forbidden"), 4), (Conflict("409"), 5)]
+)
+def test_a_failure_is_one_sentence_and_an_exit_code(pools: FakePools, failure: ClusterError, code: int) -> None:
+    pools.failure = failure
+    for command in (("get", "qwen"), ("pause", "qwen"), ("resume", "qwen")):
+        shown = run(*command)
+        assert (shown.exit_code, shown.stderr) == (code, f"{failure}\n")
+
+
+def test_names_are_completed_and_a_cluster_that_fails_completes_nothing(pools: FakePools) -> None:
+    assert kubectl.complete("q") == ["qwen"]
+    assert kubectl.complete("prod/") == ["prod/qwen", "prod/llama"]
+    pools.failure = ClusterError("403")
+    assert kubectl.complete("q") == []
+
+
+def test_help_and_get_import_nothing_that_they_do_not_need() -> None:
+    """Each of these takes a tenth of a second or more; --help and get are to answer within 0.3 s."""
+    script = (
+        "import sys; import servingpool.cli.main, servingpool.cli.get; "
+        "print([m for m in ('pydantic', 'numpy', 'kopf', 'kubernetes', 'aiohttp', 'asyncio', 'rich.console') "
+        "if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+    script = (
+        "import sys; import servingpool.adapters.cluster.pools; "
+        "print([m for m in ('numpy', 'kopf', 'aiohttp', 'kubernetes.aio', 'orjson') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

@@ -1,0 +1,212 @@
+"""A past decision and past changes, told from the operator's own metrics alone."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from servingpool.api.status import LastDecision
+from servingpool.catalogue.metrics import Metric
+
+from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.stories import settled  # noqa: TID252
+from .recorder import Recorder
+
+HPA = "kube-controller-manager"
+
+
+def iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+@pytest.fixture
+def past() -> Recorder:
+    """A burst that is over: scaled up and down again."""
+    recorder = Recorder(settled())
+    recorder.run(2)
+    recorder.world.services["vllm"].rate = 30.0
+    recorder.run(15)
+    recorder.world.services["vllm"].rate = 3.0
+    recorder.run(40)
+    return recorder
+
+
+def test_a_decision_of_the_past_has_the_same_numbers_as_when_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(settled())
+    recorder.world.services["vllm"].rate = 30.0
+    recorder.run(3)
+    made, at = recorder.world.state().decision, recorder.world.now
+    assert made is not None
+    recorder.world.services["vllm"].rate = 3.0
+    recorder.run(30)
+    shown = recorder.ask(monkeypatch, "explain", "--at", iso(at + 10.0), "-o", "json")
+    assert shown.exit_code == 0, shown.output
+    told = LastDecision.read(json.loads(shown.stdout)["lastDecision"])
+    assert told.at.timestamp() == made.at
+    assert (told.replicas, told.need, told.verdict) == (made.replicas, made.need, made.verdict)
+    assert [(one.name, one.before, one.after) for one in told.limits] == [
+        (one.name, one.before, one.after) for one in made.limits
+    ]
+    assert {one.replicas: one.misses for one in told.candidates} == {
+        round(one.replicas): pytest.approx(one.misses, rel=1e-5) for one in made.candidates
+    }
+
+
+def test_the_answer_can_be_recomputed_from_prometheus_at_every_moment(
+    past: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited = 0
+    for at in list(past.scraped)[::4]:
+        shown = past.ask(monkeypatch, "explain", "--at", iso(at), "-o", "json")
+        told = LastDecision.read(json.loads(shown.stdout)["lastDecision"])
+        sums = {one.replicas: one.replicas + told.figures["penalty"] * one.misses for one in told.candidates}
+        needs = [told.figures[name] for name in ("forForecast", "forInitialFleet", "forPresentLoad")]
+        assert told.figures["forForecast"] == min(sums, key=lambda size: sums[size])
+        assert told.need == max(needs)
+        answer = max(needs)
+        for limit in told.limits:
+            assert limit.before == answer
+            answer = limit.after
+            limited += 1
+        assert answer == told.replicas
+    assert limited > 5
+
+
+def test_people_read_steps_and_figures_of_that_time(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = past.world.writes.at[0]
+    shown = past.ask(monkeypatch, "explain", "--at", iso(at)).output
+    _, before, after = past.world.writes.scales[0]
+    for line in (
+        "from the operator's metrics in Prometheus",
+        f"scale up {before} -> {after}: ",
+        f"decided {iso(at)}Z, ScaleUp",
+        "raw need",
+        "SLO 2s",
+        "objective 95%",
+        "SucceededGetScale",
+    ):
+        assert line in shown, shown
+
+
+def test_before_the_operator_was_scraped_nothing_is_made_up(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = past.ask(monkeypatch, "explain", "--at", "2020-01-01")
+    assert shown.exit_code == 3
+    assert "Prometheus has no decision for chat/pool at 2020-01-01: does it scrape the operator?" in shown.stderr
+
+
+def test_history_lists_what_the_status_lists(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = past.ask(monkeypatch, "history", "--since", "2h", "-o", "json")
+    assert shown.exit_code == 0, shown.output
+    told, kept = json.loads(shown.stdout), list(reversed(past.world.status()["history"]))
+    assert len(told) == len(past.world.writes.scales) > 1
+    alike = ("at", "from", "to", "by")
+    assert [[one[name] for name in alike] for one in told[-len(kept) :]] == [
+        [one[name] for name in alike] for one in kept
+    ]
+    assert [one["outcome"].split()[:2] for one in told] == [one["outcome"].split()[:2] for one in kept]
+    assert all(one["why"].startswith(f"scale {'up' if one['to'] > one['from'] else 'down'} ") for one in told)
+
+
+def test_a_change_by_an_hpa_is_told_with_the_operators_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(settled(mode="Recommend"))
+    recorder.run(2)
+    recorder.world.set_replicas("vllm", 5, by=HPA)
+    recorder.run(10)
+    (told,) = json.loads(recorder.ask(monkeypatch, "history", "-o", "json").stdout)
+    assert (told["from"], told["to"], told["by"]) == (2, 5, HPA)
+    assert told["why"].startswith("The operator's answer was ")
+    assert told["outcome"].startswith("ready after 1m")
+
+
+def test_a_decision_between_two_scrapes_is_not_passed_off_as_the_one_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(settled())
+    recorder.run(1, every=4)
+    recorder.world.services["vllm"].rate = 30.0
+    recorder.run(12, every=4)
+    told = json.loads(recorder.ask(monkeypatch, "history", "-o", "json").stdout)
+    scraped = {decision for at in recorder.scraped for decision in [at]}
+    for one in told:
+        made = datetime.fromisoformat(one["at"]).timestamp()
+        assert (made in scraped) != one["why"].startswith("Its decision was not scraped")
+
+
+def test_no_change_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(settled())
+    recorder.run(3)
+    shown = recorder.ask(monkeypatch, "history", "--since", "1h")
+    assert shown.exit_code == 3
+    assert "No change of chat/pool in the last 1h" in shown.stderr
+
+
+def test_a_scrape_without_honor_labels_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(settled())
+    recorder.added = lambda labels: {
+        **{("exported_namespace" if name == "namespace" else name): value for name, value in labels.items()},
+        "namespace": "servingpool-system",
+        "pod": "servingpool-operator-0",
+    }
+    recorder.run(2)
+    assert recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now)).exit_code == 0
+
+
+def test_two_clusters_are_not_mixed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(settled())
+    recorder.run(1)
+    (newest,) = [max(recorder.scraped)]
+    rows = recorder.scraped[newest]
+    recorder.scraped[newest] = [({**labels, "cluster": name}, value) for name in "ab" for labels, value in rows]
+    shown = recorder.ask(monkeypatch, "explain", "--at", iso(newest))
+    assert shown.exit_code == 6
+    assert 'they differ by cluster="a", cluster="b". Choose one with --match LABEL=VALUE.' in shown.stderr
+    recorder.ask(monkeypatch, "explain", "--at", iso(newest), "--match", "cluster=a")
+    assert 'cluster="a"' in recorder.asked[-1]
+
+
+def test_two_prometheus_replicas_tell_one_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each scrapes at its own time: limits of two decisions must not make one list."""
+    recorder = Recorder(settled())
+    recorder.run(2)
+    before, newest = sorted(recorder.scraped)[-2:]
+    recorder.scraped[newest] = [
+        ({**labels, "prometheus_replica": name}, value)
+        for name, at in (("a", before), ("b", newest))
+        for labels, value in recorder.scraped[at]
+    ]
+    shown = json.loads(recorder.ask(monkeypatch, "explain", "--at", iso(newest), "-o", "json").stdout)
+    assert datetime.fromisoformat(shown["lastDecision"]["at"]).timestamp() == newest
+    sizes = [one["replicas"] for one in shown["lastDecision"]["candidates"]]
+    assert sizes == sorted(set(sizes))
+
+
+def test_a_week_is_asked_for_in_pieces_that_prometheus_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(settled())
+    recorder.run(1)
+    recorder.ask(monkeypatch, "history", "--since", "7d")
+    assert len(recorder.asked) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("history", "--since", "soon"), "--since must be a duration such as 3d, 12h or 1d6h, got 'soon'"),
+        (("history", "--since", "0s"), "--since must be more than 0 and at most 366d, got '0s'"),
+        (("explain", "--at", "yesterday"), "--at must be a time such as 2026-11-20T03:12, got 'yesterday'"),
+        (("history", "--match", "cluster"), "--match must be LABEL=VALUE, got 'cluster'"),
+        (("history", "--prometheus", "ftp://x"), "--prometheus Value error, must be http:// or https:// with a host"),
+    ],
+)
+def test_a_wrong_option_is_told_with_what_is_allowed(
+    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Recorder(FakeCluster()).ask(monkeypatch, *arguments)
+    assert shown.exit_code == 2
+    assert said in shown.stderr
+
+
+def test_every_metric_of_a_pool_is_asked_for(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    past.ask(monkeypatch, "explain", "--at", iso(past.world.now))
+    names: Any = past.asked[-1]
+    assert all(metric.value in names for metric in Metric if metric.labels[:2] == ("namespace", "pool"))

@@ -1,0 +1,129 @@
+"""Engines that count no requests, as llama.cpp: begun is what came to their gateway and does not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from servingpool.decision.decide import decide
+from servingpool.decision.decision import Decision
+from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
+from servingpool.decision.observation import (
+    NOT_EXPOSED,
+    GatewayMetrics,
+    Histogram,
+    Observation,
+    Replica,
+    ReplicaMetrics,
+    Unknown,
+)
+from servingpool.decision.pool import Pool
+from servingpool.decision.samples import NO_ARRIVALS, Sample, missing_series, sample
+from servingpool.decision.slo import Slo
+from servingpool.decision.state import Memory
+
+START, TICK = 1_700_000_000.0, 15.0
+SLO = Slo(time_to_first_token=1.0, time_per_output_token=0.1)
+Prompts = Mapping[str, float]
+
+
+def seen(arrivals: float, prompts: Prompts, *, waiting: float = 0.0, at: float = START) -> Observation:
+    """Of replicas by their prompt tokens; the first has the queue."""
+    metrics = tuple(
+        ReplicaMetrics(
+            replica=name,
+            scraped_at=at,
+            running=2.0,
+            waiting=0.0 if number else waiting,
+            generation_tokens=10.0 * tokens,
+            prompt_tokens=tokens,
+            prefill_seconds=tokens / 1000.0,
+            ttft_from_admission=True,
+            inter_token_latency=Histogram((), (), 0.4 * tokens, 10.0 * tokens),
+        )
+        for number, (name, tokens) in enumerate(prompts.items())
+    )
+    ready = tuple(Replica(name, 9_999.0, 9_000.0) for name in prompts)
+    return Observation(len(ready), ready, metrics=metrics, gateway=GatewayMetrics(at, arrivals=arrivals))
+
+
+class Counting:
+    """Observations in turn, and the requests that each replica has begun by then."""
+
+    def __init__(self) -> None:
+        self.samples: dict[str, Sample] = {}
+        self.unbegun: Unbegun | None = None
+
+    def begun(self, observation: Observation) -> dict[str, float]:
+        filled, self.unbegun = with_first_tokens(observation, self.samples, self.unbegun)
+        assert not isinstance(filled.metrics, Unknown)
+        found = {}
+        for one in filled.metrics:
+            assert isinstance(one.time_to_first_token, Histogram)
+            found[one.replica] = one.time_to_first_token.count
+            self.samples[one.replica] = sample(one, SLO, self.samples.get(one.replica), 0.0)
+        return found
+
+
+def test_what_came_to_the_gateway_and_does_not_wait_has_begun_by_replica_in_proportion_to_prompt_tokens() -> None:
+    counting = Counting()
+    assert counting.begun(seen(500.0, {"a": 1000.0, "b": 1000.0})) == {"a": 0.0, "b": 0.0}
+    assert counting.begun(seen(520.0, {"a": 2200.0, "b": 1300.0}, waiting=5.0)) == {"a": 12.0, "b": 3.0}
+    assert counting.begun(seen(520.0, {"a": 2700.0, "b": 1300.0})) == {"a": 17.0, "b": 3.0}
+
+
+def test_a_scrape_of_the_engine_before_the_gateway_s_loses_no_request() -> None:
+    counting = Counting()
+    counting.begun(seen(0.0, {"a": 0.0}))
+    # Ten wait already of which the gateway's older scrape has six; then they begin while the count stands still.
+    assert counting.begun(seen(6.0, {"a": 100.0}, waiting=10.0)) == {"a": 0.0}
+    assert counting.begun(seen(12.0, {"a": 100.0}, waiting=2.0)) == {"a": 0.0}
+    assert counting.begun(seen(12.0, {"a": 900.0})) == {"a": 12.0}
+
+
+def test_an_engine_that_restarts_counts_anew_and_takes_nothing_of_the_others_requests() -> None:
+    counting = Counting()
+    counting.begun(seen(0.0, {"a": 5000.0, "b": 5000.0}))
+    counting.begun(seen(10.0, {"a": 5500.0, "b": 5500.0}))
+    assert counting.begun(seen(16.0, {"a": 200.0, "b": 5800.0})) == {"a": 0.0, "b": 11.0}
+
+
+def test_a_gateway_whose_count_begins_anew_makes_no_surge() -> None:
+    counting = Counting()
+    counting.begun(seen(5000.0, {"a": 100.0}))
+    assert counting.begun(seen(3.0, {"a": 200.0}, waiting=2.0)) == {"a": 0.0}
+    assert counting.begun(seen(8.0, {"a": 300.0}, waiting=2.0)) == {"a": 5.0}
+
+
+def test_without_a_gateway_s_count_the_series_is_missing_and_not_zero() -> None:
+    alone = replace(seen(0.0, {"a": 100.0}), gateway=GatewayMetrics())
+    filled, _ = with_first_tokens(alone, {}, None)
+    assert filled == alone
+    assert not isinstance(filled.metrics, Unknown)
+    assert filled.metrics[0].time_to_first_token is NOT_EXPOSED
+    assert missing_series(filled.metrics[0], SLO) == NO_ARRIVALS
+
+
+def test_requests_that_wait_longer_than_the_bound_are_late_though_no_histogram_tells() -> None:
+    """Ten requests/s come to one replica that begins five."""
+    assert decided(arrivals=10.0, begun=5.0).figures.attainment < 0.5
+
+
+def test_requests_that_never_wait_are_on_time_though_no_histogram_tells() -> None:
+    figures = decided(arrivals=5.0, begun=5.0).figures
+    assert figures.attainment > 0.9999
+    assert abs(figures.arrivals - 5.0) < 0.1
+    assert abs(figures.time_to_first_token - 0.02) < 0.001, "the mean prefill"
+    assert isinstance(figures.time_per_output_token, Unknown)
+
+
+def decided(*, arrivals: float, begun: float) -> Decision:
+    pool, memory = Pool(SLO, min_replicas=1, max_replicas=5), Memory()
+    for tick in range(30):
+        seconds = TICK * tick
+        now = START + seconds
+        waiting = (arrivals - begun) * seconds
+        observation = seen(arrivals * seconds, {"a": 20.0 * begun * seconds}, waiting=waiting, at=now)
+        outcome = decide(observation, pool, memory, now)
+        memory = outcome.memory
+    return outcome.decision

@@ -1,0 +1,138 @@
+"""The part of the page on engines that is about gateways, and the pages that all profiles were tested against."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from reference.markdown import code, table
+from reference.series import counted_as, shown_as
+from servingpool.adapters.prometheus import page as pages
+from servingpool.adapters.prometheus.engines import shipped, usable
+from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfile, shipped_gateways
+from servingpool.adapters.prometheus.gateways.profile import READ_AS
+
+FIXTURES = Path(__file__).parents[2] / "tests" / "fixtures"
+VLLM = FIXTURES / "vllm-0.32.0-metrics.txt"
+UNIT_TESTS = "test_check_profile"
+ENGINE_TESTS = "test_engine_pages, test_engine_reading"
+VLLM_TESTS = "tests/vllm, test_prometheus_reading"
+GATEWAY_TESTS = "test_gateway_pages, test_gateway_reading"
+
+GATEWAYS = """\
+A gateway or router sees requests first. Where it holds them, the engines see them late, and the client waits longer
+than the engines' TTFT says. The operator reads three figures of it:
+
+- `queue`: requests that it holds. They count as demand. Where it is unknown, scale-down is blocked.
+- `arrivals`: requests that came.
+- `timeToFirstToken`: the client's. The SLO is judged by it with `slo.measuredAt: Gateway`. By default it is judged at
+  the engines. `SLOMet` says where it was measured. Time per output token is always the engines'.
+
+Name the gateway of a pool. Its pods are in the pool's namespace; `workload` is its Deployment or StatefulSet:
+
+```yaml
+spec:
+  slo: {timeToFirstToken: 2s, measuredAt: Gateway}
+  metrics:
+    gateway: {name: llm-d-epp, workload: chat-epp}
+```
+
+`workload` is needed where the gateway's metrics do not name the model, as with vllm-router. Else it selects one of
+several. A gateway that all pools of a Prometheus share is named once, in Helm values, with its namespace:
+
+```yaml
+backends:
+  - name: default
+    url: http://prometheus.monitoring:9090
+    gateway: {name: litellm, namespace: gateways}   # without namespace: one in each pool's own
+```
+
+Its series need `namespace` and `pod`, as the engines' do. `servingpool check deployment/llama -n chat --prometheus URL
+--gateway llm-d-epp/chat-epp` shows its figures too. With `measuredAt: Gateway`, a gateway that does not tell TTFT makes
+`SLOMet` Unknown (ClientLatencyUnknown) and blocks scale-down; the engines' TTFT is never used instead.
+"""
+OWN = """\
+The Helm value `gateways` adds profiles, in the form of [engines](#an-engine-of-your-own):
+
+```yaml
+gateways:
+  acme-gateway:
+    modelLabel: model
+    sumOver: [tenant]
+    figures:
+      queue: [acme_gateway_held]
+      arrivals: [acme_gateway_requests_total]
+      timeToFirstToken: [{name: acme_gateway_ttft_seconds, excluded: {stream: "false"}}]
+```
+"""
+TESTED = """\
+Each profile is read from these pages, figure by figure. `real process`: the
+program itself printed it. `own collectors`: the metrics code of its wheel printed it. `from its source`: nobody here
+has run it; names, labels and what is counted when were read there. Tests `..._pages` read the page alone, `..._reading`
+through a real Prometheus, with label collisions, double scrapes and restarts.
+"""
+
+
+def sections() -> Iterator[str]:
+    """Paragraphs, headings and tables."""
+    known = shipped_gateways()
+    yield "## Gateways"
+    yield GATEWAYS
+    rows = [(code(figure.value), *(_counted(known[name], figure) for name in known)) for figure in GatewayFigure]
+    model = ("names the model", *(code(known[name].model_label) or "no: needs `workload`" for name in known))
+    yield table(("figure", *known), [model, *rows])
+    series = [row for name, profile in known.items() for row in _rows(name, profile)]
+    yield table(("gateway", "figure", "series", "counted", "versions", "note"), series)
+    yield "\n".join(f"- {name} ({profile.versions}): {profile.doc}" for name, profile in known.items())
+    yield "### A gateway of your own"
+    yield OWN
+    yield "## What the profiles were tested against"
+    yield TESTED
+    head = ("engine or gateway", "version", "origin", "figures on its pages", "pages", "tests")
+    yield table(head, _tested())
+
+
+def _counted(profile: GatewayProfile, figure: GatewayFigure) -> str:
+    return counted_as(profile.figures.get(figure, ()))
+
+
+def _rows(name: str, profile: GatewayProfile) -> Iterator[tuple[str, ...]]:
+    for figure, series in profile.figures.items():
+        for one in series:
+            yield name, code(figure.value), shown_as(one), counted_as([one]), one.versions, one.note
+
+
+def _tested() -> Iterator[tuple[str, ...]]:
+    engines, gateways = shipped(), shipped_gateways()
+    of: dict[tuple[str, str, str, str], list[Path]] = {("vllm", "0.32.0", "real process", VLLM_TESTS): [VLLM]}
+    for file in sorted((FIXTURES / "engines").glob("*.txt")):
+        stem = file.stem.removeprefix("gateway-")
+        known: Collection[str] = engines if stem == file.stem else gateways
+        name = max((one for one in known if stem.startswith(one)), key=len)
+        tests = GATEWAY_TESTS if known is gateways else ENGINE_TESTS if name in usable(engines) else UNIT_TESTS
+        key = (name, stem.removeprefix(f"{name}-").split("-")[0], _origin(file), tests)
+        of.setdefault(key, []).append(file)
+    for (name, version, origin, tests), files in sorted(of.items()):
+        figures = sorted({figure for file in files for figure in _found(name, file)})
+        yield name, version, origin, ", ".join(figures), ", ".join(code(file.stem) for file in files), tests
+
+
+def _found(name: str, file: Path) -> list[str]:
+    """Figures that the profile finds on a page."""
+    gateway = shipped_gateways().get(name)
+    profile = shipped()[name] if gateway is None else gateway.metrics
+    called = {} if gateway is None else {figure: own.value for own, figure in READ_AS.items()}
+    found = pages.find(profile, pages.parse(file.read_text(encoding="utf-8")))
+    return [code(called.get(one.figure, one.figure.value)) for one in found if one.series is not None]
+
+
+def _origin(file: Path) -> str:
+    header = file.read_text(encoding="utf-8").split("\n", 1)[0]
+    if " by a real " in header:
+        return "real process"
+    if "collector classes" in header:
+        return "own collectors"
+    source = re.search(r"by hand from (.*)", header)
+    assert source is not None, file
+    return f"from its source: {source[1]}"
