@@ -81,9 +81,9 @@ def check(  # noqa: PLR0913, a command's options
         _wrong(f"--backend '{chosen.name}' does not allow namespace {namespace}, only {', '.join(chosen.namespaces)}")
     from servingpool.cli import check_target
 
-    looked_at = check_target.Target(namespace, name, engine, model, _gateway(gateway, namespace, chosen, settings))
+    looked_at = check_target.Target(namespace, name, engine, model, _gateway(gateway, namespace, chosen, found))
     path = None if kubeconfig is None else str(kubeconfig)
-    raise typer.Exit(check_target.run(looked_at, chosen, known, settings.known_gateways, path))
+    raise typer.Exit(check_target.run(looked_at, chosen, known, found.known_gateways, path))
 
 
 def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings: OperatorConfig) -> OwnGateway | None:
