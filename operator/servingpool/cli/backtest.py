@@ -148,10 +148,14 @@ def _question(  # noqa: PLR0913, the options
             read = read_pool(manifest)
         except InputError as error:
             raise typer.BadParameter(str(error), param_hint="--pool") from error
-        behavior = read.spec.behavior
+        core, behavior = core_pool(read, in_charge=True), read.spec.behavior
+        if core.slo.at_gateway:
+            raise typer.BadParameter(
+                "a recording has no gateway: set slo.measuredAt to Engine, got Gateway", param_hint="--pool"
+            )
         if starts is None and "cold_start" in behavior.model_fields_set:
             starts = behavior.cold_start
-        return Question(core_pool(read, in_charge=True), starts, read.spec.targets[0].cost_per_replica_hour)
+        return Question(core, starts, read.spec.targets[0].cost_per_replica_hour)
     recorded = header.bounds or (1, None)
     most = high or recorded[1]
     if most is None:

@@ -84,6 +84,19 @@ def test_bad_input_is_refused_with_what_is_allowed(
     assert said in result.output
 
 
+def test_an_slo_measured_at_the_gateway_is_refused_because_a_recording_has_none(servingpool: Command) -> None:
+    manifest = (
+        "{apiVersion: servingpool.dev/v1alpha1, kind: ServingPool, metadata: {name: llama, namespace: chat}, spec: {"
+        "model: llama, slo: {timeToFirstToken: 2s, measuredAt: %s}, targets: [{name: llama, min: 1, max: 16}]}}"
+    )
+    Path("pool.yaml").write_text(manifest % "Gateway")
+    refused = servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml")
+    assert refused.exit_code == 2
+    assert "set slo.measuredAt to Engine, got Gateway" in refused.output
+    Path("pool.yaml").write_text(manifest % "Engine")
+    assert servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml").exit_code in {0, 3}
+
+
 def test_a_file_that_is_no_recording_is_named_with_the_reason(servingpool: Command) -> None:
     Path("llama.rec").write_text("TIMESTAMP,ContextTokens\n")
     result = servingpool(*BASE)
