@@ -22,6 +22,8 @@ class RealScene(Scene):
 
     image: str = ""
     """Has the engine, its model and the router."""
+    policy: str = "power_of_two"
+    """How the router chooses an engine."""
 
     def manifests(self) -> list[Manifest]:
         """The sample's Deployment with probes and drain as they are there; its Service; the router."""
@@ -55,7 +57,7 @@ class RealScene(Scene):
             "image": self.image,
             "command": ["python3", "-m", "vllm_router.launch_router", "--host=0.0.0.0", f"--port={PORT}"],
             "args": [
-                *("--policy=power_of_two", "--service-discovery", "--selector", f"{APP}={self.name}"),
+                *(f"--policy={self.policy}", "--service-discovery", "--selector", f"{APP}={self.name}"),
                 *(f"--service-discovery-port={PORT}", f"--service-discovery-namespace={self.name}"),
                 *("--prometheus-host=0.0.0.0", f"--prometheus-port={ROUTER_METRICS}"),
             ],

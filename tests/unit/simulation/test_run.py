@@ -124,7 +124,8 @@ def test_the_json_of_a_result_has_stable_keys() -> None:
     data = orjson.loads(orjson.dumps(result.to_dict()))
     assert sorted(data) == ["format", "policy", "profile", "score", "series", "slo", "trace"]
     assert data["format"] == 1
-    assert data["slo"] == {"time_to_first_token": 2.0, "time_per_output_token": 0.15, "attainment": 0.95}
+    slo = {"time_to_first_token": 2.0, "time_per_output_token": 0.15, "attainment": 0.95, "at_gateway": False}
+    assert data["slo"] == slo
     assert {"attainment", "gpu_hours", "average_replicas", "goodput", "ttft"} <= data["score"].keys()
     assert {"time", "requested", "ready", "loading", "queue", "ttft", "reason"} <= data["series"].keys()
 

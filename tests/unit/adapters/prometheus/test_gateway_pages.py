@@ -25,7 +25,7 @@ FIGURES = {
     "production-stack-0.1.12-after": (NONE, 11, NONE),
     "sglang-router-0.3.2": (NONE, 10, NONE),
     "sglang-router-0.3.2-noworkers": (NONE, 1, NONE),
-    "vllm-router-0.1.17": (NONE, 8, NONE),
+    "vllm-router-0.1.17": (NONE, 10, NONE),
     "vllm-router-0.1.17-noworkers": (NONE, 1, NONE),
 }
 """Queue, arrivals, TTFT's count, by page; None where the gateway does not tell."""
