@@ -62,28 +62,28 @@ def check(  # noqa: PLR0913, a command's options
     configure(json=False, debug=False)  # The client logs details that pools' users must not see.
     if (config is None and prometheus is None) or (target is None and prometheus is not None):
         _wrong("Give --config FILE, or a target with --prometheus URL or --config FILE")
-    settings = _settings(config, prometheus)
+    found = settings(config, prometheus)
     if target is None:
-        raise typer.Exit(_check_backends(settings.backends))
+        raise typer.Exit(_check_backends(found.backends))
     kind, slash, name = target.partition("/")
     if kind not in {"deployment", "deploy"} or not slash or not name:
         _wrong(f"Write the target as deployment/NAME, got '{target}'")
-    known = settings.known_engines
+    known = found.known_engines
     if engine is not None and engine not in known:
         _wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
     if engine is not None and not known[engine].figures:
         _wrong(f"--engine {engine} has no figures to look for: {known[engine].silent}")
-    chosen = settings.backends[0] if prometheus else next((b for b in settings.backends if b.name == backend), None)
+    chosen = found.backends[0] if prometheus else next((b for b in found.backends if b.name == backend), None)
     if chosen is None:
-        names = ", ".join(one.name for one in settings.backends)
+        names = ", ".join(one.name for one in found.backends)
         _wrong(f"--backend must be one of {names}, got '{backend}'")
     if not chosen.serves(namespace):
         _wrong(f"--backend '{chosen.name}' does not allow namespace {namespace}, only {', '.join(chosen.namespaces)}")
     from servingpool.cli import check_target
 
-    looked_at = check_target.Target(namespace, name, engine, model, _gateway(gateway, namespace, chosen, settings))
+    looked_at = check_target.Target(namespace, name, engine, model, _gateway(gateway, namespace, chosen, found))
     path = None if kubeconfig is None else str(kubeconfig)
-    raise typer.Exit(check_target.run(looked_at, chosen, known, settings.known_gateways, path))
+    raise typer.Exit(check_target.run(looked_at, chosen, known, found.known_gateways, path))
 
 
 def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings: OperatorConfig) -> OwnGateway | None:
@@ -104,7 +104,7 @@ def _wrong(said: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def _settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
+def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
     """The configuration, with the Prometheus of this URL alone where there is one."""
     from pydantic import ValidationError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from servingpool.cli.backtest import backtest
 from servingpool.cli.check import check
 from servingpool.cli.check_profile import check_profile
 from servingpool.cli.compare import compare
@@ -14,8 +15,10 @@ from servingpool.cli.get import get
 from servingpool.cli.history import history
 from servingpool.cli.lab import lab
 from servingpool.cli.pause import pause, resume
+from servingpool.cli.record import record
 from servingpool.cli.run import run
 from servingpool.cli.simulate import simulate
+from servingpool.cli.suggest import suggest
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,7 +27,8 @@ app = typer.Typer(
     help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-for command in (run, get, explain, history, compare, pause, resume, check, check_profile, demo, simulate, lab, crd):
+commands = (run, get, explain, history, compare, pause, resume, check, check_profile)
+for command in (*commands, suggest, record, backtest, demo, simulate, lab, crd):
     app.command()(command)
 
 if __name__ == "__main__":

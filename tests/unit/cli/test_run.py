@@ -116,7 +116,9 @@ def test_help_waits_for_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("command", ["run", "explain", "check", "crd", "demo", "simulate", "lab"])
+@pytest.mark.parametrize(
+    "command", ["run", "explain", "check", "suggest", "record", "backtest", "crd", "demo", "simulate", "lab"]
+)
 def test_every_command_shows_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0

@@ -46,13 +46,20 @@ def test_the_operators_wheel_holds_the_operator_alone(wheels: Mapping[str, ZipFi
     wheel = wheels["servingpool-operator"]
     assert packages(wheel) == {"servingpool"}
     parts = {name.split("/")[1] for name in wheel.namelist() if name.startswith("servingpool/")}
-    assert parts == {"__init__.py", "adapters", "api", "catalogue", "cli", "decision", "handlers", "reconcile"}
+    layers = {"adapters", "api", "backtest", "catalogue", "cli", "decision", "handlers", "reconcile"}
+    assert parts == {"__init__.py", *layers}
+    assert "servingpool/backtest/backtest.html.j2" in wheel.namelist()
 
 
 def test_the_other_wheels_hold_a_package_with_its_data_each(wheels: Mapping[str, ZipFile]) -> None:
     simulation, lab = wheels["servingpool-simulation"], wheels["servingpool-lab"]
     assert (packages(simulation), packages(lab)) == ({"servingpool_simulation"}, {"servingpool_lab"})
-    for name in ("data/azure2023_conv.csv.gz", "data/step_coeffs_bf16.json", "report/page.html.j2"):
+    for name in (
+        "data/azure2023_conv.csv.gz",
+        "data/step_coeffs_bf16.json",
+        "report/page.html.j2",
+        "report/style.html.j2",
+    ):
         assert f"servingpool_simulation/{name}" in simulation.namelist()
     assert "servingpool_lab/manifests/stages.yaml" in lab.namelist()
 

@@ -123,6 +123,12 @@ class Cluster:
         read = [one for raw in pods["items"] if (one := objects.pod(raw)) is not None]
         return sorted(one.name for one in read if one.ready_since is not None and not one.going)
 
+    async def get(self, path: str, **query: str) -> dict[str, Any]:
+        """Whatever stands at a path of the API, as plain data. NotFound if nothing does."""
+        with translated(f"read {path}"):
+            found: dict[str, Any] = await self._request("GET", path, query_params=list(query.items()))
+        return found
+
     async def scale(self, target: Key, *, current: int, replicas: int) -> None:
         """Set a Deployment's replicas if they are still `current`; Conflict if someone else changed them.
 

@@ -15,7 +15,7 @@ from servingpool.adapters.prometheus.gateways import GatewayProfile, gateway_of,
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.plan import Plan
-from servingpool.adapters.prometheus.promql import Queries, Scope
+from servingpool.adapters.prometheus.promql import Queries, Scope, requested_replicas
 from servingpool.adapters.prometheus.samples import (
     FleetReading,
     Layout,
@@ -32,6 +32,7 @@ from servingpool.adapters.prometheus.workers import (
     partial,
     read_causes,
     read_layout,
+    read_line,
     read_range,
     read_samples,
 )
@@ -163,6 +164,16 @@ class PrometheusBackend:
         except MetricsUnavailable as error:
             return Unknown(str(error))
         return [(start + index * step, samples) for index, samples in found.items()]
+
+    async def requested(
+        self, namespace: str, deployment: str, *, start: float, end: float, step: float
+    ) -> Sequence[tuple[float, float]] | Unknown:
+        """A Deployment's spec.replicas by kube-state-metrics, as (Unix seconds, number); empty where nobody tells."""
+        query, deadline = requested_replicas(namespace, deployment), self._workers.deadline()
+        try:
+            return await self._workers.run(deadline, read_line, query, (start, end, step))
+        except MetricsUnavailable as error:
+            return Unknown(str(error))
 
     async def inspect(self, engine: str, pods: Collection[PodKey], *, gateway: bool = False) -> Inspection | Unknown:
         """All that this Prometheus has of a few pods, as series of an engine or gateway.

@@ -232,6 +232,15 @@ def _none_of(label: str, values: Sequence[str]) -> str:
     return f"{label}!={quote(values[0])}" if len(values) == 1 else f"{label}!~{any_of(values)}"
 
 
+def requested_replicas(namespace: str, deployment: str) -> str:
+    """A Deployment's spec.replicas as kube-state-metrics exports it, scraped with or without `honorLabels`."""
+    selectors = [
+        f"kube_deployment_spec_replicas{{{label}={quote(namespace)},deployment={quote(deployment)}}}"
+        for label in ("namespace", exported("namespace"))
+    ]
+    return f"max({' or '.join(selectors)})"
+
+
 def _grouped(term: str, group: int) -> str:
     """Label a term's rows with their group, unless it is the first."""
     return f'label_replace({term}, "{GROUP}", "{group}", "", "")' if group else term

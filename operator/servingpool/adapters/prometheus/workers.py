@@ -169,6 +169,14 @@ def read_range(
     return {at: table.samples(at, client.config.staleness)[0] for at, table in tables.items()}
 
 
+def read_line(
+    client: PrometheusClient, timeout: float, query: str, times: tuple[float, float, float]
+) -> list[tuple[float, float]]:
+    """One series over time, as (Unix seconds, value), from, to and by a step; empty where there is none."""
+    answer = client.custom_query_range(query, *times, timeout=timeout)
+    return _shaped(client, lambda: [(float(at), float(value)) for row in answer.rows() for at, value in row["values"]])
+
+
 def read_causes(
     client: PrometheusClient,
     timeout: float,

@@ -1,0 +1,170 @@
+"""How far a backtest can be believed: against what Auto really does on the same traffic.
+
+A fixed fleet and an HPA serve the control benchmark's traffic in the simulator, seen through scrapes of 15 s, and of
+30 s with one in twenty lost and Prometheus away for ten minutes. Each such history is backtested; Auto then serves the
+true traffic on the true engine, three times.
+
+`python benchmarks/backtest.py [SLUG ...] [--jobs N] [--json FILE]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+
+import orjson
+
+sys.path[:0] = [str(Path(__file__).parent / "control")]
+
+import cases  # noqa: E402
+from recorded_history import recorded  # noqa: E402
+
+from servingpool.backtest.result import Question, backtest  # noqa: E402
+from servingpool_simulation.baselines import hpa  # noqa: E402
+from servingpool_simulation.policies import Ours, Policy, Static  # noqa: E402
+from servingpool_simulation.run import SimulationOptions, best_static, simulate  # noqa: E402
+from servingpool_simulation.scrape import ScrapeOptions  # noqa: E402
+from servingpool_simulation.traces import Trace  # noqa: E402
+
+GOALS = {"gpu": (0.08, 0.15), "attainment": (0.015, 0.04)}
+"""Mean and worst error: of GPU-hours as a share, of attainment in shares of all requests."""
+USUAL = (*(case.slug for case in (*cases.BURSTS, *cases.FAMILIES)), "code-day")
+TRUTHS = (1, 2, 3)
+"""Seeds of Auto's own runs: start-up times and scrape phases alone change what it uses by some percent."""
+OUTAGE = 600.0
+"""Seconds."""
+WATCHED = {
+    "15 s": ScrapeOptions(interval=15.0),
+    "30 s, gaps": ScrapeOptions(interval=30.0, lost_share=0.05),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One history."""
+
+    case: str
+    fleet: str
+    """That the history was made by."""
+    scrapes: str
+    true_replicas: float
+    replicas: float
+    true_attainment: float
+    attainment: float
+    spread: float
+    """Of Auto's own runs: most over least replicas, less 1."""
+    seconds: float
+
+    @property
+    def gpu_error(self) -> float:
+        """Share of what Auto really uses."""
+        return self.replicas / self.true_replicas - 1.0
+
+    @property
+    def attainment_error(self) -> float:
+        """In shares."""
+        return self.attainment - self.true_attainment
+
+
+def lines(slug: str) -> list[Line]:
+    """All histories of one case."""
+    case = cases.CASES[slug]
+    trace, past = case.trace(0), case.past(0) if case.past is not None else None
+    traffic = trace if past is None else past.then(trace)
+    best = best_static(trace, case.profile, case.pool())
+    assert best is not None
+    found, size = [], best.score.peak_replicas
+    fleets: dict[str, Callable[[], Policy]] = {f"static {size}": lambda: Static(size), "HPA on running": hpa.on_running}
+    for watched, scrape in WATCHED.items():
+        for fleet, policy in fleets.items():
+            found.append(_line(slug, traffic, fleet, policy(), watched, scrape, size))
+    return found
+
+
+def _line(
+    slug: str, traffic: Trace, fleet: str, policy: Policy, watched: str, scrape: ScrapeOptions, size: int
+) -> Line:
+    case, middle = cases.CASES[slug], 0.6 * traffic.duration
+    outages = [(middle, middle + OUTAGE)] if scrape.lost_share else []
+    options = SimulationOptions(scrape=scrape, initial_replicas=size)
+    header, chunks, _ = recorded(traffic, case.profile, case.pool(), policy, options, outages)
+    began = time.perf_counter()
+    tested = backtest(header, chunks, Question(case.pool()), processes=1)
+    took = time.perf_counter() - began
+    warm_up = tested.scored_from - header.begin
+    initial = tested.auto_initial
+    truths = [
+        simulate(
+            traffic,
+            case.profile,
+            case.pool(),
+            Ours(),
+            SimulationOptions(scrape=scrape, initial_replicas=initial, history=warm_up, seed=seed),
+        ).score
+        for seed in TRUTHS
+    ]
+    used = [one.average_replicas for one in truths]
+    return Line(
+        case=slug,
+        fleet=fleet,
+        scrapes=watched,
+        true_replicas=fmean(used),
+        replicas=tested.auto.replica_seconds / tested.scored_seconds,
+        true_attainment=fmean(one.attainment for one in truths),
+        attainment=tested.auto.attainment or 0.0,
+        spread=max(used) / min(used) - 1.0,
+        seconds=took,
+    )
+
+
+def summary(found: Sequence[Line]) -> str:
+    """Means and worsts, against the goals."""
+    said = []
+    for watched in (*WATCHED, "all"):
+        part = [one for one in found if watched in {one.scrapes, "all"}]
+        if part:
+            gpu, attainment = ([abs(getattr(one, name)) for one in part] for name in ("gpu_error", "attainment_error"))
+            goals = {name: f"goal {100 * mean:g}, worst {100 * worst:g}" for name, (mean, worst) in GOALS.items()}
+            bias = fmean(one.gpu_error for one in part)
+            said.append(
+                f"{watched}: {len(part)} histories, "
+                f"GPU-hours {fmean(gpu):.1%} mean, {max(gpu):.1%} worst ({goals['gpu']}), bias {bias:+.1%}; "
+                f"attainment {100 * fmean(attainment):.2f} points mean, {100 * max(attainment):.2f} worst "
+                f"({goals['attainment']})"
+            )
+    return "\n".join(said)
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("slugs", nargs="*")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    found: list[Line] = []
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        for each in pool.map(lines, asked.slugs or USUAL):
+            for one in each:
+                found.append(one)
+                print(
+                    f"{one.case:13} {one.fleet:15} {one.scrapes:11} "
+                    f"replicas {one.true_replicas:6.2f} -> {one.replicas:6.2f} "
+                    f"({one.gpu_error:+6.1%}, Auto's own spread {one.spread:.1%})  "
+                    f"attained {one.true_attainment:.2%} -> {one.attainment:.2%} "
+                    f"({100 * one.attainment_error:+.2f})  {one.seconds:.1f} s",
+                    flush=True,
+                )
+    print(summary(found))
+    if asked.json is not None:
+        asked.json.write_bytes(orjson.dumps([asdict(one) for one in found], option=orjson.OPT_INDENT_2))
+
+
+if __name__ == "__main__":
+    main()

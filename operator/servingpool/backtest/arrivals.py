@@ -1,0 +1,144 @@
+"""The requests of a history, one by one again: when they came and how long they were.
+
+Counters tell how many began between two scrapes, and their tokens; the queue tells how many came and still wait. Within
+an interval they are spread evenly, and their lengths are drawn so that the interval's tokens are met.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from servingpool.backtest.intervals import LONGEST_GAP, Intervals
+from servingpool.backtest.recording import Floats
+from servingpool_simulation.traces import Trace
+
+Ints = NDArray[np.int64]
+
+SINGLE_ENOUGH = 200
+"""Intervals with one request, from which on their prompts are the sample that lengths are drawn from."""
+LOCAL = 600.0
+"""Seconds over which the mean length of answers is taken: their tokens are counted while they run."""
+OUTPUT_SPREAD = 0.8
+"""Standard deviation over mean of answers' lengths, which no recorded metric tells; 0.77 in Azure's conversations."""
+FEW = 500
+"""Intervals with the fewest requests, which tell the spread of prompts: many requests at once resemble each other."""
+WITHIN_CLUMP = 0.2
+"""Seconds that the requests of a clump are apart, at the mean."""
+LEAST_HOLE = 60.0
+"""Seconds without a scrape of any pod that are filled."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """All requests, in order of arrival."""
+
+    at: Floats
+    """Unix seconds."""
+    prompt: Floats
+    output: Floats
+    """Tokens, 1 or more."""
+    holes: tuple[tuple[float, float], ...]
+    """Unix seconds, (begin, end): no pod was scraped, so the traffic before them was put there."""
+    uncertain: float
+    """Share of requests in intervals so long that nobody knows when they came."""
+
+    def trace(self, name: str, begin: float, end: float) -> Trace:
+        """Those of [begin, end) Unix seconds."""
+        first, last = np.searchsorted(self.at, (begin, end))
+        part = slice(int(first), int(last))
+        whole = (np.rint(self.prompt[part]).astype(np.int64), np.rint(self.output[part]).astype(np.int64))
+        return Trace(name, self.at[part] - begin, np.maximum(1, whole[0]), np.maximum(1, whole[1]), end - begin)
+
+
+def reconstruct(intervals: Intervals, begin: float, end: float, seed: int = 0, clump: float = 1.0) -> Arrivals:
+    """The requests between two Unix times, the same for the same seed. `clump`: how many come together, 1 or more."""
+    random = np.random.default_rng(seed)
+    began = intervals.first_tokens
+    came = _came(began, intervals.increase["waiting"])
+    interval = np.repeat(np.arange(len(came)), came)
+    at = intervals.begin[interval] + _places(came, clump, random) * intervals.seconds[interval]
+    if clump > 1.0:
+        at = np.minimum(at + random.exponential(WITHIN_CLUMP, len(at)), intervals.end[interval])
+    asked = intervals.increase["prompt"]
+    usual = _local_mean(intervals, asked)
+    mean = np.where(began > 0, asked / np.maximum(began, 1.0), usual)
+    prompt = mean[interval] * _shape(mean / usual, began, random, len(interval))
+    # Each interval's tokens are met, but where requests began that had come in another.
+    drawn = np.bincount(interval, weights=prompt, minlength=len(came))
+    even = (came > 0) & (asked > 0) & (came == began)
+    prompt *= np.where(even, asked / np.maximum(drawn, 1e-9), 1.0)[interval]
+    spread = random.gamma(OUTPUT_SPREAD**-2, OUTPUT_SPREAD**2, len(interval))
+    output = _local_mean(intervals, intervals.increase["generated"])[interval] * spread
+    uncertain = float(came[intervals.seconds > LONGEST_GAP].sum() / max(1, came.sum()))
+    order = np.argsort(at, kind="stable")
+    at, prompt, output = at[order], prompt[order], output[order]
+    holes = _holes(intervals, begin, end)
+    for since, until in holes:
+        first, last = np.searchsorted(at, (since - (until - since), since))
+        copied = slice(int(first), int(last))
+        place = int(np.searchsorted(at, since))
+        at = np.insert(at, place, at[copied] + (until - since))
+        prompt, output = np.insert(prompt, place, prompt[copied]), np.insert(output, place, output[copied])
+    inside = (at >= begin) & (at < end)
+    return Arrivals(at[inside], prompt[inside], output[inside], holes, uncertain)
+
+
+def _came(began: Floats, queued: Floats) -> Ints:
+    """Requests that arrived in each interval: those that began, and what the queue grew by."""
+    return np.maximum(0, np.rint(began + queued)).astype(np.int64)
+
+
+def _places(came: Ints, clump: float, random: np.random.Generator) -> Floats:
+    """Of each request, where in its interval it comes, 0 to 1."""
+    if clump <= 1.0:
+        return random.random(int(came.sum()))
+    clumps = np.maximum(1, np.rint(came / clump)).astype(np.int64)
+    first = np.cumsum(clumps) - clumps
+    which = np.repeat(first, came) + (random.random(int(came.sum())) * np.repeat(clumps, came)).astype(np.int64)
+    place: Floats = random.random(int(clumps.sum()))[which]
+    return place
+
+
+def _local_mean(intervals: Intervals, total: Floats) -> Floats:
+    """Tokens a request, 1 or more, in the half hour around each interval; of all where none began."""
+    if not len(total):
+        return total
+    place = ((intervals.end - intervals.end[0]) // LOCAL).astype(np.int64)
+    tokens, requests = (
+        np.convolve(np.bincount(place, each), np.ones(3))[1:-1] for each in (total, intervals.first_tokens)
+    )
+    overall = total.sum() / max(1.0, intervals.first_tokens.sum())
+    means: Floats = np.where(requests >= 1.0, tokens / np.maximum(requests, 1.0), overall)
+    return np.asarray(np.maximum(1.0, means[place]), dtype=np.float64)
+
+
+def _shape(ratio: Floats, began: Floats, random: np.random.Generator, size: int) -> Floats:
+    """Prompt lengths over the mean: as those of single requests, or lognormal with the spread that means show.
+
+    `ratio`: each interval's mean length over the usual one.
+    """
+    single = ratio[(began == 1) & (ratio > 0)]
+    if len(single) >= SINGLE_ENOUGH:
+        return random.choice(single, size)
+    several = np.flatnonzero(began >= 1)
+    fewest = several[np.argsort(began[several], kind="stable")[:FEW]]
+    # The mean of n lengths varies n times less than a length does.
+    variance = float(np.mean(began[fewest] * (ratio[fewest] - 1.0) ** 2)) if len(fewest) else 0.0
+    spread = np.sqrt(np.log1p(variance))
+    return random.lognormal(-0.5 * spread**2, spread, size)
+
+
+def _holes(intervals: Intervals, begin: float, end: float) -> tuple[tuple[float, float], ...]:
+    """Stretches that no interval covers."""
+    order = np.argsort(intervals.begin)
+    holes, covered = [], begin
+    for since, until in zip(intervals.begin[order].tolist(), intervals.end[order].tolist(), strict=True):
+        if since - covered > LEAST_HOLE:
+            holes.append((covered, since))
+        covered = max(covered, until)
+    if end - covered > LEAST_HOLE:
+        holes.append((covered, end))
+    return tuple(holes)

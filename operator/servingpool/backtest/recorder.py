@@ -1,0 +1,111 @@
+"""Reads a workload's history from Prometheus, stretch by stretch, at a load that is stated beforehand.
+
+One query at a time. Each returns at most so many samples, and after each there is a pause as long as it took, or
+longer: the server spends at most half of one core on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from servingpool.adapters.cluster.names import pods_of, pods_of_any
+from servingpool.adapters.prometheus import PodSamples, ReadRequest, sample_of
+from servingpool.backtest.recording import Chunk, Header, RecordingError
+from servingpool.decision.observation import Unknown
+
+SERIES_PER_POD = 90
+"""vLLM's figures and buckets."""
+FIRST, LONGEST, SHORTEST = 900.0, 7200.0, 120.0
+"""Seconds that one query covers: the first, at most, at least."""
+TRIES = 4
+"""Times that a stretch is asked for, each time half as long."""
+LADDER = tuple(0.001 * 1.2**power for power in range(74))
+"""Seconds, 1 ms to 10 min: every bucket of an engine lies around one of these, so any SLO can be backtested."""
+
+
+class Source(Protocol):
+    """What is needed of a Prometheus."""
+
+    async def history(
+        self,
+        request: ReadRequest,
+        *,
+        start: float,
+        end: float,
+        step: float,
+        namespaces: Sequence[str],
+        most_samples: int,
+    ) -> Sequence[tuple[float, PodSamples]] | Unknown:
+        """Samples as they were."""
+
+    async def requested(
+        self, namespace: str, deployment: str, *, start: float, end: float, step: float
+    ) -> Sequence[tuple[float, float]] | Unknown:
+        """spec.replicas as it was; empty where no metric tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The load that the server may bear."""
+
+    samples: int = 200_000
+    """In one query's answer, at most."""
+    pause: float = 0.2
+    """Seconds after each query, at least."""
+
+
+async def record(
+    source: Source,
+    header: Header,
+    since: float,
+    pace: Pace,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> AsyncIterator[Chunk]:
+    """The chunks from `since` (Unix seconds) to the header's end, in order. Raises RecordingError."""
+    own = re.compile(pods_of(header.target)).fullmatch
+    bounds = frozenset(LADDER)
+    request = ReadRequest(
+        engine=header.engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods_of_any([header.target])
+    )
+    at, length, failed = since, FIRST, 0
+    while at < header.end:
+        steps = max(1, int(min(length, header.end - at) // header.step))
+        end = at + steps * header.step
+        began = clock()
+        # The first time is the last one of the chunk before.
+        found = await source.history(
+            request,
+            start=at + header.step,
+            end=end,
+            step=header.step,
+            namespaces=[header.namespace],
+            most_samples=10 * pace.samples,
+        )
+        requested = await source.requested(header.namespace, header.target, start=at, end=end, step=60.0)
+        took = clock() - began
+        if isinstance(found, Unknown):
+            failed += 1
+            if failed >= TRIES:
+                raise RecordingError(f"is not finished: {found.reason}. Run the same command again to go on")
+            length = max(SHORTEST, length / 2.0)
+            await sleep(max(pace.pause, took))
+            continue
+        failed = 0
+        samples = [
+            sample
+            for _, pods in found
+            for (namespace, pod), models in pods.items()
+            if namespace == header.namespace and own(pod) and (sample := sample_of(models, header.model)) is not None
+        ]
+        pods = len({one.replica for one in samples})
+        yield Chunk.of(at, end, samples, () if isinstance(requested, Unknown) else requested)
+        at = end
+        length = min(LONGEST, max(SHORTEST, pace.samples / (SERIES_PER_POD * max(1, pods)) * header.step))
+        if at < header.end:
+            await sleep(max(pace.pause, took))

@@ -1,0 +1,171 @@
+"""The report of a backtest: one HTML file that needs nothing besides itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+from servingpool import __version__
+from servingpool.api.duration import brief
+from servingpool.backtest.drawing import course
+from servingpool.backtest.result import Backtest
+from servingpool.decision.observation import Unknown
+from servingpool_simulation.changes import Change
+from servingpool_simulation.report.figures import latency, more_or_less, objective, percent, target
+
+FREQUENT = 20.0
+"""Seconds between scrapes up to which the first of the two errors holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """How far backtests of ten histories were off, five cases of `benchmarks/backtest.py` with two fleets each."""
+
+    scrapes: str
+    gpu_hours: tuple[str, str]
+    """At the mean and at worst, as written in docs/explanation/evidence.md."""
+    attainment: tuple[str, str]
+    """Points, likewise."""
+
+
+OFTEN = Error("each 15 s, none lost", ("2.7%", "13.8%"), ("1.0", "3.2"))
+RARELY = Error("each 30 s, one in 20 lost, ten minutes missing", ("15%", "42%"), ("0.9", "1.8"))
+
+
+def page(found: Backtest, command: str) -> str:
+    """The HTML; `command` is what a person types to get it again."""
+    environment = Environment(
+        loader=ChoiceLoader(
+            [PackageLoader("servingpool.backtest", ""), PackageLoader("servingpool_simulation.report", "")]
+        ),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("backtest.html.j2").render(
+        title=f"{found.header.namespace}/{found.header.target}",
+        objective=objective(found.question.pool.slo),
+        held=found.held,
+        sentence=sentence(found),
+        cards=list(_cards(found)),
+        course=course(found),
+        rows=list(_rows(found)),
+        changes=[_change(at, change) for at, change in found.auto.changes],
+        unknowns=list(found.unknowns()),
+        ground=list(_ground(found)),
+        command=command,
+        version=__version__,
+    )
+
+
+def sentence(found: Backtest) -> str:
+    """The answer in one sentence."""
+    was, auto = found.hours
+    attained = found.auto.attainment
+    said = "no request came" if attained is None else f"{percent(attained)} of requests within the SLO"
+    saved = (
+        ""
+        if found.dollars is None
+        else f", ${abs(found.dollars[0] - found.dollars[1]):,.0f} "
+        + ("less" if found.dollars[1] <= found.dollars[0] else "more")
+    )
+    return (
+        f"Auto would have used {auto:,.1f} GPU-hours where {was:,.1f} were used "
+        f"({more_or_less(auto, was)}{saved}), with {said}"
+    )
+
+
+def _cards(found: Backtest) -> Iterator[tuple[str, str, str]]:
+    """Figure, what it is, what stands beside it."""
+    was, auto = found.hours
+    observed = found.observed.attainment(found.scored_from)
+    slo = found.question.pool.slo
+    yield (
+        _share(found.auto.attainment),
+        "within the SLO with Auto",
+        f"observed {_share(observed)}, objective {target(slo)}",
+    )
+    yield f"{auto:,.1f}", "GPU-hours with Auto", f"{was:,.1f} were used"
+    if found.dollars is not None:
+        yield f"${found.dollars[1]:,.2f}", "cost with Auto", f"${found.dollars[0]:,.2f} were spent"
+    quantiles = found.auto.quantiles()
+    yield latency(quantiles["ttft"]["p95"]), "TTFT at p95", _bound(slo.time_to_first_token)
+    yield latency(quantiles["tpot"]["p95"]), "TPOT at p95", _bound(slo.time_per_output_token)
+    yield str(len(found.auto.changes)), "scale changes", f"{max(found.auto.requested)} replicas at most"
+
+
+def _rows(found: Backtest) -> Iterator[tuple[str, str, str, str]]:
+    """What, GPU-hours, attained, where it comes from."""
+    was, auto = found.hours
+    yield "as it was, observed", f"{was:,.1f}", _share(found.observed.attainment(found.scored_from)), "Prometheus"
+    yield (
+        "as it was, replayed",
+        f"{found.was.replica_seconds / 3600 * found.header.gpus:,.1f}",
+        _share(found.was.attainment),
+        "the same fleet in the model; its difference from the line above is the model's error on this history",
+    )
+    yield "Auto, replayed", f"{auto:,.1f}", _share(found.auto.attainment), "the operator's decision core in charge"
+
+
+def _ground(found: Backtest) -> Iterator[tuple[str, str]]:
+    engine = found.engine
+    yield "Error", error(found.scrape_interval)
+    yield "Scored", f"{_time(found.scored_from)} to {_time(found.scored_until)}; the time before it taught the core"
+    yield "Requests", f"{len(found.arrivals.at):,}, reconstructed from counters and queues, scrape by scrape"
+    steps = (
+        f"a step takes {brief(engine.base)} + {brief(engine.per_request)} for each decoding request + "
+        f"{brief(1000 * engine.per_prefill_token)} for 1,000 prompt tokens, fitted to {engine.rows:,} intervals "
+        f"with an error of {engine.error:.1%}; {engine.cached:.0%} of prompts come from the prefix cache"
+    )
+    yield "Engine", steps
+    yield "Bursts", f"{found.clump:.1f} requests come together, by which the model's mean TTFT is the observed one"
+    yield "Full batch", f"{engine.batch} requests; the largest mean batch in the history was {engine.most_decoding:.0f}"
+    yield "Cold start", f"{brief(found.cold_start)}, evenly between 20% less and 20% more"
+    pool = found.question.pool
+    yield "Bounds", f"{pool.min_replicas} to {pool.max_replicas} replicas of {found.header.gpus} GPUs"
+
+
+def error(interval: float) -> str:
+    """How far off a backtest may be, by the seconds between its history's scrapes."""
+    measured = OFTEN if interval <= FREQUENT else RARELY
+    hours, points = measured.gpu_hours, measured.attainment
+    said = (
+        f"on ten simulated histories whose truth is known, scraped {measured.scrapes}: GPU-hours {hours[0]} off at the "
+        f"mean and {hours[1]} at worst, attainment {points[0]} and {points[1]} points"
+    )
+    return (
+        said
+        if measured is OFTEN
+        else f"{said}. This history's scrapes are {brief(interval)} apart: expect an error this wide"
+    )
+
+
+def _change(at: float, change: Change) -> dict[str, object]:
+    decision = change.decision
+    need = None if decision is None or isinstance(decision.need, Unknown) else decision.need
+    return {
+        "at": _time(at),
+        "before": change.before,
+        "after": change.after,
+        "up": change.after > change.before,
+        "ready": change.ready,
+        "need": "unknown" if need is None else f"{need:.2f}",
+        "limits": () if decision is None else decision.limits,
+        "reason": change.reason,
+    }
+
+
+def _time(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else percent(share)
+
+
+def _bound(seconds: float | None) -> str:
+    return "no bound" if seconds is None else f"SLO {latency(seconds)}"

@@ -1,0 +1,240 @@
+"""A ServingPool for a workload that serves already: each line with where it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from servingpool.api.duration import parse, write
+from servingpool.api.group import API_VERSION, KIND
+from servingpool.backtest.recording import Buckets, Chunk
+
+EACH_BOUND = 0.975
+"""Share of requests within each of the two bounds: both then hold for 95% at least."""
+LEAST_REQUESTS = 200.0
+"""Requests from which on their times say what was attained."""
+RANGE = {"ttft": ("1ms", "10m"), "tpot": ("1ms", "10s")}
+"""What the CRD allows."""
+HISTOGRAM = {"ttft": "time_to_first_token", "tpot": "time_per_output_token"}
+USUAL = {"ttft": 2.5, "tpot": 0.1}
+"""Seconds where nothing was measured; both are buckets of vLLM."""
+GROWTH = 2
+"""Highest replica count over the present one where no autoscaler sets it."""
+WIDTH = 100
+"""Characters of a comment's line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attained:
+    """One latency over the history."""
+
+    bound: float
+    """Seconds: the lowest of the engine's buckets that enough requests were within."""
+    share: float
+    """Of the requests within it."""
+    requests: float
+    looser: float | None
+    """The next bucket; None for the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a workload."""
+
+    namespace: str
+    deployment: str
+    replicas: int
+    """spec.replicas now."""
+    gpus: int
+    """Per replica, from the pod template; 0 where it names none."""
+    engine: str
+    model: str
+    origin: str
+    """Where engine and model come from."""
+    backend: str
+    attained: Mapping[str, Attained | None]
+    """By `ttft` and `tpot`."""
+    span: str
+    """How long the history is, such as 7d."""
+    autoscalers: Sequence[Mapping[str, Any]] = ()
+    """HPAs and ScaledObjects, as the API server has them."""
+    starts: Sequence[float] = ()
+    """Seconds from creation to Ready of the pods that stand."""
+    price: tuple[float, str] | None = None
+    """Dollars of a replica's hour, and where they come from."""
+    drain: str = ""
+    """What is to be said of the pod template's end."""
+    missing: Sequence[str] = ()
+    """Figures that Prometheus lacks."""
+
+
+def attained(chunks: Iterable[Chunk]) -> dict[str, Attained | None]:
+    """What was attained, from coarse scrapes of whole histograms: pods that lived for less than a step are left out."""
+    counts: dict[str, dict[float, float]] = {short: {} for short in HISTOGRAM}
+    totals = dict.fromkeys(HISTOGRAM, 0.0)
+    by_pod: dict[tuple[str, str, tuple[float, ...]], list[Buckets]] = {}
+    for chunk in chunks:
+        for scrapes in chunk.scrapes:
+            for short, name in HISTOGRAM.items():
+                one = scrapes.histograms.get(name)
+                if one is not None:
+                    by_pod.setdefault((short, scrapes.pod, one.bounds), []).append(one)
+    for (short, _, bounds), parts in by_pod.items():
+        count = np.concatenate([one.count for one in parts])
+        each = np.concatenate([one.counts for one in parts])
+        restarted = np.diff(count) < 0
+        totals[short] += float(np.where(restarted, count[1:], np.diff(count)).sum())
+        rise = np.where(restarted[:, None], each[1:], np.diff(each, axis=0)).sum(axis=0)
+        for bound, more in zip(bounds, rise.tolist(), strict=True):
+            counts[short][bound] = counts[short].get(bound, 0.0) + more
+    return {short: _lowest(counts[short], totals[short], *map(parse, RANGE[short])) for short in HISTOGRAM}
+
+
+def _lowest(counts: Mapping[float, float], total: float, low: float, high: float) -> Attained | None:
+    if total < LEAST_REQUESTS:
+        return None
+    bounds = [bound for bound in sorted(counts) if low <= bound <= high]
+    for place, bound in enumerate(bounds):
+        share = min(1.0, counts[bound] / total)
+        if share >= EACH_BOUND:
+            return Attained(bound, share, total, bounds[place + 1] if place + 1 < len(bounds) else None)
+    return None
+
+
+def manifest(facts: Facts) -> str:
+    """YAML of a ServingPool in Recommend mode, with comments."""
+    low, high, bounds_from = _bounds(facts)
+    lines = [
+        *_comment(_head(facts), 0),
+        f"apiVersion: {API_VERSION}",
+        f"kind: {KIND}",
+        "metadata:",
+        f"  name: {facts.deployment}",
+        f"  namespace: {facts.namespace}",
+        "spec:",
+        *_line(f"model: {json.dumps(facts.model, ensure_ascii=False)}", facts.origin, 2),
+        *_line(f"engine: {facts.engine}", facts.origin, 2),
+        *_line("mode: Recommend", "It computes a replica count and does not apply it. Set Auto to scale.", 2),
+        "  slo:",
+        *_slo(facts),
+        "  targets:",
+        f"    - name: {facts.deployment}",
+        *_line(f"min: {low}", bounds_from, 6),
+        *_line(f"max: {high}", bounds_from, 6),
+    ]
+    if facts.gpus:
+        lines += _line(f"gpusPerReplica: {facts.gpus}", "From the resource limits in the pod template.", 6)
+    else:
+        lines += _comment(["The pod template has no GPU limits: set gpusPerReplica if a replica has GPUs."], 6)
+    if facts.price is not None:
+        lines += _line(f"costPerReplicaHour: {facts.price[0]:g}", facts.price[1], 6)
+    else:
+        said = "No price is known: set costPerReplicaHour in dollars, or call suggest with --gpu-price."
+        lines += _comment([said], 6)
+    if facts.backend != "default":
+        lines += ["  metrics:", f"    backend: {facts.backend}"]
+    if facts.starts:
+        ordered = sorted(facts.starts)
+        start = max(1.0, min(3600.0, ordered[2 * len(ordered) // 3]))
+        said = f"Two in three of the {len(ordered)} pods that stand took at most so long to become Ready."
+        lines += ["  behavior:", *_line(f"coldStart: {write(round(start))}", said, 4)]
+    return "\n".join([*lines, ""])
+
+
+def _head(facts: Facts) -> Iterator[str]:
+    yield f"Suggested by `servingpool suggest` for Deployment {facts.namespace}/{facts.deployment}."
+    for scaler in facts.autoscalers:
+        yield from _lost(scaler)
+    if facts.drain:
+        yield f"Before a scale-down: {facts.drain}"
+    if facts.missing:
+        yield f"Prometheus lacks, and decisions need: {', '.join(facts.missing)}. See `servingpool check`."
+
+
+def _slo(facts: Facts) -> Iterator[str]:
+    for short, name in (("ttft", "timeToFirstToken"), ("tpot", "timePerOutputToken")):
+        found = facts.attained.get(short)
+        if found is None:
+            text = f"{name}: {write(USUAL[short])}"
+            said = f"Assumed: Prometheus shows too few requests in {facts.span}, or no bucket that holds 97.5% of them."
+        else:
+            text = f"{name}: {write(found.bound)}"
+            said = (
+                f"{100 * found.share:.1f}% of {found.requests:,.0f} requests in the last {facts.span} were within this "
+                "bucket of the engine, so it is counted exactly."
+            )
+            if found.looser is not None:
+                said += f" The next bucket is {write(found.looser)}: a looser bound needs fewer replicas."
+        yield from _line(text, said, 4)
+    yield from _line("attainment: 95", "Percent of requests within every bound; the default.", 4)
+
+
+def _bounds(facts: Facts) -> tuple[int, int, str]:
+    """The min, the max, and where they come from."""
+    for raw in facts.autoscalers:
+        low, high = bounds_of(raw)
+        return max(1, low), max(1, low, high), f"From {raw['kind']} {raw['metadata']['name']}."
+    high = max(1, GROWTH * facts.replicas)
+    return 1, high, f"No autoscaler sets it: from 1 to {GROWTH} times the present {facts.replicas} replicas."
+
+
+def bounds_of(raw: Mapping[str, Any]) -> tuple[int, int]:
+    """The min and max replicas of an HPA or a ScaledObject, with Kubernetes' and KEDA's defaults."""
+    spec = raw.get("spec", {})
+    if raw.get("kind") == "ScaledObject":
+        return int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
+    return int(spec.get("minReplicas", 1)), int(spec.get("maxReplicas", 1))
+
+
+def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
+    """What of an autoscaler has no place in a ServingPool."""
+    spec, name = raw.get("spec", {}), f"{raw['kind']} {raw['metadata']['name']}"
+    if raw["kind"] == "ScaledObject":
+        triggers = spec.get("triggers") or ()
+        kinds = sorted({str(one.get("type")) for one in triggers})
+        yield f"{name}: its triggers ({', '.join(kinds)}) are replaced by the SLO."
+        if "cron" in kinds:
+            yield f"{name}: its schedule (cron) is lost."
+        if int(spec.get("minReplicaCount", 0)) == 0:
+            yield f"{name}: scale to zero is lost; min is 1."
+        if spec.get("fallback"):
+            yield f"{name}: its fallback is lost; without metrics a ServingPool keeps the replicas."
+    else:
+        metrics = sorted({_metric(one) for one in spec.get("metrics") or ()})
+        yield f"{name}: its metrics ({', '.join(metrics) or 'CPU'}) are replaced by the SLO."
+    behavior = spec.get("behavior") or spec.get("advanced", {}).get("horizontalPodAutoscalerConfig", {}).get("behavior")
+    if behavior:
+        yield (
+            f"{name}: its behavior ({', '.join(sorted(behavior))}) is lost; behavior.scaleDownWindow takes the place "
+            "of the stabilization window."
+        )
+    yield f"{name}: remove or pause it before mode Auto."
+
+
+def _metric(raw: Mapping[str, Any]) -> str:
+    kind = str(raw.get("type", ""))
+    inner = raw.get(kind[:1].lower() + kind[1:], {})
+    return str(inner.get("metric", {}).get("name") or inner.get("name") or kind)
+
+
+def _line(text: str, said: str, indent: int) -> list[str]:
+    """A field below the comment on where it comes from."""
+    return [*_comment([said], indent), f"{' ' * indent}{text}"]
+
+
+def _comment(sentences: Iterable[str], indent: int) -> list[str]:
+    lines = []
+    for sentence in sentences:
+        line = ""
+        # A name may hold no line break, but a label's value is anybody's.
+        for word in sentence.split():
+            if line and len(line) + len(word) + 1 > WIDTH:
+                lines.append(line)
+                line = ""
+            line = f"{line} {word}" if line else word
+        lines.append(line)
+    return [f"{' ' * indent}# {line}" for line in lines]

@@ -1,0 +1,56 @@
+"""`servingpool record`: a workload's history from Prometheus into a file, for `servingpool backtest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def record(  # noqa: PLR0913, a command line's options are its parameters
+    target: Annotated[str, typer.Argument(metavar="deployment/NAME", help="The Deployment whose engines serve.")],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; the same file is continued.")],
+    since: Annotated[str, typer.Option(help="How far back, 10m to 90d.")] = "7d",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The target's namespace.")] = "default",
+    prometheus: Annotated[str | None, typer.Option(metavar="URL", help="The Prometheus.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG"),
+    ] = None,
+    backend: Annotated[str, typer.Option(help="The configuration's Prometheus.")] = "default",
+    engine: Annotated[str | None, typer.Option(help="Default: as the pods' metrics tell.")] = None,
+    model: Annotated[str | None, typer.Option(help="Default: as the pods' metrics tell.")] = None,
+    step: Annotated[int, typer.Option(min=5, max=60, help="Seconds between two samples.")] = 15,
+    max_samples: Annotated[
+        int, typer.Option(min=10_000, max=2_000_000, help="Samples in the answer of one query, at most.")
+    ] = 200_000,
+    pause: Annotated[float, typer.Option(min=0, max=60, help="Seconds after each query, at least.")] = 0.2,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
+    ] = None,
+) -> None:
+    """Record a workload's metrics and replicas from Prometheus into one file.
+
+    It sends one range query at a time and rests after each for at least as long as it took. If it is interrupted, the
+    same command goes on where it stopped. The file holds counters, gauges and pod names; no prompt and no address.
+    With --engine and --model it needs no cluster.
+
+    Example: `servingpool record deployment/llama -n chat --since 7d --prometheus http://localhost:9090 -o llama.rec`
+
+    Exit codes: 0 recorded, 1 Prometheus did not answer or has no such history, 2 wrong usage, 4 the cluster did not
+    answer.
+    """
+    from servingpool.cli import recorded
+    from servingpool.cli.logs import configure
+
+    configure(json=False, debug=False)
+    found, source = recorded.chosen(config, prometheus, backend)
+    name, seconds = recorded.deployment(target), recorded.span(since, "--since")
+    from servingpool.backtest.recorder import Pace
+    from servingpool.cli import recording
+
+    whose = recording.Target(namespace, name, engine, model, None if kubeconfig is None else str(kubeconfig))
+    order = recording.Order(output, seconds, float(step), Pace(max_samples, pause))
+    raise typer.Exit(recording.run(whose, order, found, source))

@@ -1,0 +1,114 @@
+"""What `record`, `backtest` and `suggest` share: whose history, from which Prometheus, and the file that keeps it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from servingpool.adapters.prometheus import BackendConfig
+    from servingpool.backtest.recording import Chunk, Header
+    from servingpool.reconcile.config import OperatorConfig
+
+UNITS = {"m": 60, "h": 3600, "d": 86_400}
+_SPAN = re.compile(r"([0-9]{1,5})([mhd])")
+LONGEST = 90 * 86_400
+PIECE = 2**20
+"""Bytes of a file read at once."""
+
+
+def wrong(said: str) -> NoReturn:
+    """Wrong usage: say it and leave with code 2."""
+    typer.echo(said, err=True)
+    raise typer.Exit(2)
+
+
+def span(text: str, option: str) -> float:
+    """Seconds of `30m`, `12h`, `7d`."""
+    found = _SPAN.fullmatch(text)
+    seconds = int(found[1]) * UNITS[found[2]] if found else 0
+    if not 600 <= seconds <= LONGEST:
+        wrong(f"{option} must be 10m to 90d, such as 12h or 7d, got '{text}'")
+    return float(seconds)
+
+
+KINDS = {
+    "deployment": "deployment",
+    "deploy": "deployment",
+    "hpa": "hpa",
+    "horizontalpodautoscaler": "hpa",
+    "scaledobject": "scaledobject",
+    "so": "scaledobject",
+}
+"""Kubectl's names."""
+
+
+def target_of(text: str, kinds: tuple[str, ...]) -> tuple[str, str]:
+    """Kind and name in `deployment/NAME`."""
+    kind, slash, name = text.partition("/")
+    if KINDS.get(kind) not in kinds or not slash or not name or "/" in name:
+        wrong(f"Write the target as {' or '.join(f'{one}/NAME' for one in kinds)}, got '{text}'")
+    return KINDS[kind], name
+
+
+def deployment(target: str) -> str:
+    """The name in `deployment/NAME`."""
+    return target_of(target, ("deployment",))[1]
+
+
+def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[OperatorConfig, BackendConfig]:
+    """The configuration, and the Prometheus in it that is meant."""
+    from servingpool.cli.check import settings
+
+    if config is None and prometheus is None:
+        wrong("Give --prometheus URL or --config FILE")
+    found = settings(config, prometheus)
+    one = found.backends[0] if prometheus else next((b for b in found.backends if b.name == backend), None)
+    if one is None:
+        wrong(f"--backend must be one of {', '.join(each.name for each in found.backends)}, got '{backend}'")
+    return found, one
+
+
+def read(path: Path) -> tuple[Header, Iterator[Chunk]]:
+    """A recording's header, and its chunks as they are read. Raises RecordingError."""
+    from servingpool.backtest.recording import Reader, RecordingError, decode, decode_header
+
+    def documents() -> Iterator[object]:
+        reader = Reader()
+        try:
+            with path.open("rb") as file:
+                while piece := file.read(PIECE):
+                    yield from reader.feed(piece)
+        except OSError as error:
+            raise RecordingError(f"cannot be read: {error.strerror}") from error
+
+    found = documents()
+    first = next(found, None)
+    if first is None:
+        raise RecordingError("is no recording: it is empty, or cut off at the first line")
+    return decode_header(first), map(decode, found)
+
+
+def resumed(path: Path) -> tuple[Header, float] | None:
+    """The header of a recording that was begun, and until when it reaches; what was cut off is removed.
+
+    None where there is no such file. Raises RecordingError.
+    """
+    from servingpool.backtest.recording import Reader, RecordingError, decode_header
+
+    if not path.is_file() or path.stat().st_size == 0:
+        return None
+    reader, first, last = Reader(), None, None
+    with path.open("r+b") as file:
+        while piece := file.read(PIECE):
+            for document in reader.feed(piece):
+                first, last = (document, None) if first is None else (first, document)
+        file.truncate(reader.whole)
+    if first is None:
+        raise RecordingError("is no recording: it is cut off at the first line")
+    header = decode_header(first)
+    return header, header.begin if last is None else float(last["end"])

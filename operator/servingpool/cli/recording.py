@@ -1,0 +1,168 @@
+"""The work of `servingpool record`: what is recorded, from where, into a file that grows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.survey import Survey, survey
+from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, PrometheusBackend
+from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
+from servingpool.backtest.recorder import Pace, record
+from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
+from servingpool.backtest.suggestion import bounds_of
+from servingpool.cli.check_target import ANY_ENGINE, MOST_INSPECTED
+from servingpool.cli.recorded import resumed
+from servingpool.decision.observation import Unknown
+from servingpool.reconcile.config import OperatorConfig
+
+SETTLED = 60.0
+"""Seconds before now at which a recording ends: younger scrapes may be under way."""
+NOT_ANSWERED, NO_CLUSTER = 1, 4
+"""Exit codes."""
+
+
+class Failed(Exception):
+    """It cannot go on. The message says why; `code` is the process's exit code."""
+
+    def __init__(self, said: str, code: int = NOT_ANSWERED) -> None:
+        super().__init__(said)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whose history, and as what it is read."""
+
+    namespace: str
+    deployment: str
+    engine: str | None
+    """As the pods' series tell where None."""
+    model: str | None
+    """Likewise."""
+    kubeconfig: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be recorded."""
+
+    output: Path
+    seconds: float
+    """How far back."""
+    step: float
+    pace: Pace
+
+
+def run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> int:
+    """The exit code."""
+    try:
+        asyncio.run(_run(target, order, config, source))
+    except RecordingError as error:
+        typer.echo(f"{order.output} {error}", err=True)
+        return NOT_ANSWERED
+    except Failed as error:
+        typer.echo(str(error), err=True)
+        return error.code
+    return 0
+
+
+async def _run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> None:
+    prometheus = PrometheusBackend(source, config.known_engines)
+    try:
+        begun = resumed(order.output)
+        if begun is None:
+            header = await _header(target, order, prometheus, config.known_engines)
+            since = header.begin
+            order.output.parent.mkdir(parents=True, exist_ok=True)
+            order.output.write_bytes(encode_header(header))
+        else:
+            header, since = begun
+            if (header.namespace, header.target) != (target.namespace, target.deployment):
+                raise Failed(f"{order.output} holds {header.namespace}/{header.target}: choose another file", 2)
+            typer.echo(f"{order.output} was begun: going on.", err=True)
+        scrapes = await _fill(order, header, since, prometheus)
+    finally:
+        await prometheus.close()
+    if begun is None and not scrapes:
+        raise Failed(f"Prometheus has no sample of Deployment {target.namespace}/{target.deployment} in this time.")
+    typer.echo(f"{order.output}: {order.output.stat().st_size / 1e6:.1f} MB, {scrapes:,} scrapes recorded.", err=True)
+
+
+async def _fill(order: Order, header: Header, since: float, prometheus: PrometheusBackend) -> int:
+    """Write what is left, chunk by chunk. How many scrapes."""
+    columns = (TextColumn("recording"), BarColumn(bar_width=28), TaskProgressColumn(), TimeRemainingColumn())
+    scrapes = 0
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar, order.output.open("ab") as file:
+        task = bar.add_task("", total=header.end - header.begin, completed=int(since - header.begin))
+        async for chunk in record(prometheus, header, since, order.pace):
+            file.write(encode(chunk))
+            file.flush()
+            scrapes += sum(len(one.at) for one in chunk.scrapes)
+            bar.update(task, completed=chunk.end - header.begin)
+    return scrapes
+
+
+async def _header(
+    target: Target, order: Order, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics]
+) -> Header:
+    if target.engine is not None and target.engine not in engines:
+        raise Failed(f"--engine must be one of {', '.join(engines)}, got '{target.engine}'", 2)
+    engine, model, around = target.engine, target.model, await _survey(target)
+    if around is not None and (engine is None or model is None):
+        engine, model = await identify(target, around.ready, prometheus, engines)
+    if engine is None or model is None:
+        raise Failed(f"Deployment {target.namespace}/{target.deployment} shows no engine: give --engine and --model.")
+    end = (time.time() - SETTLED) // order.step * order.step
+    return Header(
+        namespace=target.namespace,
+        target=target.deployment,
+        engine=engine,
+        model=model,
+        begin=end - order.seconds // order.step * order.step,
+        end=end,
+        step=order.step,
+        gpus=max(1, around.workload.gpus) if around is not None else 1,
+        starts=around.starts if around is not None else (),
+        bounds=bounds_of(around.autoscalers[0]) if around is not None and around.autoscalers else None,
+    )
+
+
+async def _survey(target: Target) -> Survey | None:
+    """What the cluster says; None where it does not answer and is not needed."""
+    try:
+        cluster = await Cluster.connect(target.kubeconfig)
+        try:
+            return await survey(cluster, (target.namespace, target.deployment))
+        finally:
+            await cluster.close()
+    except ClusterError as error:
+        if target.engine is None or target.model is None:
+            raise Failed(f"{error}. With --engine and --model no cluster is needed", NO_CLUSTER) from error
+        typer.echo(f"Without the cluster: GPUs, cold starts and bounds are not recorded ({error}).", err=True)
+        return None
+
+
+async def identify(
+    target: Target, pods: list[str], prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics]
+) -> tuple[str | None, str | None]:
+    """Engine and model, as asked for or as the pods' series tell; None where they tell none. Raises Failed."""
+    keys = [(target.namespace, pod) for pod in pods[:MOST_INSPECTED]]
+    seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
+    if isinstance(seen, Unknown):
+        raise Failed(f"{seen.reason}. URL: {prometheus.config.url}")
+    exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
+    engine = target.engine or (exported[0] if exported else None)
+    if engine is None:
+        return None, target.model
+    models = sorted({name for each in seen.evidence.values() for name in models_of(each, engines[engine])})
+    return engine, target.model or (models[0] if models else None)

@@ -1,0 +1,65 @@
+"""`servingpool suggest`: a ServingPool for what serves already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def suggest(  # noqa: PLR0913, a command line's options are its parameters
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[deployment/NAME]", help="Also hpa/NAME or scaledobject/NAME, for what it scales."),
+    ] = None,
+    *,
+    every: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="All Deployments that serve an LLM, in all namespaces.")
+    ] = False,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The target's namespace.")] = "default",
+    since: Annotated[str, typer.Option(help="History that the SLO is taken from, 10m to 90d.")] = "7d",
+    gpu_price: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PRODUCT=DOLLARS", help="Dollars of a GPU-hour by the node's GPU product; repeat it."),
+    ] = None,
+    prometheus: Annotated[str | None, typer.Option(metavar="URL", help="The Prometheus.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG")
+    ] = None,
+    backend: Annotated[str, typer.Option(help="The configuration's Prometheus.")] = "default",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
+    ] = None,
+) -> None:
+    """Print a ServingPool in Recommend mode, with a comment on where each line comes from.
+
+    Engine and model come from the pods' metrics, min and max from the HPA or ScaledObject, the SLO from what was
+    attained. The price comes from the node label servingpool.dev/dollars-per-gpu-hour or --gpu-price. Comments say what
+    is lost of the autoscaler, what the pod template lacks for a drain, and what Prometheus lacks. Nothing is written.
+
+    Example: `servingpool suggest hpa/llama -n chat --prometheus http://localhost:9090 > pool.yaml`
+
+    Exit codes: 0 suggested, 1 no engine was found or Prometheus did not answer, 2 wrong usage, 4 the cluster did not
+    answer.
+    """
+    from servingpool.cli import recorded
+    from servingpool.cli.logs import configure
+
+    configure(json=False, debug=False)
+    if (target is None) != every:
+        recorded.wrong("Give deployment/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
+    kind, name = ("", "") if target is None else recorded.target_of(target, ("deployment", "hpa", "scaledobject"))
+    found, source = recorded.chosen(config, prometheus, backend)
+    recorded.span(since, "--since")
+    from servingpool.cli import suggesting
+
+    order = suggesting.Order(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        since=since,
+        prices=suggesting.prices(gpu_price or ()),
+        kubeconfig=None if kubeconfig is None else str(kubeconfig),
+    )
+    raise typer.Exit(suggesting.run(order, found, source))

@@ -1,0 +1,197 @@
+"""The work of `servingpool suggest`: gather the facts from cluster and Prometheus, print the manifests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import typer
+
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.names import pods_of_any
+from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.survey import Survey, deployments, scaled_by, survey
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    EngineMetrics,
+    MetricsUnavailable,
+    PrometheusBackend,
+    ReadRequest,
+    sample_of,
+)
+from servingpool.adapters.prometheus import page as pages
+from servingpool.adapters.prometheus.diagnosis import Evidence, engines_of, models_of
+from servingpool.backtest.recorder import LADDER
+from servingpool.backtest.recording import Chunk
+from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
+from servingpool.cli import recorded
+from servingpool.cli.check_target import ANY_ENGINE, MOST_INSPECTED
+from servingpool.decision.observation import Unknown
+from servingpool.reconcile.config import OperatorConfig
+from servingpool.reconcile.draining import judge_drain
+
+STEPS = 168
+"""Times at which the history's histograms are read: each hour of a week."""
+PRICE_LABEL = "servingpool.dev/dollars-per-gpu-hour"
+PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "node.kubernetes.io/instance-type")
+"""Node labels that name what a GPU-hour's price depends on."""
+NOT_FOUND, NO_CLUSTER = 1, 4
+"""Exit codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be suggested for."""
+
+    kind: str
+    """deployment, hpa, scaledobject; empty for all Deployments."""
+    namespace: str
+    name: str
+    since: str
+    prices: Mapping[str, float]
+    """Dollars of a GPU-hour by GPU product or instance type."""
+    kubeconfig: str | None
+
+
+def prices(given: Iterable[str]) -> dict[str, float]:
+    """From `PRODUCT=DOLLARS`. Wrong ones end the command."""
+    found = {}
+    for text in given:
+        product, equals, dollars = text.rpartition("=")
+        try:
+            price = float(dollars)
+        except ValueError:
+            price = -1.0
+        if not equals or not product or not 0.0 <= price <= 10_000.0:
+            recorded.wrong(f"--gpu-price must be PRODUCT=DOLLARS with 0 to 10000 dollars, got '{text}'")
+        found[product] = price
+    return found
+
+
+def run(order: Order, config: OperatorConfig, source: BackendConfig) -> int:
+    """The exit code."""
+    try:
+        return asyncio.run(_run(order, config, source))
+    except ClusterError as error:
+        typer.echo(str(error), err=True)
+        return NO_CLUSTER
+    except MetricsUnavailable as error:
+        typer.echo(f"{error}. URL: {source.url}", err=True)
+        return NOT_FOUND
+
+
+async def _run(order: Order, config: OperatorConfig, source: BackendConfig) -> int:
+    cluster = await Cluster.connect(order.kubeconfig)
+    prometheus = PrometheusBackend(source, config.known_engines)
+    manifests = []
+    try:
+        for target in await _targets(cluster, order):
+            facts = await _facts(order, target, await survey(cluster, target), prometheus, config.known_engines)
+            if isinstance(facts, Facts):
+                manifests.append(manifest(facts))
+            elif order.kind:
+                typer.echo(facts, err=True)
+    finally:
+        await prometheus.close()
+        await cluster.close()
+    if not manifests:
+        if not order.kind:
+            typer.echo("No Deployment exports metrics of an engine that is known.", err=True)
+        return NOT_FOUND
+    typer.echo("---\n".join(manifests), nl=False)
+    return 0
+
+
+async def _targets(cluster: Cluster, order: Order) -> Sequence[Key]:
+    if not order.kind:
+        return await deployments(cluster)
+    if order.kind == "deployment":
+        return [(order.namespace, order.name)]
+    return [await scaled_by(cluster, order.namespace, order.kind, order.name)]
+
+
+async def _facts(
+    order: Order, target: Key, around: Survey, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics]
+) -> Facts | str:
+    """What is known; or why nothing can be suggested. Raises MetricsUnavailable."""
+    namespace, name = target
+    keys = [(namespace, pod) for pod in around.ready[:MOST_INSPECTED]]
+    if not keys:
+        return f"Deployment {namespace}/{name} has no ready pod to look at."
+    seen = await prometheus.inspect(ANY_ENGINE, keys)
+    if isinstance(seen, Unknown):
+        raise MetricsUnavailable(prometheus.config.name, seen.reason.partition("' ")[2])
+    exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
+    if not exported:
+        return f"The pods of Deployment {namespace}/{name} export no metrics of an engine that is known."
+    engine = exported[0]
+    profile = engines[engine]
+    if engine != ANY_ENGINE:
+        again = await prometheus.inspect(engine, keys)
+        seen = again if not isinstance(again, Unknown) else seen
+    models = _models(seen.evidence, profile)
+    model = models[0] if models else name
+    origin = f"From the metrics of {len(keys)} pods." if models else "The engine tells no model: it is not compared."
+    if len(models) > 1:
+        origin += f" They export {len(models)} models: {', '.join(models)}."
+    lacking = sorted(
+        {figure.value for samples in seen.samples.values() for figure in pages.lacking(pages.find(profile, samples))}
+    )
+    return Facts(
+        namespace=namespace,
+        deployment=name,
+        replicas=around.workload.replicas,
+        gpus=around.workload.gpus,
+        engine=engine,
+        model=model,
+        origin=origin,
+        backend=prometheus.config.name,
+        attained=await _attained(order, target, engine, model, prometheus),
+        span=order.since,
+        autoscalers=around.autoscalers,
+        starts=around.starts,
+        price=_price(order, around),
+        drain=judge_drain(around.workload.drain, ())[1],
+        missing=lacking,
+    )
+
+
+def _models(evidence: Mapping[Key, Evidence], profile: EngineMetrics) -> list[str]:
+    return sorted({name for each in evidence.values() for name in models_of(each, profile)})
+
+
+async def _attained(
+    order: Order, target: Key, engine: str, model: str, prometheus: PrometheusBackend
+) -> Mapping[str, Attained | None]:
+    """From hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
+    seconds, bounds = recorded.span(order.since, "--since"), frozenset(LADDER)
+    end = time.time()
+    request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods_of_any([target[1]]))
+    found = await prometheus.history(
+        request, start=end - seconds, end=end, step=seconds / STEPS, namespaces=[target[0]], most_samples=200_000
+    )
+    if isinstance(found, Unknown):
+        typer.echo(f"{found.reason}: the SLO is not taken from the history.", err=True)
+        return {}
+    samples = [
+        sample for _, pods in found for models in pods.values() if (sample := sample_of(models, model)) is not None
+    ]
+    return attained([Chunk.of(end - seconds, end, samples)])
+
+
+def _price(order: Order, around: Survey) -> tuple[float, str] | None:
+    """Dollars of a replica's hour."""
+    gpus = max(1, around.workload.gpus)
+    for labels in around.nodes:
+        try:
+            return float(labels[PRICE_LABEL]) * gpus, f"From the node label {PRICE_LABEL}, for {gpus} GPUs."
+        except (KeyError, ValueError):
+            pass
+        for label in PRODUCT_LABELS:
+            product = labels.get(label, "")
+            if product in order.prices:
+                return order.prices[product] * gpus, f"--gpu-price of {product}, by the node label {label}, for {gpus}."
+    return None

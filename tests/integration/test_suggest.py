@@ -1,0 +1,119 @@
+"""`servingpool suggest` and `record` on real pods behind a real Prometheus, with a real HPA."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from servingpool.adapters.cluster import objects
+from servingpool.cli.recorded import read
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
+
+from .operators import deployment
+
+ROOT = Path(__file__).parents[2]
+CRD = ROOT / "crds/servingpools.servingpool.dev.yaml"
+ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
+SGLANG = (ENGINES / "sglang-0.5.23.txt").read_text()
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+pytestmark = pytest.mark.timeout(120, func_only=True)
+
+
+@pytest.fixture
+def pods(
+    control_plane: ControlPlane, prometheus: Prometheus, namespace: str, pod_metrics: dict[tuple[str, str], str]
+) -> Iterator[list[str]]:
+    """Of the Deployment llama, Ready and scraped, with an HPA from 2 to 5."""
+    control_plane.apply(CRD)
+    control_plane.apply(deployment(namespace, "llama", 2))
+    control_plane.apply(
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "llama", "namespace": namespace},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "llama"},
+                "minReplicas": 2,
+                "maxReplicas": 5,
+            },
+        }
+    )
+
+    def ready() -> list[str]:
+        found = [objects.pod(raw) for raw in control_plane.client.items(f"/api/v1/namespaces/{namespace}/pods")]
+        return sorted(pod.name for pod in found if pod is not None and pod.ready_since is not None)
+
+    wait_until(lambda: len(ready()) == 2, 30, "two serve")
+    names = ready()
+    pod_metrics.update({(namespace, pod): SGLANG for pod in names})
+    query = f'count by (pod) (sglang:num_running_reqs{{namespace="{namespace}"}})'
+    wait_until(lambda: len(prometheus.query(query)) == 2, 30, query)
+    yield names
+    for pod in names:
+        pod_metrics.pop((namespace, pod), None)
+
+
+@pytest.fixture
+def servingpool(control_plane: ControlPlane, prometheus: Prometheus) -> Command:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "servingpool.cli.main", *arguments]
+        command += ["--prometheus", prometheus.url, "--kubeconfig", str(control_plane.kubeconfig)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize("target", ["deployment/llama", "hpa/llama"])
+def test_what_it_prints_is_a_pool_that_the_api_server_takes(
+    servingpool: Command, control_plane: ControlPlane, namespace: str, pods: list[str], target: str
+) -> None:
+    done = servingpool("suggest", target, "-n", namespace)
+    assert done.returncode == 0, done.stderr
+    found = yaml.safe_load(done.stdout)
+    control_plane.client.request(
+        "POST",
+        f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools?dryRun=All",
+        found,
+    )
+    spec = found["spec"]
+    assert (spec["engine"], spec["model"], spec["mode"]) == ("sglang", "org/model", "Recommend")
+    assert (spec["targets"][0]["min"], spec["targets"][0]["max"]) == (2, 5)
+    assert "From HorizontalPodAutoscaler llama." in done.stdout
+
+
+def test_all_namespaces_lists_what_serves_an_llm(servingpool: Command, namespace: str, pods: list[str]) -> None:
+    done = servingpool("suggest", "-A")
+    assert done.returncode == 0, done.stderr
+    found = [one["metadata"] for one in yaml.safe_load_all(done.stdout)]
+    assert {"name": "llama", "namespace": namespace} in found
+
+
+def test_a_deployment_without_an_engine_is_said_in_a_sentence(
+    servingpool: Command, control_plane: ControlPlane, namespace: str
+) -> None:
+    assert servingpool("suggest", "deployment/nobody", "-n", namespace).returncode == 4
+    control_plane.apply(deployment(namespace, "other", 0))
+    done = servingpool("suggest", "deployment/other", "-n", namespace)
+    assert done.returncode == 1
+    assert done.stderr == f"Deployment {namespace}/other has no ready pod to look at.\n"
+
+
+def test_a_recording_names_the_engine_the_pods_and_the_autoscaler(
+    servingpool: Command, namespace: str, pods: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "llama.rec"
+    done = servingpool("record", "deployment/llama", "-n", namespace, "--since", "10m", "-o", str(path))
+    assert done.returncode in {0, 1}, done.stderr
+    header, chunks = read(path)
+    assert (header.engine, header.model, header.target, header.bounds) == ("sglang", "org/model", "llama", (2, 5))
+    assert len(header.starts) == 2
+    assert list(chunks)

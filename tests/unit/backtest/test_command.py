@@ -1,0 +1,104 @@
+"""`servingpool backtest --from FILE`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from servingpool.cli.backtest import backtest
+from servingpool.cli.record import record
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.traces import poisson
+
+from .histories import recorded, write
+
+Command = Callable[..., Result]
+BASE = ("backtest", "--from", "llama.rec", "--ttft", "2s", "--tpot", "150ms")
+
+
+@pytest.fixture
+def servingpool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    trace = poisson("steps", (1.0, 14.0, 1.0), 1200.0, prompt=1100, output=200)
+    header, chunks, _ = recorded(trace, engine_profile("a100-70b-tp4"), 3)
+    write(tmp_path / "llama.rec", header, chunks)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setenv("TERMINAL_WIDTH", "400")
+    app = typer.Typer()
+    app.command()(backtest)
+    app.command()(record)
+    return lambda *arguments: CliRunner().invoke(app, arguments)
+
+
+def test_it_writes_one_page_that_needs_nothing_else(servingpool: Command) -> None:
+    result = servingpool(*BASE)
+    assert result.exit_code in {0, 3}, result.output
+    assert re.search(r"Auto would have used [\d.]+ GPU-hours where [\d.]+ were used", result.output)
+    page = Path("report/backtest.html").read_text()
+    assert not re.search(r"""(src|href)=["'](?!#)|@import|url\((?!#)""", page)
+    for part in ("What it could not know", "Every scale change of Auto, and why", "as it was, observed", "<svg"):
+        assert part in page
+
+
+def test_json_has_the_fleets_over_time_and_every_decision(servingpool: Command) -> None:
+    found = orjson.loads(servingpool(*BASE, "--price", "8", "-o", "json").stdout)
+    assert found["gpu_hours"]["saved"] == pytest.approx(found["gpu_hours"]["observed"] - found["gpu_hours"]["auto"])
+    assert found["dollars"]["auto"] == pytest.approx(found["gpu_hours"]["auto"] / 4 * 8)
+    assert len(found["decisions"]["time"]) == len(found["decisions"]["ready"]) > 100
+    assert found["changes"]
+    assert all(change["reason"] for change in found["changes"])
+    assert {len(column) for column in found["series"]["auto"].values()} == {len(found["series"]["time"])}
+
+
+def test_exits_3_where_auto_would_have_missed_the_slo(servingpool: Command) -> None:
+    assert servingpool("backtest", "--from", "llama.rec", "--ttft", "50ms").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("backtest",), 2, "Give deployment/NAME or --from FILE"),
+        (("backtest", "--from", "llama.rec"), 2, "give --ttft, --tpot or --pool"),
+        ((*BASE, "--min", "17"), 2, "need 0 <= min <= max replicas, got min 17, max 16"),
+        ((*BASE, "--cold-start", "2 minutes"), 2, "allowed: 1s to 1h"),
+        (("backtest", "pod/x", "--ttft", "1s"), 2, "Write the target as deployment/NAME, got 'pod/x'"),
+        (("record", "deployment/x", "-o", "x.rec"), 2, "Give --prometheus URL or --config FILE"),
+        (
+            ("record", "deployment/x", "-o", "x.rec", "--prometheus", "http://localhost:1", "--since", "2y"),
+            2,
+            "--since must be 10m to 90d, such as 12h or 7d, got '2y'",
+        ),
+    ],
+)
+def test_bad_input_is_refused_with_what_is_allowed(
+    servingpool: Command, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    result = servingpool(*arguments)
+    assert result.exit_code == code
+    assert said in result.output
+
+
+def test_an_slo_measured_at_the_gateway_is_refused_because_a_recording_has_none(servingpool: Command) -> None:
+    manifest = (
+        "{apiVersion: servingpool.dev/v1alpha1, kind: ServingPool, metadata: {name: llama, namespace: chat}, spec: {"
+        "model: llama, slo: {timeToFirstToken: 2s, measuredAt: %s}, targets: [{name: llama, min: 1, max: 16}]}}"
+    )
+    Path("pool.yaml").write_text(manifest % "Gateway")
+    refused = servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml")
+    assert refused.exit_code == 2
+    assert "set slo.measuredAt to Engine, got Gateway" in refused.output
+    Path("pool.yaml").write_text(manifest % "Engine")
+    assert servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml").exit_code in {0, 3}
+
+
+def test_a_file_that_is_no_recording_is_named_with_the_reason(servingpool: Command) -> None:
+    Path("llama.rec").write_text("TIMESTAMP,ContextTokens\n")
+    result = servingpool(*BASE)
+    assert result.exit_code == 1
+    assert "llama.rec is no recording: it is not a gzip file, or damaged" in result.output

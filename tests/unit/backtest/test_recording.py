@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from servingpool.backtest.recording import Chunk, RecordingError, encode, encode_header
+from servingpool.cli.recorded import read, resumed
+from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
+
+from .histories import header_of
+
+
+def sample(at: float, served: float, bounds: tuple[float, ...] = (1.0, 2.0)) -> ReplicaMetrics:
+    return ReplicaMetrics(
+        replica="llama-1",
+        scraped_at=at,
+        running=3.0,
+        waiting=Unknown("NaN"),
+        generation_tokens=100.0 * served,
+        time_to_first_token=Histogram(bounds, tuple(served for _ in bounds), 0.5 * served, served),
+    )
+
+
+def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path, header = tmp_path / "llama.rec", header_of(0.0, 600.0)
+    samples = [sample(15.0 * tick, 7.0 * tick) for tick in range(40)]
+    chunks = [Chunk.of(0.0, 300.0, samples[:20], [(0.0, 4.0)]), Chunk.of(300.0, 600.0, samples[20:])]
+    path.write_bytes(encode_header(header) + b"".join(map(encode, chunks)))
+    read_header, read_chunks = read(path)
+    found = list(read_chunks)
+    assert read_header == header
+    assert [(one.begin, one.end, one.requested) for one in found] == [
+        (0.0, 300.0, ((0.0, 4.0),)),
+        (300.0, 600.0, ()),
+    ]
+    (scrapes,) = found[1].scrapes
+    assert scrapes.at.tolist() == [15.0 * tick for tick in range(20, 40)]
+    assert scrapes.figures["generation_tokens"][-1] == 100.0 * 7.0 * 39
+    assert "waiting" not in scrapes.figures
+    assert scrapes.histograms["time_to_first_token"].counts.shape == (20, 2)
+
+
+def test_a_sample_that_is_read_at_two_steps_counts_once() -> None:
+    (scrapes,) = Chunk.of(0.0, 60.0, [sample(10.0, 1.0), sample(10.0, 1.0), sample(40.0, 2.0)]).scrapes
+    assert scrapes.at.tolist() == [10.0, 40.0]
+
+
+def test_a_pod_whose_buckets_change_is_kept_apart() -> None:
+    parts = Chunk.of(0.0, 60.0, [sample(10.0, 1.0), sample(25.0, 2.0, (1.0, 2.0, 4.0))]).scrapes
+    assert [each.histograms["time_to_first_token"].bounds for each in parts] == [(1.0, 2.0), (1.0, 2.0, 4.0)]
+
+
+def test_a_file_that_was_cut_off_goes_on_where_it_is_whole(tmp_path: Path) -> None:
+    path, header = tmp_path / "llama.rec", header_of(0.0, 600.0)
+    whole = encode_header(header) + encode(Chunk.of(0.0, 300.0, [sample(15.0, 1.0)]))
+    path.write_bytes(whole + encode(Chunk.of(300.0, 600.0, [sample(315.0, 2.0)]))[:-9])
+    assert resumed(path) == (header, 300.0)
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b"TIMESTAMP,ContextTokens\n", "not a gzip file"),
+        (encode(Chunk.of(0.0, 1.0, [])), "is no recording: namespace"),
+        (encode_header(header_of(0.0, 1.0).model_copy(update={"format": 99})), "has format 99"),
+    ],
+)
+def test_what_is_no_recording_is_refused_with_the_reason(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "odd"
+    path.write_bytes(content)
+    with pytest.raises(RecordingError, match=said):
+        read(path)
+
+
+def test_nan_figures_stay_unknown() -> None:
+    known = sample(10.0, 1.0)
+    (scrapes,) = Chunk.of(0.0, 60.0, [known]).scrapes
+    assert not np.isnan(scrapes.figures["running"]).any()
