@@ -20,7 +20,7 @@ from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
 from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
 from servingpool.backtest.suggestion import bounds_of
-from servingpool.cli.check_target import ANY_ENGINE, MOST_INSPECTED
+from servingpool.cli.check_target import ANY_ENGINE
 from servingpool.cli.recorded import resumed
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
@@ -156,7 +156,7 @@ async def identify(
     target: Target, pods: list[str], prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics]
 ) -> tuple[str | None, str | None]:
     """Engine and model, as asked for or as the pods' series tell; None where they tell none. Raises Failed."""
-    keys = [(target.namespace, pod) for pod in pods[:MOST_INSPECTED]]
+    keys = [(target.namespace, pod) for pod in pods]
     seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
         raise Failed(f"{seen.reason}. URL: {prometheus.config.url}")

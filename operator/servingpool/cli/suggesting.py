@@ -28,7 +28,7 @@ from servingpool.backtest.recorder import LADDER
 from servingpool.backtest.recording import Chunk
 from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
 from servingpool.cli import recorded
-from servingpool.cli.check_target import ANY_ENGINE, MOST_INSPECTED
+from servingpool.cli.check_target import ANY_ENGINE
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
 from servingpool.reconcile.draining import judge_drain
@@ -118,7 +118,7 @@ async def _facts(
 ) -> Facts | str:
     """What is known; or why nothing can be suggested. Raises MetricsUnavailable."""
     namespace, name = target
-    keys = [(namespace, pod) for pod in around.ready[:MOST_INSPECTED]]
+    keys = [(namespace, pod) for pod in around.ready]
     if not keys:
         return f"Deployment {namespace}/{name} has no ready pod to look at."
     seen = await prometheus.inspect(ANY_ENGINE, keys)

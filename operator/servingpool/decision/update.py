@@ -207,7 +207,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     return replace(
         memory,
         # While no request comes only calm moments leave the past, and what is left would ask for ever more.
-        penalty=memory.penalty if now < memory.penalty_until or in_all.requests == 0.0 else None,
+        penalty=memory.penalty if now < memory.penalty_until or memory.window.silent(pool.params) else None,
         score=_score(memory, late, now),
     )
 

@@ -192,6 +192,10 @@ class SampleWindow:
         work = self.last(params.mean_window).known(WORK)
         return float(work.mean()) if len(work) else 0.0
 
+    def silent(self, params: Params) -> bool:
+        """Whether no request was seen to begin in the last five minutes. By less than that bursts of code are apart."""
+        return self.last(params.recent_window).total(BEGUN) == 0.0
+
     def idle(self, params: Params) -> bool:
         """Whether it is certain that no request came, waited or ran in the idle window."""
         window = self.last(params.idle_window)
