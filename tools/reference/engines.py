@@ -25,7 +25,8 @@ For each figure it shows the series, their labels and the newest sample; for eac
 why. It suggests `spec.engine` and `spec.model`. It needs the right to get the Deployment's scale and to list pods.
 
 The operator asks the same of Prometheus. A pool whose pods all lack a sample has the cause as reason of
-[MetricsAvailable](conditions.md): NotScraped, ScrapeFailed, NoEngineSeries, WrongEngine, WrongLabels, NoSeriesForModel.
+[MetricsAvailable](conditions.md): NotScraped, ScrapeFailed, NoEngineSeries, WrongEngine, RouterSeries,
+MissingFigures, WrongLabels, NoSeriesForModel. [Ten wrong set-ups](../records/wrong-setups.md) shows each.
 """
 OWN = """\
 Save its metrics page after some requests, and describe it in Helm values:
