@@ -61,7 +61,8 @@ backends:
     gateway: {name: litellm, namespace: gateways}   # without namespace: one in each pool's own
 ```
 
-Prometheus must scrape the gateway's pods. Its series need `namespace` and `pod`, as the engines' do. `servingpool check deployment/llama -n chat --prometheus URL
+Prometheus must scrape the gateway's pods. Its series need `namespace` and `pod`, as the engines' do.
+`servingpool check deployment/llama -n chat --prometheus URL
 --gateway llm-d-epp/chat-epp` shows its figures too. With `measuredAt: Gateway`, a gateway that does not tell TTFT makes
 `SLOMet` Unknown (ClientLatencyUnknown) and blocks scale-down; the engines' TTFT is never used instead.
 """
