@@ -66,8 +66,9 @@ engine does not export it. Without `running`, `waiting`, `generationTokens`, `pr
 `interTokenLatency` a pool is refused with the reason UnknownEngine; `timePerOutputToken` is needed where the SLO bounds
 it.
 
-`prefillSeconds` replace both `timeToFirstToken` and `timePerOutputToken` if a gateway counts the requests. Then time to
-first token is an estimate: the wait in the queue, and the mean prefill. TPOT is judged by the mean time between tokens.
+For llama.cpp, `prefillSeconds` replaces both `timeToFirstToken` and `timePerOutputToken` if a gateway counts the
+requests. Time to first token is then an estimate: the wait in the queue, and the mean prefill. Time per output token is
+judged by the mean time between tokens. [Gateways](#gateways) shows such a pool.
 """
 ORDER = "The first series that a pod exposes counts. Histograms are named without `_bucket`, `_sum`, `_count`."
 

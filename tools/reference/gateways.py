@@ -25,7 +25,7 @@ A gateway or router sees requests first. Where it holds them, the engines see th
 than the engines' TTFT says. The operator reads three figures of it:
 
 - `queue`: requests that it holds. They count as demand. Where it is unknown, scale-down is blocked.
-- `arrivals`: requests that came.
+- `arrivals`: requests that came. A pool of llama.cpp needs them.
 - `timeToFirstToken`: the client's. The SLO is judged by it with `slo.measuredAt: Gateway`. By default it is judged at
   the engines. `SLOMet` says where it was measured. Time per output token is always the engines'.
 
@@ -38,8 +38,21 @@ spec:
     gateway: {name: llm-d-epp, workload: chat-epp}
 ```
 
-`workload` is needed where the gateway's metrics do not name the model, as with vllm-router. Else it selects one of
-several. A gateway that all pools of a Prometheus share is named once, in Helm values, with its namespace:
+`name` is a column of the table below. `workload` is needed where the gateway's metrics do not name the model, as with
+vllm-router. Elsewhere it selects one of several gateways. A pool of llama.cpp behind vllm-router, which tells no TTFT
+and so leaves `measuredAt` at its default:
+
+```yaml
+spec:
+  engine: llamacpp
+  model: chat
+  slo: {timeToFirstToken: 2s}
+  metrics:
+    gateway: {name: vllm-router, workload: chat-router}
+```
+
+Where the gateway names the model, `spec.model` must be the name in that label, such as `requested_model` of LiteLLM.
+A gateway that all pools of a Prometheus share is named once, in Helm values, with its namespace:
 
 ```yaml
 backends:
@@ -48,7 +61,8 @@ backends:
     gateway: {name: litellm, namespace: gateways}   # without namespace: one in each pool's own
 ```
 
-Its series need `namespace` and `pod`, as the engines' do. `servingpool check deployment/llama -n chat --prometheus URL
+Prometheus must scrape the gateway's pods. Its series need `namespace` and `pod`, as the engines' do.
+`servingpool check deployment/llama -n chat --prometheus URL
 --gateway llm-d-epp/chat-epp` shows its figures too. With `measuredAt: Gateway`, a gateway that does not tell TTFT makes
 `SLOMet` Unknown (ClientLatencyUnknown) and blocks scale-down; the engines' TTFT is never used instead.
 """

@@ -42,7 +42,7 @@ def pause(
 def resume(
     pool: PoolName,
     *,
-    mode: Annotated[Mode | None, typer.Option(help="Mode to set. Default: that before the pause.")] = None,
+    mode: Annotated[Mode | None, typer.Option(help="Auto or Recommend. Default: the mode before the pause.")] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
