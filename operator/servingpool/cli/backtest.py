@@ -73,10 +73,10 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 the SLO was held, 1 the history cannot be used, 2 wrong usage, 3 the SLO was missed, 4 the cluster
     did not answer.
     """
-    from servingpool.cli import recorded
+    from servingpool.cli import recorded, usage
 
     if (target is None) == (source is None):
-        recorded.wrong("Give deployment/NAME or --from FILE, one of the two")
+        usage.wrong("Give deployment/NAME or --from FILE, one of the two")
     with needs("simulation"):
         from servingpool.backtest.recording import RecordingError
         from servingpool.backtest.report import page, sentence

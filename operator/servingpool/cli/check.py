@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
     from servingpool.adapters.prometheus import BackendConfig
@@ -61,24 +63,24 @@ def check(  # noqa: PLR0913, a command's options
 
     configure(json=False, debug=False)  # The client logs details that pools' users must not see.
     if (config is None and prometheus is None) or (target is None and prometheus is not None):
-        _wrong("Give --config FILE, or a target with --prometheus URL or --config FILE")
+        wrong("Give --config FILE, or a target with --prometheus URL or --config FILE")
     found = settings(config, prometheus)
     if target is None:
         raise typer.Exit(_check_backends(found.backends))
     kind, slash, name = target.partition("/")
     if kind not in {"deployment", "deploy"} or not slash or not name:
-        _wrong(f"Write the target as deployment/NAME, got '{target}'")
+        wrong(f"Write the target as deployment/NAME, got '{target}'")
     known = found.known_engines
     if engine is not None and engine not in known:
-        _wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
+        wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
     if engine is not None and not known[engine].figures:
-        _wrong(f"--engine {engine} has no figures to look for: {known[engine].silent}")
+        wrong(f"--engine {engine} has no figures to look for: {known[engine].silent}")
     chosen = found.backends[0] if prometheus else next((b for b in found.backends if b.name == backend), None)
     if chosen is None:
         names = ", ".join(one.name for one in found.backends)
-        _wrong(f"--backend must be one of {names}, got '{backend}'")
+        wrong(f"--backend must be one of {names}, got '{backend}'")
     if not chosen.serves(namespace):
-        _wrong(f"--backend '{chosen.name}' does not allow namespace {namespace}, only {', '.join(chosen.namespaces)}")
+        wrong(f"--backend '{chosen.name}' does not allow namespace {namespace}, only {', '.join(chosen.namespaces)}")
     from servingpool.cli import check_target
 
     looked_at = check_target.Target(namespace, name, engine, model, _gateway(gateway, namespace, chosen, found))
@@ -95,13 +97,8 @@ def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings
         return gateway_in(namespace, None, backend)
     name, _, workload = given.partition("/")
     if name not in settings.known_gateways:
-        _wrong(f"--gateway must be one of {', '.join(settings.known_gateways)}, got '{name}'")
+        wrong(f"--gateway must be one of {', '.join(settings.known_gateways)}, got '{name}'")
     return gateway_in(namespace, Gateway(name=name, workload=workload or None), backend)
-
-
-def _wrong(said: str) -> NoReturn:
-    typer.echo(said, err=True)
-    raise typer.Exit(2)
 
 
 def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
@@ -118,9 +115,9 @@ def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
         profiles = {} if own is None else {"engines": own.engines, "gateways": own.gateways}
         return OperatorConfig(backends=(BackendConfig(url=str(prometheus)),), **profiles)
     except ConfigError as error:
-        _wrong(str(error))
+        wrong(str(error))
     except ValidationError as error:
-        _wrong(f"--prometheus {error.errors()[0]['msg']}")
+        wrong(f"--prometheus {error.errors()[0]['msg']}")
 
 
 def _check_backends(backends: Sequence[BackendConfig]) -> int:

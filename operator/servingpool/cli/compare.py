@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servingpool.cli.explain import Output
-from servingpool.cli.own_record import Match, Prometheus, answered, parse_pool, source_of, span
+from servingpool.cli.own_record import SINCE, Match, Prometheus, answered, parse_pool, source_of
+from servingpool.cli.usage import span
 
 if TYPE_CHECKING:
     from servingpool.cli.comparison import Comparison
@@ -40,7 +41,7 @@ def compare(
     """
     from servingpool.cli.comparison import compare_fleets
 
-    key, seconds = parse_pool(pool), span("--since", since)
+    key, seconds = parse_pool(pool), span("--since", since, *SINCE)
     source, now = source_of(key, prometheus, match), time.time()
     step = max(STEP, seconds / MOST_STEPS)
     found = answered(lambda: compare_fleets(source, now - seconds, now, step))

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from servingpool.cli.explain import Output
-from servingpool.cli.own_record import Match, Prometheus, answered, parse_pool, source_of, span
+from servingpool.cli.own_record import SINCE, STEP, Match, Prometheus, answered, parse_pool, source_of
+from servingpool.cli.usage import span
 
 
 def history(
@@ -39,7 +40,7 @@ def history(
 
     from servingpool.cli import explained, past
 
-    key, seconds, apart = parse_pool(pool), span("--since", since), span("--step", step)
+    key, seconds, apart = parse_pool(pool), span("--since", since, *SINCE), span("--step", step, *STEP)
     source, now = source_of(key, prometheus, match), time.time()
     found = answered(lambda: list(past.changes(source, now - seconds, now, apart)))
     if output is Output.JSON:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+
+from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
     from servingpool.adapters.prometheus.own_record import OwnRecord
 
 T = TypeVar("T")
-USAGE, NO_RECORD = 2, 6
-"""Exit codes: wrong usage; Prometheus did not answer, or has several pools of this name."""
-LONGEST_SINCE = 366 * 86_400.0
-"""Seconds: a year, in 300 queries at the shortest step."""
+NO_RECORD = 6
+"""Exit code: Prometheus did not answer, or has several pools of this name."""
+SINCE = ("1m", "366d")
+"""Shortest and longest time to look back."""
+STEP = ("5s", "1d")
+"""Shortest and longest time between two looks: a year at the shortest is 633 queries."""
 
 Prometheus = Annotated[
     str | None,
@@ -31,12 +34,6 @@ Match = Annotated[
     list[str] | None,
     typer.Option(metavar="LABEL=VALUE", help="A label that the series must have, such as cluster=eu. Repeatable."),
 ]
-
-
-def wrong(said: str) -> NoReturn:
-    """Wrong usage."""
-    typer.echo(said, err=True)
-    raise typer.Exit(USAGE)
 
 
 def parse_pool(pool: str) -> tuple[str, str]:
@@ -56,21 +53,6 @@ def point_in_time(option: str, text: str) -> float:
     except ValueError:
         wrong(f"{option} must be a time such as 2026-11-20T03:12, got '{text}'")
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
-
-
-def span(option: str, text: str) -> float:
-    """Seconds of a duration, which may be in days."""
-    from servingpool.api.duration import parse
-
-    found = re.fullmatch(r"(?:(\d{1,4})d)?(.*)", text)
-    days, rest = (found[1], found[2]) if found is not None else (None, text)
-    try:
-        seconds = int(days or 0) * 86_400.0 + (parse(rest) if rest or not days else 0.0)
-    except ValueError:
-        wrong(f"{option} must be a duration such as 3d, 12h or 1d6h, got '{text}'")
-    if not 0.0 < seconds <= LONGEST_SINCE:
-        wrong(f"{option} must be more than 0 and at most 366d, got '{text}'")
-    return seconds
 
 
 def source_of(key: tuple[str, str], prometheus: str | None, match: list[str] | None) -> OwnRecord:

@@ -42,12 +42,12 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 recorded, 1 Prometheus did not answer or has no such history, 2 wrong usage, 4 the cluster did not
     answer.
     """
-    from servingpool.cli import recorded
+    from servingpool.cli import recorded, usage
     from servingpool.cli.logs import configure
 
     configure(json=False, debug=False)
     found, source = recorded.chosen(config, prometheus, backend)
-    name, seconds = recorded.deployment(target), recorded.span(since, "--since")
+    name, seconds = recorded.deployment(target), usage.span("--since", since, *usage.HISTORY)
     from servingpool.backtest.recorder import Pace
     from servingpool.cli import recording
 

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-import typer
+from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
     from servingpool.adapters.prometheus import BackendConfig
     from servingpool.backtest.recording import Chunk, Header
     from servingpool.reconcile.config import OperatorConfig
 
-UNITS = {"m": 60, "h": 3600, "d": 86_400}
-_SPAN = re.compile(r"([0-9]{1,5})([mhd])")
-LONGEST = 90 * 86_400
 PIECE = 2**20
 """Bytes of a file read at once."""
-
-
-def wrong(said: str) -> NoReturn:
-    """Wrong usage: say it and leave with code 2."""
-    typer.echo(said, err=True)
-    raise typer.Exit(2)
-
-
-def span(text: str, option: str) -> float:
-    """Seconds of `30m`, `12h`, `7d`."""
-    found = _SPAN.fullmatch(text)
-    seconds = int(found[1]) * UNITS[found[2]] if found else 0
-    if not 600 <= seconds <= LONGEST:
-        wrong(f"{option} must be 10m to 90d, such as 12h or 7d, got '{text}'")
-    return float(seconds)
-
 
 KINDS = {
     "deployment": "deployment",
@@ -98,7 +78,7 @@ def resumed(path: Path) -> tuple[Header, float] | None:
 
     None where there is no such file. Raises RecordingError.
     """
-    from servingpool.backtest.recording import Reader, RecordingError, decode_header
+    from servingpool.backtest.recording import Reader, RecordingError, decode, decode_header
 
     if not path.is_file() or path.stat().st_size == 0:
         return None
@@ -107,8 +87,9 @@ def resumed(path: Path) -> tuple[Header, float] | None:
         while piece := file.read(PIECE):
             for document in reader.feed(piece):
                 first, last = (document, None) if first is None else (first, document)
-        file.truncate(reader.whole)
-    if first is None:
-        raise RecordingError("is no recording: it is cut off at the first line")
-    header = decode_header(first)
-    return header, header.begin if last is None else float(last["end"])
+        if first is None:
+            raise RecordingError("is no recording: it is cut off at the first line")
+        header = decode_header(first)
+        end = header.begin if last is None else decode(last).end
+        file.truncate(reader.whole)  # only now: a file that is no recording is somebody's
+    return header, end

@@ -92,6 +92,8 @@ def simulate(
         requests = inputs.named_trace(trace, described.seed)
     except (inputs.InputError, TraceError) as error:
         raise typer.BadParameter(str(error)) from error
+    if asked.slo.at_gateway:
+        raise typer.BadParameter(f"{pool}: a simulated fleet has no gateway: set slo.measuredAt to Engine, got Gateway")
     if isinstance(chosen, Static) and options.initial_replicas is None:
         options = replace(options, initial_replicas=chosen.replicas)
     watched = Watched(chosen)

@@ -43,15 +43,15 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 suggested, 1 no engine was found or Prometheus did not answer, 2 wrong usage, 4 the cluster did not
     answer.
     """
-    from servingpool.cli import recorded
+    from servingpool.cli import recorded, usage
     from servingpool.cli.logs import configure
 
     configure(json=False, debug=False)
     if (target is None) != every:
-        recorded.wrong("Give deployment/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
+        usage.wrong("Give deployment/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
     kind, name = ("", "") if target is None else recorded.target_of(target, ("deployment", "hpa", "scaledobject"))
     found, source = recorded.chosen(config, prometheus, backend)
-    recorded.span(since, "--since")
+    usage.span("--since", since, *usage.HISTORY)
     from servingpool.cli import suggesting
 
     order = suggesting.Order(

@@ -27,7 +27,7 @@ from servingpool.adapters.prometheus.diagnosis import Evidence, engines_of, mode
 from servingpool.backtest.recorder import LADDER
 from servingpool.backtest.recording import Chunk
 from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
-from servingpool.cli import recorded
+from servingpool.cli import usage
 from servingpool.cli.check_target import ANY_ENGINE
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
@@ -66,7 +66,7 @@ def prices(given: Iterable[str]) -> dict[str, float]:
         except ValueError:
             price = -1.0
         if not equals or not product or not 0.0 <= price <= 10_000.0:
-            recorded.wrong(f"--gpu-price must be PRODUCT=DOLLARS with 0 to 10000 dollars, got '{text}'")
+            usage.wrong(f"--gpu-price must be PRODUCT=DOLLARS with 0 to 10000 dollars, got '{text}'")
         found[product] = price
     return found
 
@@ -167,7 +167,7 @@ async def _attained(
     order: Order, target: Key, engine: str, model: str, prometheus: PrometheusBackend
 ) -> Mapping[str, Attained | None]:
     """From hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
-    seconds, bounds = recorded.span(order.since, "--since"), frozenset(LADDER)
+    seconds, bounds = usage.span("--since", order.since, *usage.HISTORY), frozenset(LADDER)
     end = time.time()
     request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods_of_any([target[1]]))
     found = await prometheus.history(

@@ -106,6 +106,7 @@ class GatewayTotals:
             self.last[pod] = now if before is None else self._add(pod, before, now)
         newest = max(each.scraped_at for each in mine.values())
         self.last = {pod: each for pod, each in self.last.items() if each.scraped_at > newest - KEPT}
+        self.doubted = {pod: at for pod, at in self.doubted.items() if pod in self.last}
         return GatewayMetrics(
             scraped_at=newest,
             queue=_sum(each.waiting for each in mine.values()),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,22 @@ def test_a_file_that_was_cut_off_goes_on_where_it_is_whole(tmp_path: Path) -> No
     path.write_bytes(whole + encode(Chunk.of(300.0, 600.0, [sample(315.0, 2.0)]))[:-9])
     assert resumed(path) == (header, 300.0)
     assert path.read_bytes() == whole
+
+
+def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "odd"
+    for content in (gzip.compress(b'["not a header"]') + b"\x1f\x8b", gzip.compress(b"0" * 99)[:-9]):
+        path.write_bytes(content)
+        with pytest.raises(RecordingError, match="is no recording"):
+            resumed(path)
+        assert path.read_bytes() == content
+
+
+def test_a_last_chunk_that_is_none_is_told_as_damage(tmp_path: Path) -> None:
+    path = tmp_path / "odd"
+    path.write_bytes(encode_header(header_of(0.0, 600.0)) + gzip.compress(b"[]"))
+    with pytest.raises(RecordingError, match="is damaged"):
+        resumed(path)
 
 
 @pytest.mark.parametrize(

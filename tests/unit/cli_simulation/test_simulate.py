@@ -87,6 +87,10 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
         (("--pool", "two.yaml"), "two.yaml must hold exactly 1 YAML document, it holds 2"),
         (("--pool", "broken.yaml"), "cannot read broken.yaml: "),
         (
+            ("--pool", "gateway.yaml"),
+            "gateway.yaml: a simulated fleet has no gateway: set slo.measuredAt to Engine, got",
+        ),
+        (
             ("--fleet", "a100-70b-tp4", "--pool", "gpus.yaml"),
             "gpusPerReplica is 1, but a replica of a100-70b-tp4 has 4",
         ),
@@ -99,6 +103,7 @@ def test_unusable_input_ends_with_exit_code_2(servingpool: Command, arguments: t
     Path("typo.yaml").write_text("{hardware: h100-8b-tp1, coldstart: 10s}")
     Path("bad.yaml").write_text(manifest.replace("min: 1", "min: 9"))
     Path("two.yaml").write_text(f"{manifest}---\n{manifest}")
+    Path("gateway.yaml").write_text(manifest.replace("slo: {", "slo: {measuredAt: Gateway, "))
     Path("broken.yaml").write_text("{")
     Path("gpus.yaml").write_text(manifest.replace("max: 4", "max: 4, gpusPerReplica: 1"))
     result = servingpool(*BASE, *arguments)

@@ -149,6 +149,14 @@ def test_one_that_stays_lower_is_a_restart_however_much_it_has_counted() -> None
         assert seen.arrivals == (7.0 if at == 30.0 else 0.0)
 
 
+def test_a_doubted_pod_that_goes_is_forgotten_with_its_samples() -> None:
+    behind = Behind()
+    for at, begun in ((0.0, 1000.0), (15.0, 999.0)):
+        behind.read(page(at=at, begun=begun))
+    behind.read(page("router-7c9f-ccccc", at=7_200.0, begun=1.0))
+    assert not behind.totals.doubted
+
+
 def test_a_new_pods_first_requests_begin_its_counting() -> None:
     """Vllm-router has no counter before its first request."""
     behind = Behind("vllm-router", "router")

@@ -51,7 +51,7 @@ def batch_limit(containers: Iterable[Raw]) -> float:
     """Requests that one pod runs at a time at most; infinite where no container's arguments tell."""
     for given in map(words, containers):
         limit = option(given, *BATCH_LIMITS)
-        if limit is not None and limit.isdecimal() and int(limit) > 0 and option(given, *RANKS) is None:
+        if limit is not None and limit.isdecimal() and float(limit) >= 1.0 and option(given, *RANKS) is None:
             return float(limit)
     return math.inf
 

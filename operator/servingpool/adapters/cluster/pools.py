@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 import yaml
 from kubernetes.client import ApiClient, Configuration
@@ -58,7 +59,7 @@ class Pools:
         """One pool, or the list of a namespace, or of all; as stored, or as the table of its columns."""
         accept = TABLE if table else JSON
         with _translated(_reading(namespace, name)):
-            response = self._send("GET", _path(namespace, name), accept=accept)
+            response = self._send("GET", path_of(namespace, name), accept=accept)
             return _parsed(response.read(), _reading(namespace, name), response.status)
 
     def watch(self, namespace: str | None, name: str | None, since: str, *, table: bool) -> Iterator[dict[str, Any]]:
@@ -66,7 +67,7 @@ class Pools:
         query: dict[str, str] = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(WATCHED)}
         query |= {} if name is None else {"fieldSelector": f"metadata.name={name}"}
         with _translated(f"watch {PLURAL}"):
-            response = self._send("GET", _path(namespace, None), query=query, accept=TABLE if table else JSON)
+            response = self._send("GET", path_of(namespace, None), query=query, accept=TABLE if table else JSON)
             if response.status >= REFUSED:
                 _parsed(response.read(), f"watch {PLURAL}", response.status)
             kept = b""
@@ -78,7 +79,7 @@ class Pools:
         """Merge changes into a pool. Conflict where it has another `metadata.resourceVersion` than they name."""
         what = f"change ServingPool {namespace}/{name}"
         with _translated(what):
-            response = self._send("PATCH", _path(namespace, name), body=changes)
+            response = self._send("PATCH", path_of(namespace, name), body=changes)
             return _parsed(response.read(), what, response.status)
 
     def _send(
@@ -103,9 +104,10 @@ class Pools:
         return answer
 
 
-def _path(namespace: str | None, name: str | None) -> str:
-    within = "" if namespace is None else f"/namespaces/{namespace}"
-    return f"/apis/{GROUP}/{VERSION}{within}/{PLURAL}" + ("" if name is None else f"/{name}")
+def path_of(namespace: str | None, name: str | None) -> str:
+    """Path of one pool, of a namespace's or of all. A name cannot change what is asked for."""
+    within = "" if namespace is None else f"/namespaces/{quote(namespace, safe='')}"
+    return f"/apis/{GROUP}/{VERSION}{within}/{PLURAL}" + ("" if name is None else f"/{quote(name, safe='')}")
 
 
 def _reading(namespace: str | None, name: str | None) -> str:

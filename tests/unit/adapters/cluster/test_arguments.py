@@ -35,6 +35,7 @@ def test_engines_say_in_their_own_ways_that_they_run_eight_requests_at_a_time(co
         {"args": ["--max-num-seqs"]},
         {"args": ["--max-num-seqs=auto"]},
         {"args": ["--max-num-seqs=0"]},
+        {"args": [f"--max-num-seqs={'9' * 5_000}"]},
         {"args": ["--max-num-seqs=$(SEQS)"], "env": [{"name": "SEQS", "valueFrom": {"configMapKeyRef": {}}}]},
         {"args": ["--max-num-seqs=8", "--data-parallel-size=2"]},
     ],

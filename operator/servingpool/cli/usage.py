@@ -1,0 +1,40 @@
+"""What the commands share that check a person's options."""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+import typer
+
+USAGE = 2
+"""Exit code: wrong usage."""
+HISTORY = ("10m", "90d")
+"""Shortest and longest history of engines that is read."""
+_DAYS = re.compile(r"(?:([0-9]{1,4})d)?(.*)")
+
+
+def wrong(said: str) -> NoReturn:
+    """Wrong usage: say it and leave with its exit code."""
+    typer.echo(said, err=True)
+    raise typer.Exit(USAGE)
+
+
+def span(option: str, text: str, least: str, most: str) -> float:
+    """Seconds of a duration, which may be in days, such as 1d6h; `least` and `most` are written likewise."""
+    seconds = _seconds(text)
+    if seconds is None or not (_seconds(least) or 0.0) <= seconds <= (_seconds(most) or 0.0):
+        wrong(f"{option} must be {least} to {most}, such as 12h or 7d, got '{text}'")
+    return seconds
+
+
+def _seconds(text: str) -> float | None:
+    """None where it is no duration."""
+    from servingpool.api.duration import parse
+
+    found = _DAYS.fullmatch(text)
+    days, rest = (found[1], found[2]) if found is not None else (None, text)
+    try:
+        return int(days or 0) * 86_400.0 + (parse(rest) if rest or not days else 0.0)
+    except ValueError:
+        return None
