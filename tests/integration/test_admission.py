@@ -110,6 +110,7 @@ def test_status_is_a_subresource(control_plane: ControlPlane, namespace: str) ->
             }
         ],
         "fleet": "3/4/8",
+        "history": [],
         "throughput": {"generationTokensPerSecond": 4210.5},
         "profile": {"version": 1, "fit": {"gram": [1.5, 0.0]}, "later": {"nested": True}},
         "lastDecision": {

@@ -32,8 +32,14 @@ than the engines' TTFT says. The operator reads three figures of it:
 Name the gateway of a pool. Its pods are in the pool's namespace; `workload` is its Deployment or StatefulSet:
 
 ```yaml
+apiVersion: servingpool.dev/v1alpha1
+kind: ServingPool
+metadata: {name: chat}
 spec:
+  model: chat
+  mode: Recommend
   slo: {timeToFirstToken: 2s, measuredAt: Gateway}
+  targets: [{name: chat-vllm, max: 8}]
   metrics:
     gateway: {name: llm-d-epp, workload: chat-epp}
 ```
@@ -43,10 +49,15 @@ vllm-router. Elsewhere it selects one of several gateways. A pool of llama.cpp b
 and so leaves `measuredAt` at its default:
 
 ```yaml
+apiVersion: servingpool.dev/v1alpha1
+kind: ServingPool
+metadata: {name: chat}
 spec:
   engine: llamacpp
   model: chat
+  mode: Recommend
   slo: {timeToFirstToken: 2s}
+  targets: [{name: chat-llama, max: 8}]
   metrics:
     gateway: {name: vllm-router, workload: chat-router}
 ```
