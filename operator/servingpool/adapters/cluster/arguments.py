@@ -16,10 +16,10 @@ BATCH_LIMITS = (
     "--max-num-seqs",
     "--max-running-requests",
     "--max-batch-size",
-    "--parallel",
-    "-np",
 )
-"""Requests at a time of vLLM and NIM; SGLang; LMDeploy, TGI and TensorRT-LLM; llama.cpp, twice."""
+"""Requests at a time of vLLM and NIM; SGLang; LMDeploy, TGI and TensorRT-LLM."""
+OF_LLAMA = ("--parallel", "-np")
+"""Those of llama.cpp. Other programs have such options too, so the container must name it."""
 RANKS = ("--data-parallel-size", "-dp", "--dp", "--dp-size")
 """With these each rank has the limit, and nobody says how many ranks a pod has."""
 
@@ -49,8 +49,10 @@ def option(given: Sequence[str], *names: str) -> str | None:
 
 def batch_limit(containers: Iterable[Raw]) -> float:
     """Requests that one pod runs at a time at most; infinite where no container's arguments tell."""
-    for given in map(words, containers):
-        limit = option(given, *BATCH_LIMITS)
+    for container in containers:
+        given = words(container)
+        llama = any("llama" in word for word in (container.get("image", ""), *given))
+        limit = option(given, *BATCH_LIMITS, *(OF_LLAMA if llama else ()))
         if limit is not None and limit.isdecimal() and float(limit) >= 1.0 and option(given, *RANKS) is None:
             return float(limit)
     return math.inf

@@ -21,7 +21,7 @@ from servingpool.adapters.cluster.arguments import batch_limit, option
         {"args": ["--max-num-seqs=64", "--max-num-seqs=8"]},
         {"args": ["--max-running-requests", "8"]},
         {"args": ["--max_batch_size", "8"]},
-        {"args": ["-np", "8"]},
+        {"command": ["/opt/llama-server"], "args": ["-np", "8"]},
     ],
 )
 def test_engines_say_in_their_own_ways_that_they_run_eight_requests_at_a_time(container: dict[str, Any]) -> None:
@@ -38,6 +38,7 @@ def test_engines_say_in_their_own_ways_that_they_run_eight_requests_at_a_time(co
         {"args": [f"--max-num-seqs={'9' * 5_000}"]},
         {"args": ["--max-num-seqs=$(SEQS)"], "env": [{"name": "SEQS", "valueFrom": {"configMapKeyRef": {}}}]},
         {"args": ["--max-num-seqs=8", "--data-parallel-size=2"]},
+        {"image": "fetch-model", "args": ["--parallel", "8"]},
     ],
 )
 def test_what_arguments_do_not_tell_is_no_limit(container: dict[str, Any]) -> None:
