@@ -38,7 +38,7 @@ metadata: {name: chat}
 spec:
   model: chat
   mode: Recommend
-  slo: {timeToFirstToken: 2s, measuredAt: Gateway}
+  slo: {timeToFirstToken: 2500ms, measuredAt: Gateway}
   targets: [{name: chat-vllm, max: 8}]
   metrics:
     gateway: {name: llm-d-epp, workload: chat-epp}
@@ -56,7 +56,7 @@ spec:
   engine: llamacpp
   model: chat
   mode: Recommend
-  slo: {timeToFirstToken: 2s}
+  slo: {timeToFirstToken: 2500ms}
   targets: [{name: chat-llama, max: 8}]
   metrics:
     gateway: {name: vllm-router, workload: chat-router}
