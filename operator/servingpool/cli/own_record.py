@@ -18,7 +18,7 @@ NO_RECORD = 6
 """Exit code: Prometheus did not answer, or has several pools of this name."""
 SINCE = ("1m", "366d")
 """Shortest and longest time to look back."""
-STEP = ("5s", "1d")
+STEP = ("1s", "1d")
 """Shortest and longest time between two looks: a year at the shortest is 633 queries."""
 
 Prometheus = Annotated[
