@@ -9,7 +9,7 @@ from servingpool.backtest.recording import Chunk, Header
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Pool
 from servingpool_simulation.hardware import EngineProfile
-from servingpool_simulation.policies import Answer, Policy
+from servingpool_simulation.policies import Answer, Policy, Wrapped
 from servingpool_simulation.run import Result, SimulationOptions, simulate
 from servingpool_simulation.scrape import EPOCH
 from servingpool_simulation.traces import Trace
@@ -18,21 +18,15 @@ CHUNK = 3600.0
 """Seconds."""
 
 
-@dataclass
-class Recorder:
+@dataclass(slots=True)
+class Recorder(Wrapped):
     """Notes what a policy sees, every bucket of it."""
 
-    policy: Policy
-    every_bucket: bool = True
     samples: list[tuple[float, ReplicaMetrics]] = field(default_factory=list)
 
     @property
-    def name(self) -> str:
-        return self.policy.name
-
-    @property
-    def every(self) -> float:
-        return self.policy.every
+    def every_bucket(self) -> bool:
+        return True
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
         self._note(observation, now)

@@ -9,7 +9,7 @@ from typing import Any
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
-from servingpool_simulation.policies import Answer, Policy
+from servingpool_simulation.policies import Answer, Wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +42,13 @@ class Change:
 
 
 @dataclass(slots=True)
-class Watched:
+class Watched(Wrapped):
     """A policy with somebody looking over its shoulder. An object serves one run, as the policy does."""
 
-    policy: Policy
     on_decision: Callable[[float], None] = lambda _: None
     """Called after each decision, with the seconds since the first."""
     changes: list[Change] = field(default_factory=list, init=False)
     _began: float | None = field(default=None, init=False)
-
-    @property
-    def name(self) -> str:
-        """The policy's own."""
-        return self.policy.name
-
-    @property
-    def every_bucket(self) -> bool:
-        """The policy's own."""
-        return self.policy.every_bucket
-
-    @property
-    def every(self) -> float:
-        """The policy's own."""
-        return self.policy.every
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
         """The policy's answer, noted where it changes something."""
@@ -76,7 +60,3 @@ class Watched:
             self.changes.append(change)
         self.on_decision(now - began)
         return answer
-
-    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
-        """The policy's own."""
-        self.policy.learn(observation, pool, now)

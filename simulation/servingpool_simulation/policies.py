@@ -48,6 +48,36 @@ class Policy(Protocol):
         """Look at a past in which somebody else was in charge."""
 
 
+@dataclass(slots=True)
+class Wrapped:
+    """A policy inside another that looks at what passes, or changes it. What is not said anew is the inner one's."""
+
+    policy: Policy
+
+    @property
+    def name(self) -> str:
+        """The inner policy's."""
+        return self.policy.name
+
+    @property
+    def every_bucket(self) -> bool:
+        """The inner policy's."""
+        return self.policy.every_bucket
+
+    @property
+    def every(self) -> float:
+        """The inner policy's."""
+        return self.policy.every
+
+    def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
+        """The inner policy's answer."""
+        return self.policy.decide(observation, pool, now)
+
+    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
+        """The inner policy learns."""
+        self.policy.learn(observation, pool, now)
+
+
 @dataclass(frozen=True, slots=True)
 class Static:
     """The same number at all times."""

@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry, start_http_server
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.reconcile.metrics import PoolCollector
 from servingpool_lab.binaries import ensure_binaries
-from servingpool_lab.control_plane import free_ports
-from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
+from servingpool_lab.processes import open_local, wait_until
 
+from ..integration.operators import prometheus as started  # noqa: TID252, tests are no package of an installed name
 from ..unit.reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from .conftest import Render
 
@@ -32,25 +32,8 @@ def prometheus(directory: Path, page: int, groups: list[dict[str, Any]]) -> Iter
     operator = {"job_name": "operator", "honor_labels": True, "static_configs": [{"targets": [f"127.0.0.1:{page}"]}]}
     every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     config = {"global": every, "rule_files": ["rules.yaml"], "scrape_configs": [operator]}
-    (directory / "prometheus.yaml").write_text(yaml.safe_dump(config))
-    url = f"http://127.0.0.1:{free_ports(1)[0]}"
-    process = SupervisedProcess(
-        "prometheus",
-        [
-            ensure_binaries("prometheus")["prometheus"],
-            f"--config.file={directory / 'prometheus.yaml'}",
-            f"--storage.tsdb.path={directory / 'data'}",
-            f"--web.listen-address={url.removeprefix('http://')}",
-        ],
-        directory / "prometheus.log",
-        ready=http_ready(f"{url}/-/ready"),
-    )
-    process.start()
-    try:
-        process.wait_ready()
+    with started(ensure_binaries("prometheus")["prometheus"], config, directory) as url:
         yield url
-    finally:
-        process.stop()
 
 
 def firing(url: str) -> Alerts:

@@ -75,7 +75,7 @@ def prepare(cluster: Cluster, results: Results, scene: RealScene, build: Callabl
     started = time.monotonic()
     scene.create(cluster)
     scene.wait(cluster)
-    results.add(scenario="first engine serves behind the router", seconds=seconds_since(started))
+    results.add(scenario="the first engine answers through the router", seconds=seconds_since(started))
 
 
 def run(cluster: Cluster, results: Results, scene: RealScene, tokenizer: Path) -> Course:

@@ -77,7 +77,7 @@ SET_UPS = [
         Reason.WRONG_LABELS,
         VLLM.replace(f'model_name="{MODEL}"', 'kept="yes"'),
     ),
-    SetUp("router", "The pool names the router, which re-exports", Reason.ROUTER_SERIES, ROUTER),
+    SetUp("router", "The pool's target is a router, not the engines", Reason.ROUTER_SERIES, ROUTER),
 ]
 
 

@@ -81,7 +81,7 @@ def page() -> str:
         (code(figure.value), *(counted_as(shipped()[name].figures.get(figure, ())) for name in names))
         for figure in Figure
     ]
-    can = ("can be used", *map(_can, names))
+    can = ("usable", *map(_can, names))
     sections = [part for name in names for part in _section(name, shipped()[name])]
     texts = ("## Which engine, which model", WHICH, "## An engine of your own", OWN)
     parts = (INTRODUCTION, OVERVIEW, table(head, [can, *rows]), ORDER, *texts, *gateways.sections(), *sections)

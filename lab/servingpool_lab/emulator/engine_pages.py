@@ -43,7 +43,7 @@ class Layout:
 
 _STREAMING = {"is_streaming": "true"}
 _RANK = {"dp_rank": "0", "tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0"}
-"""Of what SGLang's scheduler prints; its tokenizer prints the others."""
+"""Labels of the series that SGLang's scheduler prints. Its tokenizer prints the others."""
 _REALTIME = "sglang:realtime_tokens_total"
 _ZERO = Sum(())
 PAGES: Mapping[str, Layout] = {

@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from servingpool.backtest.recording import Floats
 from servingpool.backtest.result import Backtest
-from servingpool_simulation.report.drawing import Label, label_lines, style, svg
+from servingpool_simulation.report.drawing import Label, stacked, style, svg
 from servingpool_simulation.report.figures import latency, target
 from servingpool_simulation.report.palette import BLUE, INK, MUTED, ORANGE
 
@@ -21,17 +20,10 @@ HOUR = 3600.0
 def course(found: Backtest) -> str:
     """SVG: load, replicas, TTFT, TPOT, attainment, one above the other."""
     panels = (_load, _replicas, _ttft, _tpot, _attainment)
+    began = datetime.fromtimestamp(found.scored_from, UTC)
+    wide, below = (found.scored_until - found.scored_from) / HOUR, f"hours since {began:%Y-%m-%d %H:%M} UTC"
     with style():
-        figure = Figure(figsize=(9.6, 1.95 * len(panels) + 0.35))
-        rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-        bottom = 0.45 / figure.get_figheight()
-        figure.subplots_adjust(left=0.08, right=0.80, top=1 - bottom * 0.62, bottom=bottom, hspace=0.42)
-        for axes, panel in zip(rows, panels, strict=True):
-            axes.margins(x=0)
-            label_lines(axes, panel(axes, found))
-        rows[-1].set_xlim(0, (found.scored_until - found.scored_from) / HOUR)
-        began = datetime.fromtimestamp(found.scored_from, UTC)
-        rows[-1].set_xlabel(f"hours since {began:%Y-%m-%d %H:%M} UTC")
+        figure = stacked(panels, found, wide=wide, below=below)
         return svg(figure, name="course", title="Course of the backtest")
 
 

@@ -18,7 +18,7 @@ from servingpool.decision.pool import Pool
 from servingpool_simulation.changes import Change, Watched
 from servingpool_simulation.fleet import ColdStart
 from servingpool_simulation.hardware import EngineProfile
-from servingpool_simulation.policies import TICK, Answer, Ours, Policy
+from servingpool_simulation.policies import TICK, Answer, Ours, Policy, Wrapped
 from servingpool_simulation.run import Result, SimulationOptions, simulate
 from servingpool_simulation.scrape import EPOCH, ScrapeOptions
 
@@ -159,24 +159,11 @@ class AsItWas:
 
 
 @dataclass(slots=True)
-class _Shifted:
+class _Shifted(Wrapped):
     """A policy that sees the history's time, not the simulator's."""
 
-    policy: Policy
     offset: float
     """Seconds from the simulator's time to the history's."""
-
-    @property
-    def name(self) -> str:
-        return self.policy.name
-
-    @property
-    def every_bucket(self) -> bool:
-        return self.policy.every_bucket
-
-    @property
-    def every(self) -> float:
-        return self.policy.every
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
         return self.policy.decide(self._moved(observation), pool, now + self.offset)

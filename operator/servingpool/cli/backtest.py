@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servingpool.cli.extras import needs
+from servingpool.cli.usage import Backend, Config, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,15 +52,11 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     report: Annotated[Path, typer.Option(help="File for the report (HTML).")] = Path("report/backtest.html"),
     output: Annotated[Output | None, typer.Option("--output", "-o", help="Print every figure.")] = None,
     since: Annotated[str, typer.Option(help="How far back a target is recorded, 10m to 90d.")] = "7d",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The target's namespace.")] = "default",
+    namespace: Namespace = "default",
     prometheus: Annotated[str | None, typer.Option(metavar="URL", help="The Prometheus to record from.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG")
-    ] = None,
-    backend: Annotated[str, typer.Option(help="The configuration's Prometheus.")] = "default",
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
-    ] = None,
+    config: Config = None,
+    backend: Backend = "default",
+    kubeconfig: Kubeconfig = None,
 ) -> None:
     """Replay a workload's history with the operator in charge, before anything is installed.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servingpool.cli.usage import wrong
+from servingpool.cli.usage import Kubeconfig, Namespace, wrong
 
 if TYPE_CHECKING:
     from servingpool.adapters.prometheus import BackendConfig
@@ -33,7 +33,7 @@ def check(  # noqa: PLR0913, a command's options
         str | None, typer.Option(metavar="URL", help="A Prometheus, instead of one of the configuration.")
     ] = None,
     backend: Annotated[str, typer.Option(help="The configuration's Prometheus for a target.")] = "default",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The target's namespace.")] = "default",
+    namespace: Namespace = "default",
     engine: Annotated[
         str | None, typer.Option(help="Read the pods as this engine. Default: as their metrics tell.")
     ] = None,
@@ -42,9 +42,7 @@ def check(  # noqa: PLR0913, a command's options
         typer.Option(metavar="NAME[/WORKLOAD]", help="Look at this gateway too. Default: the backend's."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="What spec.model would be. Default: as the metrics tell.")] = None,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
-    ] = None,
+    kubeconfig: Kubeconfig = None,
 ) -> None:
     """Ask Prometheus what the operator would ask: all servers of a configuration, or all figures of a Deployment.
 
@@ -59,6 +57,7 @@ def check(  # noqa: PLR0913, a command's options
     Exit codes: 0 all is there, 1 a server does not answer or a figure is missing, 2 wrong usage or configuration,
     4 the cluster did not answer.
     """
+    from servingpool.cli import recorded
     from servingpool.cli.logs import configure
 
     configure(json=False, debug=False)  # The client logs details that pools' users must not see.
@@ -67,18 +66,13 @@ def check(  # noqa: PLR0913, a command's options
     found = settings(config, prometheus)
     if target is None:
         raise typer.Exit(_check_backends(found.backends))
-    kind, slash, name = target.partition("/")
-    if kind not in {"deployment", "deploy"} or not slash or not name:
-        wrong(f"Write the target as deployment/NAME, got '{target}'")
+    name = recorded.deployment(target)
     known = found.known_engines
     if engine is not None and engine not in known:
         wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
     if engine is not None and not known[engine].figures:
         wrong(f"--engine {engine} has no figures to look for: {known[engine].silent}")
-    chosen = found.backends[0] if prometheus else next((b for b in found.backends if b.name == backend), None)
-    if chosen is None:
-        names = ", ".join(one.name for one in found.backends)
-        wrong(f"--backend must be one of {names}, got '{backend}'")
+    chosen = recorded.backend_of(found, prometheus, backend)
     if not chosen.serves(namespace):
         wrong(f"--backend '{chosen.name}' does not allow namespace {namespace}, only {', '.join(chosen.namespaces)}")
     from servingpool.cli import check_target

@@ -7,19 +7,18 @@ from typing import Annotated
 
 import typer
 
+from servingpool.cli.usage import Backend, Config, Kubeconfig, Namespace
+
 
 def record(  # noqa: PLR0913, a command line's options are its parameters
     target: Annotated[str, typer.Argument(metavar="deployment/NAME", help="The Deployment whose engines serve.")],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write; the same file is continued.")],
     since: Annotated[str, typer.Option(help="How far back, 10m to 90d.")] = "7d",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The target's namespace.")] = "default",
+    namespace: Namespace = "default",
     prometheus: Annotated[str | None, typer.Option(metavar="URL", help="The Prometheus.")] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG"),
-    ] = None,
-    backend: Annotated[str, typer.Option(help="The configuration's Prometheus.")] = "default",
+    config: Config = None,
+    backend: Backend = "default",
     engine: Annotated[str | None, typer.Option(help="Default: as the pods' metrics tell.")] = None,
     model: Annotated[str | None, typer.Option(help="Default: as the pods' metrics tell.")] = None,
     step: Annotated[int, typer.Option(min=5, max=60, help="Seconds between two samples.")] = 15,
@@ -27,9 +26,7 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
         int, typer.Option(min=10_000, max=2_000_000, help="Samples in the answer of one query, at most.")
     ] = 200_000,
     pause: Annotated[float, typer.Option(min=0, max=60, help="Seconds after each query, at least.")] = 0.2,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
-    ] = None,
+    kubeconfig: Kubeconfig = None,
 ) -> None:
     """Record a workload's metrics and replicas from Prometheus into one file.
 

@@ -1,4 +1,4 @@
-"""What `record`, `backtest` and `suggest` share: whose history, from which Prometheus, and the file that keeps it."""
+"""What `check`, `record`, `backtest` and `suggest` share: the target, the Prometheus, and the file of a history."""
 
 from __future__ import annotations
 
@@ -47,10 +47,15 @@ def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[O
     if config is None and prometheus is None:
         wrong("Give --prometheus URL or --config FILE")
     found = settings(config, prometheus)
+    return found, backend_of(found, prometheus, backend)
+
+
+def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> BackendConfig:
+    """The one of this name; of a URL there is one alone."""
     one = found.backends[0] if prometheus else next((b for b in found.backends if b.name == backend), None)
     if one is None:
         wrong(f"--backend must be one of {', '.join(each.name for each in found.backends)}, got '{backend}'")
-    return found, one
+    return one
 
 
 def read(path: Path) -> tuple[Header, Iterator[Chunk]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from servingpool.cli.usage import Backend, Config, Kubeconfig, Namespace
 
 
 def suggest(  # noqa: PLR0913, a command line's options are its parameters
@@ -17,20 +18,16 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
     every: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="All Deployments that serve an LLM, in all namespaces.")
     ] = False,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The target's namespace.")] = "default",
+    namespace: Namespace = "default",
     since: Annotated[str, typer.Option(help="History that the SLO is taken from, 10m to 90d.")] = "7d",
     gpu_price: Annotated[
         list[str] | None,
         typer.Option(metavar="PRODUCT=DOLLARS", help="Dollars of a GPU-hour by the node's GPU product; repeat it."),
     ] = None,
     prometheus: Annotated[str | None, typer.Option(metavar="URL", help="The Prometheus.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG")
-    ] = None,
-    backend: Annotated[str, typer.Option(help="The configuration's Prometheus.")] = "default",
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
-    ] = None,
+    config: Config = None,
+    backend: Backend = "default",
+    kubeconfig: Kubeconfig = None,
 ) -> None:
     """Print a ServingPool in Recommend mode, with a comment on where each line comes from.
 

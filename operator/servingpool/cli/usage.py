@@ -1,9 +1,10 @@
-"""What the commands share that check a person's options."""
+"""What the commands share: options with their help, and checks of what a person gives."""
 
 from __future__ import annotations
 
 import re
-from typing import NoReturn
+from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -11,6 +12,16 @@ USAGE = 2
 """Exit code: wrong usage."""
 HISTORY = ("10m", "90d")
 """Shortest and longest history of engines that is read."""
+
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The target's namespace.")]
+Config = Annotated[
+    Path | None, typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG")
+]
+Backend = Annotated[str, typer.Option(help="The configuration's Prometheus.")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
+]
+
 _DAYS = re.compile(r"(?:([0-9]{1,4})d)?(.*)")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from servingpool.decision.attribution import OVERLOAD, LoadAttribution, attribute_load, offered_load
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.counters import CounterDelta, diff_counters
-from servingpool.decision.gateway_requests import with_first_tokens
+from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
 from servingpool.decision.knee import posterior, tpot_infeasible
 from servingpool.decision.latency_count import Misses
 from servingpool.decision.lateness import Lateness
@@ -40,6 +40,8 @@ class _Tick(NamedTuple):
     elapsed: float
     """Seconds since the last one that showed any traffic: what is counted now came in them. By `span`, scrapes each
     30 s and ticks each 15 s would teach at half speed."""
+    unbegun: Unbegun | None
+    """None where the engines count their requests themselves."""
 
 
 def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> UpdateResult:
@@ -53,8 +55,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     span = min(now - memory.at, longest) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
     observation, unbegun = with_first_tokens(observation, memory.samples, memory.unbegun)
-    memory = replace(memory, unbegun=unbegun)
-    tick = _Tick(observation, pool, now, span, since if since <= longest else span)
+    tick = _Tick(observation, pool, now, span, since if since <= longest else span, unbegun)
     full_from = pool.params.nearly_full * memory.profile.saturation.most_running
     delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from, memory.client)
     before, memory = memory, _add_to_windows(tick, delta, memory)
@@ -127,6 +128,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         samples=delta.samples,
         queues=delta.queues,
         stuck=delta.stuck,
+        unbegun=tick.unbegun,
         gateway_queue=delta.gateway_queue,
         client=delta.client,
         client_unknown=delta.client_unknown,

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from servingpool_simulation.demo import Comparison, Role
-from servingpool_simulation.report.drawing import Label, label_lines, steps, style, svg
+from servingpool_simulation.report.drawing import Label, stacked, steps, style, svg
 from servingpool_simulation.report.figures import latency, target
 from servingpool_simulation.report.palette import BLUE, INK, MUTED, ORANGE, looks
 from servingpool_simulation.tables import Floats
@@ -35,15 +34,7 @@ def course(comparison: Comparison) -> str:
 
 def _stack(comparison: Comparison, panels: Sequence[Panel], *, name: str) -> str:
     with style():
-        figure = Figure(figsize=(9.6, 1.95 * len(panels) + 0.35))
-        rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-        bottom = 0.45 / figure.get_figheight()
-        figure.subplots_adjust(left=0.08, right=0.80, top=1 - bottom * 0.62, bottom=bottom, hspace=0.42)
-        for axes, panel in zip(rows, panels, strict=True):
-            axes.margins(x=0)
-            label_lines(axes, panel(axes, comparison))
-        rows[-1].set_xlim(0, comparison.setup.trace.duration / _MINUTE)
-        rows[-1].set_xlabel("minutes")
+        figure = stacked(panels, comparison, wide=comparison.setup.trace.duration / _MINUTE, below="minutes")
         return svg(figure, name=name, title=f"{comparison.setup.trace.name}: course of the run")
 
 

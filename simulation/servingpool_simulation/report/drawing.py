@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -16,6 +16,8 @@ from matplotlib.figure import Figure
 
 from servingpool_simulation.report.palette import FAINT, INK, MUTED
 from servingpool_simulation.tables import Floats
+
+T = TypeVar("T")
 
 _STYLE: dict[Any, Any] = {  # matplotlib types the keys as a literal of all its settings
     "svg.fonttype": "none",  # text stays text: smaller, searchable, read by screen readers
@@ -55,6 +57,23 @@ class Label:
     text: str
     color: str
     bold: bool = False
+
+
+def stacked(panels: Sequence[Callable[[Axes, T], Iterable[Label]]], shown: T, *, wide: float, below: str) -> Figure:
+    """Panels of what is `shown`, one above the other, on one axis of time from 0 to `wide`, named `below`.
+
+    Within `style`. Each panel draws into its axes and gives the labels of its lines.
+    """
+    figure = Figure(figsize=(9.6, 1.95 * len(panels) + 0.35))
+    rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    bottom = 0.45 / figure.get_figheight()
+    figure.subplots_adjust(left=0.08, right=0.80, top=1 - bottom * 0.62, bottom=bottom, hspace=0.42)
+    for axes, panel in zip(rows, panels, strict=True):
+        axes.margins(x=0)
+        label_lines(axes, panel(axes, shown))
+    rows[-1].set_xlim(0, wide)
+    rows[-1].set_xlabel(below)
+    return figure
 
 
 def label_lines(axes: Axes, labels: Iterable[Label]) -> None:

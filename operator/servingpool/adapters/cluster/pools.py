@@ -25,7 +25,7 @@ from servingpool.api.group import GROUP, PLURAL, VERSION
 TIMEOUT = 30.0
 """Seconds to connect and for each read: a person waits for it."""
 WATCHED = 300
-"""Seconds after which the API server ends a watch, which is then begun anew."""
+"""Seconds after which the API server ends a watch. We open a new one then."""
 REFUSED = 400
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 JSON = "application/json"

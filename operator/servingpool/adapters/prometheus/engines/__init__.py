@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from types import MappingProxyType
-
-import yaml
 
 from servingpool.adapters.prometheus.engines.profile import EngineMetrics, usable
+from servingpool.adapters.prometheus.shipped import read_profiles
 
 
 @cache
 def shipped() -> Mapping[str, EngineMetrics]:
     """The profiles of this release, by the name for `spec.engine`."""
-    found = {}
-    for file in sorted(files(__package__).iterdir(), key=lambda one: one.name):
-        name, _, ending = file.name.rpartition(".")
-        if ending == "yaml":
-            found[name] = EngineMetrics.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
-    return MappingProxyType(found)
+    return read_profiles(__name__, EngineMetrics)
 
 
 def profile_of(engine: str, known: Mapping[str, EngineMetrics] | None = None) -> EngineMetrics:

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from types import MappingProxyType
-
-import yaml
 
 from servingpool.adapters.prometheus.gateways.profile import GatewayFigure, GatewayProfile
+from servingpool.adapters.prometheus.shipped import read_profiles
 
 
 @cache
 def shipped_gateways() -> Mapping[str, GatewayProfile]:
     """The profiles of this release, by the name for `gateway`."""
-    found = {}
-    for file in sorted(files(__package__).iterdir(), key=lambda one: one.name):
-        name, _, ending = file.name.rpartition(".")
-        if ending == "yaml":
-            found[name] = GatewayProfile.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
-    return MappingProxyType(found)
+    return read_profiles(__name__, GatewayProfile)
 
 
 def gateway_of(name: str, known: Mapping[str, GatewayProfile]) -> GatewayProfile:
