@@ -77,7 +77,7 @@ def stacked(panels: Sequence[Callable[[Axes, T], Iterable[Label]]], shown: T, *,
 
 
 def label_lines(axes: Axes, labels: Iterable[Label]) -> None:
-    """Writes them beside the plot, moved apart where they would overlap. Call it when the y limits are final."""
+    """Writes them beside the plot, moved apart where they would overlap. Call it when all is drawn."""
     for label, share in _placed(axes, list(labels)):
         _write(axes, label, share)
 
@@ -99,6 +99,7 @@ def label_points(axes: Axes, points: Iterable[tuple[float, Label]]) -> None:
 
 def _placed(axes: Axes, labels: list[Label]) -> list[tuple[Label, float]]:
     """(label, height as a share of the plot)."""
+    axes.get_ylim()  # limits that follow the data are settled when they are asked for
     to_share = axes.transData + axes.transAxes.inverted()
     shares = {label: float(to_share.transform((1.0, label.at))[1]) for label in labels}
     ordered = sorted(labels, key=lambda label: shares[label])
