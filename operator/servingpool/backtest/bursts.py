@@ -13,7 +13,7 @@ import numpy as np
 
 from servingpool.backtest.arrivals import reconstruct
 from servingpool.backtest.intervals import Intervals
-from servingpool.backtest.replay import AsItWas, World, replay
+from servingpool.backtest.replay import AsItWas, World, replay_as_it_was
 
 CLUMPS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 WINDOW = 2 * 3600.0
@@ -33,7 +33,7 @@ def burstiness(world: World, fleet: AsItWas, intervals: Intervals) -> float:
     for clump in CLUMPS:
         arrivals = reconstruct(intervals, begin, end, world.seed, clump)
         part = replace(world, arrivals=arrivals, begin=begin, end=end, warm_up=0.0, initial=fleet.number(begin))
-        mean = replay(part, fleet).mean_ttft
+        mean = replay_as_it_was(part, fleet).mean_ttft
         if mean is None or mean >= observed:
             if before is None or mean is None or mean <= before[1]:
                 return clump

@@ -17,7 +17,7 @@ from servingpool.backtest.engine_fit import USUAL_BATCH, EngineFit, fit
 from servingpool.backtest.intervals import gather
 from servingpool.backtest.observed import Observed, observe, serving
 from servingpool.backtest.recording import Chunk, Floats, Header, RecordingError
-from servingpool.backtest.replay import AsItWas, Bins, Replayed, World, replay
+from servingpool.backtest.replay import AsItWas, Bins, Replayed, World, replay, replay_as_it_was
 from servingpool.decision.pool import Pool
 from servingpool_simulation.fleet import ColdStart
 from servingpool_simulation.policies import TICK
@@ -222,11 +222,11 @@ def backtest(
     progress("replaying")
     if processes > 1:
         with ProcessPoolExecutor(1) as pool:
-            other = pool.submit(replay, world, fleet)
+            other = pool.submit(replay_as_it_was, world, fleet)
             auto = replay(world)
             was = other.result()
     else:
-        was, auto = replay(world, fleet), replay(world)
+        was, auto = replay_as_it_was(world, fleet), replay(world)
     return Backtest(
         header=header,
         question=question,
