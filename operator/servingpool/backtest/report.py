@@ -115,6 +115,10 @@ def _ground(found: Backtest) -> Iterator[tuple[str, str]]:
     engine = found.engine
     yield "Error", error(found.scrape_interval)
     yield "Scored", f"{_time(found.scored_from)} to {_time(found.scored_until)}; the time before it taught the core"
+    if len(found.auto_hours) > 1:
+        least, most = found.auto_hours[0], found.auto_hours[-1]
+        times = f"{len(found.auto_hours)} times with other draws: {least:,.1f} to {most:,.1f} GPU-hours"
+        yield "Replays", f"Auto was replayed {times}. The middle one is shown"
     yield "Requests", f"{len(found.arrivals.at):,}, reconstructed from counters and queues, scrape by scrape"
     steps = (
         f"a step takes {brief(engine.base)} + {brief(engine.per_request)} for each decoding request + "
