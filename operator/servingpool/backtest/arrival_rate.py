@@ -28,13 +28,14 @@ class Rate:
     so_far: Floats
     """Requests before each edge, as counted."""
     lost: Floats
-    """Likewise of those that no scrape counted: on pods between their last scrape and their end, or before the first."""
+    """Likewise of those that no scrape counted: before a pod's first scrape, and after its last one."""
 
     @classmethod
     def of(cls, intervals: Intervals, came: Ints, begin: float, end: float) -> Self:
-        """The rate that explains all intervals' counts, each pod taking an equal share (Richardson and Lucy's iteration).
+        """The rate that explains all intervals' counts, each pod taking an equal share.
 
-        Pods are scraped at different times, so the counts of several tell what happened within one's interval.
+        Pods are scraped at different times, so the counts of several tell what happened within one's interval. Found by
+        Richardson and Lucy's iteration.
         """
         if not len(came):
             nothing = np.zeros(2)

@@ -56,6 +56,7 @@ def page(found: Backtest, command: str) -> str:
         rows=list(_rows(found)),
         changes=[_change(at, change) for at, change in found.auto.changes],
         unknowns=list(found.unknowns()),
+        ruled=None if found.rule is None or found.question.rule is None else found.question.rule.name,
         ground=list(_ground(found)),
         command=command,
         version=__version__,
@@ -108,6 +109,10 @@ def _rows(found: Backtest) -> Iterator[tuple[str, str, str, str]]:
         _share(found.was.attainment),
         "the same fleet in the model; its difference from the line above is the model's error on this history",
     )
+    if found.rule is not None and found.question.rule is not None:
+        rule = found.question.rule
+        origin = f"its rule in charge: {rule.described()}"
+        yield f"{rule.name}, replayed", f"{found.rule_hours:,.1f}", _share(found.rule.attainment), origin
     yield "Auto, replayed", f"{auto:,.1f}", _share(found.auto.attainment), "the operator's decision core in charge"
 
 

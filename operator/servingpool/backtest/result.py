@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from servingpool.api.duration import brief, write
-from servingpool.backtest.arrivals import Arrivals, reconstruct
-from servingpool.backtest.bursts import burstiness
-from servingpool.backtest.engine_fit import USUAL_BATCH, EngineFit, fit
-from servingpool.backtest.intervals import gather
-from servingpool.backtest.observed import Observed, observe, serving
-from servingpool.backtest.recording import Chunk, Floats, Header, RecordingError
-from servingpool.backtest.replay import AsItWas, Bins, Replayed, World, replay, replay_as_it_was
+from servingpool.backtest.arrivals import Arrivals
+from servingpool.backtest.autoscaler_rule import Rule
+from servingpool.backtest.engine_fit import USUAL_BATCH, EngineFit
+from servingpool.backtest.observed import Observed
+from servingpool.backtest.recording import Floats, Header
+from servingpool.backtest.replay import Bins, Replayed
 from servingpool.decision.pool import Pool
-from servingpool_simulation.fleet import ColdStart
-from servingpool_simulation.policies import TICK
 
 FORMAT = 1
 """Of the JSON; rises when a key changes its meaning."""
-WIDTH = 300.0
-"""Seconds of a bin."""
-WARM_UP = 7200.0
-"""Seconds that the core learns from before it is in charge, as the operator reads them from Prometheus."""
-LONGEST_WARM_UP = 0.25
-"""Of the history."""
 COLD_START = 120.0
 """Seconds where no start was recorded: the default of spec.behavior.coldStart."""
-SHORT = 1.5 * 86_400.0
-"""Seconds of history up to which Auto is replayed several times. A longer one has enough bursts for chance to even out."""
-TIMES = 3
-"""How often, with other draws of arrivals, lengths, start-up times and scrape phases; the middle one is shown."""
 RARE = 0.001
 """Share of late requests below which the history never touched the engine's limit."""
 
@@ -49,6 +34,8 @@ class Question:
     """Seconds; as recorded where None."""
     price: float | None = None
     """Dollars of a replica's hour."""
+    rule: Rule | None = None
+    """An autoscaler whose rule is replayed too."""
     seed: int = 0
 
 
@@ -69,6 +56,8 @@ class Backtest:
     auto: Replayed
     auto_hours: tuple[float, ...]
     """GPU-hours of each time that Auto was replayed, ascending; `auto` is the middle one."""
+    rule: Replayed | None
+    """The autoscaler's rule in charge; None without one that can be replayed."""
     arrivals: Arrivals
     scored_from: float
     """Unix seconds."""
@@ -89,6 +78,11 @@ class Backtest:
         """GPU-hours of the history's fleet and of Auto's: loading and draining count where they are known."""
         was, auto = self.observed.replica_hours(self.scored_from), self.auto.replica_seconds / 3600.0
         return was * self.header.gpus, auto * self.header.gpus
+
+    @property
+    def rule_hours(self) -> float | None:
+        """GPU-hours of the autoscaler's rule, replayed; None without one."""
+        return None if self.rule is None else self.rule.replica_seconds / 3600.0 * self.header.gpus
 
     @property
     def dollars(self) -> tuple[float, float] | None:
@@ -142,6 +136,8 @@ class Backtest:
                 "Prometheus has no spec.replicas. The history's GPU-hours count pods while they were scraped, "
                 "not while they loaded."
             )
+        if self.question.rule is not None:
+            yield from self.question.rule.lost()
         yield (
             "Not recorded: the spread of answers' lengths (taken as 0.8 of their mean), the KV cache's size (taken as "
             "enough), routing (taken as least-loaded), bursts within a scrape interval (fitted to the mean TTFT)."
@@ -176,6 +172,16 @@ class Backtest:
             "engine": asdict(self.engine),
             "cold_start": self.cold_start,
             "clump": self.clump,
+            "rule": None
+            if self.rule is None or self.question.rule is None
+            else {
+                "name": self.question.rule.name,
+                "described": self.question.rule.described(),
+                "gpu_hours": self.rule_hours,
+                "attainment": self.rule.attainment,
+                "latency": self.rule.quantiles(),
+                "decisions": {"time": self.rule.at, "ordered": self.rule.requested, "ready": self.rule.ready},
+            },
             "unknowns": list(self.unknowns()),
             "series": {
                 "time": self.observed.at.tolist(),
@@ -189,84 +195,6 @@ class Backtest:
             "decisions": {"time": self.auto.at, "ordered": self.auto.requested, "ready": self.auto.ready},
             "changes": [{**change.to_dict(), "at": at} for at, change in self.auto.changes],
         }
-
-
-def backtest(
-    header: Header,
-    chunks: Iterable[Chunk],
-    question: Question,
-    progress: Callable[[str], None] = lambda _: None,
-    *,
-    processes: int = 2,
-) -> Backtest:
-    """Raises RecordingError where the history is too short or shows nothing to learn from."""
-    progress("reading")
-    intervals = gather(chunks, question.pool.slo, header.begin)
-    if not len(intervals.end):
-        raise RecordingError("holds no two scrapes of a pod")
-    end = min(header.end, float(intervals.end[-1]))
-    engine = fit(intervals)
-    observed = observe(intervals, question.pool.slo, header.begin, end, WIDTH)
-    warm_up = min(WARM_UP, LONGEST_WARM_UP * (end - header.begin)) // WIDTH * WIDTH
-    cold_start = question.cold_start
-    if cold_start is None:
-        cold_start = statistics.median(header.starts) if header.starts else COLD_START
-    world = World(
-        arrivals=reconstruct(intervals, header.begin, end, question.seed),
-        profile=engine.profile(header.engine, header.gpus),
-        pool=question.pool,
-        cold_start=ColdStart(cold_start),
-        scrape_interval=intervals.scrape_interval,
-        begin=header.begin,
-        end=end,
-        warm_up=warm_up,
-        initial=_initial(observed, warm_up),
-        seed=question.seed,
-    )
-    ticks = int((end - header.begin) // TICK) + 1
-    at = header.begin + TICK * np.arange(ticks, dtype=np.float64)
-    fleet = AsItWas(at, serving(intervals, header.begin, ticks, TICK))
-    progress("fitting the bursts")
-    clump = 1.0 if intervals.ttft_from_admission else burstiness(world, fleet, intervals)
-    arrivals = reconstruct(intervals, header.begin, end, question.seed, clump)
-    world = replace(world, arrivals=arrivals)
-    progress("replaying")
-    worlds = [world]
-    for seed in range(question.seed + 1, question.seed + (TIMES if end - header.begin <= SHORT else 1)):
-        worlds.append(replace(world, arrivals=reconstruct(intervals, header.begin, end, seed, clump), seed=seed))
-    if processes > 1:
-        with ProcessPoolExecutor(processes - 1) as pool:
-            others = [pool.submit(replay, one) for one in worlds[1:]]
-            other = pool.submit(replay_as_it_was, world, fleet)
-            first = replay(world)
-            was, autos = other.result(), [first, *(each.result() for each in others)]
-    else:
-        was, autos = replay_as_it_was(world, fleet), [replay(one) for one in worlds]
-    autos.sort(key=lambda one: one.replica_seconds)
-    auto = autos[len(autos) // 2]
-    return Backtest(
-        header=header,
-        question=question,
-        engine=engine,
-        cold_start=cold_start,
-        clump=clump,
-        observed=observed,
-        was=was,
-        auto=auto,
-        auto_hours=tuple(one.replica_seconds / 3600.0 * header.gpus for one in autos),
-        arrivals=arrivals,
-        scored_from=header.begin + warm_up,
-        scored_until=end,
-        auto_initial=world.initial,
-        ttft_from_admission=intervals.ttft_from_admission,
-        scrape_interval=intervals.scrape_interval,
-    )
-
-
-def _initial(observed: Observed, warm_up: float) -> int:
-    """Replicas of the warm-up."""
-    part = observed.at <= observed.at[0] + max(warm_up, observed.width)
-    return max(1, round(float(np.median(observed.serving[part]))))
 
 
 def _shown(requests: Floats, late: Floats, ttft: Floats, tpot: Floats) -> dict[str, list[float | None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from servingpool.cli.usage import Backend, Config, Kubeconfig, Namespace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from servingpool.backtest.autoscaler_rule import Rule
     from servingpool.backtest.recording import Header
     from servingpool.backtest.result import Backtest, Question
 
@@ -48,6 +50,10 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     cold_start: Annotated[
         str | None, typer.Option(help="Start-up time of a replica, 1s to 1h. Default: as recorded, else 2m.")
     ] = None,
+    autoscaler: Annotated[
+        Path | None,
+        typer.Option(help="An HPA's or ScaledObject's manifest to replay. Default: the recorded one.", dir_okay=False),
+    ] = None,
     price: Annotated[float | None, typer.Option(min=0, help="Dollars of a replica's hour.")] = None,
     report: Annotated[Path, typer.Option(help="File for the report (HTML).")] = Path("report/backtest.html"),
     output: Annotated[Output | None, typer.Option("--output", "-o", help="Print every figure.")] = None,
@@ -61,7 +67,8 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     """Replay a workload's history with the operator in charge, before anything is installed.
 
     The requests are reconstructed from the history's counters and served by simulated engines with the history's own
-    step times. The operator's decision core scales them. A target is recorded into NAME.rec first.
+    step times. The operator's decision core scales them; the rule of the HPA or ScaledObject that was found is replayed
+    beside it. A target is recorded into NAME.rec first.
 
     Example: `servingpool backtest deployment/llama -n chat --ttft 2s --tpot 100ms --prometheus http://localhost:9090`
 
@@ -77,7 +84,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     with needs("simulation"):
         from servingpool.backtest.recording import RecordingError
         from servingpool.backtest.report import page, sentence
-        from servingpool.backtest.result import backtest as replayed
+        from servingpool.backtest.run import backtest as replayed
         from servingpool.cli.demo import write
     if source is None:
         source = Path(f"{recorded.deployment(str(target))}.rec")
@@ -94,6 +101,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     try:
         header, chunks = recorded.read(source)
         question = _question(header, pool, ttft, tpot, attainment, min_replicas, max_replicas, cold_start, price)
+        question = replace(question, rule=_rule(header, autoscaler))
         found = _with_progress(lambda told: replayed(header, chunks, question, told))
     except RecordingError as error:
         typer.echo(f"{source} {error}", err=True)
@@ -165,6 +173,23 @@ def _question(  # noqa: PLR0913, the options
         return Question(Pool(slo, least, most), starts, price)
     except ValueError as error:
         raise typer.BadParameter(f"{error}; give --ttft, --tpot or --pool") from error
+
+
+def _rule(header: Header, manifest: Path | None) -> Rule | None:
+    """The autoscaler to replay; None without one. A manifest that is none ends the command."""
+    from servingpool.backtest.autoscaler_rule import Rule
+
+    if manifest is None:
+        return None if header.autoscaler is None else Rule(header.autoscaler, header.engine)
+    import yaml
+
+    try:
+        raw = yaml.safe_load(manifest.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise typer.BadParameter(f"cannot be read: {error}", param_hint="--autoscaler") from error
+    if not isinstance(raw, dict) or raw.get("kind") not in {"HorizontalPodAutoscaler", "ScaledObject"}:
+        raise typer.BadParameter("must hold one HorizontalPodAutoscaler or ScaledObject", param_hint="--autoscaler")
+    return Rule(raw, header.engine)
 
 
 def _with_progress(work: Callable[[Callable[[str], None]], Backtest]) -> Backtest:

@@ -17,6 +17,7 @@ from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.survey import Survey, survey
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, PrometheusBackend
 from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
+from servingpool.backtest.autoscaler_rule import kept
 from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
 from servingpool.backtest.suggestion import bounds_of
@@ -122,6 +123,7 @@ async def _header(
         engine, model = await identify(target, around.ready, prometheus, engines)
     if engine is None or model is None:
         raise Failed(f"Deployment {target.namespace}/{target.deployment} shows no engine: give --engine and --model.")
+    scaler = around.autoscalers[0] if around is not None and around.autoscalers else None
     end = (time.time() - SETTLED) // order.step * order.step
     return Header(
         namespace=target.namespace,
@@ -133,7 +135,8 @@ async def _header(
         step=order.step,
         gpus=max(1, around.workload.gpus) if around is not None else 1,
         starts=around.starts if around is not None else (),
-        bounds=bounds_of(around.autoscalers[0]) if around is not None and around.autoscalers else None,
+        bounds=None if scaler is None else bounds_of(scaler),
+        autoscaler=None if scaler is None else kept(scaler),
     )
 
 
