@@ -37,7 +37,30 @@ RARELY = Error("each 30 s, one in 20 lost, ten minutes missing", ("15%", "42%"),
 
 def page(found: Backtest, command: str) -> str:
     """The HTML; `command` is what a person types to get it again."""
-    environment = Environment(
+    return (
+        environment()
+        .get_template("backtest.html.j2")
+        .render(
+            title=f"{found.header.namespace}/{found.header.target}",
+            objective=objective(found.question.pool.slo),
+            held=found.held,
+            sentence=sentence(found),
+            cards=list(_cards(found)),
+            course=course(found),
+            rows=list(_rows(found)),
+            changes=[_change(at, change) for at, change in found.auto.changes],
+            unknowns=list(found.unknowns()),
+            ruled=None if found.rule is None or found.question.rule is None else found.question.rule.name,
+            ground=list(_ground(found)),
+            command=command,
+            version=__version__,
+        )
+    )
+
+
+def environment() -> Environment:
+    """The templates of a backtest, and the style that all reports share."""
+    return Environment(
         loader=ChoiceLoader(
             [PackageLoader("servingpool.backtest", ""), PackageLoader("servingpool_simulation.report", "")]
         ),
@@ -45,21 +68,6 @@ def page(found: Backtest, command: str) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    )
-    return environment.get_template("backtest.html.j2").render(
-        title=f"{found.header.namespace}/{found.header.target}",
-        objective=objective(found.question.pool.slo),
-        held=found.held,
-        sentence=sentence(found),
-        cards=list(_cards(found)),
-        course=course(found),
-        rows=list(_rows(found)),
-        changes=[_change(at, change) for at, change in found.auto.changes],
-        unknowns=list(found.unknowns()),
-        ruled=None if found.rule is None or found.question.rule is None else found.question.rule.name,
-        ground=list(_ground(found)),
-        command=command,
-        version=__version__,
     )
 
 

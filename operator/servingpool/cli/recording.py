@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError
-from servingpool.adapters.cluster.survey import Survey, survey
+from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.survey import Survey, deployments, survey
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, PrometheusBackend
 from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
 from servingpool.backtest.autoscaler_rule import kept
@@ -28,6 +29,8 @@ from servingpool.reconcile.config import OperatorConfig
 
 SETTLED = 60.0
 """Seconds before now at which a recording ends: younger scrapes may be under way."""
+STEP = 15.0
+"""Seconds between two samples of a target that is recorded for a backtest."""
 NOT_ANSWERED, NO_CLUSTER = 1, 4
 """Exit codes."""
 
@@ -67,14 +70,68 @@ class Order:
 def run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> int:
     """The exit code."""
     try:
-        asyncio.run(_run(target, order, config, source))
-    except RecordingError as error:
-        typer.echo(f"{order.output} {error}", err=True)
-        return NOT_ANSWERED
+        attempt(target, order, config, source)
     except Failed as error:
         typer.echo(str(error), err=True)
         return error.code
     return 0
+
+
+def attempt(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> None:
+    """Record it, or raise Failed."""
+    try:
+        asyncio.run(_run(target, order, config, source))
+    except RecordingError as error:
+        raise Failed(f"{order.output} {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What is asked, and of whom."""
+
+    config: OperatorConfig
+    source: BackendConfig
+    kubeconfig: str | None
+
+
+def record_each(targets: Iterable[Key], seconds: float, where: Where, *, with_namespace: bool) -> dict[Path, str]:
+    """One file for each (namespace, Deployment) in turn: the server bears the load of one. By file why it failed."""
+    files = {}
+    for namespace, name in targets:
+        file = Path(f"{namespace}.{name}.rec" if with_namespace else f"{name}.rec")
+        order = Order(file, seconds, STEP, Pace())
+        try:
+            attempt(Target(namespace, name, None, None, where.kubeconfig), order, where.config, where.source)
+            files[file] = ""
+        except Failed as error:
+            files[file] = str(error).rstrip(".")
+    return files
+
+
+def serving(where: Where) -> list[Key]:
+    """All Deployments whose pods export an engine's metrics. Raises typer.Exit."""
+    try:
+        return asyncio.run(_serving(where))
+    except (ClusterError, Failed) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(error.code if isinstance(error, Failed) else NO_CLUSTER) from None
+
+
+async def _serving(where: Where) -> list[Key]:
+    prometheus = PrometheusBackend(where.source, where.config.known_engines)
+    cluster, found = await Cluster.connect(where.kubeconfig), []
+    try:
+        for namespace, name in await deployments(cluster):
+            target = Target(namespace, name, None, None, where.kubeconfig)
+            ready = (await survey(cluster, (namespace, name))).ready
+            if ready and (await identify(target, ready, prometheus, where.config.known_engines))[0] is not None:
+                found.append((namespace, name))
+    finally:
+        await cluster.close()
+        await prometheus.close()
+    if not found:
+        raise Failed("No Deployment exports metrics of an engine that is known.")
+    return found
 
 
 async def _run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> None:
