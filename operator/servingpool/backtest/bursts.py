@@ -31,6 +31,8 @@ def burstiness(world: World, fleet: AsItWas, intervals: Intervals) -> float:
     begin = _busiest(intervals, world.begin, world.end)
     end = min(world.end, begin + WINDOW)
     at = np.arange(begin, end - MINUTE + 1.0, MINUTE)
+    if len(at) < LEAST:
+        return 1.0
     observed = _by_minute(intervals, at)
     before: tuple[float, float] | None = None
     for clump in CLUMPS:

@@ -54,7 +54,8 @@ class Names:
     @classmethod
     def of(cls, profile: EngineMetrics) -> Names:
         """Of one engine."""
-        plain, histograms = {}, {}
+        plain: dict[str, str] = {}
+        histograms: dict[str, str] = {}
         for figure, series in profile.figures.items():
             where = histograms if figure in HISTOGRAMS else plain
             where.update({one.name: figure.field for one in series if one.name and not one.labels})

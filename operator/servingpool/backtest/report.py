@@ -139,7 +139,10 @@ def _ground(found: Backtest) -> Iterator[tuple[str, str]]:
         f"with an error of {engine.error:.1%}; {engine.cached:.0%} of prompts come from the prefix cache"
     )
     yield "Engine", steps
-    yield "Bursts", f"{found.clump:.1f} requests come together, by which the model's mean TTFT is the observed one"
+    yield (
+        "Bursts",
+        f"{found.clump:.1f} requests come together, by which the model's TTFT is the observed one minute by minute",
+    )
     yield "Full batch", f"{engine.batch} requests; the largest mean batch in the history was {engine.most_decoding:.0f}"
     yield "Cold start", f"{brief(found.cold_start)}, evenly between 20% less and 20% more"
     pool = found.question.pool

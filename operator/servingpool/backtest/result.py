@@ -140,7 +140,7 @@ class Backtest:
             yield from self.question.rule.lost()
         yield (
             "Not recorded: the spread of answers' lengths (taken as 0.8 of their mean), the KV cache's size (taken as "
-            "enough), routing (taken as least-loaded), bursts within a scrape interval (fitted to the mean TTFT)."
+            "enough), routing (taken as least-loaded), bursts within a scrape interval (fitted to TTFT)."
         )
 
     def to_dict(self) -> dict[str, Any]:
