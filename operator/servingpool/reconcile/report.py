@@ -192,6 +192,7 @@ def _headline(status: Status) -> tuple[Any, ...]:
         status.observed_generation,
         conditions,
         status.fleet,
+        status.bounds,
         status.replicas,
         status.last_scale_time,
         status.history,
