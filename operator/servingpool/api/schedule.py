@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -123,6 +124,7 @@ def occurrences(schedules: Iterable[Schedule], begin: float, end: float) -> Iter
             day += timedelta(days=1)
 
 
+@lru_cache(maxsize=4096)  # each is asked for at every tick of its day
 def _moment(day: date, at: time, zone: ZoneInfo) -> float:
     """Unix time in seconds of the first moment at which clocks in the zone read this time or later."""
     wall = datetime.combine(day, at, zone)
