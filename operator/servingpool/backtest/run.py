@@ -114,7 +114,7 @@ def _ruled(world: World, rule: Rule | None) -> Replayed | None:
     if rule is None or policy is None:
         return None
     low, high = rule.pool(world.pool)
-    return replay(replace(world, pool=replace(world.pool, min_replicas=low, max_replicas=high)), policy)
+    return replay(replace(world, pool=replace(world.pool, min_replicas=low, max_replicas=high, windows=())), policy)
 
 
 def _initial(observed: Observed, warm_up: float) -> int:

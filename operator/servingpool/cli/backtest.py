@@ -40,7 +40,8 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         typer.Option("--from", help="A file that `servingpool record` wrote; repeat it.", dir_okay=False),
     ] = None,
     pool: Annotated[
-        Path | None, typer.Option(help="A ServingPool manifest for SLO, bounds, behavior and cost, instead of options.")
+        Path | None,
+        typer.Option(help="A ServingPool manifest for bounds, schedules, SLO, behavior and cost."),
     ] = None,
     ttft: Annotated[str, typer.Option(help="Bound on time to first token, 1ms to 10m, or none.")] = "none",
     tpot: Annotated[str, typer.Option(help="Bound on time per output token, 1ms to 10s, or none.")] = "none",

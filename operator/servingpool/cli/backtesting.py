@@ -52,7 +52,7 @@ class Asked:
         starts = None if self.cold_start is None else duration(self.cold_start, "--cold-start", "1s", "1h")
         rule = self._rule(header)
         if self.pool is not None:
-            return self._of_manifest(self.pool, starts, rule)
+            return self._of_manifest(header, self.pool, starts, rule)
         found = header.bounds or (1, None)
         most = self.high or found[1]
         if most is None:
@@ -68,12 +68,12 @@ class Asked:
             raise typer.BadParameter(f"{error}; give --ttft, --tpot or --pool") from error
 
     @staticmethod
-    def _of_manifest(manifest: Path, starts: float | None, rule: Rule | None) -> Question:
+    def _of_manifest(header: Header, manifest: Path, starts: float | None, rule: Rule | None) -> Question:
         try:
             read = read_pool(manifest)
         except InputError as error:
             raise typer.BadParameter(str(error), param_hint="--pool") from error
-        core, behavior = core_pool(read, in_charge=True), read.spec.behavior
+        core, behavior = core_pool(read, in_charge=True, during=(header.begin, header.end)), read.spec.behavior
         if core.slo.at_gateway:
             raise typer.BadParameter(
                 "a recording has no gateway: set slo.measuredAt to Engine, got Gateway", param_hint="--pool"
