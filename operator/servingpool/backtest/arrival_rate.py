@@ -60,12 +60,12 @@ class Rate:
     def times(self, begin: Floats, end: Floats, place: Floats) -> Floats:
         """Unix times of requests that came between `begin` and `end`, at these shares of what came then, 0 to 1."""
         low, high = np.interp([begin, end], self.edges, self.so_far)
-        return np.interp(low + place * (high - low), self.so_far, self.edges)
+        return np.asarray(np.interp(low + place * (high - low), self.so_far, self.edges))
 
     def unseen(self, random: np.random.Generator) -> Floats:
         """Unix times of the requests that nobody counted."""
         total = float(self.lost[-1])
-        return np.interp(total * random.random(round(total)), self.lost, self.edges)
+        return np.asarray(np.interp(total * random.random(round(total)), self.lost, self.edges))
 
 
 def _around(first: Ints, last: Ints, weight: Floats, size: int) -> Floats:

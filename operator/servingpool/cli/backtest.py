@@ -130,7 +130,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         if len(mine) == 1 and not every and not shards:
             (key,) = mine
             source = [Path(f"{key[1]}.rec")]
-            order = recording.Order(source[0], seconds, recording.STEP, recording.Pace())
+            order = recording.Order(source[0], seconds, recording.STEP)
             code = recording.run(recording.Target(*key, None, None, where.kubeconfig), order, found, backend_config)
             if code:
                 raise typer.Exit(code)

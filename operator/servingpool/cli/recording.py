@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import typer
@@ -64,7 +64,7 @@ class Order:
     seconds: float
     """How far back."""
     step: float
-    pace: Pace
+    pace: Pace = field(default_factory=Pace)
 
 
 def run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> int:
@@ -99,7 +99,7 @@ def record_each(targets: Iterable[Key], seconds: float, where: Where, *, with_na
     files = {}
     for namespace, name in targets:
         file = Path(f"{namespace}.{name}.rec" if with_namespace else f"{name}.rec")
-        order = Order(file, seconds, STEP, Pace())
+        order = Order(file, seconds, STEP)
         try:
             attempt(Target(namespace, name, None, None, where.kubeconfig), order, where.config, where.source)
             files[file] = ""
