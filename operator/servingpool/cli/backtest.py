@@ -123,11 +123,13 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         found, backend_config = recorded.chosen(config, prometheus, backend)
         seconds = usage.span("--since", since, *usage.HISTORY)
         from servingpool.cli import recording
+        from servingpool.cli.logs import configure
 
+        configure(json=False, debug=False)
         where = recording.Where(found, backend_config, None if kubeconfig is None else str(kubeconfig))
         keys = recording.serving(where) if every else [(namespace, name) for name in names]
         mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
-        if len(mine) == 1 and not every and not shards:
+        if len(mine) == 1 and not every and output is not Output.LINES:
             (key,) = mine
             source = [Path(f"{key[1]}.rec")]
             order = recording.Order(source[0], seconds, recording.STEP)
@@ -139,7 +141,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
             files = recording.record_each(mine, seconds, where, with_namespace=every)
     else:
         files = dict.fromkeys(source, "")
-    if len(files) == 1 and not every and not shards:
+    if len(files) == 1 and not every and output is not Output.LINES:
         raise typer.Exit(backtesting.single(next(iter(files)), asked, report, figures=output is Output.JSON))
     form = "" if output is None else output.value
     raise typer.Exit(backtesting.several(files, asked, report, form=form, jobs=jobs or os.cpu_count() or 1))
