@@ -127,7 +127,7 @@ ALERTS = (
             "InvalidSpec, UnknownBackend, UnknownEngine, UnknownGateway, TargetNotFound: correct the manifest. "
             "AmbiguousOwner, OwnedByHPA, OwnedByKEDA: delete the other scaler. FailedUpdateScale: a missing right, "
             "a webhook or a quota refuses the scale. ReplicasContested: another program sets spec.replicas. "
-            "ScalingDisabled: the Deployment has 0 replicas. Unschedulable: no node has room."
+            "ScalingDisabled: the target has 0 replicas. Unschedulable: no node has room."
         ),
     ),
     Alert(

@@ -13,6 +13,8 @@ from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.backfill import BACKENDS_AT_ONCE, Backfill, PendingPool
 
+from servingpool.adapters.cluster.objects import Workload
+
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
 from .fake_cluster import TICK, FakeCluster, Prometheus
 
@@ -189,6 +191,6 @@ def test_marks_are_not_removed_while_their_scale_down_is_under_way() -> None:
 class _SlowToScale(FakeCluster):
     """An API server that answers a scale after two ticks."""
 
-    async def scale(self, target: tuple[str, str], *, current: int, replicas: int) -> None:
+    async def scale(self, target: Workload, replicas: int) -> None:
         await asyncio.sleep(28.0)
-        await super().scale(target, current=current, replicas=replicas)
+        await super().scale(target, replicas)
