@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import time
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

@@ -46,7 +46,7 @@ class Facts:
     """What is known of a workload."""
 
     namespace: str
-    deployment: str
+    name: str
     replicas: int
     """spec.replicas now."""
     gpus: int
@@ -70,6 +70,8 @@ class Facts:
     """What is to be said of the pod template's end."""
     missing: Sequence[str] = ()
     """Figures that Prometheus lacks."""
+    kind: str = "Deployment"
+    api_version: str = "apps/v1"
 
 
 def attained(chunks: Iterable[Chunk]) -> dict[str, Attained | None]:
@@ -113,7 +115,7 @@ def manifest(facts: Facts) -> str:
         f"apiVersion: {API_VERSION}",
         f"kind: {KIND}",
         "metadata:",
-        f"  name: {facts.deployment}",
+        f"  name: {facts.name}",
         f"  namespace: {facts.namespace}",
         "spec:",
         *_line(f"model: {json.dumps(facts.model, ensure_ascii=False)}", facts.origin, 2),
@@ -122,12 +124,17 @@ def manifest(facts: Facts) -> str:
         "  slo:",
         *_slo(facts),
         "  targets:",
-        f"    - name: {facts.deployment}",
+        f"    - name: {facts.name}",
+        *(
+            [f"      apiVersion: {facts.api_version}", f"      kind: {facts.kind}"]
+            if facts.kind != "Deployment"
+            else []
+        ),
         *_line(f"min: {low}", bounds_from, 6),
         *_line(f"max: {high}", bounds_from, 6),
     ]
     if facts.gpus:
-        lines += _line(f"gpusPerReplica: {facts.gpus}", "From the resource limits in the pod template.", 6)
+        lines += _line(f"gpusPerReplica: {facts.gpus}", "From the resource limits of its pods.", 6)
     else:
         lines += _comment(["The pod template has no GPU limits: set gpusPerReplica if a replica has GPUs."], 6)
     if facts.price is not None:
@@ -146,7 +153,7 @@ def manifest(facts: Facts) -> str:
 
 
 def _head(facts: Facts) -> Iterator[str]:
-    yield f"Suggested by `servingpool suggest` for Deployment {facts.namespace}/{facts.deployment}."
+    yield f"Suggested by `servingpool suggest` for {facts.kind} {facts.namespace}/{facts.name}."
     for scaler in facts.autoscalers:
         yield from _lost(scaler)
     if facts.drain:

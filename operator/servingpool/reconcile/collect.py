@@ -328,4 +328,3 @@ def own_samples(pool: ServingPool, samples: Iterable[ReplicaMetrics]) -> tuple[R
     """The samples with this pool's buckets only: they were read for all pools together."""
     slo = pool.spec.slo
     return tuple(with_own_buckets(sample, slo.time_to_first_token, slo.time_per_output_token) for sample in samples)
-

@@ -17,8 +17,8 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from types import MappingProxyType
 
-from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.cluster.objects import Key, Raw
+from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
@@ -151,9 +151,7 @@ class Reconciler:
 
     async def _round(self, backend: str, own: list[ServingPool], now: float) -> Tick:
         """Read one backend, decide and act for its pools."""
-        queries, _ = await asyncio.gather(
-            self._readings.read(backend, own, now), self._targets.read(targets_of(own))
-        )
+        queries, _ = await asyncio.gather(self._readings.read(backend, own, now), self._targets.read(targets_of(own)))
         if not self._leading():
             return Tick(queries=queries)
         # At the start no pool waits for a decision meanwhile; later, pools with history go first.
@@ -304,4 +302,3 @@ def _failures(outcomes: Iterable[object]) -> int:
 
 def _invalid(problems: str) -> tuple[Reason, str]:
     return Reason.INVALID_SPEC, Reason.INVALID_SPEC.message(problems=problems)
-

@@ -43,8 +43,12 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
         message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], target=workload.key)
         return ScalePermission(False, Reason.AMBIGUOUS_OWNER, message)
     for other in seen.autoscalers:
-        reason = Reason.OWNED_BY_KEDA if other.kind == "ScaledObject" else Reason.OWNED_BY_HPA
-        return ScalePermission(False, reason, reason.message(name=other.key[1], target=workload.key))
+        name = other.key[1]
+        if other.kind == "ScaledObject":
+            message = Reason.OWNED_BY_KEDA.message(name=name, target=workload.key)
+            return ScalePermission(False, Reason.OWNED_BY_KEDA, message)
+        message = Reason.OWNED_BY_HPA.message(name=name, target=workload.key)
+        return ScalePermission(False, Reason.OWNED_BY_HPA, message)
     if workload.parent is not None:
         remedy = _remedy(workload.parent)
         message = Reason.OWNED_BY_PARENT.message(parent=workload.parent, target=workload.key, remedy=remedy)
@@ -79,7 +83,7 @@ def _remedy(parent: Parent) -> str:
         return Note.LEAVE_TO_OTHERS.message(setting=f"{kinds.KSERVE_CLASS}: {kinds.KSERVE_EXTERNAL}")
     if adapter is not None:
         return Note.NAME_ADAPTER.message(kind=adapter)
-    return (Note.NAME_PARENT if parent.sort in kinds.SCALABLE_PARENTS else Note.SET_AT_PARENT).message()
+    return Note.NAME_PARENT.message() if parent.sort in kinds.SCALABLE_PARENTS else Note.SET_AT_PARENT.message()
 
 
 NOT_APPLIED = {
@@ -117,7 +121,9 @@ def no_target(pool: ServingPool, fault: Unscalable) -> tuple[Reason, str]:
         case Fault.NO_SELECTOR:
             return Reason.INVALID_SELECTOR, Reason.INVALID_SELECTOR.message(target=name)
         case Fault.FAILED:
-            return Reason.FAILED_GET_SCALE, Reason.FAILED_GET_SCALE.message(target=name, error=fault.detail or fault.fault.value)
+            return Reason.FAILED_GET_SCALE, Reason.FAILED_GET_SCALE.message(
+                target=name, error=fault.detail or fault.fault.value
+            )
     return Reason.TARGET_NOT_FOUND, Reason.TARGET_NOT_FOUND.message(target=name, namespace=namespace)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from servingpool.adapters.cluster.objects import Pod
-from servingpool.adapters.prometheus import FleetReading, Selection
+from servingpool.adapters.prometheus import FleetReading, Missing, Selection
 from servingpool.decision.observation import Histogram, Replica, ReplicaMetrics, Unknown
 
 OTHER_BUCKETS = Unknown("the pods of one replica have different histogram buckets")
@@ -59,7 +59,9 @@ def _together(
     by_pod = {sample.replica: sample for sample in selection.samples}
     told = [[by_pod[pod.name] for pod in pods if pod.name in by_pod] for pods in groups]
     most = max(map(len, told), default=0)
-    ready, samples, missing = [], [], {}
+    ready: list[Replica] = []
+    samples: list[ReplicaMetrics] = []
+    missing: dict[str, Missing] = {}
     for pods, own in zip(groups, told, strict=True):
         # A name of the pods that serve: with another one, counters of other pods would look like a reset.
         name = "+".join(sample.replica for sample in own) or pods[0].name

@@ -19,7 +19,7 @@ LEADER_WORKER_SET: Sort = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
 GROUP_LABELS = (
     "leaderworkerset.sigs.k8s.io/group-key",
     "modelserving.volcano.sh/group-name",
-    "rolebasedgroup.workloads.x-k8s.io/role-instance-name",
+    "rbg.workloads.x-k8s.io/role-instance-name",
     "roleset-name",
     "ray.io/cluster",
 )
@@ -70,8 +70,8 @@ SCALABLE_PARENTS = frozenset(
 """Objects that set the replicas of their workloads, and have a scale subresource themselves."""
 KSERVE: Sort = ("serving.kserve.io", "InferenceService")
 KSERVE_CLASS, KSERVE_EXTERNAL = "serving.kserve.io/autoscalerClass", "external"
-"""Annotation of an InferenceService, and of its Deployment, with which KServe leaves the replicas to others. With `none`
-it sets them; by default it makes an HPA."""
+"""Annotation of an InferenceService, and of its Deployment, with which KServe leaves the replicas to others. With
+`none` it sets them; by default it makes an HPA."""
 
 
 def group_of(api_version: str) -> str:

@@ -46,6 +46,7 @@ class TargetKey(NamedTuple):
         """Such as `Deployment vllm`."""
         return f"{self.kind} {self.name}"
 
+
 # Extended resources of GPU vendors and their kin: nvidia.com/gpu, nvidia.com/mig-1g.10gb, amd.com/gpu,
 # gpu.intel.com/i915, habana.ai/gaudi, google.com/tpu, aws.amazon.com/neuron, huawei.com/Ascend910.
 ACCELERATOR = re.compile(

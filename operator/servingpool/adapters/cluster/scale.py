@@ -65,6 +65,12 @@ SHORT = {
 """Kubectl's names of the kinds that need no discovery."""
 
 
+def known_sort(name: str) -> Sort:
+    """Group and kind as kubectl takes them, as far as nobody is asked: of others the group is empty."""
+    kind = name.lower().partition(".")[0]
+    return ("apps", SHORT[kind]) if kind in SHORT else ("", name)
+
+
 class Api(Protocol):
     """What reading needs of a cluster."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _SET = re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)")
-_EQUAL = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<operator>==|=|!=)\s*(?P<values>\S*)")
+_EQUAL = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<operator>==|=|!=)\s*(?P<values>[^=!\s]*)")
 _EXISTS = re.compile(r"(?P<operator>!?)\s*(?P<key>[^=!\s]+)")
 _COMMA = re.compile(r",(?![^(]*\))")
 """One between two terms, none within parentheses."""
