@@ -18,6 +18,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
+from .leader_worker_set import API_VERSION, controller, leader_worker_set
 from .operators import Cluster, OperatorProcess, Service, Traffic, deployment
 from .stand_ins import ROLE_SCALER, SCALING_ADAPTER, SCALING_GROUP, Kind, StandIn
 
@@ -35,7 +36,7 @@ def rights(binaries: dict[str, Path], directory: Path) -> list[Mapping[str, Any]
     """The chart's ClusterRole with the kinds of these tests as a user adds them."""
     extra = [
         {"apiGroups": [kind.api_version.partition("/")[0]], "resources": [kind.plural]}
-        for kind in (*KINDS, Kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets", "", ()))
+        for kind in (*KINDS, LEADER_WORKER_SET)
     ]
     home = {f"HELM_{part}_HOME": str(directory / part) for part in ("CACHE", "CONFIG", "DATA")}
     rendered = subprocess.run(
@@ -149,9 +150,28 @@ def test_kinds_of_other_projects_are_scaled_by_their_crds_alone(cluster: Cluster
         pool(cluster, kind, name)
     for kind, name in NAMES.items():
         up_and_back(cluster, kind, name)
-        wait_until(
-            lambda name=name: gpus(operator, name) == 2.0, PATIENCE, f"a replica of {name} has the GPUs of two pods"
-        )
+        assert gpus(operator, name) == 2.0, "of both pods"
+
+
+LEADER_WORKER_SET = Kind(API_VERSION, "LeaderWorkerSet", "leaderworkersets", "", ())
+
+
+def test_a_leader_worker_set_is_scaled_group_by_group_with_its_own_controller(
+    cluster: Cluster, operator: OperatorProcess, tmp_path: Path
+) -> None:
+    with controller(cluster.plane, NAMESPACE, tmp_path):
+        cluster.plane.apply(leader_worker_set(NAMESPACE, "lws", 2, app="lws"))
+        cluster.traffic.services[NAMESPACE, "lws"] = Service("lws", 4.0)
+        pool(cluster, LEADER_WORKER_SET, "lws")
+        most = up_and_back(cluster, LEADER_WORKER_SET, "lws")
+        assert gpus(operator, "lws") == 3.0, "of a leader with 1 and a worker with 2"
+        wait_until(lambda: len(cluster.pods("lws")) < most, PATIENCE, "the group of the highest index goes")
+        leaders = cluster.pods("lws")
+        assert set(leaders) == {f"lws-{index}" for index in range(len(leaders))}
+        cluster.pool("beneath", targets=[{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "lws", "max": 2}])
+        cluster.wait_condition("beneath", "Ready", ("False", "OwnedByParent"))
+        said = "LeaderWorkerSet 'lws' sets the replicas of StatefulSet lws. Name it in spec.targets[] instead."
+        assert cluster.told("beneath", "Ready") == said
 
 
 def test_what_cannot_be_scaled_is_told_and_the_others_go_on(cluster: Cluster, operator: OperatorProcess) -> None:

@@ -125,11 +125,7 @@ def manifest(facts: Facts) -> str:
         *_slo(facts),
         "  targets:",
         f"    - name: {facts.name}",
-        *(
-            [f"      apiVersion: {facts.api_version}", f"      kind: {facts.kind}"]
-            if facts.kind != "Deployment"
-            else []
-        ),
+        *_kind(facts),
         *_line(f"min: {low}", bounds_from, 6),
         *_line(f"max: {high}", bounds_from, 6),
     ]
@@ -160,6 +156,13 @@ def _head(facts: Facts) -> Iterator[str]:
         yield f"Before a scale-down: {facts.drain}"
     if facts.missing:
         yield f"Prometheus lacks, and decisions need: {', '.join(facts.missing)}. See `servingpool check`."
+
+
+def _kind(facts: Facts) -> list[str]:
+    """Nothing where it is the default."""
+    if facts.kind == "Deployment":
+        return []
+    return [f"      apiVersion: {facts.api_version}", f"      kind: {facts.kind}"]
 
 
 def _slo(facts: Facts) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import typer
@@ -86,7 +86,11 @@ class _Model(NamedTuple):
 
 
 async def _check(
-    target: Target, kind: str, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], pods: Sequence[str]
+    target: Target,
+    kind: str,
+    prometheus: PrometheusBackend,
+    engines: Mapping[str, EngineMetrics],
+    pods: Mapping[str, str],
 ) -> _Model:
     keys = [(target.namespace, pod) for pod in pods]
     seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
@@ -119,7 +123,10 @@ async def _check(
         typer.echo(f"Their {engines[engine].model_label} is {named}. Set spec.model to {named}.")
     model = target.model or (models[0] if models else "")
     selection = reading.select(target.namespace, pods, model)
-    sound = _pods(seen, target.namespace, selection)
+    # Of a replica of several pods some serve, and the others have no engine's metrics.
+    told = {pods[sample.replica] for sample in selection.samples}
+    missing = {pod: why for pod, why in selection.missing.items() if pods[pod] not in told}
+    sound = _pods(seen, target.namespace, replace(selection, missing=missing))
     if lacking:
         typer.echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
     return _Model(model, sound and not lacking and not several)

@@ -12,9 +12,7 @@ from servingpool.cli.usage import Backend, Config, Kubeconfig, Namespace
 def suggest(  # noqa: PLR0913, a command line's options are its parameters
     target: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[KIND/NAME]", help="A workload. Also hpa/NAME or scaledobject/NAME, for what it scales."
-        ),
+        typer.Argument(metavar="[KIND/NAME]", help="Also hpa/NAME or scaledobject/NAME, for what it scales."),
     ] = None,
     *,
     every: Annotated[

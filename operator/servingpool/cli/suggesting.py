@@ -175,9 +175,8 @@ async def _attained(
     """From hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
     seconds, bounds = usage.span("--since", order.since, *usage.HISTORY), frozenset(LADDER)
     end = time.time()
-    request = ReadRequest(
-        engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods_of_any([(target.name, target.sort)])
-    )
+    pods = pods_of_any([(target.name, target.sort)])
+    request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods)
     found = await prometheus.history(
         request, start=end - seconds, end=end, step=seconds / STEPS, namespaces=[target.namespace], most_samples=200_000
     )

@@ -38,25 +38,10 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
 
     `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the target's replicas.
     """
-    pool, workload, owner = seen.pool, seen.workload, seen.owner
-    if owner != pool.key:
-        message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], target=workload.key)
-        return ScalePermission(False, Reason.AMBIGUOUS_OWNER, message)
-    for other in seen.autoscalers:
-        name = other.key[1]
-        if other.kind == "ScaledObject":
-            message = Reason.OWNED_BY_KEDA.message(name=name, target=workload.key)
-            return ScalePermission(False, Reason.OWNED_BY_KEDA, message)
-        message = Reason.OWNED_BY_HPA.message(name=name, target=workload.key)
-        return ScalePermission(False, Reason.OWNED_BY_HPA, message)
-    if workload.parent is not None:
-        remedy = _remedy(workload.parent)
-        message = Reason.OWNED_BY_PARENT.message(parent=workload.parent, target=workload.key, remedy=remedy)
-        return ScalePermission(False, Reason.OWNED_BY_PARENT, message)
-    if seen.ungrouped:
-        count = len(seen.observation.ready) + len(seen.observation.starting)
-        message = Reason.PODS_NOT_GROUPED.message(target=workload.key, pods=count, replicas=workload.standing)
-        return ScalePermission(False, Reason.PODS_NOT_GROUPED, message)
+    pool, workload = seen.pool, seen.workload
+    elsewhere = _not_ours(seen)
+    if elsewhere is not None:
+        return elsewhere
     if workload.replicas == 0 and pool.spec.targets[0].min > 0:
         message = Reason.SCALING_DISABLED.message(target=workload.key, min=pool.spec.targets[0].min)
         return ScalePermission(False, Reason.SCALING_DISABLED, message)
@@ -75,6 +60,30 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
         return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
     message = Reason.SUCCEEDED_GET_SCALE.message(target=workload.key)
     return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
+
+
+def _not_ours(seen: Collected) -> ScalePermission | None:
+    """Why the target is not this pool's to scale; None where it is."""
+    workload, owner = seen.workload, seen.owner
+    if owner != seen.pool.key:
+        message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], target=workload.key)
+        return ScalePermission(False, Reason.AMBIGUOUS_OWNER, message)
+    for other in seen.autoscalers:
+        name = other.key[1]
+        if other.kind == "ScaledObject":
+            message = Reason.OWNED_BY_KEDA.message(name=name, target=workload.key)
+            return ScalePermission(False, Reason.OWNED_BY_KEDA, message)
+        message = Reason.OWNED_BY_HPA.message(name=name, target=workload.key)
+        return ScalePermission(False, Reason.OWNED_BY_HPA, message)
+    if workload.parent is not None:
+        remedy = _remedy(workload.parent)
+        message = Reason.OWNED_BY_PARENT.message(parent=workload.parent, target=workload.key, remedy=remedy)
+        return ScalePermission(False, Reason.OWNED_BY_PARENT, message)
+    if seen.ungrouped:
+        count = len(seen.observation.ready) + len(seen.observation.starting)
+        message = Reason.PODS_NOT_GROUPED.message(target=workload.key, pods=count, replicas=workload.standing)
+        return ScalePermission(False, Reason.PODS_NOT_GROUPED, message)
+    return None
 
 
 def _remedy(parent: Parent) -> str:

@@ -28,9 +28,9 @@ class FakeCluster:
         pass
 
 
-async def ready_pods(_: FakeCluster, namespace: str, kind: str, name: str) -> tuple[Workload, list[str]]:
+async def ready_pods(_: FakeCluster, namespace: str, kind: str, name: str) -> tuple[Workload, dict[str, str]]:
     raw = {"metadata": {"namespace": namespace, "name": name, "uid": kind}}
-    return objects.workload(raw), [f"{name}-7d9c5b7f4-{number:05d}" for number in range(300)]
+    return objects.workload(raw), {f"{name}-7d9c5b7f4-{number:05d}": str(number) for number in range(300)}
 
 
 class FakeBackend:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError, NotFound
-from servingpool.adapters.cluster.kinds import group_of
 from servingpool.adapters.cluster.objects import Key, Pod, Raw, TargetKey, Workload
 from servingpool.adapters.cluster.scale import Discovery, Fault, Unscalable, read_target
 
@@ -36,7 +35,7 @@ class Survey:
     @property
     def ready(self) -> list[str]:
         """Names of the pods that are Ready and stay."""
-        return _ready(self.pods)
+        return sorted(one.name for one in self.pods if _stays(one))
 
     @property
     def starts(self) -> tuple[float, ...]:
@@ -53,7 +52,7 @@ async def workload_of(cluster: Cluster, namespace: str, kind: str, name: str) ->
     discovery = Discovery(cluster, time.monotonic)
     try:
         api_version, found = await discovery.find(kind)
-        key = TargetKey(namespace, name, found, group_of(api_version))
+        key = TargetKey(namespace, name, found, kinds.group_of(api_version))
         _, workload = await read_target(cluster, discovery, key, api_version)
     except Unscalable as problem:
         said = f"Cannot read {kind} {namespace}/{name}: {problem.detail or problem.fault.value}"
@@ -63,10 +62,11 @@ async def workload_of(cluster: Cluster, namespace: str, kind: str, name: str) ->
     return workload, listed["items"]
 
 
-async def ready_pods(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[Workload, list[str]]:
-    """A workload, and the names of its pods that are Ready and stay. Raises as `workload_of`."""
+async def ready_pods(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[Workload, dict[str, str]]:
+    """A workload, and of its pods that are Ready and stay the name and the replica's. Raises as `workload_of`."""
     workload, listed = await workload_of(cluster, namespace, kind, name)
-    return workload, _ready(map(objects.pod, listed))
+    pods = sorted((one for one in map(objects.pod, listed) if _stays(one)), key=lambda one: one.name)
+    return workload, {one.name: (kinds.group(workload.key.sort, one.labels) or ("", one.name))[1] for one in pods}
 
 
 async def survey(cluster: Cluster, namespace: str, kind: str, name: str) -> Survey:
@@ -126,5 +126,5 @@ def _scales(raw: Raw, target: TargetKey) -> bool:
     return one is not None and one.target == target
 
 
-def _ready(pods: Iterable[Pod]) -> list[str]:
-    return sorted(one.name for one in pods if one.ready_since is not None and not one.going)
+def _stays(one: Pod) -> bool:
+    return one.ready_since is not None and not one.going
