@@ -33,6 +33,10 @@ ANY_ENGINE = "vllm"
 """By whose profile is asked while the engine is not known: what pods export is told for all engines."""
 
 
+Replicas = Mapping[str, str]
+"""Names of pods, and of the replica that each belongs to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Which pods to look at, and as what."""
@@ -86,11 +90,7 @@ class _Model(NamedTuple):
 
 
 async def _check(
-    target: Target,
-    kind: str,
-    prometheus: PrometheusBackend,
-    engines: Mapping[str, EngineMetrics],
-    pods: Mapping[str, str],
+    target: Target, kind: str, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], pods: Replicas
 ) -> _Model:
     keys = [(target.namespace, pod) for pod in pods]
     seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
