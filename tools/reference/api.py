@@ -26,6 +26,7 @@ rights: the Helm value [`extraTargets`](configuration.md). A workload that anoth
 A replica is a pod, or the pods that share a label of a group: the first that they have of {labels}. A group is ready
 once all its pods are, and has their GPUs. Some of its pods serve, such as a leader: their metrics are added up. Where a
 kind has several pods a replica and none of these labels, the pool is not scaled (`PodsNotGrouped`).
+Of groups other than LeaderWorkerSet's no history is loaded, and a backtest takes each pod that served for a replica.
 
 A scale-down takes the least busy pods of a Deployment. Of other kinds their controllers choose: a StatefulSet and a
 LeaderWorkerSet take the highest ordinal, however busy.

@@ -29,6 +29,7 @@ from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal, plan
 from servingpool.reconcile.preconditions import no_target, owners
+from servingpool.reconcile.replicas import told_by_name
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.state import PoolState, PoolStates
@@ -288,11 +289,13 @@ class Reconciler:
     async def _teach(self, backend: str, pools: list[ServingPool], now: float) -> None:
         waiting = [pool for pool in pools if self.states.unchanged(pool.metadata) and self._waits(pool)]
         if waiting:
-            workloads = (self._cache.workload(target_of(pool)) for pool in waiting)
-            fresh = [
-                PendingPool(pool, self.states[pool.key], 0 if workload is None else workload.replicas)
-                for pool, workload in zip(waiting, workloads, strict=True)
-            ]
+            fresh = []
+            for pool in waiting:
+                state, workload = self.states[pool.key], self._cache.workload(target_of(pool))
+                if workload is None or told_by_name(workload, self._cache.replicas(workload)):
+                    fresh.append(PendingPool(pool, state, 0 if workload is None else workload.replicas))
+                else:
+                    state.backfill_ended()
             await self._backfill.run(backend, fresh, now)
 
 

@@ -10,13 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from servingpool.adapters.cluster.objects import Pod
+from servingpool.adapters.cluster.names import ORDINAL
+from servingpool.adapters.cluster.objects import Pod, Workload
 from servingpool.adapters.prometheus import FleetReading, Missing, Selection
 from servingpool.decision.observation import Histogram, Replica, ReplicaMetrics, Unknown
 
 OTHER_BUCKETS = Unknown("the pods of one replica have different histogram buckets")
 _WHAT = {"replica", "scraped_at", "ttft_from_admission"}
 """Fields of a sample that are no figures."""
+
+
+def told_by_name(workload: Workload, groups: Sequence[tuple[Pod, ...]]) -> bool:
+    """Whether the names of the pods of the past tell the replicas of the past: each that served was one."""
+    return workload.key.sort in ORDINAL or all(len(pods) == 1 for pods in groups)
 
 
 @dataclass(frozen=True, slots=True)

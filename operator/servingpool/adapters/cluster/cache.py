@@ -140,23 +140,19 @@ class ClusterCache:
         """
         if workload.selector is None:
             return [(pod,) for pod in self.pods(workload)]
-        sort, selects = workload.key.sort, workload.selector.admits
+        sort = workload.key.sort
         found: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
-        selected: dict[str, tuple[str, str]] = {}
-        for pod in self._spaces.get(workload.key.namespace, {}).values():
-            if pod.going:
-                continue
-            group = kinds.group(sort, pod.labels) or ("", pod.uid)
-            # A number, unlike a name, is that of other targets' pods too.
-            if selects(pod.labels):
-                selected[pod.uid] = group
-            elif sort in kinds.INDEX_LABELS:
-                continue
-            found[group].append(pod)
-        return [
-            tuple(sorted(found[group], key=lambda pod: (pod.uid not in selected, pod.name)))
-            for group in sorted(set(selected.values()))
-        ]
+        for pod in self._selected(workload, workload.selector):
+            found[kinds.group(sort, pod.labels) or ("", pod.uid)].append(pod)
+        selected = {pod.uid for pods in found.values() for pod in pods}
+        if any(label in kinds.GROUP_LABELS for label, _ in found):  # such as workers, that are not selected
+            for pod in self._spaces[workload.key.namespace].values():
+                group = kinds.group(sort, pod.labels)
+                if group in found and pod.uid not in selected and not pod.going:
+                    found[group].append(pod)
+        for pods in found.values():
+            pods.sort(key=lambda pod: (pod.uid not in selected, pod.name))
+        return [tuple(pods) for _, pods in sorted(found.items())]
 
     def costly(self) -> Iterator[tuple[str, Pod, Workload | None]]:
         """Pods with our deletion cost: namespace, pod, and its Deployment if that still exists."""
