@@ -38,14 +38,17 @@ class Kind:
 
 
 LWS = "leaderworkerset.sigs.k8s.io"
+DS = "disaggregatedset.x-k8s.io"
 RBG = "rbg.workloads.x-k8s.io"
 ROLE_SCALER = Kind(
     "disaggregatedset.x-k8s.io/v1",
     "DisaggregatedSetRoleScaler",
     "disaggregatedsetrolescalers",
-    f"{LWS}/name={{name}}-1,{LWS}/worker-index=0",
+    f"{DS}/name={{name}},{DS}/role=decode,{LWS}/worker-index=0",
     tuple(
         {
+            f"{DS}/name": "{name}",
+            f"{DS}/role": "decode",
             f"{LWS}/name": "{name}-1",
             f"{LWS}/worker-index": str(worker),
             f"{LWS}/group-index": "{index}",
@@ -54,7 +57,7 @@ ROLE_SCALER = Kind(
         for worker in range(2)
     ),
 )
-"""pkg/controllers/disaggregatedset/scaler_manager.go: the leaders of the LeaderWorkerSet of the newest revision."""
+"""pkg/controllers/disaggregatedset/scaler_manager.go: the leaders of the role's groups."""
 SCALING_ADAPTER = Kind(
     "workloads.x-k8s.io/v1alpha2",
     "RoleBasedGroupScalingAdapter",

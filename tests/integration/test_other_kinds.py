@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from servingpool_lab.api_client import load_manifests
 from servingpool_lab.control_plane import ControlPlane
@@ -203,15 +204,26 @@ def test_what_cannot_be_scaled_is_told_and_the_others_go_on(cluster: Cluster, op
     assert operator.healthy() == 200
 
 
-def test_check_reads_any_kind_as_kubectl_names_it(cluster: Cluster, prometheus: Prometheus) -> None:
-    for name in ("statefulset/sts", "sts/sts", "podcliquescalinggroup.grove.io/cliques", "rbgsa/adapter"):
+def test_commands_take_any_kind_as_kubectl_names_it(cluster: Cluster, prometheus: Prometheus) -> None:
+    def run(command: str, target: str) -> str:
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "servingpool.cli.main", "check", name, "-n", NAMESPACE),
+                *(sys.executable, "-m", "servingpool.cli.main", command, target, "-n", NAMESPACE),
                 *(f"--kubeconfig={cluster.plane.kubeconfig}", f"--prometheus={prometheus.url}"),
             ],
             capture_output=True,
             text=True,
             check=False,
         )
-        assert (done.returncode, name in done.stdout or NAMESPACE in done.stdout) == (0, True), done.stderr
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    for target, said in (
+        ("sts/sts", f"StatefulSet {NAMESPACE}/sts"),
+        ("podcliquescalinggroup.grove.io/cliques", f"PodCliqueScalingGroup {NAMESPACE}/cliques"),
+        ("rbgsa/adapter", f"RoleBasedGroupScalingAdapter {NAMESPACE}/adapter"),
+    ):
+        assert said in run("check", target)
+    found = yaml.safe_load(run("suggest", "rbgsa/adapter"))["spec"]["targets"][0]
+    assert (found["apiVersion"], found["kind"]) == (SCALING_ADAPTER.api_version, SCALING_ADAPTER.kind)
+    assert found["gpusPerReplica"] == 2
