@@ -122,7 +122,7 @@ MODULES: Mapping[str, ToolModule] = {
             tags="remove_all_sd,enable_kubernetes_sd",
         ),
         ToolModule("helm", (Program("helm", "helm.sh/helm/v3/cmd/helm", 110, 60),), linker_flags=_helm_linker_flags()),
-        ToolModule("lws", (Program("lws", "sigs.k8s.io/lws/cmd", 100, 60),)),
+        ToolModule("lws", (Program("lws", "sigs.k8s.io/lws/cmd", 15, 54),)),
     )
 }
 

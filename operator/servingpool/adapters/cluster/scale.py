@@ -149,19 +149,20 @@ async def read_target(
         selector = parse(status.get("selector", ""))
         if selector is None:
             raise Unscalable(Fault.NO_SELECTOR)
-        replicas = int(spec.get("replicas", 0))
+        replicas, standing = int(spec.get("replicas", 0)), int(status.get("replicas", 0))
         if held is not None and held[0] == version:
-            return version, replace(held[1], replicas=replicas, standing=int(status.get("replicas", 0)))
-        raw = await api.get(path)
-        pods = kinds.pod_specs(key.sort, raw)
-        found = objects.target(key, raw, pods or (), replicas=replicas)
-        if pods is None:
-            found = await _seen_in_pods(api, found, selector.text)
+            found = replace(held[1], replicas=replicas)
+        else:
+            raw = await api.get(path)
+            pods = kinds.pod_specs(key.sort, raw)
+            found = objects.target(key, raw, pods or (), replicas=replicas)
+            if pods is None:
+                found = await _seen_in_pods(api, found, selector.text)
     except NotFound as error:
         raise Unscalable(Fault.NO_TARGET) from error
     except Forbidden as error:
         raise Unscalable(Fault.FORBIDDEN, str(error)) from error
-    return version, replace(found, resource=resource, selector=selector, standing=int(status.get("replicas", 0)))
+    return version, replace(found, resource=resource, selector=selector, standing=standing)
 
 
 async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
@@ -240,6 +241,11 @@ class TargetReader:
                 if not 0.0 <= self._clock() - self._read_at.get(key, -math.inf) < KEPT_FOR:
                     self._lose(key)
                     self._faults[key] = Unscalable(Fault.FAILED, str(error))
+            except Exception as defect:
+                # An answer that nobody expects must not end the round of the other pools.
+                log.exception("Reading %s %s/%s failed.", key.kind, *key[:2])
+                self._lose(key)
+                self._faults[key] = Unscalable(Fault.FAILED, f"internal error {type(defect).__name__}")
             else:
                 self._held[key], self._read_at[key] = found, self._clock()
                 self._faults.pop(key, None)
