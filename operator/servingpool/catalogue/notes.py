@@ -20,6 +20,22 @@ class Note(Templated, StrEnum):
         member.meaning = meaning
         return member
 
+    LEAVE_TO_OTHERS = (
+        "Set annotation {setting} on it: then it leaves replicas to others.",
+        "In OwnedByParent: the parent has a setting with which it does not set replicas.",
+    )
+    NAME_ADAPTER = (
+        "Name its {kind} in spec.targets[] instead.",
+        "In OwnedByParent: the parent reads its replicas from an object that is made for autoscalers.",
+    )
+    NAME_PARENT = (
+        "Name it in spec.targets[] instead.",
+        "In OwnedByParent: the parent has a scale subresource itself.",
+    )
+    SET_AT_PARENT = (
+        "Set the replicas there, or name it in spec.targets[] if it has a scale subresource.",
+        "In OwnedByParent: nothing is known of the parent's kind.",
+    )
     AUTO_WOULD_BE = (
         "Auto would be {effect} ({reason}): {message}",
         "Follows Recommending and Paused: what would block or limit mode Auto.",

@@ -27,9 +27,7 @@ class Output(StrEnum):
 def backtest(  # noqa: PLR0913, a command line's options are its parameters
     targets: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[deployment/NAME]...", help="Deployments to record first. Or use --from.", show_default=False
-        ),
+        typer.Argument(metavar="[KIND/NAME]...", help="Workloads to record first. Or use --from.", show_default=False),
     ] = None,
     *,
     every: Annotated[
@@ -104,8 +102,8 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     from servingpool.cli import recorded, usage
 
     if sum(map(bool, (targets, every, source, collect))) != 1:
-        usage.wrong("Give deployment/NAME, -A, --from FILE or --collect FILE, one of the four")
-    names = [recorded.deployment(one) for one in targets or ()]
+        usage.wrong("Give KIND/NAME, -A, --from FILE or --collect FILE, one of the four")
+    names = [recorded.workload(one) for one in targets or ()]
     if as_job is not None:
         from servingpool.cli import backtest_job
 
@@ -127,11 +125,11 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
 
         configure(json=False, debug=False)
         where = recording.Where(found, backend_config, None if kubeconfig is None else str(kubeconfig))
-        keys = recording.serving(where) if every else [(namespace, name) for name in names]
+        keys = recording.serving(where) if every else [(namespace, kind, name) for kind, name in names]
         mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
         if len(mine) == 1 and not every and output is not Output.LINES:
             (key,) = mine
-            source = [Path(f"{key[1]}.rec")]
+            source = [Path(f"{key[2]}.rec")]
             order = recording.Order(source[0], seconds, recording.STEP)
             code = recording.run(recording.Target(*key, None, None, where.kubeconfig), order, found, backend_config)
             if code:

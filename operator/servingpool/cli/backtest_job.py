@@ -18,7 +18,8 @@ DROPPED = ("--as-job", "--shards", "--report", "--output", "-o", "--kubeconfig",
 """Options of the command line that the pods get otherwise; each has a value."""
 WORK = "/work"
 READ = {
-    "apps": (["deployments"], ["get", "list"]),
+    "apps": (["deployments", "deployments/scale", "statefulsets", "statefulsets/scale"], ["get", "list"]),
+    "leaderworkerset.x-k8s.io": (["leaderworkersets", "leaderworkersets/scale"], ["get", "list"]),
     "": (["pods"], ["list"]),
     "autoscaling": (["horizontalpodautoscalers"], ["list"]),
     "keda.sh": (["scaledobjects"], ["list"]),

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError
-from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.scale import known_sort
 from servingpool.adapters.cluster.survey import Survey, deployments, survey
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, PrometheusBackend
 from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
@@ -48,7 +48,9 @@ class Target:
     """Whose history, and as what it is read."""
 
     namespace: str
-    deployment: str
+    kind: str
+    """As kubectl takes it."""
+    name: str
     engine: str | None
     """As the pods' series tell where None."""
     model: str | None
@@ -85,6 +87,10 @@ def attempt(target: Target, order: Order, config: OperatorConfig, source: Backen
         raise Failed(f"{order.output} {error}") from error
 
 
+Chosen = tuple[str, str, str]
+"""Namespace, kind as kubectl takes it, and name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Where:
     """What is asked, and of whom."""
@@ -94,21 +100,21 @@ class Where:
     kubeconfig: str | None
 
 
-def record_each(targets: Iterable[Key], seconds: float, where: Where, *, with_namespace: bool) -> dict[Path, str]:
-    """One file for each (namespace, Deployment) in turn: the server bears the load of one. By file why it failed."""
+def record_each(targets: Iterable[Chosen], seconds: float, where: Where, *, with_namespace: bool) -> dict[Path, str]:
+    """One file for each target in turn: the server bears the load of one. By file why there is none, else empty."""
     files = {}
-    for namespace, name in targets:
+    for namespace, kind, name in targets:
         file = Path(f"{namespace}.{name}.rec" if with_namespace else f"{name}.rec")
         order = Order(file, seconds, STEP)
         try:
-            attempt(Target(namespace, name, None, None, where.kubeconfig), order, where.config, where.source)
+            attempt(Target(namespace, kind, name, None, None, where.kubeconfig), order, where.config, where.source)
             files[file] = ""
         except Failed as error:
             files[file] = str(error).rstrip(".")
     return files
 
 
-def serving(where: Where) -> list[Key]:
+def serving(where: Where) -> list[Chosen]:
     """All Deployments whose pods export an engine's metrics. Raises typer.Exit."""
     try:
         return asyncio.run(_serving(where))
@@ -117,15 +123,15 @@ def serving(where: Where) -> list[Key]:
         raise typer.Exit(error.code if isinstance(error, Failed) else NO_CLUSTER) from None
 
 
-async def _serving(where: Where) -> list[Key]:
+async def _serving(where: Where) -> list[Chosen]:
     prometheus = PrometheusBackend(where.source, where.config.known_engines)
     cluster, found = await Cluster.connect(where.kubeconfig), []
     try:
         for namespace, name in await deployments(cluster):
-            target = Target(namespace, name, None, None, where.kubeconfig)
-            ready = (await survey(cluster, (namespace, name))).ready
+            target = Target(namespace, "deployment", name, None, None, where.kubeconfig)
+            ready = (await survey(cluster, namespace, "deployment", name)).ready
             if ready and (await identify(target, ready, prometheus, where.config.known_engines))[0] is not None:
-                found.append((namespace, name))
+                found.append((namespace, "deployment", name))
     finally:
         await cluster.close()
         await prometheus.close()
@@ -145,14 +151,14 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
             order.output.write_bytes(encode_header(header))
         else:
             header, since = begun
-            if (header.namespace, header.target) != (target.namespace, target.deployment):
+            if (header.namespace, header.target) != (target.namespace, target.name):
                 raise Failed(f"{order.output} holds {header.namespace}/{header.target}: choose another file", 2)
             typer.echo(f"{order.output} was begun: going on.", err=True)
         scrapes = await _fill(order, header, since, prometheus)
     finally:
         await prometheus.close()
     if begun is None and not scrapes:
-        raise Failed(f"Prometheus has no sample of Deployment {target.namespace}/{target.deployment} in this time.")
+        raise Failed(f"Prometheus has no sample of {target.kind} {target.namespace}/{target.name} in this time.")
     typer.echo(f"{order.output}: {order.output.stat().st_size / 1e6:.1f} MB, {scrapes:,} scrapes recorded.", err=True)
 
 
@@ -179,12 +185,13 @@ async def _header(
     if around is not None and (engine is None or model is None):
         engine, model = await identify(target, around.ready, prometheus, engines)
     if engine is None or model is None:
-        raise Failed(f"Deployment {target.namespace}/{target.deployment} shows no engine: give --engine and --model.")
+        raise Failed(f"{target.kind} {target.namespace}/{target.name} shows no engine: give --engine and --model.")
     scaler = around.autoscalers[0] if around is not None and around.autoscalers else None
     end = (time.time() - SETTLED) // order.step * order.step
     return Header(
         namespace=target.namespace,
-        target=target.deployment,
+        target=target.name,
+        sort=around.workload.key.sort if around is not None else known_sort(target.kind),
         engine=engine,
         model=model,
         begin=end - order.seconds // order.step * order.step,
@@ -202,7 +209,7 @@ async def _survey(target: Target) -> Survey | None:
     try:
         cluster = await Cluster.connect(target.kubeconfig)
         try:
-            return await survey(cluster, (target.namespace, target.deployment))
+            return await survey(cluster, target.namespace, target.kind, target.name)
         finally:
             await cluster.close()
     except ClusterError as error:

@@ -66,11 +66,11 @@ def test_exits_3_where_auto_would_have_missed_the_slo(servingpool: Command) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("backtest",), 2, "Give deployment/NAME, -A, --from FILE or --collect FILE"),
+        (("backtest",), 2, "Give KIND/NAME, -A, --from FILE or --collect FILE"),
         (("backtest", "--from", "llama.rec"), 2, "give --ttft, --tpot or --pool"),
         ((*BASE, "--min", "17"), 2, "need 0 <= min <= max replicas, got min 17, max 16"),
         ((*BASE, "--cold-start", "2 minutes"), 2, "allowed: 1s to 1h"),
-        (("backtest", "pod/x", "--ttft", "1s"), 2, "Write the target as deployment/NAME, got 'pod/x'"),
+        (("backtest", "hpa/x", "--ttft", "1s"), 2, "Write the target as KIND/NAME, such as deployment/x, got 'hpa/x'"),
         (("backtest", "deployment/x", "--as-job", "i", "--pool", "x.yaml"), 2, "--as-job cannot be used with --pool"),
         (("backtest", "--collect", "llama.rec"), 1, "holds no line of"),
         (("record", "deployment/x", "-o", "x.rec"), 2, "Give --prometheus URL or --config FILE"),
@@ -198,7 +198,7 @@ def test_an_index_records_and_replays_its_share_alone(servingpool: Command, monk
     asked: list[str] = []
 
     def attempt(target: recording.Target, *_: object) -> None:
-        asked.append(target.deployment)
+        asked.append(target.name)
         raise recording.Failed("Prometheus does not answer.")
 
     monkeypatch.setattr(recording, "attempt", attempt)
