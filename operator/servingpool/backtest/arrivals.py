@@ -63,7 +63,9 @@ def reconstruct(intervals: Intervals, begin: float, end: float, seed: int = 0, c
     at = rate.times(intervals.begin[interval], intervals.end[interval], _places(came, clump, random))
     if clump > 1.0:
         at = np.minimum(at + random.exponential(WITHIN_CLUMP, len(at)), intervals.end[interval])
-    unseen = rate.unseen(random)
+    holes, unseen = _holes(intervals, begin, end), rate.unseen(random)
+    for since, until in holes:
+        unseen = unseen[(unseen < since) | (unseen >= until)]
     counted, at = len(at), np.concatenate((at, unseen))
     nearest = np.minimum(np.searchsorted(intervals.end, unseen), len(came) - 1)
     interval = np.concatenate((interval, nearest))
@@ -80,7 +82,6 @@ def reconstruct(intervals: Intervals, begin: float, end: float, seed: int = 0, c
     uncertain = float(came[intervals.seconds > LONGEST_GAP].sum() / max(1, came.sum()))
     order = np.argsort(at, kind="stable")
     at, prompt, output = at[order], prompt[order], output[order]
-    holes = _holes(intervals, begin, end)
     for since, until in holes:
         first, last = np.searchsorted(at, (since - (until - since), since))
         copied = slice(int(first), int(last))
