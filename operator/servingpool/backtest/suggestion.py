@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.api.duration import parse, write
 from servingpool.api.group import API_VERSION, KIND
 from servingpool.backtest.recording import Buckets, Chunk
@@ -180,14 +181,6 @@ def _bounds(facts: Facts) -> tuple[int, int, str]:
         return max(1, low), max(1, low, high), f"From {raw['kind']} {raw['metadata']['name']}."
     high = max(1, GROWTH * facts.replicas)
     return 1, high, f"No autoscaler sets it: from 1 to {GROWTH} times the present {facts.replicas} replicas."
-
-
-def bounds_of(raw: Mapping[str, Any]) -> tuple[int, int]:
-    """The min and max replicas of an HPA or a ScaledObject, with Kubernetes' and KEDA's defaults."""
-    spec = raw.get("spec", {})
-    if raw.get("kind") == "ScaledObject":
-        return int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
-    return int(spec.get("minReplicas", 1)), int(spec.get("maxReplicas", 1))
 
 
 def _lost(raw: Mapping[str, Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster.autoscaling import paused
 from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Raw, Workload
 
 
@@ -85,7 +86,7 @@ class ClusterCache:
                 self._costly[uid] = objects.key_of(raw)[0]
 
     def see_autoscaler(self, raw: Raw, *, gone: bool) -> None:
-        """An HPA or a ScaledObject."""
+        """An HPA or a ScaledObject; one that KEDA has paused scales nothing."""
         name = (raw["kind"], objects.key_of(raw))
         held = self._autoscalers.get(name)
         if gone and held is not None and held.uid != raw["metadata"]["uid"]:
@@ -95,7 +96,7 @@ class ClusterCache:
             self._autoscaled[before.target].discard(name)
             if not self._autoscaled[before.target]:
                 del self._autoscaled[before.target]
-        autoscaler = None if gone else objects.autoscaler(raw)
+        autoscaler = None if gone or paused(raw) else objects.autoscaler(raw)
         if autoscaler is not None:
             self._autoscalers[name] = autoscaler
             self._autoscaled[autoscaler.target].add(name)
