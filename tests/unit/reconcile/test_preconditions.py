@@ -255,7 +255,7 @@ def test_recommend_beside_an_autoscaler_says_that_auto_would_be_blocked(kind: st
     world.pool(mode="Auto")
     world.step()
     assert world.condition("Ready") == ("False", reason)
-    assert world.message("Ready") == f"{kind} 'x' scales Deployment 'vllm'; delete it first."
+    assert world.message("Ready") == f"{kind} 'x' scales Deployment 'vllm'; {first}"
 
 
 def test_recommend_beside_a_pool_that_scales_the_same_deployment_says_so() -> None:
