@@ -205,7 +205,7 @@ def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
             f"{name}: its behavior ({', '.join(sorted(behavior))}) is lost; behavior.scaleDownWindow takes the place "
             "of the stabilization window."
         )
-    yield f"{name}: remove or pause it before mode Auto."
+    yield f"{name}: `servingpool adopt` removes or pauses it, and `servingpool release` gives it back."
 
 
 def _metric(raw: Mapping[str, Any]) -> str:

@@ -145,6 +145,11 @@ def _owners(scene: Scene) -> Iterator[Finding]:
         remedy = next((text for start, text in REMEDIES if writer.lower().startswith(start)), OTHER_REMEDY)
         said = f"{writer} sets spec.replicas of Deployment '{deployment}' and would set it again. {remedy}"
         yield Finding(Level.DOUBT, "owners", said)
+    for manager in () if found else managers(scene.deployment):
+        # An autoscaler that has scaled since took the field over, so its manager no longer tells.
+        found = True
+        said = f"{manager} manages Deployment '{deployment}'. Make sure that its manifest sets no replicas: {GUIDE}."
+        yield Finding(Level.NOTE, "owners", said)
     for raw in scene.autoscalers:
         for manager in managers(raw):
             found = True

@@ -266,6 +266,25 @@ def test_who_scales_or_edits_by_hand_is_no_owner_of_the_number(make: Make) -> No
 
 
 @pytest.mark.parametrize(
+    ("plural", "said"),
+    [
+        (
+            DEPLOYMENTS,
+            "Argo CD application 'chat' manages Deployment 'qwen'. Make sure that its manifest sets no replicas",
+        ),
+        (SCALED_OBJECTS, "manages ScaledObject 'qwen'. Its manifest must not set the annotation that pauses it."),
+        (POOLS, "manages the pool and may set its mode back. Write mode: Auto there too."),
+    ],
+)
+def test_what_git_manages_is_named_without_a_doubt(make: Make, plural: str, said: str) -> None:
+    world = make(objects=[scaled_object()])
+    tracked = {"argocd.argoproj.io/tracking-id": "chat:apps/Deployment:chat/qwen"}
+    world.all(plural)[0]["metadata"].setdefault("annotations", {}).update(tracked)
+    shown = run("adopt", "qwen", "--dry-run")
+    assert (shown.exit_code, said in shown.stdout) == (0, True), shown.stdout
+
+
+@pytest.mark.parametrize(
     ("given", "code", "said"),
     [
         ({"of": pool("Paused"), "hpas": [hpa()]}, 3, "The pool is Paused."),
