@@ -86,18 +86,18 @@ class Adoption:
     def __init__(self, cluster: Handover, scene: Scene, *, watch: bool) -> None:
         self._cluster = cluster
         self._before = scene.replicas
-        found = scene.autoscalers[0] if scene.autoscalers else None
-        self.other = found or scene.kept
-        """The autoscaler that is removed or paused, or was by an earlier call; None where there is none."""
         self.steps = [Step("Set mode Auto.", self._auto)]
-        if self.other is not None:
-            name, keda = named(self.other), self.other["kind"] == "ScaledObject"
-            end = f"Pause {name} by KEDA's annotation {PAUSED}" if keda else f"Delete {name}"
-            what = f"the annotations of {name} that pause it" if keda else name
+        # Without an autoscaler there may be the copy of one that an earlier call has removed.
+        other = scene.autoscalers[0] if scene.autoscalers else scene.kept
+        if other is not None:
+            name, keep, end = named(other), named(other), f"Delete {named(other)}, and wait until it is gone"
+            if other["kind"] == "ScaledObject":
+                keep = f"the annotations of {name} that pause it"
+                end = f"Pause {name} by KEDA's annotation {PAUSED}, and wait until its HPA is gone"
             self.steps = [
-                Step(f"Keep a copy of {what} in the pool's annotation {KEPT}.", self._keep),
+                Step(f"Keep a copy of {keep} in the pool's annotation {KEPT}.", self._keep),
                 Step(f"Set mode Auto. The operator stands by while {name} scales.", self._auto),
-                Step(f"{end}, and wait until its HPA is gone. Replicas stay as they are.", self._remove),
+                Step(f"{end}. Replicas stay as they are.", self._remove),
             ]
         if watch:
             self.steps.append(Step("Watch the operator's first decision, and a full window after it.", self._watch))
@@ -242,7 +242,7 @@ class Release:
         if found is not None and found["spec"]["scaleTargetRef"].get("name") != target:
             raise Stopped(f"{named(self._kept)} exists and scales something else. Delete or rename it, and run again.")
         try:
-            wait_for("", self._taken_up, TAKEN_UP)
+            wait_for("The HPA controller's first look", self._taken_up, TAKEN_UP)
         except Stopped:
             return "is there; no controller has looked at it yet"
         return "was there already" if found is not None else "is there and scales"
