@@ -72,12 +72,16 @@ class World:
     events: int = 0
     writes: list[tuple[float, str, int]] = field(default_factory=list)
     """Time, writer and number of each change of the Deployment's replicas."""
+    both: int = 0
+    """Times that the operator scaled while another autoscaler did."""
     unbounded: float = 0.0
     """Seconds in which nobody was in charge of the Deployment."""
     conditions: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     """Of the pool, besides Ready: status, reason, message."""
     respawn: dict[str, Any] | None = None
     """An HPA that a GitOps tool creates again, once the operator has scaled."""
+    _seen: tuple[dict[str, Any], str | None] | None = None
+    """What the operator acts on next."""
     _versions: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
@@ -124,7 +128,9 @@ class World:
             if self.now % KEDA == 0.0 and self.keda_runs:
                 self._keda()
             if self.now % OPERATOR == 7.0 and self.operator_runs:
-                self._operator()
+                self._seen = copy.deepcopy(self.pool), self._blocked()
+            if self.now % OPERATOR == 10.0 and self._seen is not None:
+                self._operator(*self._seen)
             if self.now % CONTROLLER == 11.0:
                 self._controller()
             if self.respawn is not None and self.writes and self.now % 40.0 == 0.0 and not self.all(HPAS):
@@ -207,12 +213,17 @@ class World:
     def _scale(self, writer: str, replicas: int) -> None:
         if replicas != self.replicas:
             self.objects[f"{DEPLOYMENTS}/qwen"]["spec"]["replicas"] = replicas
+            self.both += writer == "operator" and self._blocked() is not None
             self.writes.append((self.now, writer, replicas))
 
-    def _operator(self) -> None:
+    def _blocked(self) -> str | None:
+        return next((f"OwnedBy{name}" for name, found in self._others() if found), None)
+
+    def _operator(self, seen: dict[str, Any], blocked: str | None) -> None:
+        """Act on what was seen seconds ago, whatever has changed since: the real one is more careful."""
         raw, before = self.pool, self.replicas
-        blocked = next((f"OwnedBy{name}" for name, found in self._others() if found), None)
-        auto = raw["spec"]["mode"] == "Auto"
+        self._seen = None
+        auto = seen["spec"]["mode"] == "Auto"
         if auto and blocked is None:
             self._scale("operator", self.wanted)
         reason = (blocked or "SucceededGetScale") if auto else "Recommending"
@@ -232,7 +243,7 @@ class World:
             for type_, (status_, reason_, message) in self.conditions.items()
         ]
         raw["status"] = {
-            "observedGeneration": raw["metadata"]["generation"],
+            "observedGeneration": seen["metadata"]["generation"],
             "conditions": [ready, *others],
             "desiredReplicas": self.wanted,
             "replicas": self.replicas,

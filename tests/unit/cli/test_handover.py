@@ -16,7 +16,7 @@ from servingpool.adapters.cluster.pools import Pools
 from servingpool.cli import handover
 from servingpool.cli.main import app
 
-from .handover_world import DEPLOYMENTS, HPAS, POOLS, SCALED_OBJECTS, Killed, World, hpa, pool, scaled_object
+from .handover_world import DEPLOYMENTS, HPAS, OPERATOR, POOLS, SCALED_OBJECTS, Killed, World, hpa, pool, scaled_object
 
 Make = Callable[..., World]
 COMMAND = get_command(app)
@@ -146,7 +146,7 @@ def test_a_hand_over_that_is_killed_anywhere_goes_on_at_the_next_call(
         assert again.exit_code == 0, (after, again.output)
         assert (world.pool["spec"]["mode"], world.all(HPAS)) == ("Auto", []), after
         world.passes(45)
-        assert (world.replicas, world.writers, world.unbounded) == (6, ["operator"], 0.0), after
+        assert (world.replicas, world.writers, world.both, world.unbounded) == (6, ["operator"], 0, 0.0), after
         assert run("release", "qwen", "--yes").exit_code == 0
         assert len(world.all(HPAS)) == 1, after
         assert PAUSED not in json.dumps(world.all(SCALED_OBJECTS)), after
@@ -171,8 +171,21 @@ def test_a_way_back_that_is_killed_anywhere_goes_on_at_the_next_call(
         assert (world.pool["spec"]["mode"], world.pool["metadata"]["annotations"]) == ("Recommend", {}), after
         assert len(world.all(HPAS)) == 1, after
         world.passes(45)
-        assert (world.replicas, world.writers) == (4, ["operator", "hpa"]), after
+        assert (world.replicas, world.writers, world.both) == (4, ["operator", "hpa"], 0), after
     assert after > 15
+
+
+@pytest.mark.parametrize(("wait", "both"), [("--wait", 0), ("--no-wait", 1)])
+def test_release_waits_for_what_the_operator_has_under_way(make: Make, wait: str, both: int) -> None:
+    """A look that it has begun in Auto ends in a scale seconds later."""
+    world = make(**beside_hpa())
+    assert run("adopt", "qwen", "--yes", "--accept").exit_code == 0
+    world.wanted = 8
+    while world.now % OPERATOR != 8.0:
+        world.passes(1)
+    assert run("release", "qwen", "--yes", wait).exit_code == 0
+    world.passes(30)
+    assert (world.both, world.replicas) == (both, 4)
 
 
 def test_a_release_that_was_cut_off_may_turn_into_an_adoption_again(make: Make) -> None:
