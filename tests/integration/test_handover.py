@@ -127,15 +127,14 @@ def spans(cluster: Cluster, name: str) -> list[tuple[str, list[audit.Write]]]:
     return [(user, list(each)) for user, each in groupby(by_robots, key=lambda one: one.user)]
 
 
-def only_write(cluster: Cluster, verb: str, resource: str, name: str) -> str:
-    """When the one such write was."""
-    found = [
+def times(cluster: Cluster, verb: str, resource: str, name: str) -> list[str]:
+    """When there was such a write."""
+    return [
         one.at
         for one in audit.writes(cluster.plane, "handover")
         if (one.verb, one.resource) == (verb, resource)
-        and (one.name == name or (one.body or {}).get("metadata", {}).get("name") == name)
+        and name in {one.name, (one.body or {}).get("metadata", {}).get("name")}
     ]
-    return found[-1]
 
 
 def beside(cluster: Cluster, name: str) -> None:
@@ -181,7 +180,7 @@ def test_an_hpa_is_adopted_and_given_back_though_the_command_is_killed_after_eac
     cluster.plane.apply(hpa("chat"))
     beside(cluster, "chat")
     settled(cluster, "chat")
-    before = cluster.plane.client.get(f"{HPAS}/chat")
+    taken = cluster.plane.client.get(f"{HPAS}/chat")
     refused = subprocess.run(command(person, "adopt", "chat", "--yes"), capture_output=True, text=True, check=False)
     assert refused.returncode == 3, refused.stdout + refused.stderr
     assert "Auto would change 3 replicas to 4 at once." in refused.stdout
@@ -197,17 +196,17 @@ def test_an_hpa_is_adopted_and_given_back_though_the_command_is_killed_after_eac
         killed_after(step, person, "release", "chat", "--yes")
     run(person, "release", "chat", "--yes")
     wait_until(lambda: cluster.replicas("chat") == 3, PATIENCE, "the HPA has it back")
-    after = cluster.plane.client.get(f"{HPAS}/chat")
-    assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
+    given = cluster.plane.client.get(f"{HPAS}/chat")
+    assert (given["spec"], given["metadata"]["labels"]) == (taken["spec"], taken["metadata"]["labels"])
     assert cluster.found("chat")["spec"]["mode"] == "Recommend"
 
     spanned = spans(cluster, "chat")
     assert [user for user, _ in spanned] == [HPA_CONTROLLER, OPERATOR, HPA_CONTROLLER]
-    deleted = only_write(cluster, "delete", "horizontalpodautoscalers", "chat")
-    created = only_write(cluster, "create", "horizontalpodautoscalers", "chat")
-    times = [[one.at for one in each] for _, each in spanned]
-    assert times[0][-1] < deleted < times[1][0]
-    assert times[1][-1] < created < times[2][0]
+    [deleted] = times(cluster, "delete", "horizontalpodautoscalers", "chat")
+    [created] = times(cluster, "create", "horizontalpodautoscalers", "chat")
+    before, ours, after = ([one.at for one in each] for _, each in spanned)
+    assert before[-1] < deleted < ours[0]
+    assert ours[-1] < created < after[0]
 
 
 @pytest.mark.skipif(
@@ -262,9 +261,13 @@ def test_keda_is_paused_and_unpaused_though_the_command_is_killed_after_each_ste
 
     spanned = [(user in {HPA_CONTROLLER, keda.USER}, each) for user, each in spans(cluster, "queued")]
     assert [theirs for theirs, _ in groupby(spanned, key=lambda one: one[0])] == [True, False, True]
-    deleted = only_write(cluster, "delete", "horizontalpodautoscalers", "keda-hpa-queued")
+    deleted = times(cluster, "delete", "horizontalpodautoscalers", "keda-hpa-queued")[0]
+    unpaused = times(cluster, "create", "horizontalpodautoscalers", "keda-hpa-queued")[1]
     ours = [one.at for theirs, each in spanned if not theirs for one in each]
-    assert [one.at for theirs, each in spanned if theirs for one in each if deleted < one.at < ours[-1]] == []
+    rest = [one.at for theirs, each in spanned if theirs for one in each]
+    assert deleted < ours[0]
+    assert ours[-1] < unpaused
+    assert [at for at in rest if deleted < at < unpaused] == []
 
 
 def _exists(cluster: Cluster) -> bool:
