@@ -184,7 +184,8 @@ class Adoption:
                 typer.echo(f"     {shown} -> {now} replicas, by {latest.get('by')}. {latest.get('why', '')}")
                 shown = now
         ready = condition_of(pool, "Ready")
-        return f"{brief(window)} in Auto: {self._before} -> {shown} replicas. {ready.get('message')}"
+        trouble = "" if ready.get("status") == "True" else f". {ready.get('message', '')}".rstrip(".")
+        return f"{brief(window)} in Auto: {self._before} -> {shown} replicas{trouble}"
 
     def _decided(self) -> Raw | None:
         """The pool, once the operator has decided and nothing blocks it."""
