@@ -69,7 +69,7 @@ def copy_of(raw: Raw) -> dict[str, Any]:
 
 
 def managers(raw: Raw) -> list[str]:
-    """The GitOps tools and Helm releases that an object is marked as theirs, such as `Helm release 'chat'`."""
+    """GitOps tools and Helm releases that manage an object, by their marks on it, such as `Helm release 'chat'`."""
     found = []
     for where, mark, name in MARKS:
         value = (raw["metadata"].get(where) or {}).get(mark)
@@ -79,7 +79,7 @@ def managers(raw: Raw) -> list[str]:
 
 
 def manifest_writers(deployment: Raw) -> list[str]:
-    """Programs whose manifest sets a Deployment's replicas, by field manager: each of them would set them again.
+    """Programs whose manifest sets a Deployment's replicas, by field manager. Each of them would set the number again.
 
     Left out are autoscalers, and people who scale, edit or create with kubectl.
     """
