@@ -49,9 +49,10 @@ def build() -> Path:
         run("mod", "init", "scratch")
         run("get", "-tool", f"{MODULE}/cmd/operator@v{VERSION}")
         run("build", "-trimpath", "-ldflags=-s -w", "-o", PROGRAM, f"{MODULE}/cmd/operator")
-        target.mkdir(parents=True, exist_ok=True)
+        (target / "crds").mkdir(parents=True, exist_ok=True)
         crds = Path(run("list", "-m", "-f", "{{.Dir}}", MODULE)) / "config" / "crd" / "bases"
-        shutil.copytree(crds, target / "crds", dirs_exist_ok=True, copy_function=shutil.copyfile)
+        for crd in crds.glob("*.yaml"):
+            shutil.copyfile(crd, target / "crds" / crd.name)  # the module cache is read-only, and so are its modes
         shutil.move(Path(scratch) / PROGRAM, target / PROGRAM)
     return target
 
