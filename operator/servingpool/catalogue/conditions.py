@@ -163,14 +163,14 @@ class Reason(Templated, StrEnum):
         _NOT_READY,
         "HorizontalPodAutoscaler '{name}' scales {target}; delete it first.",
         "Two autoscalers would work against each other, so the operator does not scale.",
-        "Delete the HorizontalPodAutoscaler.",
+        "Run servingpool adopt, which keeps a copy. Or delete the HorizontalPodAutoscaler.",
     )
     OWNED_BY_KEDA = (
         "OwnedByKEDA",
         _NOT_READY,
-        "ScaledObject '{name}' scales {target}; delete it first.",
+        "ScaledObject '{name}' scales {target}; pause or delete it first.",
         "Two autoscalers would work against each other, so the operator does not scale.",
-        "Delete the ScaledObject.",
+        "Run servingpool adopt, which pauses it. Or delete the ScaledObject.",
     )
     OWNED_BY_PARENT = (
         "OwnedByParent",
