@@ -148,7 +148,7 @@ class ClusterCache:
         if any(label in kinds.GROUP_LABELS for label, _ in found):  # such as workers, that are not selected
             for pod in self._spaces[workload.key.namespace].values():
                 group = kinds.group(sort, pod.labels)
-                if group in found and pod.uid not in selected and not pod.going:
+                if group is not None and group in found and pod.uid not in selected and not pod.going:
                     found[group].append(pod)
         for pods in found.values():
             pods.sort(key=lambda pod: (pod.uid not in selected, pod.name))
