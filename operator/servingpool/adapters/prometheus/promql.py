@@ -166,7 +166,9 @@ class Queries:
         One metric each: `timestamp` drops names, and two of one pod would be the same series.
         """
         figures = self.profile.figures
-        own = [Figure.RUNNING] if Figure.RUNNING in figures else list(figures)
+        running = figures.get(Figure.RUNNING, ())
+        # Where one names no model, each model's own series tell when that was scraped.
+        own = [Figure.RUNNING] if running and not any(one.any_model for one in running) else list(figures)
         return [
             each
             for figure in own
@@ -209,8 +211,9 @@ class Queries:
 
     def _select(self, names: Sequence[str], scope: Scope, *matchers: str, group: int = 0) -> list[str]:
         """Selectors whose union is wanted: two where a namespace or a model may be under either of two labels."""
-        (_, _), (pod, _), (model, _) = self.owned
+        (_, _), (pod, _), _ = self.owned
         asked = self.profile.groups[group]
+        model, own_model = ("", "") if asked.any_model else self.owned[2]
         common = [
             f"__name__=~{any_of(names)}",
             *([f'{model}!=""'] if model else ()),
@@ -220,7 +223,7 @@ class Queries:
             *(f"{name}={quote(value)}" for name, value in scope.match_labels),
         ]
         ways = [common]
-        for wanted, labels in ((scope.namespaces, self.owned[0]), (scope.models, self.owned[2])):
+        for wanted, labels in ((scope.namespaces, self.owned[0]), (scope.models, (model, own_model))):
             if wanted and labels[0]:
                 ways = [[*way, f"{label}=~{any_of(wanted)}"] for way in ways for label in labels if label]
         if scope.pods:
