@@ -118,9 +118,17 @@ Prometheus must scrape the gateway's pods. Its series need `namespace` and `pod`
 **LiteLLM** exports metrics with the callback in its configuration, at its own port under `/metrics/`:
 
 ```yaml
-litellm_settings:
-  callbacks: [prometheus]
-  require_auth_for_metrics_endpoint: false   # else the scrape needs a key of LiteLLM
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: chat-litellm}
+data:
+  config.yaml: |
+    model_list:
+      - model_name: chat
+        litellm_params: {model: ollama_chat/llama3.2, api_base: "http://chat-ollama:11434"}
+    litellm_settings:
+      callbacks: [prometheus]
+      require_auth_for_metrics_endpoint: false   # else the scrape needs a key of LiteLLM
 ```
 
 With `--num_workers` above 1 its workers share their counts through the folder `PROMETHEUS_MULTIPROC_DIR`, in `/tmp` by
