@@ -15,6 +15,7 @@ from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
 from servingpool.decision.knee import posterior, tpot_infeasible
 from servingpool.decision.latency_count import Misses
 from servingpool.decision.lateness import Lateness
+from servingpool.decision.metered import Shares, with_shares
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation, Unknown
 from servingpool.decision.percentile import Tail
@@ -42,6 +43,8 @@ class _Tick(NamedTuple):
     30 s and ticks each 15 s would teach at half speed."""
     unbegun: Unbegun | None
     """None where the engines count their requests themselves."""
+    shares: Shares | None
+    """None where the engines export metrics of their own."""
 
 
 def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> UpdateResult:
@@ -54,8 +57,9 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     longest = pool.params.longest_gap
     span = min(now - memory.at, longest) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
+    observation, shares = with_shares(observation, pool.batch_limit, memory.shares)
     observation, unbegun = with_first_tokens(observation, memory.samples, memory.unbegun)
-    tick = _Tick(observation, pool, now, span, since if since <= longest else span, unbegun)
+    tick = _Tick(observation, pool, now, span, since if since <= longest else span, unbegun, shares)
     full_from = pool.params.nearly_full * memory.profile.saturation.most_running
     delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from, memory.client)
     before, memory = memory, _add_to_windows(tick, delta, memory)
@@ -129,6 +133,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         queues=delta.queues,
         stuck=delta.stuck,
         unbegun=tick.unbegun,
+        shares=tick.shares,
         gateway_queue=delta.gateway_queue,
         client=delta.client,
         client_unknown=delta.client_unknown,
