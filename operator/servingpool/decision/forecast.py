@@ -67,7 +67,7 @@ class Outlook(NamedTuple):
         rest = self.weights.copy()
         rest[:, -1] = 0.0
         weights = np.concatenate((self.weights, rest / rest.sum(axis=1, keepdims=True)))
-        return Outlook(np.tile(self.expected, 2), np.tile(self.samples, (2, 1)), weights)
+        return Outlook(np.concatenate((self.expected,) * 2), np.concatenate((self.samples,) * 2), weights)
 
     def exceeded_by(self, share: float) -> float:
         """Demand that this share of what may come exceeds, in the first state.
@@ -180,7 +180,7 @@ class Forecast:
         if not len(self.pairs):
             return Rule(self.mean, 1.0, 1.0)
         level, usual, observed = self.pairs.T
-        moves = np.stack((level - usual, usual - self.mean))
+        moves = np.array((level - usual, usual - self.mean))
         (jumps, both), (_, drifts) = (moves @ moves.T).tolist()
         jumped, drifted = (moves @ (observed - level)).tolist()
         jumps += params.persistence_weight * (jumps / len(level) + 1e-12)

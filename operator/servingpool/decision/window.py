@@ -59,10 +59,11 @@ PROMPT_INERTIA = 30.0
 SEEN = 0.9
 """Part of the idle window, and of its replica-seconds, that must have been seen."""
 
-# Columns: when, how long, the fleet then, what was covered, the sums, gauges, and the verdicts.
+# Columns: when, how long, the fleet then, what was covered, the sums, gauges, and the verdict.
 AT, SPAN, READY, COVERED, SUMS = range(5)
 WAITING, GATEWAY, RUNNING, LOAD, WORK, JUDGED, LATE = range(SUMS + FIELDS, SUMS + FIELDS + 7)
 WIDTH = SUMS + FIELDS + 7
+NO_VERDICT = (np.nan,) * (WIDTH - LOAD)
 
 
 class Demand(NamedTuple):
@@ -85,7 +86,7 @@ class Demand(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleWindow:
-    """Rows of ticks, oldest first. Never changed in place: adding a tick gives a new one."""
+    """Rows of ticks, oldest first. Adding a tick gives a new one; only the verdict on that tick is noted later."""
 
     rows: Array = field(default_factory=lambda: np.zeros((0, WIDTH)))
     buckets: Buckets = NO_BUCKETS
@@ -107,20 +108,16 @@ class SampleWindow:
 
     def add(self, *, now: float, span: float, ready: float, delta: CounterDelta) -> SampleWindow:
         """Append a tick of `span` seconds; ticks older than twenty minutes go."""
-        row = np.full((1, WIDTH), np.nan)
-        row[0, [AT, SPAN, READY, COVERED]] = now, span, ready, delta.covered
-        row[0, SUMS : SUMS + FIELDS] = delta.sums
-        row[0, [WAITING, GATEWAY, RUNNING]] = [_or_nan(each) for each in (delta.waiting, delta.gateway, delta.running)]
-        kept = self.rows[self.rows[:, AT] > now - KEPT_SECONDS][-(KEPT_TICKS - 1) :]
+        gauges = [_or_nan(each) for each in (delta.waiting, delta.gateway, delta.running)]
+        row = (now, span, ready, delta.covered, *delta.sums, *gauges, *NO_VERDICT)
+        kept = self.rows[self.rows[:, AT].searchsorted(now - KEPT_SECONDS, "right") :][-(KEPT_TICKS - 1) :]
         buckets = delta.buckets if delta.coverage > 0.0 else self.buckets
         client = self.buckets.client if delta.client is None else delta.client.bucket
-        return SampleWindow(np.concatenate((kept, row)), buckets._replace(client=client))
+        return SampleWindow(np.concatenate((kept, [row])), buckets._replace(client=client))
 
-    def judged(self, misses: Misses, *, load: float, work: float) -> SampleWindow:
-        """The same with the last tick's requests, those late, offered load and work noted."""
-        rows = self.rows.copy()
-        rows[-1, [LOAD, WORK, JUDGED, LATE]] = load, work, misses.requests, misses.late
-        return SampleWindow(rows, self.buckets)
+    def note(self, misses: Misses, *, load: float, work: float) -> None:
+        """Note the last tick's requests, those late, offered load and work; no slice sums them."""
+        self.rows[-1, LOAD:] = load, work, misses.requests, misses.late
 
     def judged_anew(self, misses: Sequence[Misses]) -> SampleWindow:
         """The same with each tick's requests, and those late."""
@@ -264,7 +261,7 @@ class Slice:
     @property
     def misses(self) -> Misses:
         """Requests that were judged tick by tick, and those late."""
-        return Misses(*np.nansum(self.rows[:, [JUDGED, LATE]], axis=0).tolist())
+        return Misses(float(self.known(JUDGED).sum()), float(self.known(LATE).sum()))
 
     def change_of(self, column: int) -> float:
         """Last value minus first of a gauge column; 0 where either is missing."""
