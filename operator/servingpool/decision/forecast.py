@@ -224,8 +224,12 @@ class Forecast:
         """Weights of what was seen, and after them those of the prior errors and of the initial fleet."""
         likely = self.mean / max(self.mean, self._initial(capacity)) if self.mean > NOTHING else 0.0
         initial = params.initial_weight * likely**INITIAL_POWER * max(0.0, 1.0 - self.seen / INITIAL_LASTS)
-        prior = np.append(np.full(len(PRIOR_SHAPE), params.prior_weight / len(PRIOR_SHAPE)), initial)
-        return np.concatenate((seen, np.broadcast_to(prior, (*seen.shape[:-1], len(prior)))), axis=-1)
+        count = seen.shape[-1]
+        weights = np.empty((*seen.shape[:-1], count + len(PRIOR_SHAPE) + 1))
+        weights[..., :count] = seen
+        weights[..., count:-1] = params.prior_weight / len(PRIOR_SHAPE)
+        weights[..., -1] = initial
+        return weights
 
 
 @lru_cache(maxsize=KEPT)

@@ -159,8 +159,8 @@ def _ready(observation: Observation, span: float) -> float:
 
 def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:
     metrics = () if isinstance(observation.metrics, Unknown) else observation.metrics
-    read = {one.replica: getattr(one, name) for one in metrics}
-    return tail.update({replica: one for replica, one in read.items() if isinstance(one, Histogram)}, elapsed=span)
+    read = ((one.replica, getattr(one, name)) for one in metrics)
+    return tail.update({replica: one for replica, one in read if isinstance(one, Histogram)}, elapsed=span)
 
 
 def _client_tail(tail: Tail, observation: Observation, span: float) -> Tail:

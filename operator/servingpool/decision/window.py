@@ -187,7 +187,7 @@ class SampleWindow:
     def usual(self, params: Params) -> float:
         """Mean work of the last ten minutes, in replicas kept busy."""
         work = self.last(params.mean_window).known(WORK)
-        return float(work.mean()) if len(work) else 0.0
+        return float(work.sum()) / len(work) if len(work) else 0.0
 
     def silent(self, params: Params) -> bool:
         """Whether no request was seen to begin in the last five minutes. By less than that bursts of code are apart."""
@@ -196,11 +196,12 @@ class SampleWindow:
     def idle(self, params: Params) -> bool:
         """Whether it is certain that no request came, waited or ran in the idle window."""
         window = self.last(params.idle_window)
-        ready = float((window.rows[:, READY] * window.rows[:, SPAN]).sum())
-        if window.seconds < SEEN * params.idle_window or not 0.0 < SEEN * ready <= window.covered:
-            return False
         counted = sum(window.total(figure) for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
-        return counted == 0.0 and window.highest(WAITING) == 0.0 and window.highest(RUNNING) == 0.0
+        if counted != 0.0 or window.seconds < SEEN * params.idle_window:
+            return False
+        ready = float((window.rows[:, READY] * window.rows[:, SPAN]).sum())
+        seen = 0.0 < SEEN * ready <= window.covered
+        return seen and window.highest(WAITING) == 0.0 and window.highest(RUNNING) == 0.0
 
 
 def rate_window(interval: float, params: Params) -> float:
