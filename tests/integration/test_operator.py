@@ -223,7 +223,7 @@ def test_a_pool_with_a_steady_load_is_not_written(cluster: Cluster, operator: Op
     wait_until(lambda: "profile" in cluster.status("idle"), PATIENCE, "what was learned is kept")
 
     seen: set[frozenset[tuple[str, str]]] = set()
-    operator.wait_ticks(12, lambda: seen.add(frozenset(versions(cluster, "idle").items())))
+    operator.wait_ticks(8, lambda: seen.add(frozenset(versions(cluster, "idle").items())))
     assert len(seen) <= 2, "what has just been learned, and figures, are written once in a minute or more"
 
 

@@ -262,7 +262,9 @@ class Slice:
     @property
     def misses(self) -> Misses:
         """Requests that were judged tick by tick, and those late."""
-        return Misses(float(self.known(JUDGED).sum()), float(self.known(LATE).sum()))
+        verdicts = self.rows[:, [JUDGED, LATE]]
+        verdicts[np.isnan(verdicts)] = 0.0
+        return Misses(*verdicts.sum(axis=0).tolist())
 
     def change_of(self, column: int) -> float:
         """Last value minus first of a gauge column; 0 where either is missing."""
