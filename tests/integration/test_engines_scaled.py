@@ -152,14 +152,22 @@ def _operator(
     operator.process.stop()
 
 
-def test_pools_of_other_engines_grow_and_one_that_only_the_configuration_knows_gives_back(cluster: Cluster) -> None:
-    engines = ("acme", "sglang", "tensorrt-llm", "tgi")
-    for engine in engines:
-        cluster.wait_condition(engine, "MetricsAvailable", ("True", "ValidMetrics"))
-    for engine in engines:
-        cluster.load(engine, 20.0)
-    for engine in engines:
-        grown(cluster, engine)
+@pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm", "tgi"])
+def test_a_pool_of_another_engine_is_scaled_up_when_load_grows(cluster: Cluster, engine: str) -> None:
+    cluster.wait_condition(engine, "MetricsAvailable", ("True", "ValidMetrics"))
+    cluster.load(engine, 20.0)
+    wait_until(lambda: cluster.replicas(engine) >= 2, PATIENCE, f"{engine} is scaled up")
+    wait_until(lambda: cluster.status(engine).get("readyReplicas", 0) >= 2, PATIENCE, "they serve")
+    cluster.wait_condition(engine, "MetricsAvailable", ("True", "ValidMetrics"))
+    judge_throughput(cluster, engine)
+    cluster.load(engine, 4.0)
+
+
+def test_a_pool_of_an_engine_that_only_the_configuration_knows_grows_and_gives_back(cluster: Cluster) -> None:
+    cluster.wait_condition("acme", "MetricsAvailable", ("True", "ValidMetrics"))
+    cluster.load("acme", 20.0)
+    wait_until(lambda: cluster.status("acme").get("readyReplicas", 0) >= 2, PATIENCE, "acme is scaled up")
+    judge_throughput(cluster, "acme")
     cluster.load("acme", 1.0)
     try:
         wait_until(lambda: cluster.replicas("acme") == 1, 2 * PATIENCE, "acme gives its replicas back")
@@ -168,10 +176,7 @@ def test_pools_of_other_engines_grow_and_one_that_only_the_configuration_knows_g
     cluster.wait_condition("acme", "MetricsAvailable", ("True", "ValidMetrics"))
 
 
-def grown(cluster: Cluster, pool: str) -> None:
-    """More than one replica serves, and all are read."""
-    wait_until(lambda: cluster.status(pool).get("readyReplicas", 0) >= 2, PATIENCE, f"{pool} is scaled up")
-    cluster.wait_condition(pool, "MetricsAvailable", ("True", "ValidMetrics"))
+def judge_throughput(cluster: Cluster, pool: str) -> None:
     tokens = cluster.status(pool)["throughput"]
     # The status is written once a minute where only figures change, so the load is that of some time since the start.
     assert 0 < tokens["generationTokensPerSecond"] <= 20.0 * OUTPUT * 2
