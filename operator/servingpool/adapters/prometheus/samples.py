@@ -205,12 +205,21 @@ def with_own_buckets(sample: ReplicaMetrics, ttft: float | None, tpot: float | N
 
     A histogram with a bound and without buckets is Unknown: all its requests would count as late.
     """
+    own = (
+        _own(sample.time_to_first_token, ttft),
+        _own(sample.inter_token_latency, None),
+        _own(sample.time_per_output_token, tpot),
+        _own(sample.queue_time, ttft, neighbours=False),
+    )
+    read = (sample.time_to_first_token, sample.inter_token_latency, sample.time_per_output_token, sample.queue_time)
+    if own == read:
+        return sample
     return replace(
         sample,
-        time_to_first_token=_own(sample.time_to_first_token, ttft),
-        inter_token_latency=_own(sample.inter_token_latency, None),
-        time_per_output_token=_own(sample.time_per_output_token, tpot),
-        queue_time=_own(sample.queue_time, ttft, neighbours=False),
+        time_to_first_token=own[0],
+        inter_token_latency=own[1],
+        time_per_output_token=own[2],
+        queue_time=own[3],
     )
 
 
@@ -222,8 +231,8 @@ def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: boo
     places = () if bound is None else _places(histogram.bounds, frozenset(), bound, neighbours=neighbours)
     if len(places) == len(histogram.bounds):
         return histogram
-    bounds, counts = (tuple([column[place] for place in places]) for column in (histogram.bounds, histogram.counts))
-    return Histogram(bounds, counts, histogram.total, histogram.count)
+    bounds, counts = ([column[place] for place in places] for column in (histogram.bounds, histogram.counts))
+    return Histogram(tuple(bounds), tuple(counts), histogram.total, histogram.count)
 
 
 @lru_cache(maxsize=16_384)
