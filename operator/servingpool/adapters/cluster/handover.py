@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, PAUSED, PAUSED_REPLICAS, made_by_keda, paused
-from servingpool.adapters.cluster.objects import Key, Raw, autoscaler
+from servingpool.adapters.cluster.objects import Key, Raw, TargetKey, autoscaler
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.adapters.cluster.refusals import Forbidden, NotFound
 
@@ -57,13 +57,16 @@ class Handover:
         namespace, name = self.key
         pool = self._pools.read(namespace, name)
         target = str(pool["spec"]["targets"][0]["name"])
+        kind = pool["spec"]["targets"][0].get("kind", "Deployment")
+        if kind != "Deployment":
+            raise NotFound(f"the pool scales {kind} '{target}', and only a Deployment can be handed over")
         path = f"/apis/apps/v1/namespaces/{_quoted(namespace)}/deployments/{_quoted(target)}"
         deployment = self._pools.request("GET", path, f"read Deployment {namespace}/{target}")
         found = [each for kind in GROUPS for each in self._list(kind)]
         scaling, namesakes = [], []
         for raw in found:
             scaled = autoscaler(raw)
-            if scaled is not None and scaled.target[1] == target:
+            if scaled is not None and scaled.target == TargetKey(namespace, target):
                 scaling.append(raw)
             elif raw["metadata"]["name"] in {name, target}:
                 namesakes.append(raw)

@@ -9,9 +9,9 @@ import pytest
 
 from servingpool.adapters.cluster.autoscaling import PAUSED, PAUSED_REPLICAS
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, TargetKey
 
-CHAT = ("chat", "vllm")
+CHAT = TargetKey("chat", "vllm")
 
 
 def deployment(name: str = "vllm", uid: str = "d-1", replicas: int = 2) -> dict[str, Any]:
@@ -176,9 +176,9 @@ def test_an_autoscaler_that_turns_to_another_target_lets_go_of_the_first() -> No
     cache.see_autoscaler(hpa("x"), gone=False)
     cache.see_autoscaler(hpa("x", target="other"), gone=False)
     assert cache.autoscalers(CHAT) == []
-    assert len(cache.autoscalers(("chat", "other"))) == 1
+    assert len(cache.autoscalers(TargetKey("chat", "other"))) == 1
     cache.see_autoscaler(hpa("x", target="other"), gone=True)
-    assert cache.autoscalers(("chat", "other")) == []
+    assert cache.autoscalers(TargetKey("chat", "other")) == []
 
 
 def test_of_a_pool_what_nobody_reads_is_not_kept() -> None:
