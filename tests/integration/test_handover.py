@@ -190,7 +190,7 @@ def test_an_hpa_is_adopted_and_given_back_though_the_command_is_killed_after_eac
     assert "in Auto: 3 -> 4 replicas." in run(person, "adopt", "chat", "--yes", "--accept")
     assert cluster.replicas("chat") == 4
     again = run(person, "adopt", "chat", "--yes")
-    assert again.endswith("It is in mode Auto, and nothing else scales its Deployment.\n")
+    assert again.endswith("It is in mode Auto, and nothing else scales its target.\n")
 
     for step in (1, 2):
         killed_after(step, person, "release", "chat", "--yes")
