@@ -18,6 +18,7 @@ TIMEOUT = 60.0
 """Seconds for one query: a person waits for it."""
 MOST_POINTS = 10_000
 """Points of a series in one answer; Prometheus refuses more than 11,000."""
+HPA_DESIRED = "kube_horizontalpodautoscaler_status_desired_replicas"
 SCRAPING = frozenset(
     {
         "instance",
@@ -68,11 +69,13 @@ class OwnRecord:
     key: tuple[str, str]
     match: Mapping[str, str] = field(default_factory=dict)
     """Further labels that the series must have."""
+    timeout: float = TIMEOUT
+    """Seconds for one query."""
 
     def at(self, time: float) -> Record:
         """As of the last scrape before `time`, Unix seconds. Raises MetricsUnavailable or AmbiguousRecord."""
         with closing(PrometheusClient(self.config)) as client:
-            answer = client.custom_query(self._selector(Metric), {"time": f"{time:.3f}"}, TIMEOUT)
+            answer = client.custom_query(self._selector(Metric), {"time": f"{time:.3f}"}, self.timeout)
             found = self._by_time(client, answer.rows(), lambda row: [row["value"]])
         return next(iter(found.values()), {})
 
@@ -84,9 +87,24 @@ class OwnRecord:
             for first in range(0, steps + 1, MOST_POINTS):
                 last = min(first + MOST_POINTS - 1, steps)
                 answer = client.custom_query_range(
-                    selector, start + first * step, start + last * step, step, timeout=TIMEOUT
+                    selector, start + first * step, start + last * step, step, timeout=self.timeout
                 )
                 yield from sorted(self._by_time(client, answer.rows(), lambda row: row["values"]).items())
+
+    def autoscaler(self, name: str, start: float, end: float, step: float) -> dict[float, float]:
+        """Replicas that a HorizontalPodAutoscaler of the pool's namespace wanted, by time; from kube-state-metrics.
+
+        Raises MetricsUnavailable.
+        """
+        labels = {"horizontalpodautoscaler": name, **self.match}
+        selector = f"{HPA_DESIRED}{{{','.join(f'{name}={quote(to)}' for name, to in labels.items())}}}"
+        found: dict[float, float] = {}
+        with closing(PrometheusClient(self.config)) as client:
+            for row in client.custom_query_range(selector, start, end, step, timeout=self.timeout).rows():
+                said = row["metric"]
+                if (said.get("exported_namespace") or said.get("namespace")) == self.key[0]:
+                    found |= {float(at): float(value) for at, value in row["values"]}
+        return found
 
     def _selector(self, metrics: Iterable[Metric]) -> str:
         names = "|".join(sorted(metric.value for metric in metrics if metric.labels[:2] == POOL))
