@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -25,7 +26,7 @@ from servingpool_dashboard.board import Board, Sight
 from servingpool_dashboard.detail import decisions, detail, headline, recommending
 from servingpool_dashboard.guard import Guard
 from servingpool_dashboard.record import SPANS, Courses, to_json
-from servingpool_dashboard.rows import Filter, Key, Row, Trouble
+from servingpool_dashboard.rows import Filter, Key, Row, Trouble, counted
 
 LINES = 100
 """Pools on a page of the table: a screen or three, and what a browser lays out in a tenth of a second."""
@@ -96,7 +97,8 @@ class Pages:
         given, sight = request.query_params, self._board.sight
         trouble = next((one for one in Trouble if one.name.lower() == given.get("trouble")), None)
         wanted = Filter(given.get("q", "")[:200], given.get("namespace", ""), trouble)
-        found = sight.found(wanted)
+        likely = sight.found(replace(wanted, trouble=None))
+        found, counts = sight.found(wanted), counted(likely)
         pages = max(1, -(-len(found) // LINES))
         page = min(max(1, _whole(given.get("page", "1"))), pages)
 
@@ -114,7 +116,8 @@ class Pages:
             "query": query(),
             "with_query": query,
             "seen": str(sight.version),
-            "troubles": [(one, _name(one), sight.counts[one]) for one in Trouble],
+            "everything": len(likely),
+            "troubles": [(one, _name(one), counts[one]) for one in Trouble],
         }
 
     def _row(self, request: Request) -> Row:

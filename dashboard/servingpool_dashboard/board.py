@@ -6,13 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import orjson
 
 from servingpool.adapters.cluster.refusals import ClusterError
-from servingpool_dashboard.rows import Filter, Key, Row, Trouble, counted, row_of
+from servingpool_dashboard.rows import Filter, Key, Row, row_of
 
 PROBE = 10.0
 """Seconds between two looks whether the API server still answers."""
@@ -50,7 +50,6 @@ class Sight:
     """Another one where anything has changed that a page shows."""
     rows: tuple[Row, ...]
     """The worst first."""
-    counts: Mapping[Trouble, int]
     namespaces: tuple[str, ...]
     read_at: float | None
     """When the API server last answered, Unix seconds; None if it never did."""
@@ -80,7 +79,8 @@ class Board:
         self._since = ""
         """The resourceVersion up to which everything was seen; empty where a list is due."""
         self._read_at: float | None = None
-        self._failure = ""
+        self._failures = {"read": "", "probe": ""}
+        """Why each thread got no answer; empty if it did."""
         self._version = 1
         self._sight: Sight | None = None
         self._stopped = threading.Event()
@@ -107,10 +107,12 @@ class Board:
                 self._since = event["object"]["metadata"]["resourceVersion"]
                 self._see(event)
         except ClusterError as error:
-            self._fail(str(error))
+            self._told("read", str(error))
         except Exception as error:
             _log.exception("reading the pools failed")
-            self._fail(f"Internal error while the pools were read ({type(error).__name__}); the terminal shows it")
+            self._told(
+                "read", f"Internal error while the pools were read ({type(error).__name__}); the terminal shows it"
+            )
 
     def probe(self) -> None:
         """Look once whether the API server answers."""
@@ -119,9 +121,9 @@ class Board:
         try:
             self._cluster.probe(self._namespace)
         except ClusterError as error:
-            self._fail(str(error))
+            self._told("probe", str(error))
         else:
-            self._answered()
+            self._told("probe", "")
 
     @property
     def sight(self) -> Sight:
@@ -130,9 +132,12 @@ class Board:
             if self._sight is None or self._sight.version != self._version:
                 rows = tuple(sorted(self._rows.values(), key=lambda row: row.order))
                 spaces = tuple(sorted({namespace for namespace, _ in self._rows}))
-                self._sight = Sight(self._version, rows, counted(rows), spaces, self._read_at, self._failure)
-            now = self._sight
-            return Sight(now.version, now.rows, now.counts, now.namespaces, self._read_at, self._failure)
+                self._sight = Sight(self._version, rows, spaces, self._read_at, self._failure)
+            return replace(self._sight, read_at=self._read_at)
+
+    @property
+    def _failure(self) -> str:
+        return self._failures["read"] or self._failures["probe"]
 
     def pool(self, key: Key) -> Row | None:
         """One pool; None where there is none of this name."""
@@ -174,10 +179,15 @@ class Board:
             for raw in page["items"]:
                 row = row_of(raw)
                 rows[row.key], stored[row.key] = _light(row), _kept(raw)
+            if self._read_at is None or len(rows) > len(self._rows):  # the first time, page by page: it takes seconds
+                self._show(dict(rows), dict(stored))
+        self._show(rows, stored)
+        return version
+
+    def _show(self, rows: dict[Key, Row], stored: dict[Key, bytes]) -> None:
         with self._lock:
             self._rows, self._stored = rows, stored
-        self._answered(changed=True)
-        return version
+        self._told("read", "", changed=True)
 
     def _see(self, event: Mapping[str, Any]) -> None:
         raw = event["object"]
@@ -188,17 +198,14 @@ class Board:
                 self._stored.pop(row.key, None)
             else:
                 self._rows[row.key], self._stored[row.key] = _light(row), _kept(raw)
-        self._answered(changed=True)
+        self._told("read", "", changed=True)
 
-    def _answered(self, *, changed: bool = False) -> None:
+    def _told(self, thread: str, failure: str, *, changed: bool = False) -> None:
+        """A thread has an answer, or a failure."""
         with self._lock:
-            self._version += changed or bool(self._failure)
-            self._read_at, self._failure = self._clock(), ""
-
-    def _fail(self, why: str) -> None:
-        with self._lock:
-            self._version += why != self._failure
-            self._failure = why
+            self._version += changed or failure != self._failures[thread]
+            self._failures[thread] = failure
+            self._read_at = self._read_at if failure else self._clock()
 
 
 def _kept(raw: Mapping[str, Any]) -> bytes:

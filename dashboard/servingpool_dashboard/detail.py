@@ -93,8 +93,9 @@ def _tiles(
 ) -> list[Tile]:
     figures = _figures(seen)
     tiles = [
-        Tile("Ready", _count(seen.ready_replicas), f"of {_count(seen.replicas)} asked", bad=_below(seen)),
-        Tile("Asked", _count(seen.replicas), _set_by(status)),
+        Tile(
+            "Ready of asked", f"{_count(seen.ready_replicas)} of {_count(seen.replicas)}", _set_by(status), _below(seen)
+        ),
         Tile("Recommended", _count(seen.desired_replicas), _range(spec)),
     ]
     if autoscaler is not None:
@@ -102,7 +103,7 @@ def _tiles(
         tiles.append(Tile("HPA's", _count(wanted), autoscaler["metadata"]["name"]))
     load, safe = figures.get("load"), figures.get("safeLoad")
     over = load is not None and safe is not None and load > safe
-    tiles.append(Tile("Load", number(load), "" if safe is None else f"safe up to {number(safe)}", bad=over))
+    tiles.append(Tile("Load", number(load), "" if safe is None else f"safe to {number(safe)}", bad=over))
     if spec is not None:
         slo, percentile = spec.slo, f"p{spec.slo.attainment:g}"
         for name, bound, figure in (
@@ -114,9 +115,9 @@ def _tiles(
                 tiles.append(Tile(f"{name} {percentile}", brief(figure), f"SLO {brief(bound)}", bad=late))
         met, allowed = seen.attainment, 100.0 - slo.attainment
         missed = met is not None and met < slo.attainment
-        tiles.append(Tile("Requests in time", percent(met), f"last hour, SLO {slo.attainment:g}%", bad=missed))
+        tiles.append(Tile("In time", percent(met), f"last hour; SLO {slo.attainment:g}%", bad=missed))
         burn = None if met is None else (100.0 - met) / allowed
-        tiles.append(Tile("Budget spent", number(burn, 2), "times what the SLO allows", bad=missed))
+        tiles.append(Tile("Budget spent", number(burn, 2), "1 is allowed", bad=missed))
     tiles.append(Tile("Queue", number(seen.queue_depth), "requests wait"))
     tiles.append(_cost(status, course))
     return tiles
@@ -127,7 +128,7 @@ def _cost(status: Status, course: Course) -> Tile:
     if course.live is None and status.cost is not None:
         here, hosted = status.cost.dollars_per_hour, status.cost.compared_dollars_per_hour
     if here is None:
-        return Tile("Cost per hour", dollars(None), "set costPerReplicaHour")
+        return Tile("Cost per hour", dollars(None), "not in the spec")
     return Tile("Cost per hour", dollars(here), "" if hosted is None else f"hosted {dollars(hosted)}")
 
 
@@ -151,7 +152,11 @@ def _condition(one: Condition) -> Advice:
 
 
 def _count(figure: int | None) -> str:
-    return "unknown" if figure is None else str(figure)
+    return "?" if figure is None else str(figure)
+
+
+def _of(status: Status) -> str:
+    return f"{_count(status.ready_replicas)} of {_count(status.replicas)}"
 
 
 def _set_by(status: Status) -> str:
@@ -166,7 +171,7 @@ def _below(status: Status) -> bool:
 
 
 def _range(spec: Spec | None) -> str:
-    return "" if spec is None else f"allowed {spec.targets[0].min} to {spec.targets[0].max}"
+    return "" if spec is None else f"{spec.targets[0].min} to {spec.targets[0].max}"
 
 
 def headline(spec: Spec | None) -> str:

@@ -98,8 +98,8 @@ def row_of(raw: Mapping[str, Any]) -> Row:
     except ValidationError as error:
         spec, wrong = None, problems(error)
     trouble, reason, said = _judged(status, wrong)
-    parts = ("/".join(key), reason, status.why or "", trouble.word)
-    parts += () if spec is None else (spec.model, spec.mode.value)
+    parts = ["/".join(key), reason, status.why or "", trouble.word]
+    parts += [] if spec is None else [spec.model, spec.mode.value]
     return Row(key, spec, status, trouble, reason, said, " ".join(parts).lower())
 
 

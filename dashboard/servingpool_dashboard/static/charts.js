@@ -2,6 +2,7 @@
 "use strict";
 (() => {
   const REFRESH = 15000;
+  const HEIGHT = 190;
   const KEPT_APART = 18; // pixels between two numbers of decisions
   const box = document.getElementById("charts");
   const failure = document.getElementById("course-failure");
@@ -148,13 +149,13 @@
     const index = (key) => chart.lines.findIndex((line) => line.key === key) + 1;
     return {
       width,
-      height: 210,
+      height: HEIGHT,
       padding: [18, 12, 0, 0],
       tzDate: (unix) => uPlot.tzDate(new Date(unix * 1000), "Etc/UTC"),
       cursor: { sync: { key: "pool" }, drag: { x: false, y: false } },
       scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
       axes: [
-        { ...axis, space: 80, values: (_, splits) => splits.map((unix) =>
+        { ...axis, size: 30, space: 80, values: (_, splits) => splits.map((unix) =>
           new Date(unix * 1000).toISOString().slice(...(span() > 90000 ? [5, 10] : [11, 16]))) },
         { ...axis, size: 56, incrs: chart.whole ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000] : undefined,
           values: (_, splits) => splits.map((value) => Number(value.toPrecision(4)).toLocaleString("en")) },
@@ -255,7 +256,7 @@
   }
 
   new ResizeObserver(() => drawn.forEach(({ plot, place }) =>
-    place.clientWidth && plot.setSize({ width: place.clientWidth, height: 210 }))).observe(box);
+    place.clientWidth && plot.setSize({ width: place.clientWidth, height: HEIGHT }))).observe(box);
   document.addEventListener("themed", rebuild);
   refresh();
   setInterval(refresh, REFRESH);

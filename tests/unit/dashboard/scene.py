@@ -30,6 +30,7 @@ class Silence:
     """Why the API server, or Prometheus, does not answer; empty if it does."""
 
     api: str = ""
+    watch: str = ""
     prometheus: str = ""
 
 
@@ -53,6 +54,8 @@ class FakeApi:
 
     def watch(self, *_: object, **__: object) -> Iterator[Raw]:
         self._answer()
+        if self.silence.watch:
+            raise ClusterError(self.silence.watch)
         events, self.events = self.events, []
         yield from events
 
@@ -92,7 +95,7 @@ class Prometheus:
 
 def stored(world: FakeCluster) -> list[Raw]:
     """The world's pools, as the API server has them."""
-    return copy.deepcopy(list(world.cache.pools.values()))
+    return [copy.deepcopy(dict(raw)) for raw in world.cache.pools.values()]
 
 
 class Scene:

@@ -23,9 +23,9 @@ def test_figures_of_prometheus_are_shown_where_it_has_some_of_now(scene: Scene) 
     page = flat(scene.page(ONE))
     assert "ago, from Prometheus." in page
     status = scene.world.status()
-    assert f"<dt>Ready</dt><dd>{status['readyReplicas']}</dd>" in page
+    assert f"<dt>Ready of asked</dt><dd>{status['readyReplicas']} of {status['replicas']}</dd>" in page
     assert "SLO 2s" in page
-    assert "allowed 1 to 10" in page
+    assert "1 to 10</dd>" in page
     assert f"<dt>Cost per hour</dt><dd>${12.0 * status['readyReplicas']:.2f}</dd>" in page
 
 
@@ -52,7 +52,7 @@ def test_a_forecast_stands_at_the_time_that_it_is_for(scene: Scene) -> None:
     told, decision = scene.browser.get(COURSE).json(), scene.world.state().decision
     assert decision is not None
     columns, times = told["columns"], told["times"]
-    ahead = times.index(told["now"]) + round(decision.figures.horizon / 15.0)  # type: ignore[operator]
+    ahead = times.index(told["now"]) + round(decision.figures.horizon / 15.0)
     assert times[ahead] > told["now"]
     assert columns["forecast"][ahead] == pytest.approx(decision.figures.forecast, rel=1e-4)
     assert columns["burst"][ahead] == pytest.approx(decision.figures.burst, rel=1e-4)
@@ -111,7 +111,7 @@ def test_without_prometheus_the_page_shows_what_the_status_holds(scene: Scene) -
     assert [one["to"] for one in told["changes"]] == [one["to"] for one in reversed(scene.world.status()["history"])]
     page = flat(scene.page(ONE))
     assert "Figures of the pool's status, decided" in page
-    assert f"<dt>Asked</dt><dd>{scene.world.status()['replicas']}</dd>" in page
+    assert f"of {scene.world.status()['replicas']}</dd>" in page
 
 
 def test_charts_end_where_prometheus_last_answered(scene: Scene) -> None:
@@ -158,7 +158,7 @@ def test_what_is_bad_comes_first_and_says_what_to_do(scene: Scene) -> None:
     assert "False: NoShutdownTimeout" in page
     assert "Add --shutdown-timeout with the longest request&#39;s seconds to vLLM&#39;s arguments." in page
     assert page.index(">DrainReady<") < page.index(">MetricsAvailable<")
-    assert '<th scope="row">TooManyReplicas</th><td>9 → 4</td><td>max is 4</td>' in page
+    assert '<th scope="row">TooManyReplicas</th><td>9 → 4</td><td class="why">max is 4</td>' in page
     assert "Raise max if there are GPUs, or relax the SLO." in page
 
 

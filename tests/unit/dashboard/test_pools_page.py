@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from servingpool_dashboard.app import LINES
-from servingpool_dashboard.rows import Trouble, row_of
+from servingpool_dashboard.rows import Trouble, counted, row_of
 
 from .scene import Scene
 
@@ -65,7 +65,7 @@ def test_pools_that_nobody_looked_at_and_that_are_not_valid_are_listed_too(scene
     page = scene.page("/")
     assert "The operator has not looked at this pool yet." in page
     assert "targets: must hold exactly 1 target in this release, got 0" in page
-    assert scene.board.sight.counts[Trouble.NOT_READY] == 1
+    assert counted(scene.board.sight.rows)[Trouble.NOT_READY] == 1
     assert scene.browser.get("/pools/chat/wrong").status_code == 200
 
 
@@ -116,7 +116,7 @@ def test_all_pools_are_searched_and_not_this_page_alone(crowd: Scene) -> None:
     assert names(crowd.page("/?q=POOL-09 limited")) == ["pool-093", "pool-099"]
     assert names(crowd.page("/?q=targetnotfound pool-00")) == ["pool-000", "pool-006"]
     assert "No pool matches." in crowd.page("/?q=nobody")
-    assert len(names(crowd.page("/?trouble=slo_missed"))) == crowd.board.sight.counts[Trouble.SLO_MISSED]
+    assert len(names(crowd.page("/?trouble=slo_missed"))) == counted(crowd.board.sight.rows)[Trouble.SLO_MISSED]
     assert names(crowd.page("/?namespace=chat&q=elsewhere")) == []
 
 
@@ -152,12 +152,23 @@ def test_without_the_api_server_the_last_state_is_shown_with_its_age(scene: Scen
     scene.board.probe()
     for path in ("/", "/rows?seen=2", "/pools/chat/pool"):
         page = scene.page(path)
-        assert "The API server does not answer." in page
+        assert "The pools cannot be read now." in page
         assert "This is the state of 3 min ago." in page
         assert "pool" in page
     scene.silence.api = ""
     scene.board.probe()
-    assert "does not answer" not in scene.page("/")
+    assert "cannot be read" not in scene.page("/")
+
+
+def test_one_answer_does_not_hide_that_the_watch_is_refused(scene: Scene) -> None:
+    scene.silence.watch = "Cannot watch servingpools: 403 forbidden"
+    scene.board.read()
+    scene.board.probe()
+    assert "403 forbidden" in scene.page("/")
+    scene.silence.watch = ""
+    scene.api.events = [{"type": "ADDED", "object": pool("late")}]
+    scene.board.read()
+    assert "403 forbidden" not in scene.page("/")
 
 
 def test_before_anything_was_read_the_reason_is_said(scene: Scene) -> None:
