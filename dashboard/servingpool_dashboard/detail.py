@@ -93,9 +93,7 @@ def _tiles(
 ) -> list[Tile]:
     figures = _figures(seen)
     tiles = [
-        Tile(
-            "Ready of asked", f"{_count(seen.ready_replicas)} of {_count(seen.replicas)}", _set_by(status), _below(seen)
-        ),
+        Tile("Ready", _of(seen), _set_by(status), _below(seen)),
         Tile("Recommended", _count(seen.desired_replicas), _range(spec)),
     ]
     if autoscaler is not None:
