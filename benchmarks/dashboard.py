@@ -113,21 +113,25 @@ def timed(what: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def in_chromium(url: str) -> list[float] | None:
-    """Milliseconds from the click to a page that stands, several times over; None without Chromium."""
+def in_chromium(url: str) -> tuple[list[float], list[float]] | None:
+    """Milliseconds from the click to a page that stands, and those of its thread's work; None without Chromium."""
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if path is None:
         return None
-    took = []
+    took, worked = [], []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path)
         for _ in range(ROUNDS):
             page = browser.new_page()  # of a new profile, so nothing is in its cache
+            tools = page.context.new_cdp_session(page)
+            tools.send("Performance.enable", {"timeDomain": "threadTicks"})
             page.goto(url)
+            found = {each["name"]: each["value"] for each in tools.send("Performance.getMetrics")["metrics"]}
+            worked.append(found["TaskDuration"] * 1e3)
             took.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
             page.close()
         browser.close()
-    return took
+    return took, worked
 
 
 def main() -> None:
@@ -153,15 +157,24 @@ def main() -> None:
     url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     for name, path in (("first page", "/"), ("search", "/rows?q=llama-3 calm"), ("last page", "/?page=999")):
         size = len(requests.get(url + path, timeout=60).content)
+        begin = time.process_time()
         took = [timed(lambda path=path: requests.get(url + path, timeout=60)) for _ in range(ROUNDS)]  # type: ignore[misc]
-        print(f"{name}: {statistics.median(took) * 1e3:.0f} ms, at most {max(took) * 1e3:.0f} ms; {size / 1e3:.0f} kB")
+        worked = (time.process_time() - begin) / ROUNDS
+        print(
+            f"{name}: {statistics.median(took) * 1e3:.0f} ms, at most {max(took) * 1e3:.0f} ms; "
+            f"{worked * 1e3:.0f} ms of CPU, {size / 1e3:.0f} kB"
+        )
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     print(f"memory: {grown / 1024:.0f} MiB more than the pools themselves")
-    took = in_chromium(url) or []
-    if took:
-        print(f"in Chromium, to the load event: {statistics.median(took):.0f} ms, at most {max(took):.0f} ms")
-    else:
+    seen = in_chromium(url)
+    if seen is None:
         print("Chromium is not installed: the time to the load event is left out")
+        return
+    loaded, drawn = seen
+    print(
+        f"in Chromium, to the load event: {statistics.median(loaded):.0f} ms, at most {max(loaded):.0f} ms; "
+        f"{statistics.median(drawn):.0f} ms of CPU of the page's thread"
+    )
 
 
 if __name__ == "__main__":

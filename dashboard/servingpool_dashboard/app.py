@@ -21,6 +21,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from servingpool import __version__
+from servingpool.api.spec import Spec
 from servingpool_dashboard import words
 from servingpool_dashboard.board import Board, Sight
 from servingpool_dashboard.detail import decisions, detail, headline, recommending
@@ -80,7 +81,7 @@ class Pages:
     def course(self, request: Request) -> Response:
         """The charts' figures. It waits for Prometheus, so no page waits for it."""
         row, span = self._row(request), _span(request)
-        scaler = self._autoscaler(row)
+        scaler = None if row.spec is None else self._board.autoscaler(_target(row.key, row.spec))
         name = None if scaler is None else scaler["metadata"]["name"]
         course = self._courses.of(row.key, span, recommending=recommending(row.spec), autoscaler=name)
         told = to_json(course, decisions(row, course, span, self._clock()))
@@ -133,17 +134,15 @@ class Pages:
     def _detailed(self, request: Request) -> dict[str, Any]:
         row, span = self._row(request), _span(request)
         course = self._courses.last(row.key, span)
+        scaler = None if row.spec is None else self._board.last_autoscaler(_target(row.key, row.spec))
         return {
             "sight": self._board.sight,
-            "pool": detail(row, course, span, self._autoscaler(row), self._clock()),
+            "pool": detail(row, course, span, scaler, self._clock()),
             "headline": headline(row.spec),
             "span": span,
             "spans": list(SPANS),
             "recommending": recommending(row.spec),
         }
-
-    def _autoscaler(self, row: Row) -> dict[str, Any] | None:
-        return None if row.spec is None else self._board.autoscaler(row.key[0], row.spec.targets[0].name)
 
     def _page(self, template: str, **given: Any) -> HTMLResponse:
         now = self._clock()
@@ -173,6 +172,10 @@ def _span(request: Request) -> str:
     if given not in SPANS:
         raise HTTPException(400, f"The time must be one of {', '.join(SPANS)}, got '{given[:20]}'.")
     return given
+
+
+def _target(key: Key, spec: Spec) -> Key:
+    return key[0], spec.targets[0].name
 
 
 def _whole(text: str) -> int:

@@ -81,6 +81,7 @@ class Board:
         self._read_at: float | None = None
         self._failures = {"read": "", "probe": ""}
         """Why each thread got no answer; empty if it did."""
+        self._scalers: dict[Key, Mapping[str, Any] | None] = {}
         self._version = 1
         self._sight: Sight | None = None
         self._stopped = threading.Event()
@@ -145,19 +146,21 @@ class Board:
             stored = self._stored.get(key)
         return None if stored is None else row_of(orjson.loads(stored))
 
-    def autoscaler(self, namespace: str, deployment: str) -> dict[str, Any] | None:
-        """The HorizontalPodAutoscaler of a Deployment; None where there is none, or where it may not be read."""
-        if self._cluster is None or self._failure:
-            return None
+    def last_autoscaler(self, target: Key) -> Mapping[str, Any] | None:
+        """The HorizontalPodAutoscaler of a Deployment as `autoscaler` found it last; a page does not wait for it."""
+        return self._scalers.get(target)
+
+    def autoscaler(self, target: Key) -> Mapping[str, Any] | None:
+        """The HorizontalPodAutoscaler of a Deployment now; None where there is none, or where it may not be read."""
+        namespace, deployment = target
         try:
-            found = self._cluster.autoscalers(namespace)
+            found = [] if self._cluster is None or self._failure else self._cluster.autoscalers(namespace)
         except ClusterError:
-            return None
-        for one in found:
-            target = one["spec"]["scaleTargetRef"]
-            if (target.get("kind"), target.get("name")) == ("Deployment", deployment):
-                return one
-        return None
+            found = []
+        ours = {"kind": "Deployment", "name": deployment}.items()
+        named = [one for one in found if ours <= one["spec"]["scaleTargetRef"].items()]
+        self._scalers[target] = named[0] if named else None
+        return self._scalers[target]
 
     def _follow(self) -> None:
         while not self._stopped.is_set():

@@ -3,7 +3,7 @@
 (() => {
   const REFRESH = 15000;
   const HEIGHT = 190;
-  const KEPT_APART = 18; // pixels between two numbers of decisions
+  const KEPT_APART = 13; // pixels between two numbers of decisions
   const box = document.getElementById("charts");
   const failure = document.getElementById("course-failure");
 

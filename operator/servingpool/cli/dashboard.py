@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from servingpool.adapters.prometheus.own_record import OwnRecord
 
 LOOPBACK = "127.0.0.1"
-TIMEOUT = 10.0
-"""Seconds for one query: charts are asked for again after some seconds."""
+TIMEOUT = "10s"
+"""For one query: charts are asked for again after some seconds."""
 
 
 def dashboard(  # noqa: PLR0913, one parameter an option
@@ -51,9 +51,7 @@ def dashboard(  # noqa: PLR0913, one parameter an option
         from servingpool_dashboard.command import PortError, run
 
     def record(key: tuple[str, str]) -> OwnRecord:
-        from dataclasses import replace
-
-        return replace(source_of(key, prometheus, match), timeout=TIMEOUT)
+        return source_of(key, prometheus, match, TIMEOUT)
 
     if prometheus is not None:
         record(("", ""))  # a wrong URL is told now

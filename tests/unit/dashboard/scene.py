@@ -44,6 +44,7 @@ class FakeApi:
     """What the next watch brings."""
     scalers: list[Raw] = field(default_factory=list)
     lists: int = 0
+    asked_scalers: int = 0
 
     def pages(self, _: str | None) -> Iterator[Raw]:
         self._answer()
@@ -63,6 +64,7 @@ class FakeApi:
         self._answer()
 
     def autoscalers(self, _: str) -> list[Raw]:
+        self.asked_scalers += 1
         self._answer()
         return self.scalers
 

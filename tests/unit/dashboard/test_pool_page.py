@@ -124,10 +124,10 @@ def test_charts_end_where_prometheus_last_answered(scene: Scene) -> None:
     assert "Figures of the pool's status, decided" in flat(scene.page(ONE)), "old figures are not called live"
 
 
-def test_a_page_does_not_wait_for_prometheus(scene: Scene) -> None:
+def test_a_page_waits_neither_for_prometheus_nor_for_the_api_server(scene: Scene) -> None:
     for path in ("/", ONE, f"{ONE}/now"):
         scene.page(path)
-    assert scene.prometheus.asked == 0
+    assert (scene.prometheus.asked, scene.api.asked_scalers, scene.api.lists) == (0, 0, 1)
 
 
 def test_many_who_look_ask_prometheus_once(scene: Scene) -> None:

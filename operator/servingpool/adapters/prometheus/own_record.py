@@ -14,8 +14,6 @@ from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Prom
 from servingpool.adapters.prometheus.promql import quote
 from servingpool.catalogue.metrics import POOL, Metric
 
-TIMEOUT = 60.0
-"""Seconds for one query: a person waits for it."""
 MOST_POINTS = 10_000
 """Points of a series in one answer; Prometheus refuses more than 11,000."""
 HPA_DESIRED = "kube_horizontalpodautoscaler_status_desired_replicas"
@@ -69,13 +67,11 @@ class OwnRecord:
     key: tuple[str, str]
     match: Mapping[str, str] = field(default_factory=dict)
     """Further labels that the series must have."""
-    timeout: float = TIMEOUT
-    """Seconds for one query."""
 
     def at(self, time: float) -> Record:
         """As of the last scrape before `time`, Unix seconds. Raises MetricsUnavailable or AmbiguousRecord."""
         with closing(PrometheusClient(self.config)) as client:
-            answer = client.custom_query(self._selector(Metric), {"time": f"{time:.3f}"}, self.timeout)
+            answer = client.custom_query(self._selector(Metric), {"time": f"{time:.3f}"}, self.config.timeout)
             found = self._by_time(client, answer.rows(), lambda row: [row["value"]])
         return next(iter(found.values()), {})
 
@@ -87,7 +83,7 @@ class OwnRecord:
             for first in range(0, steps + 1, MOST_POINTS):
                 last = min(first + MOST_POINTS - 1, steps)
                 answer = client.custom_query_range(
-                    selector, start + first * step, start + last * step, step, timeout=self.timeout
+                    selector, start + first * step, start + last * step, step, timeout=self.config.timeout
                 )
                 yield from sorted(self._by_time(client, answer.rows(), lambda row: row["values"]).items())
 
@@ -100,7 +96,7 @@ class OwnRecord:
         selector = f"{HPA_DESIRED}{{{','.join(f'{name}={quote(to)}' for name, to in labels.items())}}}"
         found: dict[float, float] = {}
         with closing(PrometheusClient(self.config)) as client:
-            for row in client.custom_query_range(selector, start, end, step, timeout=self.timeout).rows():
+            for row in client.custom_query_range(selector, start, end, step, timeout=self.config.timeout).rows():
                 said = row["metric"]
                 if (said.get("exported_namespace") or said.get("namespace")) == self.key[0]:
                     found |= {float(at): float(value) for at, value in row["values"]}
