@@ -150,7 +150,7 @@
     return {
       width,
       height: HEIGHT,
-      padding: [18, 12, 0, 0],
+      padding: [18, 22, 0, 0],
       tzDate: (unix) => uPlot.tzDate(new Date(unix * 1000), "Etc/UTC"),
       cursor: { sync: { key: "pool" }, drag: { x: false, y: false } },
       scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
