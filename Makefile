@@ -14,7 +14,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test coverage test-unit test-vllm soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist sbom version clean
+.PHONY: help go run demo test keda coverage test-unit test-vllm soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML repo
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool_lab.binaries
 	@$(LANE) $@ $(BIN)/python -m pytest
+
+keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
+	@$(BIN)/python tools/build_keda.py
 
 coverage: $(STAMP)  ## Lines and branches of the operator that the unit tests reach
 	@$(LANE) $@ $(SHELL) -c '$(BIN)/python -m coverage run -m pytest tests/unit && $(BIN)/python -m coverage report'

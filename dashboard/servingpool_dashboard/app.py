@@ -23,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 from servingpool import __version__
 from servingpool.api.spec import Spec
 from servingpool_dashboard import words
-from servingpool_dashboard.board import Board, Sight
+from servingpool_dashboard.board import Board, Sight, Workload
 from servingpool_dashboard.detail import decisions, detail, headline, recommending
 from servingpool_dashboard.guard import Guard
 from servingpool_dashboard.record import SPANS, Courses, to_json
@@ -174,8 +174,8 @@ def _span(request: Request) -> str:
     return given
 
 
-def _target(key: Key, spec: Spec) -> Key:
-    return key[0], spec.targets[0].name
+def _target(key: Key, spec: Spec) -> Workload:
+    return key[0], spec.targets[0].kind, spec.targets[0].name
 
 
 def _whole(text: str) -> int:

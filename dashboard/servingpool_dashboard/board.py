@@ -19,6 +19,8 @@ PROBE = 10.0
 RETRY = 5.0
 """Seconds until the next try after it did not."""
 
+Workload = tuple[str, str, str]
+"""Namespace, kind and name."""
 _log = logging.getLogger(__name__)
 
 
@@ -81,7 +83,7 @@ class Board:
         self._read_at: float | None = None
         self._failures = {"read": "", "probe": ""}
         """Why each thread got no answer; empty if it did."""
-        self._scalers: dict[Key, Mapping[str, Any] | None] = {}
+        self._scalers: dict[Workload, Mapping[str, Any] | None] = {}
         self._version = 1
         self._sight: Sight | None = None
         self._stopped = threading.Event()
@@ -146,18 +148,18 @@ class Board:
             stored = self._stored.get(key)
         return None if stored is None else row_of(orjson.loads(stored))
 
-    def last_autoscaler(self, target: Key) -> Mapping[str, Any] | None:
-        """The HorizontalPodAutoscaler of a Deployment as `autoscaler` found it last; a page does not wait for it."""
+    def last_autoscaler(self, target: Workload) -> Mapping[str, Any] | None:
+        """The HorizontalPodAutoscaler of a workload as `autoscaler` found it last; a page does not wait for it."""
         return self._scalers.get(target)
 
-    def autoscaler(self, target: Key) -> Mapping[str, Any] | None:
-        """The HorizontalPodAutoscaler of a Deployment now; None where there is none, or where it may not be read."""
-        namespace, deployment = target
+    def autoscaler(self, target: Workload) -> Mapping[str, Any] | None:
+        """The HorizontalPodAutoscaler of a workload now; None where there is none, or where it may not be read."""
+        namespace, kind, name = target
         try:
             found = [] if self._cluster is None or self._failure else self._cluster.autoscalers(namespace)
         except ClusterError:
             found = []
-        ours = {"kind": "Deployment", "name": deployment}.items()
+        ours = {"kind": kind, "name": name}.items()
         named = [one for one in found if ours <= one["spec"]["scaleTargetRef"].items()]
         self._scalers[target] = named[0] if named else None
         return self._scalers[target]

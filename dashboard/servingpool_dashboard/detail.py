@@ -94,7 +94,7 @@ def _tiles(
     figures = _figures(seen)
     tiles = [
         Tile("Ready", _of(seen), _set_by(status), _below(seen)),
-        Tile("Recommended", _count(seen.desired_replicas), _range(spec)),
+        Tile("Recommended", _count(seen.desired_replicas), _range(spec, seen)),
     ]
     if autoscaler is not None:
         wanted = autoscaler.get("status", {}).get("desiredReplicas")
@@ -168,7 +168,10 @@ def _below(status: Status) -> bool:
     return status.ready_replicas is not None and status.replicas is not None and status.ready_replicas < status.replicas
 
 
-def _range(spec: Spec | None) -> str:
+def _range(spec: Spec | None, status: Status) -> str:
+    """The bounds in force: a schedule's, or the spec's."""
+    if (told := status.bounds) is not None:
+        return f"{told.min} to {told.max}" + ("" if told.schedule is None else f", schedule {told.schedule}")
     return "" if spec is None else f"{spec.targets[0].min} to {spec.targets[0].max}"
 
 
@@ -176,4 +179,5 @@ def headline(spec: Spec | None) -> str:
     """What the pool is about, in one line."""
     if spec is None:
         return "Its spec is not valid."
-    return f"{spec.mode.value}: {spec.model} on Deployment {spec.targets[0].name}; {bounds(spec.slo)}"
+    target = spec.targets[0]
+    return f"{spec.mode.value}: {spec.model} on {target.kind} {target.name}; {bounds(spec.slo)}"

@@ -115,10 +115,10 @@ def test_the_dashboard_follows_the_pools(
     wait_until(lambda: modes().get("chat") == "Paused", 60, "the pause seen")
     board.probe()
     assert board.sight.failure == ""
-    found = board.autoscaler((namespace, "chat"))
+    found = board.autoscaler((namespace, "Deployment", "chat"))
     assert found is not None
     assert found["metadata"]["name"] == "of-chat"
-    assert board.autoscaler((namespace, "second")) is None
+    assert board.autoscaler((namespace, "StatefulSet", "chat")) is None
     board.stop()
 
 

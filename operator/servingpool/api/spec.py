@@ -13,12 +13,15 @@ from servingpool.api.duration import DurationBetween
 from servingpool.api.mode import Mode as Mode  # noqa: PLC0414, what mypy takes for an export
 from servingpool.api.part import Part
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
+from servingpool.api.schedule import Schedule
 
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 WORKLOAD_NAME = Matches(
     rf"{_DNS_LABEL}(\.{_DNS_LABEL})*",
     "a workload's name in the pool's own namespace, of lower-case letters, digits, - and .",
 )
+API_VERSION = Matches(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*", "an API group and version, such as apps/v1")
+KIND = Matches("[A-Z][A-Za-z0-9]*", "a kind with a scale subresource, such as Deployment or StatefulSet")
 BACKEND_NAME = Matches(_DNS_LABEL, "the name of a backend in the operator's configuration, never a URL")
 ENGINE_NAME = Matches(_DNS_LABEL, "the name of an engine, such as vllm, of lower-case letters, digits and -")
 PRICE_NAME = Matches(
@@ -32,7 +35,6 @@ RESERVED_LABELS = ("__name__", "le", "model_name", "namespace", "pod")
 
 _NO_BOUND = "needs timeToFirstToken (1ms to 10m), timePerOutputToken (1ms to 10s) or both, got neither"
 _NO_CLIENT_BOUND = "measuredAt Gateway needs timeToFirstToken (1ms to 10m): a gateway measures no other bound"
-_KIND = "must be kind Deployment of apps/v1, the only one that this release scales, got {}"
 _TARGETS = "must hold exactly 1 target in this release, got {}"
 _LABELS = f"keys must be Prometheus label names other than {', '.join(RESERVED_LABELS)}, got {{}}"
 _LABEL_IS_FINE = f"k.matches({quoted(f'^{LABEL_NAME}$')}) && !(k in {json.dumps(RESERVED_LABELS)})"
@@ -45,6 +47,14 @@ _NOT_ANOTHER_POOL = Rule(
     f"self.model == oldSelf.model || self.targets.exists(t, oldSelf.targets.exists(o, {_SAME_TARGET}))",
     "model and target must not change together: that is another pool, create a new one; got {}",
     "self.model + ' on ' + self.targets[0].name + ' for ' + oldSelf.model + ' on ' + oldSelf.targets[0].name",
+)
+
+_LEAST, _MOST = (f"(has(s.{end}) ? s.{end} : self.targets[0].{end})" for end in ("min", "max"))
+# Its name alone: numbers as well would exceed the budget of the whole CRD (see Rule.to_dict).
+_ORDERED_SCHEDULES = Rule(
+    f"!has(self.schedules) || self.targets.size() != 1 || self.schedules.all(s, {_LEAST} <= {_MOST})",
+    "min must be at most max, the target's where a schedule has none; got the contrary in schedule {}",
+    f"self.schedules.filter(s, {_LEAST} > {_MOST})[0].name",
 )
 
 
@@ -94,10 +104,11 @@ class Slo(Part):
 class Target(Part):
     """A workload whose replicas the operator sets through the scale subresource."""
 
-    api_version: Annotated[str, Field(max_length=64)] = "apps/v1"
-    """API group and version of the workload. Only apps/v1 is supported."""
-    kind: Annotated[str, Field(max_length=63)] = "Deployment"
-    """Kind of the workload. Only Deployment is supported."""
+    api_version: Annotated[str, Field(max_length=253), API_VERSION] = "apps/v1"
+    """API group and version of the workload."""
+    kind: Annotated[str, Field(max_length=63), KIND] = "Deployment"
+    """Kind of the workload: any with a scale subresource. Other kinds than Deployment and StatefulSet need rights, see
+    the chart's extraTargets."""
     name: Annotated[str, Field(max_length=253), WORKLOAD_NAME]
     """Name of the workload in the pool's namespace."""
     min: Annotated[int, Between(1, 10_000)] = 1
@@ -105,7 +116,7 @@ class Target(Part):
     max: Annotated[int, Between(1, 10_000)]
     """Highest number of replicas, 1 to 10000."""
     gpus_per_replica: Annotated[int, Between(1, 1_024)] | None = None
-    """GPUs of one replica, 1 to 1024. Default: the resource limits in the pod template, of any vendor."""
+    """GPUs of one replica, 1 to 1024. Default: the resource limits of its pods, of any vendor."""
     cost_per_replica_hour: Annotated[float, Between(0, 100_000)] | None = None
     """Cost of one replica in dollars per hour, 0 to 100000. It adds the cost of fleet and tokens to the status."""
 
@@ -114,11 +125,6 @@ class Target(Part):
             # Two rules for one fault: a message can tell one number only (see Rule.to_dict).
             Rule("self.min <= self.max", "min must be at most max, and max is {}", "string(self.max)"),
             Rule("self.min <= self.max", "min must be at most max, and min is {}", "string(self.min)"),
-            Rule(
-                "self.apiVersion == 'apps/v1' && self.kind == 'Deployment'",
-                _KIND,
-                "self.kind + ' of ' + self.apiVersion",
-            ),
         ),
     )
 
@@ -126,12 +132,6 @@ class Target(Part):
     def _ordered(self) -> Self:
         if self.min > self.max:
             raise ValueError(f"min must be at most max, got min {self.min} and max {self.max}")
-        return self
-
-    @model_validator(mode="after")
-    def _scalable(self) -> Self:
-        if (self.api_version, self.kind) != ("apps/v1", "Deployment"):
-            raise ValueError(told(_KIND, f"{self.kind} of {self.api_version}"))
         return self
 
 
@@ -184,6 +184,9 @@ class Behavior(Part):
     """No scale-down for this long after a pool is first seen. 0s to 1h."""
     cold_start: Annotated[float, DurationBetween("1s", "1h")] = 120.0
     """Assumed start-up time of a replica until one was measured. 1s to 1h."""
+    max_change_per_step: Annotated[int, Between(1, 10_000)] | None = None
+    """Most replicas that one change adds or removes, 1 to 10000. A change comes every 15 s at most (the interval).
+    It applies last: min and max are reached in such steps too. Default: no limit."""
 
 
 class Spec(Part):
@@ -218,8 +221,29 @@ class Spec(Part):
     """Where the operator reads the engines' metrics."""
     behavior: Behavior = Behavior()
     """Tuning. The defaults fit most pools."""
+    schedules: Annotated[
+        tuple[Schedule, ...],
+        Field(
+            strict=False,
+            max_length=16,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
+    """Other bounds at certain hours; at most 16. A window in force replaces min and max of the target. Where windows
+    overlap, the highest min and the highest max count."""
 
-    model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL))
+    model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL, _ORDERED_SCHEDULES))
+
+    @model_validator(mode="after")
+    def _schedules(self) -> Self:
+        names, target = [one.name for one in self.schedules], self.targets[0]
+        for one in self.schedules:
+            if names.count(one.name) > 1:
+                raise ValueError(f"schedules must differ in name, got '{one.name}' more than once")
+            least, most = one.min or target.min, one.max or target.max
+            if least > most:
+                raise ValueError(told(_ORDERED_SCHEDULES.says, one.name))
+        return self
 
     @field_validator("targets")
     @classmethod

@@ -20,6 +20,22 @@ class Note(Templated, StrEnum):
         member.meaning = meaning
         return member
 
+    LEAVE_TO_OTHERS = (
+        "Set annotation {setting} on it: then it leaves replicas to others.",
+        "In OwnedByParent: the parent has a setting with which it does not set replicas.",
+    )
+    NAME_ADAPTER = (
+        "Name its {kind} in spec.targets[] instead.",
+        "In OwnedByParent: the parent reads its replicas from an object that is made for autoscalers.",
+    )
+    NAME_PARENT = (
+        "Name it in spec.targets[] instead.",
+        "In OwnedByParent: the parent has a scale subresource itself.",
+    )
+    SET_AT_PARENT = (
+        "Set the replicas there, or name it in spec.targets[] if it has a scale subresource.",
+        "In OwnedByParent: nothing is known of the parent's kind.",
+    )
     AUTO_WOULD_BE = (
         "Auto would be {effect} ({reason}): {message}",
         "Follows Recommending and Paused: what would block or limit mode Auto.",
@@ -131,6 +147,14 @@ class Note(Templated, StrEnum):
     NEVER_READY = (
         "never ready within {duration}",
         "Outcome of a scale-up in history: find the pods that are Pending or failing.",
+    )
+    BY_SCHEDULE = (
+        "{replicas} by schedule {schedule}",
+        "A min or max in TooFewReplicas and TooManyReplicas: that of a schedule which is in force.",
+    )
+    BEFORE_SCHEDULE = (
+        "{replicas} by schedule {schedule}, which begins in {seconds:.0f} s",
+        "A min or max in TooFewReplicas and TooManyReplicas: replicas are ordered one cold start before the window.",
     )
     SPEED_UNKNOWN = (
         "scale-down blocked until enough requests were decoded to know the engine's speed",

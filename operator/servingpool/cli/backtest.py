@@ -31,14 +31,15 @@ class Output(StrEnum):
 
 def backtest(  # noqa: PLR0913, a command line's options are its parameters
     target: Annotated[
-        str | None, typer.Argument(metavar="[deployment/NAME]", help="A Deployment to record first. Or use --from.")
+        str | None, typer.Argument(metavar="[KIND/NAME]", help="A workload to record first. Or use --from.")
     ] = None,
     *,
     source: Annotated[
         Path | None, typer.Option("--from", help="A file that `servingpool record` wrote.", dir_okay=False)
     ] = None,
     pool: Annotated[
-        Path | None, typer.Option(help="A ServingPool manifest for SLO, bounds, behavior and cost, instead of options.")
+        Path | None,
+        typer.Option(help="A ServingPool manifest for bounds, schedules, SLO, behavior and cost."),
     ] = None,
     ttft: Annotated[str, typer.Option(help="Bound on time to first token, 1ms to 10m, or none.")] = "none",
     tpot: Annotated[str, typer.Option(help="Bound on time per output token, 1ms to 10s, or none.")] = "none",
@@ -73,14 +74,14 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     from servingpool.cli import recorded, usage
 
     if (target is None) == (source is None):
-        usage.wrong("Give deployment/NAME or --from FILE, one of the two")
+        usage.wrong("Give KIND/NAME or --from FILE, one of the two")
     with needs("simulation"):
         from servingpool.backtest.recording import RecordingError
         from servingpool.backtest.report import page, sentence
         from servingpool.backtest.result import backtest as replayed
         from servingpool.cli.demo import write
     if source is None:
-        source = Path(f"{recorded.deployment(str(target))}.rec")
+        source = Path(f"{recorded.workload(str(target))[1]}.rec")
         _record(
             str(target),
             source,
@@ -145,7 +146,7 @@ def _question(  # noqa: PLR0913, the options
             read = read_pool(manifest)
         except InputError as error:
             raise typer.BadParameter(str(error), param_hint="--pool") from error
-        core, behavior = core_pool(read, in_charge=True), read.spec.behavior
+        core, behavior = core_pool(read, in_charge=True, during=(header.begin, header.end)), read.spec.behavior
         if core.slo.at_gateway:
             raise typer.BadParameter(
                 "a recording has no gateway: set slo.measuredAt to Engine, got Gateway", param_hint="--pool"

@@ -1,4 +1,4 @@
-"""`servingpool check`: whether Prometheus answers, and what it has of a Deployment's engines."""
+"""`servingpool check`: whether Prometheus answers, and what it has of a workload's engines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REMEDY = "Correct the backend's url and credentials, or open the network to it."
 def check(  # noqa: PLR0913, a command's options
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[deployment/NAME]", help="A Deployment whose engines to look at, pool or not."),
+        typer.Argument(metavar="[KIND/NAME]", help="A workload whose engines to look at, pool or not."),
     ] = None,
     *,
     config: Annotated[
@@ -44,7 +44,7 @@ def check(  # noqa: PLR0913, a command's options
     model: Annotated[str | None, typer.Option(help="What spec.model would be. Default: as the metrics tell.")] = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Ask Prometheus what the operator would ask: all servers of a configuration, or all figures of a Deployment.
+    """Ask Prometheus what the operator would ask: all servers of a configuration, or all figures of a workload.
 
     With a target it shows, for each figure, the series, their labels and the newest sample, says why one is missing,
     and suggests spec.engine and spec.model; where there is a gateway, that one's figures too.
@@ -66,7 +66,7 @@ def check(  # noqa: PLR0913, a command's options
     found = settings(config, prometheus)
     if target is None:
         raise typer.Exit(_check_backends(found.backends))
-    name = recorded.deployment(target)
+    kind, name = recorded.workload(target)
     known = found.known_engines
     if engine is not None and engine not in known:
         wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
@@ -77,7 +77,7 @@ def check(  # noqa: PLR0913, a command's options
         wrong(f"--backend '{chosen.name}' does not allow namespace {namespace}, only {', '.join(chosen.namespaces)}")
     from servingpool.cli import check_target
 
-    looked_at = check_target.Target(namespace, name, engine, model, _gateway(gateway, namespace, chosen, found))
+    looked_at = check_target.Target(namespace, kind, name, engine, model, _gateway(gateway, namespace, chosen, found))
     path = None if kubeconfig is None else str(kubeconfig)
     raise typer.Exit(check_target.run(looked_at, chosen, known, found.known_gateways, path))
 

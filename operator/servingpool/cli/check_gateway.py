@@ -1,4 +1,4 @@
-"""What the gateway in front of a Deployment's engines tells, for `servingpool check deployment/NAME`."""
+"""What the gateway in front of a workload's engines tells, for `servingpool check KIND/NAME`."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Co
 
 def _of_what(pool: ServingPool) -> Text:
     """Not in the panel's title, which a terminal of 80 columns cuts off."""
-    spec = pool.spec
-    return Text(f"mode {spec.mode.value}: {spec.model} on Deployment {spec.targets[0].name}")
+    spec, target = pool.spec, pool.spec.targets[0]
+    return Text(f"mode {spec.mode.value}: {spec.model} on {target.kind} {target.name}")
 
 
 def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[RenderableType]:
@@ -91,6 +91,9 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         table.add_row(name, shown.append(aside, style="dim") if aside else shown)
 
     row("replicas", status.fleet, aside="  ready/desired/max")
+    if (bounds := status.bounds) is not None:
+        aside = "" if bounds.schedule is None else f"  by schedule {bounds.schedule}"
+        row("bounds", f"{bounds.min} to {bounds.max}", aside=aside)
     objective = "" if slo is None else f"  objective {slo.attainment:g}%"
     row("attainment, last hour", status.attainment, "%", objective)
     percentile = "" if slo is None else f"p{slo.attainment:g}"

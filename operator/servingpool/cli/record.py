@@ -11,7 +11,7 @@ from servingpool.cli.usage import Backend, Config, Kubeconfig, Namespace
 
 
 def record(  # noqa: PLR0913, a command line's options are its parameters
-    target: Annotated[str, typer.Argument(metavar="deployment/NAME", help="The Deployment whose engines serve.")],
+    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="The workload whose engines serve.")],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write; the same file is continued.")],
     since: Annotated[str, typer.Option(help="How far back, 10m to 90d.")] = "7d",
@@ -44,10 +44,10 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
 
     configure(json=False, debug=False)
     found, source = recorded.chosen(config, prometheus, backend)
-    name, seconds = recorded.deployment(target), usage.span("--since", since, *usage.HISTORY)
+    (kind, name), seconds = recorded.workload(target), usage.span("--since", since, *usage.HISTORY)
     from servingpool.backtest.recorder import Pace
     from servingpool.cli import recording
 
-    whose = recording.Target(namespace, name, engine, model, None if kubeconfig is None else str(kubeconfig))
+    whose = recording.Target(namespace, kind, name, engine, model, None if kubeconfig is None else str(kubeconfig))
     order = recording.Order(output, seconds, float(step), Pace(max_samples, pause))
     raise typer.Exit(recording.run(whose, order, found, source))

@@ -12,14 +12,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.scale import known_sort
 from servingpool.adapters.cluster.survey import Survey, survey
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, PrometheusBackend
 from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
 from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
-from servingpool.backtest.suggestion import bounds_of
 from servingpool.cli.check_target import ANY_ENGINE
 from servingpool.cli.recorded import resumed
 from servingpool.decision.observation import Unknown
@@ -44,7 +45,9 @@ class Target:
     """Whose history, and as what it is read."""
 
     namespace: str
-    deployment: str
+    kind: str
+    """As kubectl takes it."""
+    name: str
     engine: str | None
     """As the pods' series tell where None."""
     model: str | None
@@ -87,14 +90,14 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
             order.output.write_bytes(encode_header(header))
         else:
             header, since = begun
-            if (header.namespace, header.target) != (target.namespace, target.deployment):
+            if (header.namespace, header.target) != (target.namespace, target.name):
                 raise Failed(f"{order.output} holds {header.namespace}/{header.target}: choose another file", 2)
             typer.echo(f"{order.output} was begun: going on.", err=True)
         scrapes = await _fill(order, header, since, prometheus)
     finally:
         await prometheus.close()
     if begun is None and not scrapes:
-        raise Failed(f"Prometheus has no sample of Deployment {target.namespace}/{target.deployment} in this time.")
+        raise Failed(f"Prometheus has no sample of {target.kind} {target.namespace}/{target.name} in this time.")
     typer.echo(f"{order.output}: {order.output.stat().st_size / 1e6:.1f} MB, {scrapes:,} scrapes recorded.", err=True)
 
 
@@ -121,11 +124,12 @@ async def _header(
     if around is not None and (engine is None or model is None):
         engine, model = await identify(target, around.ready, prometheus, engines)
     if engine is None or model is None:
-        raise Failed(f"Deployment {target.namespace}/{target.deployment} shows no engine: give --engine and --model.")
+        raise Failed(f"{target.kind} {target.namespace}/{target.name} shows no engine: give --engine and --model.")
     end = (time.time() - SETTLED) // order.step * order.step
     return Header(
         namespace=target.namespace,
-        target=target.deployment,
+        target=target.name,
+        sort=around.workload.key.sort if around is not None else known_sort(target.kind),
         engine=engine,
         model=model,
         begin=end - order.seconds // order.step * order.step,
@@ -142,7 +146,7 @@ async def _survey(target: Target) -> Survey | None:
     try:
         cluster = await Cluster.connect(target.kubeconfig)
         try:
-            return await survey(cluster, (target.namespace, target.deployment))
+            return await survey(cluster, target.namespace, target.kind, target.name)
         finally:
             await cluster.close()
     except ClusterError as error:

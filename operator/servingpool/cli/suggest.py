@@ -12,7 +12,7 @@ from servingpool.cli.usage import Backend, Config, Kubeconfig, Namespace
 def suggest(  # noqa: PLR0913, a command line's options are its parameters
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[deployment/NAME]", help="Also hpa/NAME or scaledobject/NAME, for what it scales."),
+        typer.Argument(metavar="[KIND/NAME]", help="Also hpa/NAME or scaledobject/NAME, for what it scales."),
     ] = None,
     *,
     every: Annotated[
@@ -45,8 +45,8 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
 
     configure(json=False, debug=False)
     if (target is None) != every:
-        usage.wrong("Give deployment/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
-    kind, name = ("", "") if target is None else recorded.target_of(target, ("deployment", "hpa", "scaledobject"))
+        usage.wrong("Give KIND/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
+    kind, name = ("", "") if target is None else recorded.target_of(target)
     found, source = recorded.chosen(config, prometheus, backend)
     usage.span("--since", since, *usage.HISTORY)
     from servingpool.cli import suggesting

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Workload
+from servingpool.adapters.cluster.kinds import group_of
+from servingpool.adapters.cluster.objects import Autoscaler, Key, TargetKey, Workload
 from servingpool.adapters.prometheus import (
     BackendConfig,
     Cause,
@@ -37,12 +38,12 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import (
     GatewayMetrics,
     Observation,
-    Replica,
     ReplicaMetrics,
     Unknown,
 )
 from servingpool.reconcile.gateway_totals import GatewayReader
 from servingpool.reconcile.gateways import gateway_of
+from servingpool.reconcile.replicas import replicas
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,16 @@ class Collected:
     observation: Observation
     selection: Selection | None
     """The samples that `observation` uses; None if the reading failed."""
+
+    @property
+    def ungrouped(self) -> bool:
+        """Whether a replica is several pods, and nothing tells which.
+
+        Twice as many as there are replicas, or more: a rollout may add some, and a number may be late.
+        """
+        workload, seen = self.workload, self.observation
+        most = max(workload.replicas, workload.standing)
+        return workload.selector is not None and 0 < 2 * most <= len(seen.ready) + len(seen.starting)
 
 
 class Backend(Protocol):
@@ -239,9 +250,15 @@ async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
         return Unknown(f"Prometheus backend '{backend}' could not be read: internal error {type(defect).__name__}")
 
 
-def target_of(pool: ServingPool) -> Key:
-    """Namespace and name of the Deployment that the pool scales: always in its own namespace, as with HPA."""
-    return pool.metadata.namespace, pool.spec.targets[0].name
+def target_of(pool: ServingPool) -> TargetKey:
+    """What the pool scales: always in its own namespace, as with HPA."""
+    target = pool.spec.targets[0]
+    return TargetKey(pool.metadata.namespace, target.name, target.kind, group_of(target.api_version))
+
+
+def targets_of(pools: Iterable[ServingPool]) -> dict[TargetKey, str]:
+    """What the pools scale, with its API group and version."""
+    return {target_of(pool): pool.spec.targets[0].api_version for pool in pools}
 
 
 def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
@@ -285,23 +302,21 @@ def observe(
     now: float,
 ) -> tuple[Observation, Selection | None]:
     """The core's observation of a pool, and which samples it uses; no selection if the reading failed."""
-    ready: list[Replica] = []
-    starting: list[Replica] = []
-    for pod in cache.pods(workload):
-        (ready if pod.ready_since is not None else starting).append(_replica(pod, now))
-    selection = None
+    namespace, model = pool.metadata.namespace, pool.spec.model
+    found = None if isinstance(reading, Unknown) else (reading, namespace, model)
+    seen = replicas(cache.replicas(workload), workload.size, found, now)
+    selection = seen.selection
     metrics: tuple[ReplicaMetrics, ...] | Unknown
     if isinstance(reading, Unknown):
         metrics = reading
-    elif workload.replicas and not ready and not starting:
-        metrics = Unknown(f"none of {workload.replicas} requested replicas has a pod yet")
+    elif selection is None or (workload.replicas and not seen.ready and not seen.starting):
+        metrics, selection = Unknown(f"none of {workload.replicas} requested replicas has a pod yet"), None
     else:
-        selection = reading.select(pool.metadata.namespace, [replica.name for replica in ready], pool.spec.model)
         metrics = own_samples(pool, selection.samples)
     observation = Observation(
         requested=workload.replicas,
-        ready=tuple(ready),
-        starting=tuple(starting),
+        ready=seen.ready,
+        starting=seen.starting,
         metrics=metrics,
         gateway=gateway,
         rollout=cache.rolling_out(workload),
@@ -313,12 +328,3 @@ def own_samples(pool: ServingPool, samples: Iterable[ReplicaMetrics]) -> tuple[R
     """The samples with this pool's buckets only: they were read for all pools together."""
     slo = pool.spec.slo
     return tuple(with_own_buckets(sample, slo.time_to_first_token, slo.time_per_output_token) for sample in samples)
-
-
-def _replica(pod: Pod, now: float) -> Replica:
-    if pod.ready_since is None:
-        return Replica(pod.name, age=max(0.0, now - pod.created_at), unschedulable=pod.unschedulable)
-    # Between two times of the API server's clock, which ours may be behind: else a cold start would read as short.
-    load_time = pod.ready_since - pod.created_at
-    ready_for = max(0.0, now - pod.ready_since)
-    return Replica(pod.name, age=ready_for + load_time, ready_for=ready_for)

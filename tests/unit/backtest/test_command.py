@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
@@ -63,11 +64,11 @@ def test_exits_3_where_auto_would_have_missed_the_slo(servingpool: Command) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("backtest",), 2, "Give deployment/NAME or --from FILE"),
+        (("backtest",), 2, "Give KIND/NAME or --from FILE"),
         (("backtest", "--from", "llama.rec"), 2, "give --ttft, --tpot or --pool"),
         ((*BASE, "--min", "17"), 2, "need 0 <= min <= max replicas, got min 17, max 16"),
         ((*BASE, "--cold-start", "2 minutes"), 2, "allowed: 1s to 1h"),
-        (("backtest", "pod/x", "--ttft", "1s"), 2, "Write the target as deployment/NAME, got 'pod/x'"),
+        (("backtest", "hpa/x", "--ttft", "1s"), 2, "Write the target as KIND/NAME, such as deployment/x, got 'hpa/x'"),
         (("record", "deployment/x", "-o", "x.rec"), 2, "Give --prometheus URL or --config FILE"),
         (
             ("record", "deployment/x", "-o", "x.rec", "--prometheus", "http://localhost:1", "--since", "2y"),
@@ -95,6 +96,23 @@ def test_an_slo_measured_at_the_gateway_is_refused_because_a_recording_has_none(
     assert "set slo.measuredAt to Engine, got Gateway" in refused.output
     Path("pool.yaml").write_text(manifest % "Engine")
     assert servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml").exit_code in {0, 3}
+
+
+def test_schedules_count_at_the_times_of_the_history(servingpool: Command) -> None:
+    """It is recorded from 22:13 to 23:13."""
+    evening = "{name: evening, timeZone: UTC, start: '23:08', end: '23:12', min: 15}"
+    Path("pool.yaml").write_text(
+        "{apiVersion: servingpool.dev/v1alpha1, kind: ServingPool, metadata: {name: llama, namespace: chat}, spec: {"
+        "model: llama, slo: {timeToFirstToken: 2s}, targets: [{name: llama, min: 1, max: 16}], "
+        f"schedules: [{evening}]}}}}"
+    )
+    result = servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml", "-o", "json")
+    found = orjson.loads(result.stdout)
+    [raised] = [change for change in found["changes"] if "min is 15 by schedule evening" in change["reason"]]
+    assert raised["after"] == 15
+    begins = datetime(2023, 11, 14, 23, 8, tzinfo=UTC).timestamp()
+    assert 0.0 < begins - raised["at"] < 200.0
+    assert "1 to 16 replicas of 4 GPUs; others by schedule evening" in Path("report/backtest.html").read_text()
 
 
 def test_a_file_that_is_no_recording_is_named_with_the_reason(servingpool: Command) -> None:

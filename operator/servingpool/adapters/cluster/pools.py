@@ -35,6 +35,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 FIELD_MANAGER = "servingpool-cli"
+WRITES = {"PATCH", "POST"}
+"""Methods that tell our name as field manager."""
 
 
 class Pools:
@@ -101,9 +103,12 @@ class Pools:
 
     def patch(self, namespace: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Merge changes into a pool. Conflict where it has another `metadata.resourceVersion` than they name."""
-        what = f"change ServingPool {namespace}/{name}"
+        return self.request("PATCH", path_of(namespace, name), f"change ServingPool {namespace}/{name}", changes)
+
+    def request(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Any request for one object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
         with _translated(what):
-            response = self._send("PATCH", path_of(namespace, name), body=changes)
+            response = self._send(method, path, body=body)
             return _parsed(response.read(), what, response.status)
 
     def _list(self, path: str, query: Mapping[str, str], timeout: float = TIMEOUT) -> dict[str, Any]:
@@ -122,8 +127,9 @@ class Pools:
         body: Mapping[str, Any] | None = None,
         timeout: float = TIMEOUT,
     ) -> BaseHTTPResponse:
-        headers = {"Accept": accept, **({} if body is None else {"Content-Type": MERGE_PATCH})}
-        given = [*(query or {}).items(), *([] if body is None else [("fieldManager", FIELD_MANAGER)])]
+        form = MERGE_PATCH if method == "PATCH" else JSON
+        headers = {"Accept": accept, **({} if body is None else {"Content-Type": form})}
+        given = [*(query or {}).items(), *([("fieldManager", FIELD_MANAGER)] if method in WRITES else [])]
         _, url, sent, *_ = self._api.param_serialize(
             method, path, header_params=headers, query_params=given, auth_settings=["BearerToken"]
         )

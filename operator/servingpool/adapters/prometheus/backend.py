@@ -166,10 +166,15 @@ class PrometheusBackend:
         return [(start + index * step, samples) for index, samples in found.items()]
 
     async def requested(
-        self, namespace: str, deployment: str, *, start: float, end: float, step: float
+        self, namespace: str, name: str, sort: tuple[str, str], *, start: float, end: float, step: float
     ) -> Sequence[tuple[float, float]] | Unknown:
-        """A Deployment's spec.replicas by kube-state-metrics, as (Unix seconds, number); empty where nobody tells."""
-        query, deadline = requested_replicas(namespace, deployment), self._workers.deadline()
+        """A workload's spec.replicas by kube-state-metrics, as (Unix seconds, number); empty where nobody tells.
+
+        `sort` is its API group and kind. kube-state-metrics tells it of Deployments and StatefulSets.
+        """
+        query, deadline = requested_replicas(namespace, name, sort), self._workers.deadline()
+        if query is None:
+            return ()
         try:
             return await self._workers.run(deadline, read_line, query, (start, end, step))
         except MetricsUnavailable as error:

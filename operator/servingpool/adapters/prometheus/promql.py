@@ -232,11 +232,23 @@ def _none_of(label: str, values: Sequence[str]) -> str:
     return f"{label}!={quote(values[0])}" if len(values) == 1 else f"{label}!~{any_of(values)}"
 
 
-def requested_replicas(namespace: str, deployment: str) -> str:
-    """A Deployment's spec.replicas as kube-state-metrics exports it, scraped with or without `honorLabels`."""
+REQUESTED = {
+    ("apps", "Deployment"): ("kube_deployment_spec_replicas", "deployment"),
+    ("apps", "StatefulSet"): ("kube_statefulset_replicas", "statefulset"),
+}
+"""By API group and kind, kube-state-metrics' metric of spec.replicas, and its label of the name."""
+
+
+def requested_replicas(namespace: str, name: str, sort: tuple[str, str]) -> str | None:
+    """A workload's spec.replicas as kube-state-metrics exports it, scraped with or without `honorLabels`.
+
+    None for a kind of which it exports none.
+    """
+    if sort not in REQUESTED:
+        return None
+    metric, own = REQUESTED[sort]
     selectors = [
-        f"kube_deployment_spec_replicas{{{label}={quote(namespace)},deployment={quote(deployment)}}}"
-        for label in ("namespace", exported("namespace"))
+        f"{metric}{{{label}={quote(namespace)},{own}={quote(name)}}}" for label in ("namespace", exported("namespace"))
     ]
     return f"max({' or '.join(selectors)})"
 
