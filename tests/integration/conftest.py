@@ -118,7 +118,14 @@ def prometheus(
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
-    """A namespace of the test's own. When it ends, the GPUs of its pods are free again."""
+    """A namespace of the test's own."""
+    with own_namespace(control_plane) as name:
+        yield name
+
+
+@contextlib.contextmanager
+def own_namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """A new namespace. When it ends, the GPUs of its pods are free again."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"

@@ -19,7 +19,7 @@ INTRODUCTION = """\
 options and names of pools.
 
 `get` and `explain` use your kubeconfig and need the right to get and list pools; `pause` and `resume` need the right to
-patch them. `adopt` and `release` need that too, and the rights to get the Deployment, to list HPAs and ScaledObjects,
+patch them. `adopt` and `release` need that too, and the rights to get the target, to list HPAs and ScaledObjects,
 and to delete and create the HPA or patch the ScaledObject. `check deployment/NAME` needs the right to get the
 Deployment's scale and to list pods. `history`, `compare` and `explain --at` ask a Prometheus that scrapes the operator,
 and no cluster. The chart starts `run`, and `check` in `helm test`. `suggest`, `record` and `backtest deployment/NAME`

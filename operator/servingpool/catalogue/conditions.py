@@ -229,6 +229,13 @@ class Reason(Templated, StrEnum):
         "Every ready replica has fresh and complete metrics.",
         "Nothing.",
     )
+    METERED_AT_GATEWAY = (
+        "MeteredAtGateway",
+        _METRICS,
+        "The engine exports no metrics, so the gateway's are used: each of {ready} replicas has an even share.",
+        "The sums are what the gateway counted. What one replica does, and how many requests wait, are estimates.",
+        "Nothing.",
+    )
     PARTIAL_METRICS = (
         "PartialMetrics",
         _METRICS,

@@ -162,6 +162,14 @@ def test_what_is_bad_comes_first_and_says_what_to_do(scene: Scene) -> None:
     assert "Raise max if there are GPUs, or relax the SLO." in page
 
 
+def test_the_bounds_in_force_are_told_with_their_schedule(scene: Scene) -> None:
+    (raw,) = stored(scene.world)
+    raw["status"]["bounds"] = {"min": 3, "max": 7, "schedule": "office"}
+    scene.store(raw)
+    assert "3 to 7, schedule office" in scene.page(ONE)
+    assert '<td class="figure">7</td>' in scene.page("/")
+
+
 @pytest.mark.parametrize("span", ["15m", "6h", "1d", "7d"])
 def test_other_times_are_drawn_with_no_more_points(scene: Scene, span: str) -> None:
     told = scene.browser.get(f"{COURSE}?since={span}").json()
