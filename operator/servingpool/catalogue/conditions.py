@@ -163,14 +163,14 @@ class Reason(Templated, StrEnum):
         _NOT_READY,
         "HorizontalPodAutoscaler '{name}' scales {target}; delete it first.",
         "Two autoscalers would work against each other, so the operator does not scale.",
-        "Delete the HorizontalPodAutoscaler.",
+        "Run servingpool adopt, which keeps a copy. Or delete the HorizontalPodAutoscaler.",
     )
     OWNED_BY_KEDA = (
         "OwnedByKEDA",
         _NOT_READY,
-        "ScaledObject '{name}' scales {target}; delete it first.",
+        "ScaledObject '{name}' scales {target}; pause or delete it first.",
         "Two autoscalers would work against each other, so the operator does not scale.",
-        "Delete the ScaledObject.",
+        "Run servingpool adopt, which pauses it. Or delete the ScaledObject.",
     )
     OWNED_BY_PARENT = (
         "OwnedByParent",
@@ -227,6 +227,13 @@ class Reason(Templated, StrEnum):
         _METRICS,
         "All {ready} ready replicas are scraped.",
         "Every ready replica has fresh and complete metrics.",
+        "Nothing.",
+    )
+    METERED_AT_GATEWAY = (
+        "MeteredAtGateway",
+        _METRICS,
+        "The engine exports no metrics, so the gateway's are used: each of {ready} replicas has an even share.",
+        "The sums are what the gateway counted. What one replica does, and how many requests wait, are estimates.",
         "Nothing.",
     )
     PARTIAL_METRICS = (

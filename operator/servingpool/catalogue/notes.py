@@ -44,6 +44,10 @@ class Note(Templated, StrEnum):
         "Pods are scraped but do not export {names}",
         "In PartialMetrics and FailedGetMetrics: check the engine's version and its metrics options.",
     )
+    GATEWAY_LACKS = (
+        "The engine exports no metrics, and the gateway does not tell {names}",
+        "In MissingFigures: LiteLLM, for one, tells time to first token of streaming requests only.",
+    )
     QUEUE_UNKNOWN = (
         "The number of queued requests is unknown: {detail}",
         "In PartialMetrics: without it a fleet could shrink while requests wait.",
@@ -99,6 +103,10 @@ class Note(Templated, StrEnum):
     ENGINE_NEEDS_GATEWAY = (
         "it exports no count of requests; set spec.metrics.gateway to the gateway that counts them",
         "In UnknownEngine: such an engine's arrivals are read from the gateway in front of it.",
+    )
+    ENGINE_NEEDS_METER = (
+        "it exports no metrics; set spec.metrics.gateway to a gateway that meters its requests ({known})",
+        "In UnknownEngine: such an engine's figures are those of the gateway in front of it.",
     )
     UNKNOWN_PRICE = (
         "spec.compareTo '{price}' is unknown, so nothing is compared; known prices: {known}. Scaling is not affected.",

@@ -70,14 +70,16 @@ def check(  # noqa: PLR0913, a command's options
     known = found.known_engines
     if engine is not None and engine not in known:
         wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
-    if engine is not None and not known[engine].figures:
-        wrong(f"--engine {engine} has no figures to look for: {known[engine].silent}")
     chosen = recorded.backend_of(found, prometheus, backend)
     if not chosen.serves(namespace):
         wrong(f"--backend '{chosen.name}' does not allow namespace {namespace}, only {', '.join(chosen.namespaces)}")
     from servingpool.cli import check_target
 
-    looked_at = check_target.Target(namespace, kind, name, engine, model, _gateway(gateway, namespace, chosen, found))
+    before = _gateway(gateway, namespace, chosen, found)
+    meters = [each for each, profile in found.known_gateways.items() if profile.meters]
+    if engine is not None and known[engine].metered and (before is None or before.name not in meters):
+        wrong(f"--engine {engine} exports no metrics; give --gateway one that meters it ({', '.join(meters)})")
+    looked_at = check_target.Target(namespace, kind, name, engine, model, before)
     path = None if kubeconfig is None else str(kubeconfig)
     raise typer.Exit(check_target.run(looked_at, chosen, known, found.known_gateways, path))
 

@@ -71,11 +71,17 @@ async def check_target(
         return False
     prometheus = PrometheusBackend(backend, engines, gateways)
     try:
-        model = await _check(target, workload.key.kind, prometheus, engines, pods)
+        metered = target.engine is not None and engines[target.engine].metered
+        if metered:
+            typer.echo(f"Engine {target.engine} exports no metrics. The gateway's are used for it.")
+            model = _Model(target.model or "", usable=True)
+        else:
+            model = await _check(target, workload.key.kind, prometheus, engines, pods)
         if target.gateway is None:
             return model.usable
         profile = gateways[target.gateway.name]
-        return await check_gateway(target.gateway, model.name, profile, prometheus) and model.usable
+        told = await check_gateway(target.gateway, model.name, profile, prometheus, metered=metered)
+        return told and model.usable
     finally:
         await prometheus.close()
 

@@ -55,8 +55,8 @@ def point_in_time(option: str, text: str) -> float:
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
-def source_of(key: tuple[str, str], prometheus: str | None, match: list[str] | None) -> OwnRecord:
-    """Where the record of a pool is."""
+def source_of(key: tuple[str, str], prometheus: str | None, match: list[str] | None, timeout: str = "1m") -> OwnRecord:
+    """Where the record of a pool is. `timeout` is for one query."""
     from pydantic import ValidationError
 
     from servingpool.adapters.prometheus import BackendConfig
@@ -73,7 +73,7 @@ def source_of(key: tuple[str, str], prometheus: str | None, match: list[str] | N
             wrong(f"--match must be LABEL=VALUE, got '{each}'")
         labels[name] = value
     try:
-        return OwnRecord(BackendConfig.model_validate({"url": prometheus, "timeout": "1m"}), key, labels)
+        return OwnRecord(BackendConfig.model_validate({"url": prometheus, "timeout": timeout}), key, labels)
     except ValidationError as error:
         wrong(f"--prometheus {error.errors()[0]['msg']}")
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.scale import known_sort
@@ -21,7 +22,6 @@ from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
 from servingpool.backtest.autoscaler_rule import kept
 from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
-from servingpool.backtest.suggestion import bounds_of
 from servingpool.cli.check_target import ANY_ENGINE
 from servingpool.cli.recorded import resumed
 from servingpool.decision.observation import Unknown

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import typer
 
+from servingpool.adapters.cluster.autoscaling import AUTOSCALERS
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.names import pods_of_any
 from servingpool.adapters.cluster.objects import Key, TargetKey
-from servingpool.adapters.cluster.survey import AUTOSCALERS, Survey, deployments, scaled_by, survey
+from servingpool.adapters.cluster.survey import Survey, deployments, scaled_by, survey
 from servingpool.adapters.prometheus import (
     BackendConfig,
     EngineMetrics,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import add
 from typing import NamedTuple
 
 from servingpool.decision.client_ttft import ClientTtft, since, unknown
@@ -172,7 +173,7 @@ def diff_counters(
         # What was never known is NaN, which is not more than anything.
         increase = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
         grown += _growth(now, before, restarted=restarted, longest_gap=params.longest_gap)
-        sums = [total + more for total, more in zip(sums, increase, strict=True)]
+        sums = [*map(add, sums, increase)]
         seconds = now.at - before.at
         # What came before a restart is lost, its seconds are not.
         no_restart = no_restart and not restarted
@@ -214,7 +215,12 @@ def diff_counters(
             if one.tells and (begun := one.increase[BEGUN]) > 0.0 and (one.now is not None or gateways[1] is not None)
         ),
         queue_excluded=any(_shows_no_wait(one, ttft_bound) for one in serving),
-        full=tuple(_full(one) for one, begin, end in waits if min(begin, end) >= pool.slo.queue_bound),
+        full=tuple(
+            # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
+            _full(one, room=one.room and not observation.metered)
+            for one, begin, end in waits
+            if min(begin, end) >= pool.slo.queue_bound
+        ),
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
         running=_gauge([one.running for one in serving], share),
         most_running=max((one.running for one in serving if not isinstance(one.running, Unknown)), default=0.0),
@@ -366,6 +372,6 @@ def _late_by_queue(
     return requests * 0.5 * (begin + end), late
 
 
-def _full(one: _Served) -> Full:
+def _full(one: _Served, *, room: bool) -> Full:
     """What a full replica did."""
-    return Full(one.room, one.seconds, one.increase[BEGUN], one.increase[GENERATED], one.increase[ITL_SUM])
+    return Full(room, one.seconds, one.increase[BEGUN], one.increase[GENERATED], one.increase[ITL_SUM])

@@ -197,7 +197,7 @@ def test_help_and_get_import_nothing_that_they_do_not_need() -> None:
     """Each of these takes a tenth of a second or more; --help and get are to answer within 0.3 s."""
     script = (
         "import sys; import servingpool.cli.main, servingpool.cli.get; "
-        "print([m for m in ('pydantic', 'numpy', 'kopf', 'kubernetes', 'aiohttp', 'asyncio', 'rich.console') "
+        "print([m for m in ('pydantic', 'numpy', 'kopf', 'kubernetes', 'aiohttp', 'asyncio', 'rich.console', 'starlette') "
         "if m in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

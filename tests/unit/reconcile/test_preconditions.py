@@ -247,14 +247,15 @@ def test_recommend_beside_an_autoscaler_says_that_auto_would_be_blocked(kind: st
     world.autoscaler(kind)
     world.step(minutes=1.25)
     assert world.condition("Ready") == ("True", "Recommending")
+    first = "pause or delete it first." if kind == "ScaledObject" else "delete it first."
     assert world.message("Ready") == (
-        f"{ADVICE} Auto would be blocked ({reason}): {kind} 'x' scales Deployment vllm; delete it first."
+        f"{ADVICE} Auto would be blocked ({reason}): {kind} 'x' scales Deployment vllm; {first}"
     )
     assert set(world.writes.reasons("pool")) == {"Recommended"}, "it does what it is asked for"
     world.pool(mode="Auto")
     world.step()
     assert world.condition("Ready") == ("False", reason)
-    assert world.message("Ready") == f"{kind} 'x' scales Deployment vllm; delete it first."
+    assert world.message("Ready") == f"{kind} 'x' scales Deployment vllm; {first}"
 
 
 def test_recommend_beside_a_pool_that_scales_the_same_deployment_says_so() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from servingpool.adapters.cluster import kinds, objects
+from servingpool.adapters.cluster.autoscaling import paused
 from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Raw, TargetKey, Workload
 from servingpool.adapters.cluster.selector import Selector
 
@@ -99,7 +100,7 @@ class ClusterCache:
             del self._spaces[namespace]
 
     def see_autoscaler(self, raw: Raw, *, gone: bool) -> None:
-        """An HPA or a ScaledObject."""
+        """An HPA or a ScaledObject; one that KEDA has paused scales nothing."""
         name = (raw["kind"], objects.key_of(raw))
         held = self._autoscalers.get(name)
         if gone and held is not None and held.uid != raw["metadata"]["uid"]:
@@ -109,7 +110,7 @@ class ClusterCache:
             self._autoscaled[before.target].discard(name)
             if not self._autoscaled[before.target]:
                 del self._autoscaled[before.target]
-        autoscaler = None if gone else objects.autoscaler(raw)
+        autoscaler = None if gone or paused(raw) else objects.autoscaler(raw)
         if autoscaler is not None:
             self._autoscalers[name] = autoscaler
             self._autoscaled[autoscaler.target].add(name)
@@ -148,7 +149,7 @@ class ClusterCache:
         if any(label in kinds.GROUP_LABELS for label, _ in found):  # such as workers, that are not selected
             for pod in self._spaces[workload.key.namespace].values():
                 group = kinds.group(sort, pod.labels)
-                if group in found and pod.uid not in selected and not pod.going:
+                if group is not None and group in found and pod.uid not in selected and not pod.going:
                     found[group].append(pod)
         for pods in found.values():
             pods.sort(key=lambda pod: (pod.uid not in selected, pod.name))

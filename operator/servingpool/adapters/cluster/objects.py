@@ -246,7 +246,7 @@ def unix(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _holders(meta: Raw, *path: str) -> Iterator[Raw]:
+def holders(meta: Raw, *path: str) -> Iterator[Raw]:
     """What the API server keeps of those who have written the field at this path."""
     *above, field = (f"f:{name}" for name in path)
     for each in meta.get("managedFields") or ():
@@ -259,7 +259,7 @@ def _holders(meta: Raw, *path: str) -> Iterator[Raw]:
 
 def _who_set_replicas(meta: Raw, path: Sequence[str]) -> Setter | None:
     """Of several that agree on the number ourselves, else the last."""
-    found = [Setter(str(each.get("manager")), str(each.get("time"))) for each in _holders(meta, *path)]
+    found = [Setter(str(each.get("manager")), str(each.get("time"))) for each in holders(meta, *path)]
     return max(found, key=lambda setter: (setter.program == FIELD_MANAGER, setter.at), default=None)
 
 
@@ -270,7 +270,7 @@ def _deletion_cost(meta: Raw) -> DeletionCost | None:
     value = int(text) if COST.fullmatch(text) else 0
     ours = any(
         each.get("manager") == FIELD_MANAGER and each.get("operation") == "Apply"
-        for each in _holders(meta, "metadata", "annotations", DELETION_COST)
+        for each in holders(meta, "metadata", "annotations", DELETION_COST)
     )
     return DeletionCost(value if LOWEST_COST <= value <= HIGHEST_COST else 0, ours)
 

@@ -24,6 +24,10 @@ from servingpool.api.group import GROUP, PLURAL, VERSION
 
 TIMEOUT = 30.0
 """Seconds to connect and for each read: a person waits for it."""
+PROBED = 5.0
+"""The same for `probe`, which asks for one pool alone."""
+PAGE = 500
+"""Pools in a page of a list, as kubectl asks for."""
 WATCHED = 300
 """Seconds after which the API server ends a watch. We open a new one then."""
 REFUSED = 400
@@ -31,6 +35,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 FIELD_MANAGER = "servingpool-cli"
+WRITES = {"PATCH", "POST"}
+"""Methods that tell our name as field manager."""
 
 
 class Pools:
@@ -62,12 +68,32 @@ class Pools:
             response = self._send("GET", path_of(namespace, name), accept=accept)
             return _parsed(response.read(), _reading(namespace, name), response.status)
 
+    def pages(self, namespace: str | None) -> Iterator[dict[str, Any]]:
+        """The list of a namespace, or of all, page by page: 5,000 pools at once are 50 MB."""
+        token: str | None = ""
+        while token is not None:
+            found = self._list(path_of(namespace, None), {"limit": str(PAGE), "continue": token})
+            yield found
+            token = found["metadata"].get("continue") or None
+
+    def probe(self, namespace: str | None) -> None:
+        """Nothing, if the API server answers: a watch is silent where nothing changes."""
+        self._list(path_of(namespace, None), {"limit": "1"}, PROBED)
+
+    def autoscalers(self, namespace: str) -> list[dict[str, Any]]:
+        """The HorizontalPodAutoscalers of a namespace."""
+        path = f"/apis/autoscaling/v2/namespaces/{quote(namespace, safe='')}/horizontalpodautoscalers"
+        found: list[dict[str, Any]] = self._list(path, {}, PROBED)["items"]
+        return found
+
     def watch(self, namespace: str | None, name: str | None, since: str, *, table: bool) -> Iterator[dict[str, Any]]:
         """Changes after a resourceVersion, as `type` and `object`, until the API server ends the watch."""
         query: dict[str, str] = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(WATCHED)}
         query |= {} if name is None else {"fieldSelector": f"metadata.name={name}"}
         with _translated(f"watch {PLURAL}"):
-            response = self._send("GET", path_of(namespace, None), query=query, accept=TABLE if table else JSON)
+            response = self._send(
+                "GET", path_of(namespace, None), query=query, accept=TABLE if table else JSON, timeout=TIMEOUT + WATCHED
+            )
             if response.status >= REFUSED:
                 _parsed(response.read(), f"watch {PLURAL}", response.status)
             kept = b""
@@ -77,9 +103,18 @@ class Pools:
 
     def patch(self, namespace: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Merge changes into a pool. Conflict where it has another `metadata.resourceVersion` than they name."""
-        what = f"change ServingPool {namespace}/{name}"
+        return self.request("PATCH", path_of(namespace, name), f"change ServingPool {namespace}/{name}", changes)
+
+    def request(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Any request for one object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
         with _translated(what):
-            response = self._send("PATCH", path_of(namespace, name), body=changes)
+            response = self._send(method, path, body=body)
+            return _parsed(response.read(), what, response.status)
+
+    def _list(self, path: str, query: Mapping[str, str], timeout: float = TIMEOUT) -> dict[str, Any]:
+        what = f"list {path.rpartition('/')[2]}"
+        with _translated(what):
+            response = self._send("GET", path, query=query, timeout=timeout)
             return _parsed(response.read(), what, response.status)
 
     def _send(
@@ -90,16 +125,18 @@ class Pools:
         accept: str = JSON,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
+        timeout: float = TIMEOUT,
     ) -> BaseHTTPResponse:
-        headers = {"Accept": accept, **({} if body is None else {"Content-Type": MERGE_PATCH})}
-        given = [*(query or {}).items(), *([] if body is None else [("fieldManager", FIELD_MANAGER)])]
+        form = MERGE_PATCH if method == "PATCH" else JSON
+        headers = {"Accept": accept, **({} if body is None else {"Content-Type": form})}
+        given = [*(query or {}).items(), *([("fieldManager", FIELD_MANAGER)] if method in WRITES else [])]
         _, url, sent, *_ = self._api.param_serialize(
             method, path, header_params=headers, query_params=given, auth_settings=["BearerToken"]
         )
         pool = self._api.rest_client.pool_manager
         data = None if body is None else json.dumps(body).encode()
         answer: BaseHTTPResponse = pool.request(
-            method, url, headers=sent, body=data, timeout=TIMEOUT + (WATCHED if query else 0.0), preload_content=False
+            method, url, headers=sent, body=data, timeout=timeout, preload_content=False
         )
         return answer
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from servingpool.adapters.cluster import kinds, objects
+from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, made_by_keda
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.objects import Key, Pod, Raw, TargetKey, Workload
 from servingpool.adapters.cluster.scale import Discovery, Fault, Unscalable, read_target
-
-AUTOSCALERS = {
-    "scaledobject": ("keda.sh/v1alpha1", "scaledobjects", "ScaledObject"),
-    "hpa": ("autoscaling/v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
-}
-"""API group with version, plural and kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ async def autoscalers(cluster: Cluster, namespace: str) -> list[Raw]:
             listed = await cluster.get(f"/apis/{group}/namespaces/{namespace}/{plural}")
         except NotFound:
             continue
-        found += [{**each, "kind": kind} for each in listed["items"] if not _of_keda(each)]
+        found += [{**each, "kind": kind} for each in listed["items"] if made_by_keda(each) is None]
     return found
 
 
@@ -115,10 +109,6 @@ async def _labels(cluster: Cluster, node: str) -> dict[str, str] | None:
         return dict((await cluster.get(f"/api/v1/nodes/{node}"))["metadata"].get("labels", {}))
     except ClusterError:  # a tenant may not read nodes
         return None
-
-
-def _of_keda(raw: Mapping[str, Any]) -> bool:
-    return any(owner.get("kind") == "ScaledObject" for owner in raw["metadata"].get("ownerReferences", ()))
 
 
 def _scales(raw: Raw, target: TargetKey) -> bool:

@@ -86,8 +86,8 @@ async def test_discovery_is_asked_once_a_minute_for_all_kinds_of_a_version() -> 
 
 async def test_an_object_that_has_not_changed_is_not_read_again() -> None:
     key = TargetKey("chat", "vllm", "LeaderWorkerSet", "leaderworkerset.x-k8s.io")
-    meta = {"uid": "u", "resourceVersion": "7", "generation": 3}
-    scale = {"metadata": meta, "spec": {"replicas": 2}, "status": {"replicas": 2, "selector": "a=b"}}
+    meta: dict[str, Any] = {"uid": "u", "resourceVersion": "7", "generation": 3}
+    scale: dict[str, Any] = {"metadata": meta, "spec": {"replicas": 2}, "status": {"replicas": 2, "selector": "a=b"}}
     gpus = {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}, "args": ["--max-num-seqs=64"]}]}}
     raw = {"metadata": meta, "spec": {"leaderWorkerTemplate": {"size": 3, "workerTemplate": gpus}}}
     api = Api(scale=scale, vllm=raw)
@@ -127,7 +127,7 @@ def test_an_owner_that_does_not_control_sets_no_replicas() -> None:
 
 def test_who_set_the_replicas_is_read_where_the_kind_keeps_them() -> None:
     key = TargetKey("chat", "vllm", "VLLMRuntime", "production-stack.vllm.ai")
-    fields = {"f:spec": {"f:deploymentConfig": {"f:replicas": {}}}}
+    fields: dict[str, Any] = {"f:spec": {"f:deploymentConfig": {"f:replicas": {}}}}
     manager = {"manager": "argocd", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields}
     raw = {"metadata": {"uid": "v", "managedFields": [manager]}}
     assert objects.target(key, raw, (), replicas=1).set_by == Setter("argocd", "2026-01-01T00:00:00Z")
