@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.adapters.prometheus.engines import shipped
 from servingpool.backtest.promql_value import GAUGES, Names, Node, Unreadable, gauge, rate, read
-from servingpool.backtest.suggestion import bounds_of
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
 from servingpool_simulation.baselines.behavior import DOWN, UP, Behavior, Configured, Limit, Select, Unset
