@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servingpool.cli.extras import needs
-from servingpool.cli.usage import Backend, Config, Kubeconfig, Namespace
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace
+from servingpool.cli.source import Backend, Config, Prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,10 +53,11 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     report: Annotated[Path, typer.Option(help="File for the report (HTML).")] = Path("report/backtest.html"),
     output: Annotated[Output | None, typer.Option("--output", "-o", help="Print every figure.")] = None,
     since: Annotated[str, typer.Option(help="How far back a target is recorded, 10m to 90d.")] = "7d",
-    namespace: Namespace = "default",
-    prometheus: Annotated[str | None, typer.Option(metavar="URL", help="The Prometheus to record from.")] = None,
+    namespace: Namespace = None,
+    prometheus: Prometheus = None,
     config: Config = None,
     backend: Backend = "default",
+    context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Replay a workload's history with the operator in charge, before anything is installed.
@@ -89,6 +91,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
             prometheus=prometheus,
             config=config,
             backend=backend,
+            context=context,
             kubeconfig=kubeconfig,
         )
     try:

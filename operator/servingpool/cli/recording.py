@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +14,22 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.survey import Survey, survey
-from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, PrometheusBackend
+from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend
 from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
 from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
 from servingpool.backtest.suggestion import bounds_of
 from servingpool.cli.check_target import ANY_ENGINE
+from servingpool.cli.kubectl import told
 from servingpool.cli.recorded import resumed
+from servingpool.cli.source import now, unavailable
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
 
 SETTLED = 60.0
 """Seconds before now at which a recording ends: younger scrapes may be under way."""
-NOT_ANSWERED, NO_CLUSTER = 1, 4
-"""Exit codes."""
+NOT_ANSWERED = 1
+"""Exit code."""
 
 
 class Failed(Exception):
@@ -50,6 +51,7 @@ class Target:
     model: str | None
     """Likewise."""
     kubeconfig: str | None
+    context: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,11 @@ class Order:
 def run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> int:
     """The exit code."""
     try:
-        asyncio.run(_run(target, order, config, source))
+        with told():
+            asyncio.run(_run(target, order, config, source, now(source)))
+    except MetricsUnavailable as error:
+        typer.echo(unavailable(str(error), source), err=True)
+        return NOT_ANSWERED
     except RecordingError as error:
         typer.echo(f"{order.output} {error}", err=True)
         return NOT_ANSWERED
@@ -76,12 +82,12 @@ def run(target: Target, order: Order, config: OperatorConfig, source: BackendCon
     return 0
 
 
-async def _run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> None:
+async def _run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig, now: float) -> None:
     prometheus = PrometheusBackend(source, config.known_engines)
     try:
         begun = resumed(order.output)
         if begun is None:
-            header = await _header(target, order, prometheus, config.known_engines)
+            header = await _header(target, order, prometheus, config.known_engines, now)
             since = header.begin
             order.output.parent.mkdir(parents=True, exist_ok=True)
             order.output.write_bytes(encode_header(header))
@@ -94,7 +100,12 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
     finally:
         await prometheus.close()
     if begun is None and not scrapes:
-        raise Failed(f"Prometheus has no sample of Deployment {target.namespace}/{target.deployment} in this time.")
+        order.output.unlink()  # the next call would go on with it
+        where = f"deployment/{target.deployment} -n {target.namespace}"
+        raise Failed(
+            f"Prometheus has no sample of Deployment {target.namespace}/{target.deployment} in this time. "
+            f"`servingpool check {where}` says why."
+        )
     typer.echo(f"{order.output}: {order.output.stat().st_size / 1e6:.1f} MB, {scrapes:,} scrapes recorded.", err=True)
 
 
@@ -113,7 +124,7 @@ async def _fill(order: Order, header: Header, since: float, prometheus: Promethe
 
 
 async def _header(
-    target: Target, order: Order, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics]
+    target: Target, order: Order, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], now: float
 ) -> Header:
     if target.engine is not None and target.engine not in engines:
         raise Failed(f"--engine must be one of {', '.join(engines)}, got '{target.engine}'", 2)
@@ -121,8 +132,11 @@ async def _header(
     if around is not None and (engine is None or model is None):
         engine, model = await identify(target, around.ready, prometheus, engines)
     if engine is None or model is None:
-        raise Failed(f"Deployment {target.namespace}/{target.deployment} shows no engine: give --engine and --model.")
-    end = (time.time() - SETTLED) // order.step * order.step
+        raise Failed(
+            f"Prometheus has no metrics of a known engine from the pods of Deployment "
+            f"{target.namespace}/{target.deployment}. Give --engine and --model if it had them before."
+        )
+    end = (now - SETTLED) // order.step * order.step
     return Header(
         namespace=target.namespace,
         target=target.deployment,
@@ -140,14 +154,14 @@ async def _header(
 async def _survey(target: Target) -> Survey | None:
     """What the cluster says; None where it does not answer and is not needed."""
     try:
-        cluster = await Cluster.connect(target.kubeconfig)
+        cluster = await Cluster.connect(target.kubeconfig, target.context)
         try:
             return await survey(cluster, (target.namespace, target.deployment))
         finally:
             await cluster.close()
     except ClusterError as error:
         if target.engine is None or target.model is None:
-            raise Failed(f"{error}. With --engine and --model no cluster is needed", NO_CLUSTER) from error
+            raise
         typer.echo(f"Without the cluster: GPUs, cold starts and bounds are not recorded ({error}).", err=True)
         return None
 
@@ -159,7 +173,7 @@ async def identify(
     keys = [(target.namespace, pod) for pod in pods]
     seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
-        raise Failed(f"{seen.reason}. URL: {prometheus.config.url}")
+        raise Failed(unavailable(seen.reason, prometheus.config))
     exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
     engine = target.engine or (exported[0] if exported else None)
     if engine is None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import typer
 
 from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.names import pods_of_any
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.cluster.survey import Survey, deployments, scaled_by, survey
@@ -29,6 +27,8 @@ from servingpool.backtest.recording import Chunk
 from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
 from servingpool.cli import usage
 from servingpool.cli.check_target import ANY_ENGINE
+from servingpool.cli.kubectl import told
+from servingpool.cli.source import now, unavailable
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
 from servingpool.reconcile.draining import judge_drain
@@ -38,8 +38,8 @@ STEPS = 168
 PRICE_LABEL = "servingpool.dev/dollars-per-gpu-hour"
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "node.kubernetes.io/instance-type")
 """Node labels that name what a GPU-hour's price depends on."""
-NOT_FOUND, NO_CLUSTER = 1, 4
-"""Exit codes."""
+NOT_FOUND = 1
+"""Exit code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class Order:
     prices: Mapping[str, float]
     """Dollars of a GPU-hour by GPU product or instance type."""
     kubeconfig: str | None
+    context: str | None = None
 
 
 def prices(given: Iterable[str]) -> dict[str, float]:
@@ -74,22 +75,20 @@ def prices(given: Iterable[str]) -> dict[str, float]:
 def run(order: Order, config: OperatorConfig, source: BackendConfig) -> int:
     """The exit code."""
     try:
-        return asyncio.run(_run(order, config, source))
-    except ClusterError as error:
-        typer.echo(str(error), err=True)
-        return NO_CLUSTER
+        with told():
+            return asyncio.run(_run(order, config, source, now(source)))
     except MetricsUnavailable as error:
-        typer.echo(f"{error}. URL: {source.url}", err=True)
+        typer.echo(unavailable(str(error), source), err=True)
         return NOT_FOUND
 
 
-async def _run(order: Order, config: OperatorConfig, source: BackendConfig) -> int:
-    cluster = await Cluster.connect(order.kubeconfig)
+async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end: float) -> int:
+    cluster = await Cluster.connect(order.kubeconfig, order.context)
     prometheus = PrometheusBackend(source, config.known_engines)
     manifests = []
     try:
         for target in await _targets(cluster, order):
-            facts = await _facts(order, target, await survey(cluster, target), prometheus, config.known_engines)
+            facts = await _facts(order, target, await survey(cluster, target), prometheus, config.known_engines, end)
             if isinstance(facts, Facts):
                 manifests.append(manifest(facts))
             elif order.kind:
@@ -99,7 +98,11 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig) -> i
         await cluster.close()
     if not manifests:
         if not order.kind:
-            typer.echo("No Deployment exports metrics of an engine that is known.", err=True)
+            typer.echo(
+                "No Deployment has metrics of a known engine in Prometheus. "
+                "`servingpool check deployment/NAME` says why one has none.",
+                err=True,
+            )
         return NOT_FOUND
     typer.echo("---\n".join(manifests), nl=False)
     return 0
@@ -114,19 +117,27 @@ async def _targets(cluster: Cluster, order: Order) -> Sequence[Key]:
 
 
 async def _facts(
-    order: Order, target: Key, around: Survey, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics]
+    order: Order,
+    target: Key,
+    around: Survey,
+    prometheus: PrometheusBackend,
+    engines: Mapping[str, EngineMetrics],
+    end: float,
 ) -> Facts | str:
-    """What is known; or why nothing can be suggested. Raises MetricsUnavailable."""
+    """What is known until `end`, Unix seconds; or why nothing can be suggested. Raises MetricsUnavailable."""
     namespace, name = target
     keys = [(namespace, pod) for pod in around.ready]
     if not keys:
-        return f"Deployment {namespace}/{name} has no ready pod to look at."
+        return f"Deployment {namespace}/{name} has no ready pod to look at. Scale it to 1 or more."
     seen = await prometheus.inspect(ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
         raise MetricsUnavailable(prometheus.config.name, seen.reason.partition("' ")[2])
     exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
     if not exported:
-        return f"The pods of Deployment {namespace}/{name} export no metrics of an engine that is known."
+        return (
+            f"Prometheus has no metrics of a known engine from the pods of Deployment {namespace}/{name}. "
+            f"`servingpool check deployment/{name} -n {namespace}` says why."
+        )
     engine = exported[0]
     profile = engines[engine]
     if engine != ANY_ENGINE:
@@ -149,7 +160,7 @@ async def _facts(
         model=model,
         origin=origin,
         backend=prometheus.config.name,
-        attained=await _attained(order, target, engine, model, prometheus),
+        attained=await _attained(order, target, engine, model, prometheus, end),
         span=order.since,
         autoscalers=around.autoscalers,
         starts=around.starts,
@@ -164,11 +175,10 @@ def _models(evidence: Mapping[Key, Evidence], profile: EngineMetrics) -> list[st
 
 
 async def _attained(
-    order: Order, target: Key, engine: str, model: str, prometheus: PrometheusBackend
+    order: Order, target: Key, engine: str, model: str, prometheus: PrometheusBackend, end: float
 ) -> Mapping[str, Attained | None]:
     """From hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
     seconds, bounds = usage.span("--since", order.since, *usage.HISTORY), frozenset(LADDER)
-    end = time.time()
     request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods_of_any([target[1]]))
     found = await prometheus.history(
         request, start=end - seconds, end=end, step=seconds / STEPS, namespaces=[target[0]], most_samples=200_000

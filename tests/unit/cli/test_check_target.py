@@ -55,7 +55,7 @@ async def test_of_a_large_deployment_few_pods_are_shown_and_all_are_explained(
     monkeypatch.setattr(check_target, "PrometheusBackend", FakeBackend)
     name = "llama-3.3-70b-instruct-fp8-long-context"
     backend = BackendConfig(url="http://x")
-    assert not await check_target.check_target(Target("chat", name, None, None), backend, shipped(), {}, None)
+    assert not await check_target.check_target(Target("chat", name, None, None), backend, shipped(), {}, None, None)
     told = capsys.readouterr()
     assert "300 ready pods, as engine vllm:\nSeries of the first 9 of them:\n" in told.out
     assert len(told.err.splitlines()) == 301  # a pod a line, and what is missing
