@@ -15,19 +15,25 @@ from servingpool.cli.main import app
 
 INTRODUCTION = """\
 `servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. It is also
-`kubectl servingpool`, if `kubectl-servingpool` is on the PATH. `make zipapp` writes it as one file, `dist/kubectl-servingpool`,
-that needs Python and no network.
+`kubectl servingpool`, if `kubectl-servingpool` is on the PATH. `make zipapp` writes it as one file,
+`dist/kubectl-servingpool`, that needs Python and no network.
 
-Completion has commands, options, contexts and names of pools. `servingpool --install-completion` sets it up for bash, zsh or
-fish. For `kubectl servingpool` put `kubectl_complete-servingpool` on the PATH: pip installs it, and for the one file
-`ln -s kubectl-servingpool kubectl_complete-servingpool` makes it.
+Completion has commands, options, contexts and names of pools. `servingpool --install-completion` sets it up for bash,
+zsh or fish. `kubectl servingpool` is completed by `kubectl_complete-servingpool` on the PATH. pip installs it; beside
+the one file, write it:
 
-All commands that ask a cluster take kubectl's `-n`, `--context` and `--kubeconfig`. Without `-n` the namespace is that of the
-kubeconfig's context. `get` and `explain` need the right to get and list pools; `pause` and `resume` need the right to patch
-them. `check deployment/NAME` needs the right to get the Deployment's scale and to list pods. `suggest`, `record` and
-`backtest deployment/NAME` need the right to get the Deployment and to list pods and autoscalers, and a Prometheus that scrapes
-the engines. `history`, `compare` and `explain --at` ask a Prometheus that scrapes the operator, and no cluster.
-`record --engine NAME --model NAME` and the other commands need no cluster. The chart starts `run`, and `check` in `helm test`.
+```sh
+#!/bin/sh
+exec kubectl servingpool __complete "$@"
+```
+
+All commands that ask a cluster take kubectl's `-n`, `--context` and `--kubeconfig`. Without `-n` the namespace is that
+of the kubeconfig's context. `get` and `explain` need the right to get and list pools; `pause` and `resume` need the
+right to patch them. `check deployment/NAME` needs the right to get the Deployment's scale and to list pods. `suggest`,
+`record` and `backtest deployment/NAME` need the right to get the Deployment and to list pods and autoscalers, and a
+Prometheus that scrapes the engines. `history`, `compare` and `explain --at` ask a Prometheus that scrapes the operator,
+and no cluster. `record --engine NAME --model NAME` and the other commands need no cluster. The chart starts `run`, and
+`check` in `helm test`.
 
 [What wrong input is told](../records/cli-bad-input.md), by command.
 """
@@ -38,7 +44,11 @@ def page() -> str:
     """The page."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    commands = {name: command for name, command in group.commands.items() if isinstance(command, TyperCommand)}
+    commands = {
+        name: command
+        for name, command in group.commands.items()
+        if isinstance(command, TyperCommand) and not command.hidden
+    }
     rows = [
         (f"[`{name}`](#servingpool-{name})", _summary(command), _exit_codes(command))
         for name, command in commands.items()

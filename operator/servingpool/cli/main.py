@@ -8,6 +8,7 @@ from servingpool.cli.backtest import backtest
 from servingpool.cli.check import check
 from servingpool.cli.check_profile import check_profile
 from servingpool.cli.compare import compare
+from servingpool.cli.completing import complete_for_kubectl
 from servingpool.cli.crd import crd
 from servingpool.cli.demo import demo
 from servingpool.cli.explain import explain
@@ -30,6 +31,9 @@ app = typer.Typer(
 commands = (run, get, explain, history, compare, pause, resume, check, check_profile)
 for command in (*commands, suggest, record, backtest, demo, simulate, lab, crd):
     app.command()(command)
+app.command("__complete", hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})(
+    complete_for_kubectl
+)
 
 if __name__ == "__main__":
     app()

@@ -223,6 +223,22 @@ def test_the_namespace_and_the_context_that_stand_on_the_line_count(
     assert (chosen, pools.asked) == ([("/x", "eu")], [("prod", None)])
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["get", "q"], ["qwen"]),
+        (["get", "-n", "prod", ""], ["qwen", "llama"]),
+        (["pause", "prod/l"], ["prod/llama"]),
+        (["ge"], ["get"]),
+        (["get", "--all"], ["--all-namespaces"]),
+    ],
+)
+def test_kubectl_is_told_a_word_a_line_and_no_files(pools: FakePools, words: list[str], found: list[str]) -> None:
+    shown = CliRunner().invoke(app, ["__complete", *words])
+    lines = [line.partition("\t")[0] for line in shown.stdout.splitlines()]
+    assert lines == [*found, ":4"]
+
+
 def test_a_cluster_that_fails_completes_nothing(pools: FakePools) -> None:
     pools.failure = ClusterError("403")
     assert completed("get q") in ([], [""])
