@@ -140,6 +140,7 @@ def test_kubectl_get_answers_at_a_glance(
     client.create(pools(namespace), manifest(CASES["valid"]))
     status = {
         "fleet": "3/4/8",
+        "bounds": {"min": 2, "max": 8, "schedule": "peak, launch"},
         "why": "ScaleUp",
         "queueDepth": 12,
         "attainment": 97.2,
@@ -156,6 +157,9 @@ def test_kubectl_get_answers_at_a_glance(
     header, row = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     assert header.split() == ["NAME", "MODE", "MODEL", "READY/DESIRED/MAX", "TOK/S", "QUEUE", "SLO%", "WHY", "AGE"]
     assert row.split()[:-1] == ["chat", "Auto", "llama", "3/4/8", "4210", "12", "97.2", "ScaleUp"]
+    wide = subprocess.run([*command, "-o", "wide"], check=True, capture_output=True, text=True).stdout.splitlines()
+    assert wide[0].split()[8:12] == ["AGE", "MIN", "MAX", "SCHEDULE"]
+    assert wide[1].split()[9:13] == ["2", "8", "peak,", "launch"]
 
 
 def test_the_table_of_bad_input_is_current(control_plane: ControlPlane, namespace: str) -> None:

@@ -69,6 +69,9 @@ def _columns() -> list[dict[str, Any]]:
         ("Why", "string", ".status.why", "What determines the replicas now"),
     ]
     wide = [
+        ("Min", "integer", ".status.bounds.min", "Lowest number of replicas in force"),
+        ("Max", "integer", ".status.bounds.max", "Highest number of replicas in force"),
+        ("Schedule", "string", ".status.bounds.schedule", "Schedules that give min and max"),
         ("TTFT", "string", ".status.latency.timeToFirstToken", "Time to first token at the SLO's percentile"),
         ("TPOT", "string", ".status.latency.timePerOutputToken", "Time per output token at the SLO's percentile"),
         ("Tok/s/GPU", "number", ".status.throughput.tokensPerSecondPerGpu", "Output tokens per second per GPU"),

@@ -13,6 +13,7 @@ from servingpool.api.duration import DurationBetween
 from servingpool.api.mode import Mode as Mode  # noqa: PLC0414, what mypy takes for an export
 from servingpool.api.part import Part
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
+from servingpool.api.schedule import Schedule
 
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 WORKLOAD_NAME = Matches(
@@ -45,6 +46,14 @@ _NOT_ANOTHER_POOL = Rule(
     f"self.model == oldSelf.model || self.targets.exists(t, oldSelf.targets.exists(o, {_SAME_TARGET}))",
     "model and target must not change together: that is another pool, create a new one; got {}",
     "self.model + ' on ' + self.targets[0].name + ' for ' + oldSelf.model + ' on ' + oldSelf.targets[0].name",
+)
+
+_LEAST, _MOST = (f"(has(s.{end}) ? s.{end} : self.targets[0].{end})" for end in ("min", "max"))
+# Its name alone: numbers as well would exceed the budget of the whole CRD (see Rule.to_dict).
+_ORDERED_SCHEDULES = Rule(
+    f"!has(self.schedules) || self.targets.size() != 1 || self.schedules.all(s, {_LEAST} <= {_MOST})",
+    "min must be at most max, the target's where a schedule has none; got the contrary in schedule {}",
+    f"self.schedules.filter(s, {_LEAST} > {_MOST})[0].name",
 )
 
 
@@ -184,6 +193,9 @@ class Behavior(Part):
     """No scale-down for this long after a pool is first seen. 0s to 1h."""
     cold_start: Annotated[float, DurationBetween("1s", "1h")] = 120.0
     """Assumed start-up time of a replica until one was measured. 1s to 1h."""
+    max_change_per_step: Annotated[int, Between(1, 10_000)] | None = None
+    """Most replicas that one change adds or removes, 1 to 10000. A change comes every 15 s at most (the interval).
+    It applies last: min and max are reached in such steps too. Default: no limit."""
 
 
 class Spec(Part):
@@ -218,8 +230,29 @@ class Spec(Part):
     """Where the operator reads the engines' metrics."""
     behavior: Behavior = Behavior()
     """Tuning. The defaults fit most pools."""
+    schedules: Annotated[
+        tuple[Schedule, ...],
+        Field(
+            strict=False,
+            max_length=16,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
+    """Other bounds at certain hours; at most 16. A window in force replaces min and max of the target. Where windows
+    overlap, the highest min and the highest max count."""
 
-    model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL))
+    model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL, _ORDERED_SCHEDULES))
+
+    @model_validator(mode="after")
+    def _schedules(self) -> Self:
+        names, target = [one.name for one in self.schedules], self.targets[0]
+        for one in self.schedules:
+            if names.count(one.name) > 1:
+                raise ValueError(f"schedules must differ in name, got '{one.name}' more than once")
+            least, most = one.min or target.min, one.max or target.max
+            if least > most:
+                raise ValueError(told(_ORDERED_SCHEDULES.says, one.name))
+        return self
 
     @field_validator("targets")
     @classmethod

@@ -59,6 +59,17 @@ class Latency(Part):
     """Time per output token, such as `48ms`."""
 
 
+class Bounds(Part):
+    """Fewest and most replicas in force."""
+
+    min: Count
+    """Lowest number of replicas."""
+    max: Count
+    """Highest number of replicas."""
+    schedule: Annotated[str, Field(max_length=128)] | None = None
+    """Schedules that give them, joined by a comma; absent where both are the target's own."""
+
+
 class Limit(Part):
     """One limit that changed the answer."""
 
@@ -145,6 +156,8 @@ class Status(Part):
     """Conditions: Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating, DrainReady."""
     fleet: Word | None = None
     """Ready, desired and max replicas for `kubectl get`, such as `3/4/8`."""
+    bounds: Bounds | None = None
+    """Fewest and most replicas in force."""
     why: Word | None = None
     """What determines the replicas now, for `kubectl get`: a condition's reason, a limit or a verdict."""
     replicas: Count | None = None

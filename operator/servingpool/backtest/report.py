@@ -126,7 +126,9 @@ def _ground(found: Backtest) -> Iterator[tuple[str, str]]:
     yield "Full batch", f"{engine.batch} requests; the largest mean batch in the history was {engine.most_decoding:.0f}"
     yield "Cold start", f"{brief(found.cold_start)}, evenly between 20% less and 20% more"
     pool = found.question.pool
-    yield "Bounds", f"{pool.min_replicas} to {pool.max_replicas} replicas of {found.header.gpus} GPUs"
+    schedules = ", ".join(sorted({window.schedule for window in pool.windows}))
+    others = f"; others by schedule {schedules}" if schedules else ""
+    yield "Bounds", f"{pool.min_replicas} to {pool.max_replicas} replicas of {found.header.gpus} GPUs{others}"
 
 
 def error(interval: float) -> str:

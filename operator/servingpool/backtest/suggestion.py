@@ -198,7 +198,7 @@ def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
         kinds = sorted({str(one.get("type")) for one in triggers})
         yield f"{name}: its triggers ({', '.join(kinds)}) are replaced by the SLO."
         if "cron" in kinds:
-            yield f"{name}: its schedule (cron) is lost."
+            yield f"{name}: its schedule (cron) is not taken over; write it as spec.schedules."
         if int(spec.get("minReplicaCount", 0)) == 0:
             yield f"{name}: scale to zero is lost; min is 1."
         if spec.get("fallback"):

@@ -305,14 +305,14 @@ class Reason(Templated, StrEnum):
         "TooFewReplicas",
         _LIMITED,
         "Required replicas: {needed}. min keeps them at {bound}.",
-        "targets[].min is above the requirement.",
+        "The min in force (targets[].min, or a schedule's) is above the requirement.",
         "Lower min to save GPUs.",
     )
     TOO_MANY_REPLICAS = (
         "TooManyReplicas",
         _LIMITED,
         "Required replicas: {needed}. max limits them to {bound}.",
-        "targets[].max is below the requirement, so requests may miss the SLO.",
+        "The max in force (targets[].max, or a schedule's) is below the requirement, so requests may miss the SLO.",
         "Raise max if there are GPUs, or relax the SLO.",
     )
     # Calibrating

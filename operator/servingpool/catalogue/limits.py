@@ -107,12 +107,18 @@ class LimitName(StrEnum):
     MINIMUM = (
         "TooFewReplicas",
         "min is {minimum}",
-        "Raised to targets[].min.",
+        "Raised to targets[].min, or to the min of a schedule.",
         "Lower min to save GPUs.",
     )
     MAXIMUM = (
         "TooManyReplicas",
         "max is {maximum}",
-        "Reduced to targets[].max.",
+        "Reduced to targets[].max, or to the max of a schedule.",
         "Raise max if there are GPUs, or relax the SLO.",
+    )
+    MAX_CHANGE = (
+        "MaxChangePerStep",
+        "a change is limited to {most} replicas",
+        "Limited to spec.behavior.maxChangePerStep. It applies last: min and max are reached in steps.",
+        "Nothing. The next step follows at the next decision. Raise maxChangePerStep for faster changes.",
     )

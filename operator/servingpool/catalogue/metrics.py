@@ -104,7 +104,7 @@ class Metric(StrEnum):
         POOL,
         "replicas",
         "Lowest number of replicas allowed.",
-        "spec.targets[].min.",
+        "In force: spec.targets[].min, or that of a schedule.",
     )
     MAX_REPLICAS = (
         "servingpool_max_replicas",
@@ -112,7 +112,15 @@ class Metric(StrEnum):
         POOL,
         "replicas",
         "Highest number of replicas allowed.",
-        "spec.targets[].max.",
+        "In force: spec.targets[].max, or that of a schedule.",
+    )
+    SCHEDULE_BOUND = (
+        "servingpool_schedule_bound_replicas",
+        "gauge",
+        (*POOL, "bound", "schedule"),
+        "replicas",
+        "Bound in force that a schedule gives.",
+        "bound is min or max. Absent while the bound is the target's own.",
     )
     TTFT_BOUND = (
         "servingpool_time_to_first_token_bound_seconds",

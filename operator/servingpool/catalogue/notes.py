@@ -132,6 +132,14 @@ class Note(Templated, StrEnum):
         "never ready within {duration}",
         "Outcome of a scale-up in history: find the pods that are Pending or failing.",
     )
+    BY_SCHEDULE = (
+        "{replicas} by schedule {schedule}",
+        "A min or max in TooFewReplicas and TooManyReplicas: that of a schedule which is in force.",
+    )
+    BEFORE_SCHEDULE = (
+        "{replicas} by schedule {schedule}, which begins in {seconds:.0f} s",
+        "A min or max in TooFewReplicas and TooManyReplicas: replicas are ordered one cold start before the window.",
+    )
     SPEED_UNKNOWN = (
         "scale-down blocked until enough requests were decoded to know the engine's speed",
         "In the limit Calibrating: the pool has served few requests so far.",

@@ -39,7 +39,8 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         Path | None, typer.Option("--from", help="A file that `servingpool record` wrote.", dir_okay=False)
     ] = None,
     pool: Annotated[
-        Path | None, typer.Option(help="A ServingPool manifest for SLO, bounds, behavior and cost, instead of options.")
+        Path | None,
+        typer.Option(help="A ServingPool manifest for bounds, schedules, SLO, behavior and cost."),
     ] = None,
     ttft: Annotated[str, typer.Option(help="Bound on time to first token, 1ms to 10m, or none.")] = "none",
     tpot: Annotated[str, typer.Option(help="Bound on time per output token, 1ms to 10s, or none.")] = "none",
@@ -148,7 +149,7 @@ def _question(  # noqa: PLR0913, the options
             read = read_pool(manifest)
         except InputError as error:
             raise typer.BadParameter(str(error), param_hint="--pool") from error
-        core, behavior = core_pool(read, in_charge=True), read.spec.behavior
+        core, behavior = core_pool(read, in_charge=True, during=(header.begin, header.end)), read.spec.behavior
         if core.slo.at_gateway:
             raise typer.BadParameter(
                 "a recording has no gateway: set slo.measuredAt to Engine, got Gateway", param_hint="--pool"

@@ -91,6 +91,9 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         table.add_row(name, shown.append(aside, style="dim") if aside else shown)
 
     row("replicas", status.fleet, aside="  ready/desired/max")
+    if (bounds := status.bounds) is not None:
+        aside = "" if bounds.schedule is None else f"  by schedule {bounds.schedule}"
+        row("bounds", f"{bounds.min} to {bounds.max}", aside=aside)
     objective = "" if slo is None else f"  objective {slo.attainment:g}%"
     row("attainment, last hour", status.attainment, "%", objective)
     percentile = "" if slo is None else f"p{slo.attainment:g}"

@@ -14,10 +14,12 @@ from servingpool.api.status import Candidate, Change, LastDecision, Latency, Lim
 from servingpool.api.time import from_unix
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.metrics import Metric
+from servingpool.catalogue.template import render
+from servingpool.decision.bounds import Bound, Bounds
 from servingpool.decision.decision import Verdict
 from servingpool.reconcile.history import judged, replaced
 from servingpool.reconcile.metrics import DECISION_FIGURES
-from servingpool.reconcile.status_builder import FIGURE_NAMES
+from servingpool.reconcile.status_builder import FIGURE_NAMES, told_bounds
 
 ASKED = (Metric.LAST_CHANGE, Metric.LAST_CHANGE_FROM, Metric.LAST_CHANGE_TO, Metric.READY_REPLICAS)
 EXPLAINED_WITHIN = 60.0
@@ -30,9 +32,11 @@ def status_of(record: Record) -> Status | None:
     if at is None or desired is None:
         return None
     ready, most = one(record, Metric.READY_REPLICAS), one(record, Metric.MAX_REPLICAS)
+    bounds = _bounds(record)
     return Status(
         conditions=tuple(_conditions(record, at)),
         fleet=f"{_count(ready)}/{desired:.0f}/{_count(most)}",
+        bounds=None if bounds is None else told_bounds(bounds),
         replicas=_whole(one(record, Metric.REQUESTED_REPLICAS)),
         ready_replicas=_whole(ready),
         desired_replicas=round(desired),
@@ -145,13 +149,25 @@ def _decision(record: Record, at: float, desired: int) -> LastDecision:
 
 def _limits(record: Record, need: float | None) -> Iterator[Limit]:
     """In the order applied: each starts where the one before ended."""
-    meanings = {limit.value: limit.meaning for limit in LimitName}
+    meanings, bounds = {limit.value: limit.meaning for limit in LimitName}, _bounds(record)
+    if bounds is not None:
+        meanings[LimitName.MINIMUM] = render(LimitName.MINIMUM.template, {"minimum": bounds.least})
+        meanings[LimitName.MAXIMUM] = render(LimitName.MAXIMUM.template, {"maximum": bounds.most})
     before = one(record, Metric.REQUESTED_REPLICAS) if need is None else math.ceil(need)
     for point in sorted(record.get(Metric.LIMIT, ()), key=lambda point: int(point.labels["order"])):
         after, name = round(point.value), point.labels["limit"]
         meaning = meanings.get(name, "A limit that this release does not know.")
         yield Limit(name=name, before=after if before is None else round(before), after=after, reason=meaning)
         before = after
+
+
+def _bounds(record: Record) -> Bounds | None:
+    """The bounds in force at that time, and the schedules that gave them; None where they were not recorded."""
+    least, most = one(record, Metric.MIN_REPLICAS), one(record, Metric.MAX_REPLICAS)
+    schedules = {point.labels["bound"]: point.labels["schedule"] for point in record.get(Metric.SCHEDULE_BOUND, ())}
+    if least is None or most is None:
+        return None
+    return Bounds(Bound(round(least), schedules.get("min")), Bound(round(most), schedules.get("max")))
 
 
 def _conditions(record: Record, at: float) -> Iterator[Condition]:

@@ -22,7 +22,9 @@ MISSED = 3
 
 
 def simulate(
-    pool: Annotated[Path, typer.Option(help="A ServingPool manifest; SLO, min, max, behavior and cost are used.")],
+    pool: Annotated[
+        Path, typer.Option(help="A ServingPool manifest; SLO, bounds, schedules, behavior, cost are used.")
+    ],
     trace: Annotated[
         str,
         typer.Option(
@@ -40,7 +42,8 @@ def simulate(
 ) -> None:
     """Simulate one scaling policy on one trace, on virtual time.
 
-    The pool's mode counts as Auto; its metrics come from the simulated fleet.
+    The pool's mode counts as Auto; its metrics come from the simulated fleet. A trace begins on Tuesday 2023-11-14 at
+    22:13:20 UTC, as schedules see it.
 
     For example:
 
@@ -76,6 +79,7 @@ def simulate(
         from servingpool_simulation.changes import Watched
         from servingpool_simulation.policies import Static
         from servingpool_simulation.run import simulate as run
+        from servingpool_simulation.scrape import EPOCH
         from servingpool_simulation.traces import TraceError
 
     import orjson
@@ -87,9 +91,9 @@ def simulate(
         profile = described.profile()
         options = described.options(inputs.price(manifest.spec, profile))
         # In charge whatever the mode: a pool that only recommends would scale nothing.
-        asked = core_pool(manifest, in_charge=True)
-        chosen = inputs.named_policy(policy, profile, asked)
         requests = inputs.named_trace(trace, described.seed)
+        asked = core_pool(manifest, in_charge=True, during=(EPOCH, EPOCH + requests.duration))
+        chosen = inputs.named_policy(policy, profile, asked)
     except (inputs.InputError, TraceError) as error:
         raise typer.BadParameter(str(error)) from error
     if asked.slo.at_gateway:

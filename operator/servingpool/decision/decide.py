@@ -28,13 +28,15 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     Pure: the same arguments give the same outcome, and `memory` is left as it was. `now` is Unix time in seconds; a
     clock that is set back empties the windows, and a second call at the same `now` changes nothing.
     """
-    updated = update(observation, pool, memory, now)
+    updated = update(observation, pool.within(pool.bounds(now, memory.horizon(pool))), memory, now)
+    bounds = pool.bounds(now, updated.memory.horizon(pool))
+    pool = pool.within(bounds)
     planned = plan(observation, pool, updated)
     memory = remembered(updated.memory, pool, planned, now)
     # By the clock of the samples: Prometheus's may differ from ours.
     since = max((one.at for one in memory.samples.values()), default=now) - pool.params.longest_gap
     queues = Queues.recent(observation, memory.samples, memory.gateway_queue, since)
-    limited = limit(observation, pool, memory, planned, now, queues.longest_wait)
+    limited = limit(observation, pool, bounds, memory, planned, now, queues.longest_wait)
     figures = report.figures(pool, memory, updated, planned, queues, now)
     decision = Decision(
         at=now,
@@ -44,6 +46,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         limits=limited.applied,
         reason=report.reason(observation.requested, pool, planned, limited, figures),
         figures=figures,
+        bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
         calibrating=not memory.calibrated(pool),
         warning=report.warning(pool, updated, planned),

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.template import render
+from servingpool.decision.bounds import Bounds
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.observation import Reading, Unknown
@@ -232,6 +233,8 @@ class Decision:
     reason: str
     """One sentence with units that a person at 3 a.m. can act on."""
     figures: Figures
+    bounds: Bounds
+    """In force: the limits that apply at least and at most."""
     candidates: tuple[Candidate, ...] = ()
     """Fleet sizes around `figures.for_forecast`, which has the least sum of replicas and misses at their penalty."""
     calibrating: bool = False

@@ -6,6 +6,7 @@ import math
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
+from servingpool.decision.bounds import Bounds
 from servingpool.decision.decision import Limited, Plan
 from servingpool.decision.lateness import Lateness
 from servingpool.decision.observation import Observation, Unknown
@@ -18,12 +19,21 @@ CALM_WINDOW = 60.0
 
 
 def limit(
-    observation: Observation, pool: Pool, memory: Memory, plan: Plan | Unknown, now: float, longest_wait: float
+    observation: Observation,
+    pool: Pool,
+    bounds: Bounds,
+    memory: Memory,
+    plan: Plan | Unknown,
+    now: float,
+    longest_wait: float,
 ) -> Limited:
-    """The answer: at most and at least, rule by rule. Without a plan the fleet stays, within min and max."""
+    """The answer: at most and at least, rule by rule. Without a plan the fleet stays, within min and max.
+
+    `bounds` are those of the pool, with the schedules that they come from.
+    """
     requested = observation.requested
     if isinstance(plan, Unknown):
-        return _bounded(Limited(requested), pool)
+        return _bounded(Limited(requested), requested, pool, bounds)
     answer = Limited(math.ceil(plan.need))
     answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
     if not memory.calibrated(pool):
@@ -37,7 +47,7 @@ def limit(
     if without_node:
         most = max(requested, pool.min_replicas)
         answer = answer.at_most(most, LimitName.UNSCHEDULABLE, pods=without_node)
-    return _bounded(_in_proportion(answer, observation, pool, memory, plan), pool)
+    return _bounded(_in_proportion(answer, observation, pool, memory, plan), requested, pool, bounds)
 
 
 def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
@@ -110,6 +120,12 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
     return answer
 
 
-def _bounded(answer: Limited, pool: Pool) -> Limited:
-    answer = answer.at_least(pool.min_replicas, LimitName.MINIMUM, minimum=pool.min_replicas)
-    return answer.at_most(pool.max_replicas, LimitName.MAXIMUM, maximum=pool.max_replicas)
+def _bounded(answer: Limited, requested: int, pool: Pool, bounds: Bounds) -> Limited:
+    """The user's own limits. The largest change is the last: also min and max are reached step by step."""
+    answer = answer.at_least(bounds.least.replicas, LimitName.MINIMUM, minimum=bounds.least)
+    answer = answer.at_most(bounds.most.replicas, LimitName.MAXIMUM, maximum=bounds.most)
+    if pool.max_change == math.inf:
+        return answer
+    most = int(pool.max_change)
+    answer = answer.at_least(requested - most, LimitName.MAX_CHANGE, most=most)
+    return answer.at_most(requested + most, LimitName.MAX_CHANGE, most=most)

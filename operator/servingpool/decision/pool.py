@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
+from servingpool.decision.bounds import Bound, Bounds, Window, in_force
 from servingpool.decision.params import DEFAULT, Params
 from servingpool.decision.slo import Slo
 
@@ -21,9 +23,34 @@ class Pool:
     batch_limit: float = math.inf
     """Requests that one replica runs at a time at most, at least 1; infinite where its arguments do not tell."""
     params: Params = DEFAULT
+    windows: tuple[Window, ...] = ()
+    """Of its schedules, those around the time that is decided on."""
+    max_change: float = math.inf
+    """Replicas, at least 1, that one decision may add or remove at most."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas:
             raise ValueError(f"need 0 <= min <= max replicas, got min {self.min_replicas}, max {self.max_replicas}")
         if not self.batch_limit >= 1.0:
             raise ValueError(f"need a batch limit of at least 1, got {self.batch_limit}")
+        if not self.max_change >= 1.0:
+            raise ValueError(f"need a largest change of at least 1, got {self.max_change}")
+        for window in self.windows:
+            bounds = window.bounds(self._own, window.begin)
+            if not 0 <= bounds.least.replicas <= bounds.most.replicas:
+                raise ValueError(f"need 0 <= min <= max replicas, got min {bounds.least}, max {bounds.most}")
+
+    @property
+    def _own(self) -> Bounds:
+        return Bounds(Bound(self.min_replicas), Bound(self.max_replicas))
+
+    def bounds(self, now: float, ahead: float) -> Bounds:
+        """The bounds in force at `now`, Unix time in seconds; windows that begin within `ahead` seconds raise them."""
+        return in_force(self._own, self.windows, now, ahead)
+
+    def within(self, bounds: Bounds) -> Self:
+        """The pool with these bounds as its own."""
+        if not self.windows:
+            return self
+        least, most = bounds.least.replicas, bounds.most.replicas
+        return replace(self, min_replicas=least, max_replicas=most, windows=())

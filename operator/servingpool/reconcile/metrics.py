@@ -139,8 +139,8 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.DESIRED_REPLICAS: lambda d: d.decision.replicas,
     Metric.NEEDED_REPLICAS: lambda d: d.decision.need,
     Metric.EXPECTED_MISSES: lambda d: _expected_misses(d.decision),
-    Metric.MIN_REPLICAS: lambda d: d.target.min,
-    Metric.MAX_REPLICAS: lambda d: d.target.max,
+    Metric.MIN_REPLICAS: lambda d: d.decision.bounds.least.replicas,
+    Metric.MAX_REPLICAS: lambda d: d.decision.bounds.most.replicas,
     Metric.REPLICA_COST: lambda d: _or_unknown(d.target.cost_per_replica_hour),
     Metric.TTFT_BOUND: lambda d: _or_unknown(d.slo.time_to_first_token),
     Metric.TPOT_BOUND: lambda d: _or_unknown(d.slo.time_per_output_token),
@@ -206,6 +206,7 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
     """What has several series a pool, or one with a label of its own."""
     limits, candidates = _gauge(Metric.LIMIT), _gauge(Metric.CANDIDATE_MISSES)
     source, change = _gauge(Metric.LATENESS_SOURCE), _gauge(Metric.LAST_CHANGE)
+    scheduled = _gauge(Metric.SCHEDULE_BOUND)
     for key, pool in pools.items():
         if pool.decided is None:
             continue
@@ -214,10 +215,13 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
             limits.add_metric((*key, limit.name, str(order)), limit.after)
         for one in decision.candidates:
             candidates.add_metric((*key, f"{one.replicas:.0f}"), one.misses)
+        for name, bound in (("min", decision.bounds.least), ("max", decision.bounds.most)):
+            if bound.schedule is not None:
+                scheduled.add_metric((*key, name, bound.schedule), bound.replicas)
         source.add_metric((*key, decision.figures.witness), 1.0)
         if last is not None:
             change.add_metric((*key, last.by), last.at.timestamp())
-    yield from (limits, candidates, source, change)
+    yield from (limits, candidates, scheduled, source, change)
 
 
 def _gauge(metric: Metric) -> GaugeMetricFamily:

@@ -12,8 +12,10 @@ from typing import ClassVar
 
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.api.conditions import Reason
+from servingpool.api.schedule import occurrences
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.spec import MeasuredAt
+from servingpool.decision.bounds import Window
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.latency_count import LatencyCount
@@ -29,6 +31,9 @@ from servingpool.reconcile.config import Price
 from servingpool.reconcile.expense import Expense, expense_of
 from servingpool.reconcile.preconditions import ScalePermission, check, gpus_of, in_mode
 from servingpool.reconcile.replica_drift import ReplicaDrift
+
+AHEAD = 7200.0
+"""Seconds for which windows are resolved, over the longest horizon: a cold start of an hour and a scrape interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,8 @@ def plan(
     seen: Collected, drift: ReplicaDrift, memory: Memory, prices: Mapping[str, Price], *, backfilled: bool
 ) -> PoolPlan:
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
-    pool, core = seen.pool, core_pool(seen.pool, seen.workload.batch_limit, in_charge=False)
+    pool, during = seen.pool, (seen.at, seen.at + AHEAD)
+    core = core_pool(pool, seen.workload.batch_limit, in_charge=False, during=during)
     auto = check(seen, unschedulable(seen.observation, core, memory), drift.problem)
     permission = in_mode(pool.spec.mode, auto)
     decision, learning = decide(seen.observation, replace(core, in_charge=permission.act), memory, seen.at)
@@ -147,9 +153,15 @@ def learned(learning: Memory, kept: Memory) -> Learned:
     )
 
 
-def core_pool(pool: ServingPool, batch_limit: float = math.inf, *, in_charge: bool) -> Pool:
-    """The spec in the core's own units, with the requests that a replica's arguments let it run at a time."""
+def core_pool(
+    pool: ServingPool, batch_limit: float = math.inf, *, in_charge: bool, during: tuple[float, float] | None = None
+) -> Pool:
+    """The spec in the core's own units, with the requests that a replica's arguments let it run at a time.
+
+    `during`, from and to in Unix seconds: of the schedules, the windows that reach into that time; None for none.
+    """
     spec = pool.spec
+    windows = () if during is None else occurrences(spec.schedules, *during)
     return Pool(
         slo=Slo(
             time_to_first_token=spec.slo.time_to_first_token,
@@ -166,4 +178,8 @@ def core_pool(pool: ServingPool, batch_limit: float = math.inf, *, in_charge: bo
             calibration=spec.behavior.calibration,
             cold_start=spec.behavior.cold_start,
         ),
+        windows=tuple(
+            Window(one.schedule.name, one.begin, one.end, one.schedule.min, one.schedule.max) for one in windows
+        ),
+        max_change=math.inf if spec.behavior.max_change_per_step is None else spec.behavior.max_change_per_step,
     )

@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth
 from servingpool.api.part import Part
 from servingpool.api.serving_pool import Metadata
-from servingpool.api.status import Cost, LastDecision, Latency, Status, Throughput
+from servingpool.api.status import Bounds, Cost, LastDecision, Latency, Status, Throughput
 from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.pool_plan import PoolPlan
@@ -44,6 +44,7 @@ FIGURES_FLOOR = 5.0
 NUMBER = re.compile(r"(?<![\w.-])(?<!HTTP )\d+(\.\d+)?(?![\w-]|\.\d)")
 """A number in a message that may change at every tick, such as seconds or percent. Numbers in names do not match."""
 ANYTHING = dict.fromkeys(_fields(Status)) | {
+    "bounds": dict.fromkeys(_fields(Bounds)),
     "throughput": dict.fromkeys(_fields(Throughput)),
     "cost": dict.fromkeys(_fields(Cost)),
     "latency": dict.fromkeys(_fields(Latency)),
@@ -192,6 +193,7 @@ def _headline(status: Status) -> tuple[Any, ...]:
         status.observed_generation,
         conditions,
         status.fleet,
+        status.bounds,
         status.replicas,
         status.last_scale_time,
         status.history,

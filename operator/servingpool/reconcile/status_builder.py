@@ -10,10 +10,11 @@ from pydantic.alias_generators import to_camel
 from servingpool.adapters.prometheus import Cause, Selection
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
 from servingpool.api.duration import brief
-from servingpool.api.status import Candidate, Change, Cost, LastDecision, Latency, Limit, Status, Throughput
+from servingpool.api.status import Bounds, Candidate, Change, Cost, LastDecision, Latency, Limit, Status, Throughput
 from servingpool.api.time import from_unix
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
+from servingpool.decision.bounds import Bounds as InForce
 from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
 from servingpool.decision.lateness import Witness
 from servingpool.decision.observation import Histogram, Observation, Reading, Unknown
@@ -29,7 +30,7 @@ FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
 """Figures of a decision, and their names in the status."""
 
 SEEN = (
-    *("fleet", "replicas", "ready_replicas", "desired_replicas"),
+    *("fleet", "bounds", "replicas", "ready_replicas", "desired_replicas"),
     *("throughput", "cost", "queue_depth", "latency", "attainment"),
 )
 """Fields that describe the present; the last decision keeps its own time."""
@@ -104,7 +105,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
     pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
     permission = plan.permission if outcome.failure is None else _failed(plan.permission, *outcome.failure)
     metrics = _metrics_condition(observation, plan.seen.selection, plan.learned)
-    target, figures, ready = pool.spec.targets[0], decision.figures, len(observation.ready)
+    bounds, figures, ready = decision.bounds, decision.figures, len(observation.ready)
     scale_time = {} if scaled_at is None else {"last_scale_time": from_unix(scaled_at)}
     judged = [
         _condition(plan, permission.reason, permission.message),
@@ -119,7 +120,8 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
         update={
             "observed_generation": pool.metadata.generation,
             "conditions": updated(held.conditions, judged),
-            "fleet": f"{ready}/{decision.replicas}/{target.max}",
+            "fleet": f"{ready}/{decision.replicas}/{bounds.most.replicas}",
+            "bounds": told_bounds(bounds),
             "why": _why(permission, metrics[0], decision),
             "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
@@ -236,9 +238,9 @@ def _limited_condition(plan: PoolPlan) -> Condition:
     if hit is None:
         return _condition(plan, Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
     if hit.name == LimitName.MAXIMUM:
-        said = Reason.TOO_MANY_REPLICAS.message(needed=hit.before, bound=hit.after)
+        said = Reason.TOO_MANY_REPLICAS.message(needed=hit.before, bound=plan.decision.bounds.most)
         return _condition(plan, Reason.TOO_MANY_REPLICAS, said)
-    said = Reason.TOO_FEW_REPLICAS.message(needed=hit.before, bound=hit.after)
+    said = Reason.TOO_FEW_REPLICAS.message(needed=hit.before, bound=plan.decision.bounds.least)
     return _condition(plan, Reason.TOO_FEW_REPLICAS, said)
 
 
@@ -246,6 +248,11 @@ def _calibrating_condition(plan: PoolPlan) -> Condition:
     if plan.decision.calibrating:
         return _condition(plan, Reason.LEARNING, Reason.LEARNING.message())
     return _condition(plan, Reason.LEARNED, Reason.LEARNED.message())
+
+
+def told_bounds(bounds: InForce) -> Bounds:
+    """The bounds in force, as the status has them."""
+    return Bounds(min=bounds.least.replicas, max=bounds.most.replicas, schedule=", ".join(bounds.schedules) or None)
 
 
 def _throughput(figures: Figures, money: Expense) -> Throughput | None:

@@ -36,7 +36,9 @@ def test_the_full_sample_has_every_field_and_states_the_defaults() -> None:
     assert full["spec"].keys() == spec.to_dict().keys()
     for part in (spec, spec.slo, spec.targets[0], spec.metrics, spec.behavior):
         assert part.model_fields_set == type(part).model_fields.keys()
-    assert (spec.engine, spec.behavior) == (defaults.engine, defaults.behavior)
+    assert spec.schedules[0].model_fields_set == type(spec.schedules[0]).model_fields.keys()
+    assert spec.engine == defaults.engine
+    assert spec.behavior.model_copy(update={"max_change_per_step": None}) == defaults.behavior
     assert spec.mode is Spec.model_fields["mode"].default
     assert (spec.slo, spec.metrics.backend) == (defaults.slo, defaults.metrics.backend)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
@@ -95,6 +96,23 @@ def test_an_slo_measured_at_the_gateway_is_refused_because_a_recording_has_none(
     assert "set slo.measuredAt to Engine, got Gateway" in refused.output
     Path("pool.yaml").write_text(manifest % "Engine")
     assert servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml").exit_code in {0, 3}
+
+
+def test_schedules_count_at_the_times_of_the_history(servingpool: Command) -> None:
+    """It is recorded from 22:13 to 23:13."""
+    evening = "{name: evening, timeZone: UTC, start: '23:08', end: '23:12', min: 15}"
+    Path("pool.yaml").write_text(
+        "{apiVersion: servingpool.dev/v1alpha1, kind: ServingPool, metadata: {name: llama, namespace: chat}, spec: {"
+        "model: llama, slo: {timeToFirstToken: 2s}, targets: [{name: llama, min: 1, max: 16}], "
+        f"schedules: [{evening}]}}}}"
+    )
+    result = servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml", "-o", "json")
+    found = orjson.loads(result.stdout)
+    [raised] = [change for change in found["changes"] if "min is 15 by schedule evening" in change["reason"]]
+    assert raised["after"] == 15
+    begins = datetime(2023, 11, 14, 23, 8, tzinfo=UTC).timestamp()
+    assert 0.0 < begins - raised["at"] < 200.0
+    assert "1 to 16 replicas of 4 GPUs; others by schedule evening" in Path("report/backtest.html").read_text()
 
 
 def test_a_file_that_is_no_recording_is_named_with_the_reason(servingpool: Command) -> None:

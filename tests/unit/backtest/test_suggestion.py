@@ -83,7 +83,7 @@ def test_a_scaled_object_loses_zero_and_its_schedule() -> None:
     target = ServingPool.read(yaml.safe_load(text)).spec.targets[0]
     assert (target.min, target.max) == (1, 6)
     assert "scale to zero is lost; min is 1" in text
-    assert "its schedule (cron) is lost" in text
+    assert "its schedule (cron) is not taken over; write it as spec.schedules" in text
 
 
 def test_nothing_known_gives_a_valid_pool_that_says_so() -> None:

@@ -36,6 +36,7 @@ DECISION = {
 }
 STATUS: dict[str, Any] = {
     "fleet": "2/4/4",
+    "bounds": {"min": 1, "max": 4, "schedule": "night"},
     "replicas": 2,
     "attainment": 96.2,
     "throughput": {"generationTokensPerSecond": 2400.0, "dollarsPerMillionTokens": 1.5, "tokensPerDollar": 666667.0},
@@ -101,6 +102,7 @@ def test_tells_need_limits_figures_and_conditions_with_units(monkeypatch: pytest
         "5.2",
         "6 -> 4",
         "max is 4",
+        "1 to 4  by schedule night",
         "96.2%",
         "objective 95%",
         "TTFT p95",

@@ -91,6 +91,20 @@ def test_people_read_steps_and_figures_of_that_time(past: Recorder, monkeypatch:
         assert line in shown, shown
 
 
+def test_the_schedule_whose_bound_applied_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    night = {"name": "night", "timeZone": "UTC", "start": "22:00", "end": "23:00", "min": 4, "max": 5}
+    recorder = Recorder(settled(schedules=[night]))
+    recorder.run(1)
+    at = recorder.world.now
+    shown = recorder.ask(monkeypatch, "explain", "--at", iso(at)).output
+    assert "min is 4 by schedule night" in shown
+    assert "4 to 5  by schedule night" in shown
+    recorder.run(40)
+    shown = recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now)).output
+    assert "1 to 10" in shown
+    assert "night" not in shown
+
+
 def test_before_the_operator_was_scraped_nothing_is_made_up(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = past.ask(monkeypatch, "explain", "--at", "2020-01-01")
     assert shown.exit_code == 3

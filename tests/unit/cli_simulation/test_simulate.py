@@ -36,6 +36,20 @@ def test_exits_3_where_the_slo_was_missed(servingpool: Command) -> None:
     assert "0.0% of 800 requests: MISSED" in result.output
 
 
+def test_schedules_count_from_the_time_at_which_a_trace_begins(servingpool: Command) -> None:
+    pool = Path("pool.yaml").read_text()
+    evening = "{name: evening, timeZone: Europe/Berlin, days: [Tue], start: '23:14', end: '23:15', min: 3}"
+    Path("pool.yaml").write_text(f"{pool}  schedules: [{evening}]\n")
+    found = orjson.loads(servingpool(*BASE, "--json").stdout)
+    assert found["changes"][0]["at"] == 0.0
+    assert "min is 3 by schedule evening, which begins in 40 s" in found["changes"][0]["reason"]
+    assert {
+        requested
+        for requested, at in zip(found["series"]["requested"], found["series"]["time"], strict=True)
+        if at < 100
+    } == {3}
+
+
 def test_json_keys_are_stable(servingpool: Command) -> None:
     result = servingpool(*BASE, "--json")
     found = orjson.loads(result.stdout)

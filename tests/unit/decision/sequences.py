@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from servingpool.decision.bounds import Window
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
@@ -78,16 +80,28 @@ def observations(draw, now: float) -> Observation:
 
 
 @st.composite
+def windows(draw, low: int, high: int) -> Window:
+    begin = 1.7e9 + draw(st.integers(-1000, 3000))
+    least = draw(st.one_of(st.none(), st.integers(0, high)))
+    most = draw(st.one_of(st.none(), st.integers(low if least is None else least, high + 10)))
+    name = draw(st.sampled_from(["day", "night"]))
+    return Window(name, begin, begin + draw(st.integers(1, 3000)), least, most)
+
+
+@st.composite
 def pools(draw) -> Pool:
     low = draw(st.integers(0, 4))
+    high = low + draw(st.integers(0, 20))
     ttft = draw(st.one_of(st.none(), st.floats(0.01, 60)))
     tpot = draw(st.floats(0.001, 1)) if ttft is None else draw(st.one_of(st.none(), st.floats(0.001, 1)))
     return Pool(
         slo=Slo(ttft, tpot, draw(st.floats(0.5, 0.999))),
         min_replicas=low,
-        max_replicas=low + draw(st.integers(0, 20)),
+        max_replicas=high,
         in_charge=draw(st.booleans()),
         params=Params(calibration=draw(st.sampled_from([0.0, 300.0]))),
+        windows=tuple(draw(st.lists(windows(low, high), max_size=3))),
+        max_change=draw(st.sampled_from([math.inf, math.inf, 1, 3])),
     )
 
 

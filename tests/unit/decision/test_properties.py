@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from servingpool.decision import costs
+from servingpool.decision.bounds import Bounds
 from servingpool.decision.budget import FAST_LEAST, SLOW_LEAST, SLOW_MOST
 from servingpool.decision.decide import decide
 from servingpool.decision.forecast import KEPT, MOST_PENDING, Forecast, Outlook
@@ -32,8 +33,10 @@ UNKNOWN_AS_NAN, WITHOUT_AN_END = ("rows", "figures"), ("buckets", "batch", "boun
 """Fields of a memory that may hold NaN, and those that may hold infinity."""
 
 
-def bounded(replicas: int, pool: Pool) -> int:
-    return min(max(replicas, pool.min_replicas), pool.max_replicas)
+def bounded(replicas: int, requested: int, pool: Pool, bounds: Bounds) -> int:
+    """By min and max first, then by the largest change."""
+    replicas = min(max(replicas, bounds.least.replicas), bounds.most.replicas)
+    return round(min(max(replicas, requested - pool.max_change), requested + pool.max_change))
 
 
 def all_finite(value: Any, *, without: Container[str] = ()) -> bool:
@@ -61,15 +64,18 @@ def check(pool: Pool, sequence: Iterable[tuple[float, Observation]]) -> None:
         outcome = decide(observed, pool, memory, now)
         decision, after = outcome.decision, outcome.memory
 
-        assert pool.min_replicas <= decision.replicas <= pool.max_replicas
+        bounds, requested = decision.bounds, observed.requested
+        assert bounds.least.replicas <= bounds.most.replicas
+        assert decision.replicas == bounded(decision.replicas, requested, pool, bounds)
+        assert abs(decision.replicas - requested) <= pool.max_change
         assert all_finite(decision)
         if isinstance(decision.need, Unknown):
-            assert decision.replicas == bounded(observed.requested, pool)
+            assert decision.replicas == bounded(requested, requested, pool, bounds)
         else:
-            assert 0.0 <= decision.need <= 4 * pool.max_replicas + 2
+            assert 0.0 <= decision.need <= 4 * bounds.most.replicas + 2
         missing = len(observed.ready) > (0 if isinstance(observed.metrics, Unknown) else len(observed.metrics))
         if missing or observed.rollout or decision.calibrating:
-            assert decision.replicas >= bounded(observed.requested, pool)
+            assert decision.replicas >= bounded(requested, requested, pool, bounds)
         chain = [limit.before for limit in decision.limits] + [decision.replicas]
         assert all(limit.after == after for limit, after in zip(decision.limits, chain[1:], strict=True))
 

@@ -1,0 +1,158 @@
+"""A pool whose bounds change by the clock, told on virtual time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from servingpool.catalogue.metrics import Metric
+from servingpool.reconcile.metrics import PoolCollector
+
+from .fake_cluster import FakeCluster
+
+
+def unix(local: str) -> float:
+    """Of a time with its offset."""
+    return datetime.fromisoformat(local).timestamp()
+
+
+def quiet(begin: str, *schedules: dict[str, Any], **spec: Any) -> FakeCluster:
+    """One replica with next to nothing to do, from that time on."""
+    world = FakeCluster()
+    world.now = unix(begin)
+    world.serve(replicas=1, rate=0.5)
+    world.pool(schedules=list(schedules), **spec)
+    return world
+
+
+def until(world: FakeCluster, end: str) -> None:
+    while world.now < unix(end):
+        world.step()
+
+
+def exported(world: FakeCluster, metric: Metric) -> dict[tuple[str, ...], float]:
+    """Of its pool: the values by the labels after namespace and name."""
+    registry = CollectorRegistry()
+    registry.register(PoolCollector(lambda: world.loop.snapshot, dict, dict))
+    return {
+        tuple(sample.labels.values())[2:]: sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == metric.value
+    }
+
+
+EVENING = {"name": "evening", "timeZone": "Europe/Berlin", "days": ["Tue"], "start": "23:30", "end": "00:30", "min": 4}
+
+
+def test_replicas_are_there_when_the_window_begins_and_go_after_it_past_midnight() -> None:
+    world = quiet("2026-11-24T23:00+01:00", EVENING)
+    until(world, "2026-11-24T23:27+01:00")
+    assert world.status()["bounds"] == {"min": 1, "max": 10}
+    assert world.writes.scales == []
+    until(world, "2026-11-24T23:30+01:00")
+    assert world.writes.scales == [(("chat", "vllm"), 1, 4)]
+    ahead = unix("2026-11-24T23:30+01:00") - world.writes.at[0]
+    assert 120.0 <= ahead <= 135.0
+    assert len(world.services["vllm"].engines) == 4, "all are ready"
+    [event] = [event for event in world.writes.events if event[2] == "SuccessfulRescale"]
+    assert f"min is 4 by schedule evening, which begins in {ahead:.0f} s" in event[3]
+    until(world, "2026-11-25T00:29+01:00")
+    assert world.status()["bounds"] == {"min": 4, "max": 10, "schedule": "evening"}
+    assert world.condition("ScalingLimited") == ("True", "TooFewReplicas")
+    assert "min keeps them at 4 by schedule evening." in world.message("ScalingLimited")
+    assert len(world.writes.scales) == 1
+    until(world, "2026-11-25T01:30+01:00")
+    assert world.status()["bounds"] == {"min": 1, "max": 10}
+    assert world.writes.scales[-1][2] == 1
+
+
+def test_the_window_of_tuesday_does_not_come_on_wednesday() -> None:
+    world = quiet("2026-11-25T23:15+01:00", EVENING)
+    until(world, "2026-11-26T00:40+01:00")
+    assert world.writes.scales == []
+
+
+@pytest.mark.parametrize(
+    ("zone", "begin", "rises", "falls"),
+    [
+        # 02:00 to 03:00 is skipped: the window begins with the change, and ends at 03:30 by the new offset.
+        ("Europe/Berlin", "2026-03-29T01:40+01:00", "2026-03-29T03:00+02:00", "2026-03-29T03:30+02:00"),
+        ("America/New_York", "2026-03-08T01:40-05:00", "2026-03-08T03:00-04:00", "2026-03-08T03:30-04:00"),
+        # 02:30 comes twice in Berlin: the first counts. In New York it comes once, by the new offset.
+        ("Europe/Berlin", "2026-10-25T02:10+02:00", "2026-10-25T02:30+02:00", "2026-10-25T03:30+01:00"),
+        ("America/New_York", "2026-11-01T01:40-05:00", "2026-11-01T02:30-05:00", "2026-11-01T03:30-05:00"),
+    ],
+)
+def test_a_fleet_keeps_local_time_when_clocks_change(zone: str, begin: str, rises: str, falls: str) -> None:
+    night = {"name": "night", "timeZone": zone, "start": "02:30", "end": "03:30", "max": 3, "min": 3}
+    world = quiet(begin, night)
+    seen: list[tuple[float, int, int]] = []
+    while world.now < unix(falls) + 300.0:
+        world.step()
+        bounds = world.loop.states["chat", "pool"].decision.bounds  # type: ignore[union-attr]
+        seen.append((world.now, bounds.least.replicas, bounds.most.replicas))
+    first, *_, last = (at for at, _, most in seen if most == 3)
+    assert (first, last) == (unix(rises), unix(falls) - 15.0)
+    assert 120.0 <= unix(rises) - next(at for at, least, _ in seen if least == 3) <= 135.0
+
+
+def test_of_windows_that_overlap_the_highest_bounds_are_told_and_exported() -> None:
+    night = {"name": "night", "timeZone": "UTC", "start": "20:00", "end": "06:00", "max": 2}
+    launch = {"name": "launch", "timeZone": "UTC", "start": "21:00", "end": "23:00", "min": 3, "max": 12}
+    for schedules in ((night, launch), (launch, night)):
+        world = quiet("2026-11-24T22:00+00:00", *schedules)
+        world.step(minutes=1)
+        assert world.status()["bounds"] == {"min": 3, "max": 12, "schedule": "launch"}
+        assert world.status()["fleet"] == "1/3/12"
+        assert exported(world, Metric.MIN_REPLICAS) == {(): 3.0}
+        assert exported(world, Metric.MAX_REPLICAS) == {(): 12.0}
+        assert exported(world, Metric.SCHEDULE_BOUND) == {("min", "launch"): 3.0, ("max", "launch"): 12.0}
+    until(world, "2026-11-24T23:30+00:00")
+    assert world.status()["bounds"] == {"min": 1, "max": 2, "schedule": "night"}
+    assert exported(world, Metric.SCHEDULE_BOUND) == {("max", "night"): 2.0}
+    assert world.writes.scales[-1][2] <= 2
+
+
+def test_in_recommend_mode_the_window_is_recommended_and_not_applied() -> None:
+    world = quiet("2026-11-24T23:20+01:00", EVENING, mode="Recommend")
+    until(world, "2026-11-24T23:40+01:00")
+    assert world.writes.scales == []
+    assert world.status()["desiredReplicas"] == 4
+    [event] = [event for event in world.writes.events if event[2] == "Recommended"]
+    assert "by schedule evening" in event[3]
+
+
+def test_a_restart_within_a_window_changes_nothing() -> None:
+    world = quiet("2026-11-24T23:20+01:00", EVENING)
+    until(world, "2026-11-24T23:45+01:00")
+    scales = list(world.writes.scales)
+    world.restart()
+    world.step(minutes=5)
+    assert world.writes.scales == scales
+    assert world.status()["bounds"]["schedule"] == "evening"
+
+
+def test_a_zone_that_this_operator_does_not_know_is_told_in_a_condition() -> None:
+    """As the API server knows it, its database is newer."""
+    world = quiet("2026-11-24T22:00+00:00", EVENING | {"timeZone": "Europe/Newtown"})
+    world.step()
+    assert world.condition("Ready") == ("False", "InvalidSpec")
+    assert "spec.schedules[0].timeZone: must be an IANA time zone" in world.message("Ready")
+    assert world.writes.scales == []
+
+
+def test_a_large_change_goes_in_steps_and_each_says_so() -> None:
+    world = quiet(
+        "2026-11-24T22:00+00:00",
+        {"name": "day", "timeZone": "UTC", "min": 6},
+        behavior={"maxChangePerStep": 2},
+    )
+    world.step(minutes=1)
+    assert [scale[1:] for scale in world.writes.scales] == [(1, 3), (3, 5), (5, 6)]
+    said = [event[3] for event in world.writes.events if event[2] == "SuccessfulRescale"]
+    assert all("min is 6 by schedule day; a change is limited to 2 replicas" in each for each in said[:2])
+    assert "limited to 2" not in said[2]
