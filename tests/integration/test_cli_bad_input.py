@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from servingpool.cli.main import app
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
@@ -81,24 +82,11 @@ def run(case: str, command: str, kubeconfig: Path, url: str, directory: Path) ->
     words = command.split()
     where = [] if "-A" in words else ["-n", NAMESPACE]
     asks = words[0] in {"history", "compare", "check", "suggest", "record", "backtest"} or "--at" in words
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "servingpool.cli.main",
-            *words,
-            *where,
-            "--kubeconfig",
-            str(kubeconfig),
-            *(["--prometheus", url] if asks else []),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=directory,
-    )
+    given = ["--kubeconfig", str(kubeconfig), *(["--prometheus", url] if asks else [])]
+    with contextlib.chdir(directory):
+        done = CliRunner().invoke(app, [*words, *where, *given])
     text = re.sub(r"llama-\w+-\w+", "POD", done.stderr.strip().replace(url, "http://prometheus"))
-    return Told(case, command, done.returncode, re.sub(r"\s*\n\s*", " / ", text))
+    return Told(case, command, done.exit_code, re.sub(r"\s*\n\s*", " / ", text))
 
 
 @pytest.mark.parametrize("case", CASES)

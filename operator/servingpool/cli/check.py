@@ -55,8 +55,8 @@ def check(  # noqa: PLR0913, a command's options
 
     Example: `servingpool check deployment/llama -n chat --prometheus http://localhost:9090`
 
-    Exit codes: 0 all is there, 1 a server does not answer or a figure is missing, 2 wrong usage or configuration,
-    4 the cluster did not answer.
+    Exit codes: 0 all is there, 1 no such target, a figure is missing, or a server does not answer, 2 wrong usage or
+    configuration, 4 the cluster refused or did not answer.
     """
     from servingpool.cli import recorded, source
     from servingpool.cli.logs import quiet

@@ -38,8 +38,8 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
 
     Example: `servingpool record deployment/llama -n chat --since 7d --prometheus http://localhost:9090 -o llama.rec`
 
-    Exit codes: 0 recorded, 1 Prometheus did not answer or has no such history, 2 wrong usage, 4 the cluster did not
-    answer.
+    Exit codes: 0 recorded, 1 no such target, no history of it, or Prometheus did not answer, 2 wrong usage, 4 the
+    cluster refused or did not answer.
     """
     from servingpool.cli import recorded, source, usage
     from servingpool.cli.logs import quiet

@@ -38,8 +38,8 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
 
     Example: `servingpool suggest hpa/llama -n chat --prometheus http://localhost:9090 > pool.yaml`
 
-    Exit codes: 0 suggested, 1 no engine was found or Prometheus did not answer, 2 wrong usage, 4 the cluster did not
-    answer.
+    Exit codes: 0 suggested, 1 no such target, no engine in it, or Prometheus did not answer, 2 wrong usage, 4 the
+    cluster refused or did not answer.
     """
     from servingpool.cli import recorded, source, usage
     from servingpool.cli.logs import quiet
