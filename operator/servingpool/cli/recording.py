@@ -100,7 +100,6 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
     finally:
         await prometheus.close()
     if begun is None and not scrapes:
-        order.output.unlink()  # the next call would go on with it
         where = f"deployment/{target.deployment} -n {target.namespace}"
         raise Failed(
             f"Prometheus has no sample of Deployment {target.namespace}/{target.deployment} in this time. "
