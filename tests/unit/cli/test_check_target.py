@@ -19,7 +19,7 @@ LONGEST_QUERY = 16 * 1024
 
 class FakeCluster:
     @classmethod
-    async def connect(cls, kubeconfig: str | None) -> FakeCluster:
+    async def connect(cls, kubeconfig: str | None, context: str | None) -> FakeCluster:
         return cls()
 
     async def ready_pods(self, target: PodKey) -> list[str]:
