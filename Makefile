@@ -14,7 +14,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test coverage test-unit test-vllm soak lint format generate verify docs bench bench-control e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist zipapp sbom version clean
+.PHONY: help go run demo test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist zipapp sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ test: $(STAMP)  ## All tests: unit, property, integration on the real control pl
 	@$(BIN)/python -m servingpool_lab.binaries
 	@$(LANE) $@ $(BIN)/python -m pytest
 
+keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
+	@$(BIN)/python tools/build_keda.py
+
 coverage: $(STAMP)  ## Lines and branches of the operator that the unit tests reach
 	@$(LANE) $@ $(SHELL) -c '$(BIN)/python -m coverage run -m pytest tests/unit && $(BIN)/python -m coverage report'
 
@@ -49,6 +52,9 @@ test-unit: $(STAMP)  ## Unit and property tests only: seconds, no Go
 
 test-vllm: $(STAMP)  ## The operator's reading against a real vLLM (VLLM_PYTHON, or installed: 6 GB, once); skips where there is none
 	@$(LANE) $@ $(BIN)/python -m pytest -s tests/vllm
+
+test-ollama: $(STAMP)  ## Real Ollama processes behind a real LiteLLM, scaled on the local control plane (OLLAMA, or built: 20 min, once); or skips
+	@$(LANE) $@ $(BIN)/python -m pytest -s tests/ollama
 
 soak: $(STAMP)  ## The core's promises on 100,000 random sequences of observations; SOAK_EXAMPLES for fewer
 	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py tests/unit/reconcile/test_learned_profile.py

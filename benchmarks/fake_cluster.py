@@ -13,7 +13,8 @@ import fleet
 from fleet import Entry
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.errors import NotFound
+from servingpool.adapters.cluster.objects import Key, Workload
 
 COLD_START = 60.0
 """Seconds from order to Ready."""
@@ -61,7 +62,13 @@ class FakeCluster:
     def pods(self) -> int:
         return sum(len(pods) for pods in self._pods)
 
-    async def scale(self, target: Key, *, current: int, replicas: int) -> None:
+    async def get(self, path: str, **_: str) -> dict[str, Any]:
+        raise NotFound(path)
+
+    async def scale(self, target: Workload, replicas: int) -> None:
+        await self.set_replicas(target.key[:2], target.replicas, replicas)
+
+    async def set_replicas(self, target: Key, current: int, replicas: int) -> None:
         entry = self._entries[target]
         assert self._orders[entry.index] == current
         self._orders[entry.index] = replicas

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from prometheus_process import StandInPrometheus
 import servingpool
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
@@ -80,7 +82,7 @@ class Patches:
     ) -> Mapping[str, Any]:
         self.trace.patched = True
         current, replicas = (step["value"] for step in body)
-        await self._world.scale((namespace, name), current=current, replicas=replicas)
+        await self._world.set_replicas((namespace, name), current, replicas)
         return {"spec": {"replicas": replicas}}
 
     async def patch_namespaced_custom_object_status(
@@ -112,7 +114,7 @@ class Run:
         self._backends, self._now = backends, BEGIN
         cluster = PatchedCluster(self._patches)
         self._loop = Reconciler(
-            cache,
+            TargetReader(cluster, cache, time.monotonic),
             Readings(backends),
             Backfill(backends, history=3600.0),
             Actor(cluster, cache, deletion_costs=True),

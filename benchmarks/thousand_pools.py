@@ -28,6 +28,7 @@ from prometheus_process import StandInPrometheus
 from reporting import show, write
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
@@ -63,7 +64,7 @@ class Bench:
         self.world, self._prometheus, self._meter = world, prometheus, Meter()
         self.now = BEGIN
         self._reconciler = Reconciler(
-            cache,
+            TargetReader(world, cache, time.monotonic),
             _MeteredReadings(self._meter, backend),
             _MeteredBackfill(self._meter, backend),
             _MeteredActor(self._meter, world, cache),

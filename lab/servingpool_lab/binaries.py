@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from servingpool_lab.go_modules import MODULES, BuildError, Program, ToolModule, cache_directory
+from servingpool_lab.go_modules import MODULES, OPTIONAL, BuildError, Program, ToolModule, cache_directory
 from servingpool_lab.go_toolchain import MINIMUM_GO, Go, find_go
 
 # The expected times below were measured on this many cores.
@@ -29,13 +29,13 @@ _MEASURED_CORES = 2
 
 
 def ensure_binaries(*names: str, console: Console | None = None) -> dict[str, Path]:
-    """Paths of the programs of the named modules (all by default), built if missing.
+    """Paths of the programs of the named modules, built if missing.
 
     Takes minutes the first time and milliseconds later. Two callers at once do not collide:
     the second waits for the first.
 
     Args:
-        names: keys of `MODULES`.
+        names: keys of `MODULES`; all but the optional ones by default.
         console: where progress goes; standard error if omitted.
 
     Returns:
@@ -45,7 +45,7 @@ def ensure_binaries(*names: str, console: Console | None = None) -> dict[str, Pa
         BuildError: Go is missing or a build failed.
         KeyError: no such module.
     """
-    modules = [MODULES[name] for name in names] if names else list(MODULES.values())
+    modules = [MODULES[name] for name in names or (each for each in MODULES if each not in OPTIONAL)]
     missing = [module for module in modules if not module.output_directory().is_dir()]
     if missing:
         console = console or Console(stderr=True)
@@ -219,7 +219,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no module {', '.join(unknown)}")
     try:
-        binaries = ensure_binaries(*arguments.modules)
+        binaries = ensure_binaries(*(arguments.modules or MODULES))
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from servingpool_lab import kwok
@@ -77,6 +77,7 @@ class ControlPlane:
         binaries: Mapping[str, Path] | None = None,
         default_load_seconds: float = 30.0,
         default_load_jitter_seconds: float = 5.0,
+        flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         """Prepare a cluster; nothing runs before `start`.
 
@@ -86,12 +87,13 @@ class ControlPlane:
             binaries: programs by name, built first if omitted (minutes, once).
             default_load_seconds: from container start to Ready, for pods that do not say.
             default_load_jitter_seconds: upper bound of what is added to it.
+            flags: more flags by program, such as `kube-apiserver`.
         """
         self._owns_directory = directory is None
         self._directory = directory or Path(tempfile.mkdtemp(prefix="servingpool-"))
         self._directory = self._directory.absolute()
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._binaries = binaries
+        self._binaries, self._flags = binaries, flags
         self._load = (default_load_seconds, default_load_jitter_seconds)
         self._ports = Ports(*free_ports(6))
         self._group = ProcessGroup()
@@ -127,7 +129,7 @@ class ControlPlane:
             self._binaries = ensure_binaries("etcd", "kubernetes")
         self._write_files()
         try:
-            programs = Programs(self._directory, self._binaries, self._ports, self._tls)
+            programs = Programs(self._directory, self._binaries, self._ports, self._tls, self._flags)
             self._apiserver = programs.apiserver()
             self._group.start(programs.etcd())
             self._group.start(self._apiserver)

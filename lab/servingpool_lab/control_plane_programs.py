@@ -27,8 +27,15 @@ class Ports:
 class Programs:
     """Defines each process; its files lie in `directory` once the control plane has written them."""
 
-    def __init__(self, directory: Path, binaries: Mapping[str, Path], ports: Ports, tls: ssl.SSLContext) -> None:
-        self._directory, self._binaries, self._ports, self._tls = directory, binaries, ports, tls
+    def __init__(
+        self,
+        directory: Path,
+        binaries: Mapping[str, Path],
+        ports: Ports,
+        tls: ssl.SSLContext,
+        flags: Mapping[str, Sequence[str]],
+    ) -> None:
+        self._directory, self._binaries, self._ports, self._tls, self._flags = directory, binaries, ports, tls, flags
 
     def etcd(self) -> SupervisedProcess:
         """Its storage."""
@@ -133,7 +140,7 @@ class Programs:
     def _process(self, name: str, flags: Sequence[str], health_url: str) -> SupervisedProcess:
         return SupervisedProcess(
             name,
-            [self._binary(name), *flags],
+            [self._binary(name), *flags, *self._flags.get(name, ())],
             self._directory / "logs" / f"{name}.log",
             ready=http_ready(health_url, self._tls if health_url.startswith("https") else None),
         )

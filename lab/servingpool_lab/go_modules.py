@@ -12,6 +12,8 @@ KUBERNETES_VERSION = "1.36.3"
 PROMETHEUS_VERSION = "3.15.0"
 HELM_VERSION = "3.22.0"
 
+OPTIONAL = ("lws",)
+"""Modules without which the tests run, less those that need them."""
 LAB = ("etcd", "kubernetes", "prometheus")
 """The modules that `make run` needs. Helm serves the chart and its tests only."""
 
@@ -120,6 +122,7 @@ MODULES: Mapping[str, ToolModule] = {
             tags="remove_all_sd,enable_kubernetes_sd",
         ),
         ToolModule("helm", (Program("helm", "helm.sh/helm/v3/cmd/helm", 110, 60),), linker_flags=_helm_linker_flags()),
+        ToolModule("lws", (Program("lws", "sigs.k8s.io/lws/cmd", 15, 54),)),
     )
 }
 

@@ -18,6 +18,8 @@ RULES = {
     ("apps", "deployments"): {"list", "watch"},
     ("apps", "replicasets"): {"list", "watch"},
     ("apps", "deployments/scale"): {"patch"},
+    ("apps", "statefulsets"): {"get"},
+    ("apps", "statefulsets/scale"): {"get", "patch"},
     ("", "pods"): {"list", "watch", "patch"},
     ("", "events"): {"create"},
     ("autoscaling", "horizontalpodautoscalers"): {"list", "watch"},
@@ -58,6 +60,23 @@ def test_rights_in_a_few_namespaces_need_no_cluster_role(render: Render) -> None
     roles = [each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Role", OPERATOR)]
     assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
     assert all(rights(role) == RULES for role in roles)
+
+
+@pytest.mark.parametrize("case", ["defaults", "namespaced"])
+def test_rights_for_further_kinds_are_a_value(render: Render, case: str) -> None:
+    extra = '--set-json=extraTargets=[{"apiGroups":["leaderworkerset.x-k8s.io"],"resources":["leaderworkersets"]}]'
+    roles = [
+        each
+        for each in render(case, extra)
+        if each["kind"] in {"Role", "ClusterRole"} and each["metadata"]["name"] == OPERATOR
+    ]
+    assert roles
+    for role in roles:
+        more = {key: verbs for key, verbs in rights(role).items() if key not in RULES | CLUSTER_RULES}
+        assert more == {
+            ("leaderworkerset.x-k8s.io", "leaderworkersets"): {"get"},
+            ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): {"get", "patch"},
+        }
 
 
 @pytest.mark.parametrize("case", ["defaults", "namespaced"])

@@ -67,12 +67,7 @@ def _build(home: Path) -> None:
     work = home.with_name(f"{home.name}.work")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--quiet", "--no-deps"]
-    _do([*pip, "--no-binary=llama-cpp-python", "--require-hashes", f"--requirement={LOCK}", f"--dest={work}"], "pip")
-    (archive,) = work.glob("llama_cpp_python-*.tar.gz")
-    with tarfile.open(archive) as packed:
-        packed.extractall(work, filter="data")
-    (source,) = work.glob("llama_cpp_python-*/vendor/llama.cpp")
+    source = unpacked_source(work)
     flags = [f"-D{option}" for option in OPTIONS]
     _do(["cmake", "-G", "Ninja", "-S", source, "-B", work / "build", *flags], "cmake")
     _do(["cmake", "--build", work / "build", "--target", "llama-server"], "the compiler")
@@ -81,6 +76,21 @@ def _build(home: Path) -> None:
     shutil.copy2(work / "build" / "bin" / "llama-server", done)
     done.rename(home)
     shutil.rmtree(work)
+
+
+def unpacked_source(folder: Path) -> Path:
+    """The source of llama.cpp, fetched and unpacked into a folder.
+
+    Raises:
+        Unavailable: it cannot be had.
+    """
+    pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--quiet", "--no-deps"]
+    _do([*pip, "--no-binary=llama-cpp-python", "--require-hashes", f"--requirement={LOCK}", f"--dest={folder}"], "pip")
+    (archive,) = folder.glob("llama_cpp_python-*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    (source,) = folder.glob("llama_cpp_python-*/vendor/llama.cpp")
+    return source
 
 
 def _do(command: Sequence[str | Path], what: str) -> None:

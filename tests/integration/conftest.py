@@ -18,10 +18,12 @@ from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
+from . import audit
+
 PodMetrics = dict[tuple[str, str], str]
 UNAUTHORIZED = "401 Unauthorized"
 """A page that is answered with this status."""
-STORIES = {"test_leader.py", "test_operator.py"}
+STORIES = {"test_handover.py", "test_leader.py", "test_operator.py"}
 """One operator process, or two, for the whole module: what a test does to it is what the next one finds."""
 
 
@@ -45,9 +47,18 @@ def binaries() -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def control_plane(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A cluster with the fake node gpu-0. Pods that do not say load for two seconds."""
+    """A cluster with the fake node gpu-0. Pods that do not say load for two seconds. It writes down who scales."""
     directory = tmp_path_factory.mktemp("control-plane")
-    with ControlPlane(directory, binaries=binaries, default_load_seconds=2.0, default_load_jitter_seconds=0.0) as plane:
+    with ControlPlane(
+        directory,
+        binaries=binaries,
+        default_load_seconds=2.0,
+        default_load_jitter_seconds=0.0,
+        flags={
+            "kube-apiserver": audit.flags(directory),
+            "kube-controller-manager": ["--horizontal-pod-autoscaler-sync-period=1s"],
+        },
+    ) as plane:
         plane.add_gpu_node("gpu-0", gpus=8)
         yield plane
 
@@ -107,7 +118,14 @@ def prometheus(
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
-    """A namespace of the test's own. When it ends, the GPUs of its pods are free again."""
+    """A namespace of the test's own."""
+    with own_namespace(control_plane) as name:
+        yield name
+
+
+@contextlib.contextmanager
+def own_namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """A new namespace. When it ends, the GPUs of its pods are free again."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"

@@ -46,6 +46,8 @@ CAN_I = [
     ("scaledobjects.keda.sh", "", "list watch"),
     ("servingpools.servingpool.dev", "", "list watch"),
     ("servingpools.servingpool.dev/status", "", "patch"),
+    ("statefulsets.apps", "", "get"),
+    ("statefulsets.apps/scale", "", "get patch"),
 ]
 """Resource, name and verbs of what `kubectl auth can-i --list` shows for the operator where it watches, besides what
 every account may."""

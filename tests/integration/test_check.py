@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from servingpool.adapters.cluster import objects
+from servingpool.cli.main import app
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
+from .conftest import own_namespace
 from .operators import deployment
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 SGLANG = (ENGINES / "sglang-0.5.23.txt").read_text()
 
-Check = Callable[..., "subprocess.CompletedProcess[str]"]
+Check = Callable[..., Result]
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """One for all: only what the pods expose differs."""
+    with own_namespace(control_plane) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
 def pods(control_plane: ControlPlane, namespace: str) -> list[str]:
     """Of the Deployment llama, Ready."""
     control_plane.apply(deployment(namespace, "llama", 2))
@@ -50,10 +58,9 @@ def pages(
 
 @pytest.fixture
 def check(control_plane: ControlPlane, prometheus: Prometheus, namespace: str) -> Check:
-    def run(*arguments: str, target: str = "deployment/llama") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "servingpool.cli.main", "check", target, "-n", namespace]
-        command += ["--prometheus", prometheus.url, "--kubeconfig", str(control_plane.kubeconfig), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    def run(*arguments: str, target: str = "deployment/llama") -> Result:
+        command = ["check", target, "-n", namespace, "--prometheus", prometheus.url]
+        return CliRunner().invoke(app, [*command, "--kubeconfig", str(control_plane.kubeconfig), *arguments])
 
     return run
 
@@ -72,7 +79,7 @@ def test_it_finds_engine_and_model_and_shows_where_each_figure_stands(
 ) -> None:
     scraped(prometheus, namespace, RUNNING, 2)
     done = check()
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "2 ready pods, as engine sglang:" in done.stdout
     assert "The pods export metrics of: sglang. Set spec.engine to sglang." in done.stdout
     assert "Their model_name is 'org/model'. Set spec.model to 'org/model'." in done.stdout
@@ -91,7 +98,7 @@ def test_it_says_what_is_wrong_with_each_pod(
     scraped(prometheus, namespace, 'up{namespace="NAMESPACE"} == 0', 1)
     scraped(prometheus, namespace, RUNNING, 1)
     done = check("--model", "llama")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert done.stderr.splitlines() == [
         f"{pods[0]}: {FAILS} Prometheus says: HTTP status 404: wrong path.",
         f"{pods[1]}: pod exports model_name 'org/model'; spec.model is 'llama'.",
@@ -103,7 +110,7 @@ def test_read_as_another_engine_nothing_is_found(
 ) -> None:
     scraped(prometheus, namespace, RUNNING, 2)
     done = check("--engine", "lmdeploy")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert f"{pods[0]}: pod exports metrics of engine 'sglang'; spec.engine is 'lmdeploy'." in done.stderr
     assert "Missing, and needed for decisions: generationTokens, interTokenLatency, promptTokens" in done.stderr
     assert "none of (lmdeploy:num_requests_waiting + lmdeploy:num_api_requests_waiting)" in done.stdout
@@ -111,7 +118,7 @@ def test_read_as_another_engine_nothing_is_found(
 
 def test_a_deployment_that_does_not_exist_is_the_clusters_answer(check: Check) -> None:
     done = check(target="deployment/nobody")
-    assert done.returncode == 4
+    assert done.exit_code == 4
     assert "nobody" in done.stderr
 
 
@@ -127,7 +134,7 @@ def test_it_shows_what_a_gateway_tells(
     scraped(prometheus, namespace, RUNNING, 2)
     scraped(prometheus, namespace, PROCESSED, 1)
     done = check("--gateway", "vllm-router/llama")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     _, _, told = done.stdout.partition(f"Gateway vllm-router in namespace {namespace}, 1 pods:")
     lines = {line.split()[0]: line.split(maxsplit=5) for line in told.splitlines() if line}
     assert lines["queue"][1:3] == ["0", "-"]
@@ -148,8 +155,8 @@ def test_it_says_what_a_gateway_lacks(
     }
     for name, why in said.items():
         done = check("--gateway", name)
-        assert done.returncode == 1
+        assert done.exit_code == 1
         assert why in done.stderr
     done = check("--gateway", "acme")
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert "--gateway must be one of envoy-ai-gateway, inference-extension" in done.stderr

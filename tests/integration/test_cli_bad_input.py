@@ -26,12 +26,14 @@ READS = (
     "get -A",
     "explain chat",
     "pause chat",
+    "adopt chat",
+    "release chat",
     "check deployment/llama",
     "suggest deployment/llama",
     "suggest -A",
 )
 RIGHTS = (*READS, "record deployment/llama -o llama.rec", "backtest deployment/llama --ttft 2s --max 4")
-NOBODY = ("get nobody", "pause nobody", "resume nobody", "explain nobody", "check deployment/nobody")
+NOBODY = ("get nobody", "pause nobody", "resume nobody", "adopt nobody", "explain nobody", "check deployment/nobody")
 OWN = ("history chat", "compare chat", "explain chat --at 2026-11-20T03:12")
 CASES = {
     "No rights": RIGHTS,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.prometheus import (
+    ANY_MODEL,
     BackendConfig,
     FleetReading,
     GatewayProfile,
@@ -21,7 +22,7 @@ from servingpool.adapters.prometheus import (
     shipped_gateways,
 )
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.observation import GatewayMetrics, Histogram, ReplicaMetrics, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
 from servingpool.reconcile.gateway_totals import GatewayTotals
 from servingpool.reconcile.gateways import gateway_of
 from servingpool_lab.binaries import ensure_binaries
@@ -124,6 +125,14 @@ async def test_every_figure_of_every_page_is_read_back(url: str, name: str) -> N
     key = (NAMESPACE, pod(name))
     reading = await read(url, asking(name), lambda one: key in one.samples)
     assert standing(reading.samples[key][model_of(name)]) == standing(on_page(name))
+
+
+async def test_requests_in_flight_that_name_no_model_are_read_beside_each_models_own_figures(url: str) -> None:
+    name = "litellm-1.105.7"
+    key = (NAMESPACE, pod(name))
+    reading = await read(url, asking(name), lambda one: len(one.samples.get(key, {})) > 1)
+    of_all = reading.samples[key][ANY_MODEL]
+    assert (of_all.running, of_all.begun) == (4.0, NOT_EXPOSED), "the scrape itself is not one of them"
 
 
 @dataclass

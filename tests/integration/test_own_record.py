@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from servingpool.cli.main import app
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
@@ -34,21 +33,16 @@ class Past:
     cluster: Cluster
     url: str
 
-    def run(self, command: str, name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    def run(self, command: str, name: str, *options: str) -> Result:
         pool = f"{self.cluster.namespace}/{name}"
-        return subprocess.run(
-            [sys.executable, "-m", "servingpool.cli.main", command, pool, f"--prometheus={self.url}", *options],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "COLUMNS": "200", "KUBECONFIG": "/nonexistent"},  # from Prometheus alone
-        )
+        environment = {"COLUMNS": "200", "KUBECONFIG": "/nonexistent"}  # from Prometheus alone
+        return CliRunner().invoke(app, [command, pool, f"--prometheus={self.url}", *options], env=environment)
 
     def told(self, command: str, name: str, *options: str) -> Any:
         """What it prints as JSON; None where it has nothing to tell yet."""
         shown = self.run(command, name, *options, "-o", "json")
-        assert shown.returncode in {0, 3}, shown.stderr
-        return json.loads(shown.stdout) if shown.returncode == 0 else None
+        assert shown.exit_code in {0, 3}, shown.stderr
+        return json.loads(shown.stdout) if shown.exit_code == 0 else None
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +119,7 @@ def test_a_past_scale_up_is_listed_and_explained_from_prometheus_alone(past: Pas
         decision["figures"][name] for name in ("forForecast", "forInitialFleet", "forPresentLoad")
     )
     shown = past.run("explain", "burst", "--at", change["at"].replace("Z", "+00:00"))
-    assert shown.returncode == 0, shown.stderr
+    assert shown.exit_code == 0, shown.stderr
     assert "from the operator's metrics in Prometheus" in shown.stdout
     assert "SLO 2s" in shown.stdout
 
@@ -163,6 +157,6 @@ def test_a_recommendation_beside_another_writer_is_compared_and_an_event(past: P
 
 def test_a_prometheus_that_is_not_there_is_one_sentence(past: Past) -> None:
     shown = Past(past.cluster, "http://127.0.0.1:9").run("history", "burst")
-    assert shown.returncode == 6
+    assert shown.exit_code == 6
     assert shown.stderr.startswith("Prometheus backend 'default' cannot be reached. URL: http://127.0.0.1:9. ")
     assert len(shown.stderr.splitlines()) == 1

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from servingpool.adapters.cluster.kinds import DEPLOYMENT
 from servingpool.adapters.cluster.names import pods_of_any
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend, ReadRequest
 from servingpool.adapters.prometheus.plan import MOST_SLICES
@@ -244,7 +245,7 @@ async def test_only_the_requested_pods_are_read_from_history(url: str) -> None:
     await (await scraped(url, {"plain", "plain-2"})).close()
     end = time.time()
     found = set()
-    for pattern in ("plain-[0-9]{1,2}", pods_of_any(["plain-2", "a" * 60])):
+    for pattern in ("plain-[0-9]{1,2}", pods_of_any([("plain-2", DEPLOYMENT), ("a" * 60, DEPLOYMENT)])):
         backend = PrometheusBackend(BackendConfig(url=url))
         asked = replace(REQUEST, pods=pattern)
         past = await backend.history(asked, start=end - 5, end=end, step=1, namespaces=["reading"])

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner, Result
 
 from servingpool.adapters.cluster import objects
+from servingpool.cli.main import app
 from servingpool.cli.recorded import read
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
+from .conftest import own_namespace
 from .operators import deployment
 
 ROOT = Path(__file__).parents[2]
@@ -23,12 +24,19 @@ CRD = ROOT / "crds/servingpools.servingpool.dev.yaml"
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 SGLANG = (ENGINES / "sglang-0.5.23.txt").read_text()
 
-Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Command = Callable[..., Result]
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """One for all: the commands change nothing in it."""
+    with own_namespace(control_plane) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
 def pods(
     control_plane: ControlPlane, prometheus: Prometheus, namespace: str, pod_metrics: dict[tuple[str, str], str]
 ) -> Iterator[list[str]]:
@@ -64,10 +72,9 @@ def pods(
 
 @pytest.fixture
 def servingpool(control_plane: ControlPlane, prometheus: Prometheus) -> Command:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "servingpool.cli.main", *arguments]
-        command += ["--prometheus", prometheus.url, "--kubeconfig", str(control_plane.kubeconfig)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    def run(*arguments: str) -> Result:
+        options = ["--prometheus", prometheus.url, "--kubeconfig", str(control_plane.kubeconfig)]
+        return CliRunner().invoke(app, [*arguments, *options])
 
     return run
 
@@ -77,7 +84,7 @@ def test_what_it_prints_is_a_pool_that_the_api_server_takes(
     servingpool: Command, control_plane: ControlPlane, namespace: str, pods: list[str], target: str
 ) -> None:
     done = servingpool("suggest", target, "-n", namespace)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     found = yaml.safe_load(done.stdout)
     control_plane.client.request(
         "POST",
@@ -92,7 +99,7 @@ def test_what_it_prints_is_a_pool_that_the_api_server_takes(
 
 def test_all_namespaces_lists_what_serves_an_llm(servingpool: Command, namespace: str, pods: list[str]) -> None:
     done = servingpool("suggest", "-A")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     found = [one["metadata"] for one in yaml.safe_load_all(done.stdout)]
     assert {"name": "llama", "namespace": namespace} in found
 
@@ -100,10 +107,10 @@ def test_all_namespaces_lists_what_serves_an_llm(servingpool: Command, namespace
 def test_a_deployment_without_an_engine_is_said_in_a_sentence(
     servingpool: Command, control_plane: ControlPlane, namespace: str
 ) -> None:
-    assert servingpool("suggest", "deployment/nobody", "-n", namespace).returncode == 1
+    assert servingpool("suggest", "deployment/nobody", "-n", namespace).exit_code == 1
     control_plane.apply(deployment(namespace, "other", 0))
     done = servingpool("suggest", "deployment/other", "-n", namespace)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert done.stderr == f"Deployment {namespace}/other has no ready pod to look at. Scale it to 1 or more.\n"
 
 
@@ -112,7 +119,7 @@ def test_a_recording_names_the_engine_the_pods_and_the_autoscaler(
 ) -> None:
     path = tmp_path / "llama.rec"
     done = servingpool("record", "deployment/llama", "-n", namespace, "--since", "10m", "-o", str(path))
-    assert done.returncode in {0, 1}, done.stderr
+    assert done.exit_code in {0, 1}, done.stderr
     header, chunks = read(path)
     assert (header.engine, header.model, header.target, header.bounds) == ("sglang", "org/model", "llama", (2, 5))
     assert len(header.starts) == 2

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.adapters.prometheus import BackendConfig, FleetReading, PrometheusBackend, Selection
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.counters import CounterDelta, diff_counters
@@ -90,7 +91,7 @@ class Operator:
         """Read, observe and decide for every pool."""
         now = time.time()
         await self._readings.read("default", self.pools, now)
-        workload = self._cache.workload((NAMESPACE, DEPLOYMENT))
+        workload = self._cache.workload(TargetKey(NAMESPACE, DEPLOYMENT))
         assert workload is not None
         looks = []
         for index, pool in enumerate(self.pools):

@@ -37,8 +37,12 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _installed(name: str) -> Path:
-    """Folder with the gateway's programs, in a virtual environment of its own."""
+def installed(name: str) -> Path:
+    """Folder with the gateway's programs, in a virtual environment of its own.
+
+    Raises:
+        CalledProcessError: pip fails.
+    """
     environment = CACHE / f"{name}-{VERSIONS[name]}"
     programs = environment / "bin"
     if not (environment / "installed").exists():
@@ -88,7 +92,7 @@ def _ask(port: int, *, stream: bool, pace: float = 0.02) -> int:
 
 
 def _page(name: str, *, with_engines: bool) -> str:
-    programs = _installed(name)
+    programs = installed(name)
     engines = [tiny_engine.server() for _ in range(2 if with_engines else 0)]
     for engine in engines:
         threading.Thread(target=engine.serve_forever, daemon=True).start()

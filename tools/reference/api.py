@@ -7,6 +7,7 @@ from typing import Any
 
 from reference.markdown import code, table
 from reference.markdown import page as whole
+from servingpool.adapters.cluster.kinds import GROUP_LABELS, INDEX_LABELS
 from servingpool.api.crd import crd
 
 Schema = Mapping[str, Any]
@@ -16,6 +17,50 @@ INTRODUCTION = """\
 the same on your cluster. Durations are whole numbers with units: `2s`, `100ms`, `1m30s`. The API server refuses a wrong
 value and says what it expected: [all messages](../records/bad-input.md). `kubectl apply` refuses an unknown field.
 """
+TARGETS = """\
+Anything with a scale subresource. Its kind is found by discovery; replicas are read and set through `/scale` only, and
+its pods are those that the selector in the scale's status names. Kinds other than Deployment and StatefulSet need
+rights: the Helm value [`extraTargets`](configuration.md). A workload that another controller owns is refused as
+`OwnedByParent`, with what to do.
+
+A replica is a pod, or the pods that share a label of a group: the first that they have of {labels}. A group is ready
+once all its pods are, and has their GPUs. Some of its pods serve, such as a leader: their metrics are added up. Where a
+kind has several pods a replica and none of these labels, the pool is not scaled (`PodsNotGrouped`).
+Of groups other than LeaderWorkerSet's no history is loaded, and a backtest takes each pod that served for a replica.
+
+A scale-down takes the least busy pods of a Deployment. Of other kinds their controllers choose: a StatefulSet and a
+LeaderWorkerSet take the highest ordinal, however busy.
+"""
+SCALED = (
+    ("Deployment", "pod", "watched, not polled; the operator chooses the pods that go"),
+    ("StatefulSet", "pod", "two revisions, as with `partition`, block scale-down while both exist"),
+    ("LeaderWorkerSet", "leader and workers", "GPUs, drain and batch limit from its templates"),
+    (
+        "DisaggregatedSetRoleScaler",
+        "a group of the role",
+        "needs `scaling.mode: External`; never name the LeaderWorkerSet",
+    ),
+    ("RoleBasedGroupScalingAdapter", "an instance of the role", "needs `scalingAdapter.enable`"),
+    (
+        "Grove PodClique, PodCliqueScalingGroup, PodCliqueSet",
+        "pod; one of each clique; set",
+        "a PodClique of a scaling group has no selector: name the group",
+    ),
+    ("kthena ModelServing", "serving group", ""),
+    ("AIBrix StormService, RayClusterFleet", "role set; Ray cluster", ""),
+    ("VLLMRuntime of production-stack", "pod", ""),
+    (
+        "DynamoGraphDeploymentScalingAdapter",
+        "as the component's pods are labelled",
+        "never name what a DynamoGraphDeployment made",
+    ),
+    (
+        "KServe InferenceService",
+        "",
+        "no scale subresource: name its Deployment, with the annotation `serving.kserve.io/autoscalerClass: external`",
+    ),
+    ("KServe LLMInferenceService, NIMService", "", "refused: they set the replicas of what they made"),
+)
 COLUMNS = "`kubectl get sp` shows these columns; those marked *wide* with `-o wide`."
 STATUS = """\
 The operator writes it when a condition changes, or a figure changes enough to matter. Live figures are in its
@@ -37,6 +82,9 @@ def page() -> str:
         "## spec",
         properties["spec"]["description"],
         table(("field", "type", "default", "meaning"), _fields(properties["spec"], needed=True)),
+        "## What can be scaled",
+        TARGETS.format(labels=", ".join(code(label) for label in (*GROUP_LABELS, *INDEX_LABELS.values()))),
+        table(("target", "one replica is", "note"), SCALED),
         "## Columns",
         COLUMNS,
         table(("column", "", "path", "meaning"), columns),

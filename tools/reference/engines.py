@@ -64,7 +64,7 @@ OVERVIEW = """\
 `smooth`: counted while a request runs. `at finish`: counted all at once when it ends, so the figure lags. A dash: the
 engine does not export it. Without `running`, `waiting`, `generationTokens`, `promptTokens`, `timeToFirstToken` and
 `interTokenLatency` a pool is refused with the reason UnknownEngine; `timePerOutputToken` is needed where the SLO bounds
-it.
+it. An engine without any figure, such as Ollama, needs a [gateway that meters it](#ollama-behind-litellm).
 
 For llama.cpp, `prefillSeconds` replaces both `timeToFirstToken` and `timePerOutputToken` if a gateway counts the
 requests. Time to first token is then an estimate: the wait in the queue, and the mean prefill. Time per output token is
@@ -97,6 +97,9 @@ def _can(name: str) -> str:
 def _section(name: str, profile: EngineMetrics) -> Iterator[str]:
     yield f"## {name}"
     yield profile.doc
+    if profile.metered:
+        yield f"Compared with version {profile.versions}. [How to set it up](#ollama-behind-litellm)."
+        return
     facts = {
         "Compared with versions": profile.versions,
         "Label of the model": code(profile.model_label)

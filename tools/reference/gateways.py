@@ -22,12 +22,14 @@ GATEWAY_TESTS = "test_gateway_pages, test_gateway_reading"
 
 GATEWAYS = """\
 A gateway or router sees requests first. Where it holds them, the engines see them late, and the client waits longer
-than the engines' TTFT says. The operator reads three figures of it:
+than the engines' TTFT says. The operator reads these figures of it:
 
 - `queue`: requests that it holds. They count as demand. Where it is unknown, scale-down is blocked.
 - `arrivals`: requests that came. A pool of llama.cpp needs them.
 - `timeToFirstToken`: the client's. The SLO is judged by it with `slo.measuredAt: Gateway`. By default it is judged at
   the engines. `SLOMet` says where it was measured. Time per output token is always the engines'.
+- `inFlight`, `generationTokens`, `promptTokens`, `interTokenLatency`: in place of the engine's own metrics, for
+  [Ollama](#ollama-behind-litellm).
 
 Name the gateway of a pool. Its pods are in the pool's namespace; `workload` is its Deployment or StatefulSet:
 
@@ -72,10 +74,80 @@ backends:
     gateway: {name: litellm, namespace: gateways}   # without namespace: one in each pool's own
 ```
 
-Prometheus must scrape the gateway's pods. Its series need `namespace` and `pod`, as the engines' do.
 `servingpool check deployment/llama -n chat --prometheus URL
 --gateway llm-d-epp/chat-epp` shows its figures too. With `measuredAt: Gateway`, a gateway that does not tell TTFT makes
 `SLOMet` Unknown (ClientLatencyUnknown) and blocks scale-down; the engines' TTFT is never used instead.
+"""
+METERED = """\
+Ollama exports no metrics. A gateway that has all figures of the table but `queue` meters it: the pool is scaled by the
+gateway's figures alone. Without such a gateway it is refused (UnknownEngine).
+
+```yaml
+apiVersion: servingpool.dev/v1alpha1
+kind: ServingPool
+metadata: {name: chat}
+spec:
+  engine: ollama
+  model: chat                       # model_name in LiteLLM's model_list
+  mode: Recommend
+  slo: {timeToFirstToken: 2s, timePerOutputToken: 200ms}
+  targets: [{name: chat-ollama, max: 8}]
+  metrics:
+    gateway: {name: litellm, workload: chat-litellm}
+```
+
+- Each ready replica has an even share of what was counted. `MetricsAvailable` says so (MeteredAtGateway). What all
+  replicas do together is counted, not estimated.
+- Requests in flight beyond those that the ready replicas run at once are the queue, an estimate. How many one runs is
+  `OLLAMA_NUM_PARALLEL` in the pod template, 1 where it is not set.
+- What LiteLLM does not tell is unknown, and then nothing is removed. It counts requests in flight of all its models
+  together: give each pool a LiteLLM of its own, or its queue is unknown and scale-down is blocked.
+- TTFT is measured at the gateway, whatever `measuredAt` says, and of streaming requests only: clients must stream. The
+  time per output token is judged by its mean.
+- Nothing is learned from history. Which pod is least busy is not known, so the youngest goes first.
+- LiteLLM keeps connections to the Service's pods for 2 minutes, so a new replica gets few requests at first. Set
+  `AIOHTTP_KEEPALIVE_TIMEOUT: "1"` in its environment.
+
+`servingpool check deployment/chat-ollama -n chat --prometheus URL --engine ollama --model chat
+--gateway litellm/chat-litellm` shows the figures. `make test-ollama` scales real Ollama processes behind a real
+LiteLLM.
+"""
+SCRAPING = """\
+Prometheus must scrape the gateway's pods. Its series need `namespace` and `pod`, as the engines' do.
+
+**LiteLLM** exports metrics with the callback in its configuration, at its own port under `/metrics/`:
+
+```yaml
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: chat-litellm}
+data:
+  config.yaml: |
+    model_list:
+      - model_name: chat
+        litellm_params: {model: ollama_chat/llama3.2, api_base: "http://chat-ollama:11434"}
+    litellm_settings:
+      callbacks: [prometheus]
+      require_auth_for_metrics_endpoint: false   # else the scrape needs a key of LiteLLM
+```
+
+With `--num_workers` above 1 its workers share their counts through the folder `PROMETHEUS_MULTIPROC_DIR`, in `/tmp` by
+default, which is emptied at the start. Where that is read-only, name an emptyDir volume. The page of
+`--prometheus_metrics_port` lacks the scrape itself, which the profile subtracts from `inFlight`: scrape the port of the
+proxy.
+
+**vllm-router** exports metrics at a port of its own: `--prometheus-host=0.0.0.0 --prometheus-port=29000`. Name that
+port in the pod template, and in a PodMonitor:
+
+```yaml
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata: {name: gateways}
+spec:
+  selector: {matchExpressions: [{key: app, operator: In, values: [chat-router, chat-litellm]}]}
+  podMetricsEndpoints:
+    - {port: metrics, path: /metrics, interval: 15s}    # vllm-router; for LiteLLM its port, and path /metrics/
+```
 """
 OWN = """\
 The Helm value `gateways` adds profiles, in the form of [engines](#an-engine-of-your-own):
@@ -110,6 +182,10 @@ def sections() -> Iterator[str]:
     series = [row for name, profile in known.items() for row in _rows(name, profile)]
     yield table(("gateway", "figure", "series", "counted", "versions", "note"), series)
     yield "\n".join(f"- {name} ({profile.versions}): {profile.doc}" for name, profile in known.items())
+    yield "### How Prometheus scrapes them"
+    yield SCRAPING
+    yield "### Ollama behind LiteLLM"
+    yield METERED
     yield "### A gateway of your own"
     yield OWN
     yield "## What the profiles were tested against"

@@ -20,6 +20,8 @@ WORKLOAD_NAME = Matches(
     rf"{_DNS_LABEL}(\.{_DNS_LABEL})*",
     "a workload's name in the pool's own namespace, of lower-case letters, digits, - and .",
 )
+API_VERSION = Matches(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*", "an API group and version, such as apps/v1")
+KIND = Matches("[A-Z][A-Za-z0-9]*", "a kind with a scale subresource, such as Deployment or StatefulSet")
 BACKEND_NAME = Matches(_DNS_LABEL, "the name of a backend in the operator's configuration, never a URL")
 ENGINE_NAME = Matches(_DNS_LABEL, "the name of an engine, such as vllm, of lower-case letters, digits and -")
 PRICE_NAME = Matches(
@@ -33,7 +35,6 @@ RESERVED_LABELS = ("__name__", "le", "model_name", "namespace", "pod")
 
 _NO_BOUND = "needs timeToFirstToken (1ms to 10m), timePerOutputToken (1ms to 10s) or both, got neither"
 _NO_CLIENT_BOUND = "measuredAt Gateway needs timeToFirstToken (1ms to 10m): a gateway measures no other bound"
-_KIND = "must be kind Deployment of apps/v1, the only one that this release scales, got {}"
 _TARGETS = "must hold exactly 1 target in this release, got {}"
 _LABELS = f"keys must be Prometheus label names other than {', '.join(RESERVED_LABELS)}, got {{}}"
 _LABEL_IS_FINE = f"k.matches({quoted(f'^{LABEL_NAME}$')}) && !(k in {json.dumps(RESERVED_LABELS)})"
@@ -103,10 +104,11 @@ class Slo(Part):
 class Target(Part):
     """A workload whose replicas the operator sets through the scale subresource."""
 
-    api_version: Annotated[str, Field(max_length=64)] = "apps/v1"
-    """API group and version of the workload. Only apps/v1 is supported."""
-    kind: Annotated[str, Field(max_length=63)] = "Deployment"
-    """Kind of the workload. Only Deployment is supported."""
+    api_version: Annotated[str, Field(max_length=253), API_VERSION] = "apps/v1"
+    """API group and version of the workload."""
+    kind: Annotated[str, Field(max_length=63), KIND] = "Deployment"
+    """Kind of the workload: any with a scale subresource. Other kinds than Deployment and StatefulSet need rights, see
+    the chart's extraTargets."""
     name: Annotated[str, Field(max_length=253), WORKLOAD_NAME]
     """Name of the workload in the pool's namespace."""
     min: Annotated[int, Between(1, 10_000)] = 1
@@ -114,7 +116,7 @@ class Target(Part):
     max: Annotated[int, Between(1, 10_000)]
     """Highest number of replicas, 1 to 10000."""
     gpus_per_replica: Annotated[int, Between(1, 1_024)] | None = None
-    """GPUs of one replica, 1 to 1024. Default: the resource limits in the pod template, of any vendor."""
+    """GPUs of one replica, 1 to 1024. Default: the resource limits of its pods, of any vendor."""
     cost_per_replica_hour: Annotated[float, Between(0, 100_000)] | None = None
     """Cost of one replica in dollars per hour, 0 to 100000. It adds the cost of fleet and tokens to the status."""
 
@@ -123,11 +125,6 @@ class Target(Part):
             # Two rules for one fault: a message can tell one number only (see Rule.to_dict).
             Rule("self.min <= self.max", "min must be at most max, and max is {}", "string(self.max)"),
             Rule("self.min <= self.max", "min must be at most max, and min is {}", "string(self.min)"),
-            Rule(
-                "self.apiVersion == 'apps/v1' && self.kind == 'Deployment'",
-                _KIND,
-                "self.kind + ' of ' + self.apiVersion",
-            ),
         ),
     )
 
@@ -135,12 +132,6 @@ class Target(Part):
     def _ordered(self) -> Self:
         if self.min > self.max:
             raise ValueError(f"min must be at most max, got min {self.min} and max {self.max}")
-        return self
-
-    @model_validator(mode="after")
-    def _scalable(self) -> Self:
-        if (self.api_version, self.kind) != ("apps/v1", "Deployment"):
-            raise ValueError(told(_KIND, f"{self.kind} of {self.api_version}"))
         return self
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.names import pods_of, pods_of_any
 from servingpool.adapters.prometheus import PodSamples, ReadRequest, sample_of
 from servingpool.backtest.recording import Chunk, Header, RecordingError
@@ -44,9 +45,9 @@ class Source(Protocol):
         """Samples as they were."""
 
     async def requested(
-        self, namespace: str, deployment: str, *, start: float, end: float, step: float
+        self, namespace: str, name: str, sort: Sort, *, start: float, end: float, step: float
     ) -> Sequence[tuple[float, float]] | Unknown:
-        """spec.replicas as it was; empty where no metric tells."""
+        """spec.replicas of a workload as it was; empty where no metric tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,10 @@ async def record(
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Chunk]:
     """The chunks from `since` (Unix seconds) to the header's end, in order. Raises RecordingError."""
-    own = re.compile(pods_of(header.target)).fullmatch
+    own = re.compile(pods_of(header.target, header.sort)).fullmatch
     bounds = frozenset(LADDER)
     request = ReadRequest(
-        engine=header.engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods_of_any([header.target])
+        engine=header.engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods_of_any([(header.target, header.sort)])
     )
     at, length, failed = since, FIRST, 0
     while at < header.end:
@@ -87,7 +88,7 @@ async def record(
             namespaces=[header.namespace],
             most_samples=10 * pace.samples,
         )
-        requested = await source.requested(header.namespace, header.target, start=at, end=end, step=60.0)
+        requested = await source.requested(header.namespace, header.target, header.sort, start=at, end=end, step=60.0)
         took = clock() - began
         if isinstance(found, Unknown):
             failed += 1

@@ -40,7 +40,9 @@ class Header(BaseModel):
     format: int = FORMAT
     namespace: str
     target: str
-    """The Deployment's name."""
+    """The workload's name."""
+    sort: tuple[str, str] = ("apps", "Deployment")
+    """Its API group and kind."""
     engine: str
     model: str
     begin: float

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.api.duration import parse, write
 from servingpool.api.group import API_VERSION, KIND
 from servingpool.backtest.recording import Buckets, Chunk
@@ -46,7 +47,7 @@ class Facts:
     """What is known of a workload."""
 
     namespace: str
-    deployment: str
+    name: str
     replicas: int
     """spec.replicas now."""
     gpus: int
@@ -70,6 +71,8 @@ class Facts:
     """What is to be said of the pod template's end."""
     missing: Sequence[str] = ()
     """Figures that Prometheus lacks."""
+    kind: str = "Deployment"
+    api_version: str = "apps/v1"
 
 
 def attained(chunks: Iterable[Chunk]) -> dict[str, Attained | None]:
@@ -113,7 +116,7 @@ def manifest(facts: Facts) -> str:
         f"apiVersion: {API_VERSION}",
         f"kind: {KIND}",
         "metadata:",
-        f"  name: {facts.deployment}",
+        f"  name: {facts.name}",
         f"  namespace: {facts.namespace}",
         "spec:",
         *_line(f"model: {json.dumps(facts.model, ensure_ascii=False)}", facts.origin, 2),
@@ -122,12 +125,13 @@ def manifest(facts: Facts) -> str:
         "  slo:",
         *_slo(facts),
         "  targets:",
-        f"    - name: {facts.deployment}",
+        f"    - name: {facts.name}",
+        *_kind(facts),
         *_line(f"min: {low}", bounds_from, 6),
         *_line(f"max: {high}", bounds_from, 6),
     ]
     if facts.gpus:
-        lines += _line(f"gpusPerReplica: {facts.gpus}", "From the resource limits in the pod template.", 6)
+        lines += _line(f"gpusPerReplica: {facts.gpus}", "From the resource limits of its pods.", 6)
     else:
         lines += _comment(["The pod template has no GPU limits: set gpusPerReplica if a replica has GPUs."], 6)
     if facts.price is not None:
@@ -146,13 +150,20 @@ def manifest(facts: Facts) -> str:
 
 
 def _head(facts: Facts) -> Iterator[str]:
-    yield f"Suggested by `servingpool suggest` for Deployment {facts.namespace}/{facts.deployment}."
+    yield f"Suggested by `servingpool suggest` for {facts.kind} {facts.namespace}/{facts.name}."
     for scaler in facts.autoscalers:
         yield from _lost(scaler)
     if facts.drain:
         yield f"Before a scale-down: {facts.drain}"
     if facts.missing:
         yield f"Prometheus lacks, and decisions need: {', '.join(facts.missing)}. See `servingpool check`."
+
+
+def _kind(facts: Facts) -> list[str]:
+    """Nothing where it is the default."""
+    if facts.kind == "Deployment":
+        return []
+    return [f"      apiVersion: {facts.api_version}", f"      kind: {facts.kind}"]
 
 
 def _slo(facts: Facts) -> Iterator[str]:
@@ -182,14 +193,6 @@ def _bounds(facts: Facts) -> tuple[int, int, str]:
     return 1, high, f"No autoscaler sets it: from 1 to {GROWTH} times the present {facts.replicas} replicas."
 
 
-def bounds_of(raw: Mapping[str, Any]) -> tuple[int, int]:
-    """The min and max replicas of an HPA or a ScaledObject, with Kubernetes' and KEDA's defaults."""
-    spec = raw.get("spec", {})
-    if raw.get("kind") == "ScaledObject":
-        return int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
-    return int(spec.get("minReplicas", 1)), int(spec.get("maxReplicas", 1))
-
-
 def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
     """What of an autoscaler has no place in a ServingPool."""
     spec, name = raw.get("spec", {}), f"{raw['kind']} {raw['metadata']['name']}"
@@ -212,7 +215,7 @@ def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
             f"{name}: its behavior ({', '.join(sorted(behavior))}) is lost; behavior.scaleDownWindow takes the place "
             "of the stabilization window."
         )
-    yield f"{name}: remove or pause it before mode Auto."
+    yield f"{name}: `servingpool adopt` removes or pauses it, and `servingpool release` gives it back."
 
 
 def _metric(raw: Mapping[str, Any]) -> str:

@@ -125,9 +125,11 @@ ALERTS = (
         action=(
             "kubectl describe sp {{ $labels.pool }} -n {{ $labels.namespace }} says under Ready what blocks it. "
             "InvalidSpec, UnknownBackend, UnknownEngine, UnknownGateway, TargetNotFound: correct the manifest. "
+            "UnknownKind, NoScaleSubresource, InvalidSelector, PodsNotGrouped, OwnedByParent: name another target. "
+            "ForbiddenGetScale: add the kind to extraTargets. FailedGetScale: check the API server. "
             "AmbiguousOwner, OwnedByHPA, OwnedByKEDA: delete the other scaler. FailedUpdateScale: a missing right, "
             "a webhook or a quota refuses the scale. ReplicasContested: another program sets spec.replicas. "
-            "ScalingDisabled: the Deployment has 0 replicas. Unschedulable: no node has room."
+            "ScalingDisabled: the target has 0 replicas. Unschedulable: no node has room."
         ),
     ),
     Alert(

@@ -42,7 +42,7 @@ class Reason(Templated, StrEnum):
     SUCCEEDED_GET_SCALE = (
         "SucceededGetScale",
         _READY,
-        "Deployment {deployment} can be scaled.",
+        "{target} can be scaled.",
         "The pool is valid and nothing blocks scaling.",
         "Nothing.",
     )
@@ -64,7 +64,7 @@ class Reason(Templated, StrEnum):
         "RolloutInProgress",
         _READY,
         "Rollout in progress: scale-down is blocked until it ends.",
-        "The Deployment replaces its pods. Scale-up continues.",
+        "The target replaces its pods. Scale-up continues.",
         "Nothing. If it does not end, check the rollout: kubectl rollout status.",
     )
     WAITING_FOR_NODE = (
@@ -91,9 +91,44 @@ class Reason(Templated, StrEnum):
     TARGET_NOT_FOUND = (
         "TargetNotFound",
         _NOT_READY,
-        "Deployment {deployment} does not exist in namespace {namespace}.",
-        "There is nothing to scale. A pool scales a Deployment in its own namespace.",
-        "Create the Deployment, or correct spec.targets[].name.",
+        "{target} does not exist in namespace {namespace}.",
+        "There is nothing to scale. A pool scales an object in its own namespace.",
+        "Create the object, or correct spec.targets[].name.",
+    )
+    UNKNOWN_KIND = (
+        "UnknownKind",
+        _NOT_READY,
+        "The API server has no kind {kind}. Install its CRD, or correct spec.targets[].",
+        "No API group has this version and kind. A CRD that is installed later is found within a minute.",
+        "Install the CRD, or correct apiVersion and kind of spec.targets[].",
+    )
+    NO_SCALE_SUBRESOURCE = (
+        "NoScaleSubresource",
+        _NOT_READY,
+        "{kind} has no scale subresource in namespaces, so it cannot be scaled.",
+        "Replicas are set through the scale subresource only, as by HPA and kubectl scale.",
+        "Name the workload that has one, see docs/reference/api.md.",
+    )
+    FORBIDDEN_GET_SCALE = (
+        "ForbiddenGetScale",
+        _NOT_READY,
+        "No permission to read {target}. Add {kind} to the chart's extraTargets.",
+        "The operator may scale Deployments and StatefulSets. Other kinds need rights.",
+        "Add the kind's API group and resource to the chart's value extraTargets.",
+    )
+    INVALID_SELECTOR = (
+        "InvalidSelector",
+        _NOT_READY,
+        "The scale subresource of {target} names no pods: its status.selector is missing.",
+        "Without a selector the target's pods are unknown. A new object has one once its controller has seen it.",
+        "Wait for the target's controller. If it never sets one, the kind cannot be scaled by its pods' metrics.",
+    )
+    FAILED_GET_SCALE = (
+        "FailedGetScale",
+        _NOT_READY,
+        "The scale of {target} cannot be read: {error}.",
+        "The API server did not answer for two minutes, or refused.",
+        "Check the API server, and the CRD's replica paths.",
     )
     UNKNOWN_BACKEND = (
         "UnknownBackend",
@@ -119,30 +154,44 @@ class Reason(Templated, StrEnum):
     AMBIGUOUS_OWNER = (
         "AmbiguousOwner",
         _NOT_READY,
-        "ServingPool '{owner}' is older and scales Deployment '{deployment}'; delete one of the two pools.",
-        "Two pools name one Deployment. The older one scales it.",
+        "ServingPool '{owner}' is older and scales {target}; delete one of the two pools.",
+        "Two pools name one target. The older one scales it.",
         "Delete one of the two pools, or set the younger one to mode Recommend.",
     )
     OWNED_BY_HPA = (
         "OwnedByHPA",
         _NOT_READY,
-        "HorizontalPodAutoscaler '{name}' scales Deployment '{deployment}'; delete it first.",
+        "HorizontalPodAutoscaler '{name}' scales {target}; delete it first.",
         "Two autoscalers would work against each other, so the operator does not scale.",
-        "Delete the HorizontalPodAutoscaler.",
+        "Run servingpool adopt, which keeps a copy. Or delete the HorizontalPodAutoscaler.",
     )
     OWNED_BY_KEDA = (
         "OwnedByKEDA",
         _NOT_READY,
-        "ScaledObject '{name}' scales Deployment '{deployment}'; delete it first.",
+        "ScaledObject '{name}' scales {target}; pause or delete it first.",
         "Two autoscalers would work against each other, so the operator does not scale.",
-        "Delete the ScaledObject.",
+        "Run servingpool adopt, which pauses it. Or delete the ScaledObject.",
+    )
+    OWNED_BY_PARENT = (
+        "OwnedByParent",
+        _NOT_READY,
+        "{parent} sets the replicas of {target}. {remedy}",
+        "The target's ownerReferences name a controller. It would set the replicas back.",
+        "Do what the message says, or delete the pool.",
+    )
+    PODS_NOT_GROUPED = (
+        "PodsNotGrouped",
+        _NOT_READY,
+        "{target} has {pods} pods for {replicas} replicas, and no known label says which of them are one replica.",
+        "A replica of this kind is a group of pods. The operator knows the labels of common kinds only.",
+        "Name a target that the table in docs/reference/api.md lists, or one whose replica is a pod.",
     )
     SCALING_DISABLED = (
         "ScalingDisabled",
         _NOT_READY,
-        "Deployment has 0 replicas, so scaling is off. Scale it to {min} to resume.",
+        "{target} has 0 replicas, so scaling is off. Scale it to {min} to resume.",
         "Somebody set 0 replicas by hand. As with HPA, that switches scaling off.",
-        "Scale the Deployment to min or more.",
+        "Scale the target to min or more.",
     )
     REPLICAS_CONTESTED = (
         "ReplicasContested",
@@ -178,6 +227,13 @@ class Reason(Templated, StrEnum):
         _METRICS,
         "All {ready} ready replicas are scraped.",
         "Every ready replica has fresh and complete metrics.",
+        "Nothing.",
+    )
+    METERED_AT_GATEWAY = (
+        "MeteredAtGateway",
+        _METRICS,
+        "The engine exports no metrics, so the gateway's are used: each of {ready} replicas has an even share.",
+        "The sums are what the gateway counted. What one replica does, and how many requests wait, are estimates.",
         "Nothing.",
     )
     PARTIAL_METRICS = (
@@ -220,7 +276,7 @@ class Reason(Templated, StrEnum):
         _NO_METRICS,
         "{detail}. Replicas stay as they are.",
         "Prometheus has the pods as targets, and each scrape fails: wrong path or port, 401, or no Prometheus format.",
-        "servingpool check deployment/NAME tells the error, as Prometheus's page of targets does.",
+        "servingpool check KIND/NAME tells the error, as Prometheus's page of targets does.",
     )
     NO_ENGINE_SERIES = (
         "NoEngineSeries",
@@ -246,22 +302,22 @@ class Reason(Templated, StrEnum):
     ROUTER_SERIES = (
         "RouterSeries",
         _NO_METRICS,
-        "{detail}. Replicas stay as they are. Point spec.targets at the engines' Deployment.",
+        "{detail}. Replicas stay as they are. Point spec.targets at the engines' workload.",
         "The pods are a router that re-exports a few of its engines' series, and none of its own load.",
-        "Point spec.targets at the Deployment of the engines, and let Prometheus scrape their pods.",
+        "Point spec.targets at the workload of the engines, and let Prometheus scrape their pods.",
     )
     MISSING_FIGURES = (
         "MissingFigures",
         _NO_METRICS,
         "{detail}. Replicas stay as they are. Update the engine, or switch these metrics on.",
         "The pods are scraped, but their engine is too old, lacks an option, or has served no request yet.",
-        "servingpool check deployment/NAME shows which series are there. The engines' page lists versions and options.",
+        "servingpool check KIND/NAME shows which series are there. The engines' page lists versions and options.",
     )
     NO_READY_REPLICAS = (
         "NoReadyReplicas",
         _METRICS_UNKNOWN,
         "No replica is ready, so there are no metrics to read.",
-        "All replicas are starting, or the Deployment has 0 replicas.",
+        "All replicas are starting, or the target has 0 replicas.",
         "Wait. If pods do not become ready, kubectl describe them.",
     )
     # SLOMet

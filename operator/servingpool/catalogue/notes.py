@@ -20,6 +20,22 @@ class Note(Templated, StrEnum):
         member.meaning = meaning
         return member
 
+    LEAVE_TO_OTHERS = (
+        "Set annotation {setting} on it: then it leaves replicas to others.",
+        "In OwnedByParent: the parent has a setting with which it does not set replicas.",
+    )
+    NAME_ADAPTER = (
+        "Name its {kind} in spec.targets[] instead.",
+        "In OwnedByParent: the parent reads its replicas from an object that is made for autoscalers.",
+    )
+    NAME_PARENT = (
+        "Name it in spec.targets[] instead.",
+        "In OwnedByParent: the parent has a scale subresource itself.",
+    )
+    SET_AT_PARENT = (
+        "Set the replicas there, or name it in spec.targets[] if it has a scale subresource.",
+        "In OwnedByParent: nothing is known of the parent's kind.",
+    )
     AUTO_WOULD_BE = (
         "Auto would be {effect} ({reason}): {message}",
         "Follows Recommending and Paused: what would block or limit mode Auto.",
@@ -27,6 +43,10 @@ class Note(Templated, StrEnum):
     ALL_SAMPLES_LACK = (
         "Pods are scraped but do not export {names}",
         "In PartialMetrics and FailedGetMetrics: check the engine's version and its metrics options.",
+    )
+    GATEWAY_LACKS = (
+        "The engine exports no metrics, and the gateway does not tell {names}",
+        "In MissingFigures: LiteLLM, for one, tells time to first token of streaming requests only.",
     )
     QUEUE_UNKNOWN = (
         "The number of queued requests is unknown: {detail}",
@@ -83,6 +103,10 @@ class Note(Templated, StrEnum):
     ENGINE_NEEDS_GATEWAY = (
         "it exports no count of requests; set spec.metrics.gateway to the gateway that counts them",
         "In UnknownEngine: such an engine's arrivals are read from the gateway in front of it.",
+    )
+    ENGINE_NEEDS_METER = (
+        "it exports no metrics; set spec.metrics.gateway to a gateway that meters its requests ({known})",
+        "In UnknownEngine: such an engine's figures are those of the gateway in front of it.",
     )
     UNKNOWN_PRICE = (
         "spec.compareTo '{price}' is unknown, so nothing is compared; known prices: {known}. Scaling is not affected.",

@@ -19,6 +19,7 @@ from prometheus_client.process_collector import ProcessCollector
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.client import Cluster, credentials
 from servingpool.adapters.cluster.lease import Election, Terms
+from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import PrometheusBackend
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
@@ -72,7 +73,7 @@ class _Assembly:
         actor = Actor(self._cluster, self._cache, deletion_costs=config.pod_deletion_cost.enabled)
         reporter = Reporter(self._cluster, self._cache)
         reconciler = Reconciler(
-            self._cache,
+            TargetReader(self._cluster, self._cache, time.monotonic),
             Readings(self._backends, *profiles),
             Backfill(self._backends, history=config.history),
             actor,

@@ -32,7 +32,7 @@ class Output(StrEnum):
 
 def backtest(  # noqa: PLR0913, a command line's options are its parameters
     target: Annotated[
-        str | None, typer.Argument(metavar="[deployment/NAME]", help="A Deployment to record first. Or use --from.")
+        str | None, typer.Argument(metavar="[KIND/NAME]", help="A workload to record first. Or use --from.")
     ] = None,
     *,
     source: Annotated[
@@ -76,14 +76,14 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     from servingpool.cli import recorded, usage
 
     if (target is None) == (source is None):
-        usage.wrong("Give deployment/NAME or --from FILE, one of the two")
+        usage.wrong("Give KIND/NAME or --from FILE, one of the two")
     with needs("simulation"):
         from servingpool.backtest.recording import RecordingError
         from servingpool.backtest.report import page, sentence
         from servingpool.backtest.result import backtest as replayed
         from servingpool.cli.demo import write
     if source is None:
-        source = Path(f"{recorded.deployment(str(target))}.rec")
+        source = Path(f"{recorded.workload(str(target))[1]}.rec")
         _record(
             str(target),
             source,

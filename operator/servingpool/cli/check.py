@@ -1,4 +1,4 @@
-"""`servingpool check`: whether Prometheus answers, and what it has of a Deployment's engines."""
+"""`servingpool check`: whether Prometheus answers, and what it has of a workload's engines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def check(  # noqa: PLR0913, a command's options
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[deployment/NAME]", help="A Deployment whose engines to look at, pool or not."),
+        typer.Argument(metavar="[KIND/NAME]", help="A workload whose engines to look at, pool or not."),
     ] = None,
     *,
     config: Annotated[
@@ -45,7 +45,7 @@ def check(  # noqa: PLR0913, a command's options
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Ask Prometheus what the operator would ask: all servers of a configuration, or all figures of a Deployment.
+    """Ask Prometheus what the operator would ask: all servers of a configuration, or all figures of a workload.
 
     With a target it shows, for each figure, the series, their labels and the newest sample, says why one is missing,
     and suggests spec.engine and spec.model; where there is a gateway, that one's figures too.
@@ -67,19 +67,21 @@ def check(  # noqa: PLR0913, a command's options
     found = source.settings(config, prometheus)
     if target is None:
         raise typer.Exit(_check_backends(found.backends))
-    name = recorded.deployment(target)
+    kind, name = recorded.workload(target)
     known = found.known_engines
     if engine is not None and engine not in known:
         wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
-    if engine is not None and not known[engine].figures:
-        wrong(f"--engine {engine} has no figures to look for: {known[engine].silent}")
     chosen = source.backend_of(found, prometheus, backend)
     within = namespace_of(namespace, kubeconfig, context)
     if not chosen.serves(within):
         wrong(f"--backend '{chosen.name}' does not allow namespace {within}, only {', '.join(chosen.namespaces)}")
     from servingpool.cli import check_target
 
-    looked_at = check_target.Target(within, name, engine, model, _gateway(gateway, within, chosen, found))
+    before = _gateway(gateway, within, chosen, found)
+    meters = [each for each, profile in found.known_gateways.items() if profile.meters]
+    if engine is not None and known[engine].metered and (before is None or before.name not in meters):
+        wrong(f"--engine {engine} exports no metrics; give --gateway one that meters it ({', '.join(meters)})")
+    looked_at = check_target.Target(within, kind, name, engine, model, before)
     path = None if kubeconfig is None else str(kubeconfig)
     raise typer.Exit(check_target.run(looked_at, chosen, known, found.known_gateways, path, context))
 

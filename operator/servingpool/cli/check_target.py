@@ -1,15 +1,16 @@
-"""`servingpool check deployment/NAME`: what the operator would read of a Deployment's pods, figure by figure."""
+"""`servingpool check KIND/NAME`: what the operator would read of a workload's pods, figure by figure."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import typer
 
 from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.survey import ready_pods
 from servingpool.adapters.prometheus import (
     BackendConfig,
     EngineMetrics,
@@ -34,12 +35,18 @@ ANY_ENGINE = "vllm"
 """By whose profile is asked while the engine is not known: what pods export is told for all engines."""
 
 
+Replicas = Mapping[str, str]
+"""Names of pods, and of the replica that each belongs to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Which pods to look at, and as what."""
 
     namespace: str
-    deployment: str
+    kind: str
+    """As kubectl takes it."""
+    name: str
     engine: str | None
     """As the pods' series tell where None."""
     model: str | None
@@ -59,19 +66,25 @@ async def check_target(
     """Print it. Whether a pool could be scaled on it. ClusterError where the cluster does not answer."""
     cluster = await Cluster.connect(kubeconfig, context)
     try:
-        pods = await cluster.ready_pods((target.namespace, target.deployment))
+        workload, pods = await ready_pods(cluster, target.namespace, target.kind, target.name)
     finally:
         await cluster.close()
     if not pods:
-        typer.echo(f"Deployment {target.namespace}/{target.deployment} has no ready pod to look at.", err=True)
+        typer.echo(f"{workload.key.kind} {target.namespace}/{target.name} has no ready pod to look at.", err=True)
         return False
     prometheus = PrometheusBackend(backend, engines, gateways)
     try:
-        model = await _check(target, prometheus, engines, pods)
+        metered = target.engine is not None and engines[target.engine].metered
+        if metered:
+            typer.echo(f"Engine {target.engine} exports no metrics. The gateway's are used for it.")
+            model = _Model(target.model or "", usable=True)
+        else:
+            model = await _check(target, workload.key.kind, prometheus, engines, pods)
         if target.gateway is None:
             return model.usable
         profile = gateways[target.gateway.name]
-        return await check_gateway(target.gateway, model.name, profile, prometheus) and model.usable
+        counted = await check_gateway(target.gateway, model.name, profile, prometheus, metered=metered)
+        return counted and model.usable
     finally:
         await prometheus.close()
 
@@ -86,7 +99,7 @@ class _Model(NamedTuple):
 
 
 async def _check(
-    target: Target, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], pods: Sequence[str]
+    target: Target, kind: str, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], pods: Replicas
 ) -> _Model:
     keys = [(target.namespace, pod) for pod in pods]
     seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
@@ -104,7 +117,7 @@ async def _check(
             return _Model(target.model or "")
     assert isinstance(seen, Inspection)
     assert isinstance(reading, FleetReading)
-    typer.echo(f"Deployment {target.namespace}/{target.deployment}, {len(pods)} ready pods, as engine {engine}:")
+    typer.echo(f"{kind} {target.namespace}/{target.name}, {len(pods)} ready pods, as engine {engine}:")
     if len(seen.pods) < len(keys):
         typer.echo(f"Series of the first {len(seen.pods)} of them:")
     lacking = _figures(seen, engines[engine])
@@ -119,7 +132,10 @@ async def _check(
         typer.echo(f"Their {engines[engine].model_label} is {named}. Set spec.model to {named}.")
     model = target.model or (models[0] if models else "")
     selection = reading.select(target.namespace, pods, model)
-    sound = _pods(seen, target.namespace, selection)
+    # Of a replica of several pods some serve, and the others have no engine's metrics.
+    told = {pods[sample.replica] for sample in selection.samples}
+    missing = {pod: why for pod, why in selection.missing.items() if pods[pod] not in told}
+    sound = _pods(seen, target.namespace, replace(selection, missing=missing))
     if lacking:
         typer.echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
     return _Model(model, sound and not lacking and not several)

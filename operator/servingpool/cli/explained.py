@@ -40,8 +40,8 @@ def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Co
 
 def _of_what(pool: ServingPool) -> Text:
     """Not in the panel's title, which a terminal of 80 columns cuts off."""
-    spec = pool.spec
-    return Text(f"mode {spec.mode.value}: {spec.model} on Deployment {spec.targets[0].name}")
+    spec, target = pool.spec, pool.spec.targets[0]
+    return Text(f"mode {spec.mode.value}: {spec.model} on {target.kind} {target.name}")
 
 
 def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[RenderableType]:

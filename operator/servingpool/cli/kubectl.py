@@ -146,7 +146,8 @@ def tell(error: ClusterError) -> int:
     }.get(type(error))
     detail = f": {error.detail}" if error.detail else ""
     typer.echo(f"{error}{detail}.{f' {advice}.' if advice else ''}", err=True)
-    return {NotFound: NOT_FOUND, Conflict: CONFLICT}.get(type(error), NO_CLUSTER)
+    codes = {NotFound: NOT_FOUND, refusals.Unfit: NOT_FOUND, Conflict: CONFLICT}
+    return codes.get(type(error), NO_CLUSTER)
 
 
 def _path(kubeconfig: Path | None) -> str | None:

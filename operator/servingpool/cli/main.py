@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from servingpool.cli.adopt import adopt, release
 from servingpool.cli.backtest import backtest
 from servingpool.cli.check import check
 from servingpool.cli.check_profile import check_profile
@@ -28,7 +29,7 @@ app = typer.Typer(
     help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-commands = (run, get, explain, history, compare, pause, resume, check, check_profile)
+commands = (run, get, explain, history, compare, adopt, release, pause, resume, check, check_profile)
 for command in (*commands, suggest, record, backtest, demo, simulate, lab, crd):
     app.command()(command)
 app.command("__complete", hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})(

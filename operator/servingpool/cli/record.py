@@ -12,7 +12,7 @@ from servingpool.cli.source import Backend, Config, Prometheus
 
 
 def record(  # noqa: PLR0913, a command line's options are its parameters
-    target: Annotated[str, typer.Argument(metavar="deployment/NAME", help="The Deployment whose engines serve.")],
+    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="The workload whose engines serve.")],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write; the same file is continued.")],
     since: Annotated[str, typer.Option(help="How far back, 10m to 90d.")] = "7d",
@@ -46,12 +46,12 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
 
     quiet()
     found, asked = source.chosen(config, prometheus, backend)
-    name, seconds = recorded.deployment(target), usage.span("--since", since, *usage.HISTORY)
+    (kind, name), seconds = recorded.workload(target), usage.span("--since", since, *usage.HISTORY)
     from servingpool.backtest.recorder import Pace
     from servingpool.cli import recording
 
     within = namespace_of(namespace, kubeconfig, context)
     path = None if kubeconfig is None else str(kubeconfig)
-    whose = recording.Target(within, name, engine, model, path, context)
+    whose = recording.Target(within, kind, name, engine, model, path, context)
     order = recording.Order(output, seconds, float(step), Pace(max_samples, pause))
     raise typer.Exit(recording.run(whose, order, found, asked))

@@ -14,28 +14,22 @@ if TYPE_CHECKING:
 PIECE = 2**20
 """Bytes of a file read at once."""
 
-KINDS = {
-    "deployment": "deployment",
-    "deploy": "deployment",
-    "hpa": "hpa",
-    "horizontalpodautoscaler": "hpa",
-    "scaledobject": "scaledobject",
-    "so": "scaledobject",
-}
+AUTOSCALERS = {"hpa": "hpa", "horizontalpodautoscaler": "hpa", "scaledobject": "scaledobject", "so": "scaledobject"}
 """Kubectl's names."""
 
 
-def target_of(text: str, kinds: tuple[str, ...]) -> tuple[str, str]:
-    """Kind and name in `deployment/NAME`."""
+def workload(text: str) -> tuple[str, str]:
+    """Kind and name in `KIND/NAME` or `KIND.GROUP/NAME`; the API server knows which kinds there are."""
+    kind, _, name = text.partition("/")
+    if not kind or not name or "/" in name or kind in AUTOSCALERS:
+        wrong(f"Write the target as KIND/NAME, such as deployment/{name or 'llama'}, got '{text}'")
+    return kind, name
+
+
+def target_of(text: str) -> tuple[str, str]:
+    """The same, and for an autoscaler `hpa` or `scaledobject` and its name."""
     kind, slash, name = text.partition("/")
-    if KINDS.get(kind) not in kinds or not slash or not name or "/" in name:
-        wrong(f"Write the target as {' or '.join(f'{one}/NAME' for one in kinds)}, got '{text}'")
-    return KINDS[kind], name
-
-
-def deployment(target: str) -> str:
-    """The name in `deployment/NAME`."""
-    return target_of(target, ("deployment",))[1]
+    return (AUTOSCALERS[kind], name) if kind in AUTOSCALERS and slash and name else workload(text)
 
 
 def read(path: Path) -> tuple[Header, Iterator[Chunk]]:

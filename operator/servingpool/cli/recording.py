@@ -11,14 +11,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.scale import known_sort
 from servingpool.adapters.cluster.survey import Survey, survey
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend
 from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
 from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
-from servingpool.backtest.suggestion import bounds_of
 from servingpool.cli.check_target import ANY_ENGINE
 from servingpool.cli.kubectl import told
 from servingpool.cli.recorded import resumed
@@ -45,7 +46,9 @@ class Target:
     """Whose history, and as what it is read."""
 
     namespace: str
-    deployment: str
+    kind: str
+    """As kubectl takes it."""
+    name: str
     engine: str | None
     """As the pods' series tell where None."""
     model: str | None
@@ -93,17 +96,16 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
             order.output.write_bytes(encode_header(header))
         else:
             header, since = begun
-            if (header.namespace, header.target) != (target.namespace, target.deployment):
+            if (header.namespace, header.target) != (target.namespace, target.name):
                 raise Failed(f"{order.output} holds {header.namespace}/{header.target}: choose another file", 2)
             typer.echo(f"{order.output} was begun: going on.", err=True)
         scrapes = await _fill(order, header, since, prometheus)
     finally:
         await prometheus.close()
     if begun is None and not scrapes:
-        where = f"deployment/{target.deployment} -n {target.namespace}"
         raise Failed(
-            f"Prometheus has no sample of Deployment {target.namespace}/{target.deployment} in this time. "
-            f"`servingpool check {where}` says why."
+            f"Prometheus has no sample of {header.sort[1]} {target.namespace}/{target.name} in this time. "
+            f"`servingpool check {target.kind}/{target.name} -n {target.namespace}` says why."
         )
     typer.echo(f"{order.output}: {order.output.stat().st_size / 1e6:.1f} MB, {scrapes:,} scrapes recorded.", err=True)
 
@@ -128,17 +130,19 @@ async def _header(
     if target.engine is not None and target.engine not in engines:
         raise Failed(f"--engine must be one of {', '.join(engines)}, got '{target.engine}'", 2)
     engine, model, around = target.engine, target.model, await _survey(target)
+    sort = around.workload.key.sort if around is not None else known_sort(target.kind)
     if around is not None and (engine is None or model is None):
         engine, model = await identify(target, around.ready, prometheus, engines)
     if engine is None or model is None:
         raise Failed(
-            f"Prometheus has no metrics of a known engine from the pods of Deployment "
-            f"{target.namespace}/{target.deployment}. Give --engine and --model if it had them before."
+            f"Prometheus has no metrics of a known engine from the pods of {sort[1]} "
+            f"{target.namespace}/{target.name}. Give --engine and --model if it had them before."
         )
     end = (now - SETTLED) // order.step * order.step
     return Header(
         namespace=target.namespace,
-        target=target.deployment,
+        target=target.name,
+        sort=sort,
         engine=engine,
         model=model,
         begin=end - order.seconds // order.step * order.step,
@@ -155,7 +159,7 @@ async def _survey(target: Target) -> Survey | None:
     try:
         cluster = await Cluster.connect(target.kubeconfig, target.context)
         try:
-            return await survey(cluster, (target.namespace, target.deployment))
+            return await survey(cluster, target.namespace, target.kind, target.name)
         finally:
             await cluster.close()
     except ClusterError as error:

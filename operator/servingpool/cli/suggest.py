@@ -13,7 +13,7 @@ from servingpool.cli.source import Backend, Config, Prometheus
 def suggest(  # noqa: PLR0913, a command line's options are its parameters
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[deployment/NAME]", help="Also hpa/NAME or scaledobject/NAME, for what it scales."),
+        typer.Argument(metavar="[KIND/NAME]", help="Also hpa/NAME or scaledobject/NAME, for what it scales."),
     ] = None,
     *,
     all_namespaces: AllNamespaces = False,
@@ -46,8 +46,8 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
 
     quiet()
     if (target is None) != all_namespaces:
-        usage.wrong("Give deployment/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
-    kind, name = ("", "") if target is None else recorded.target_of(target, ("deployment", "hpa", "scaledobject"))
+        usage.wrong("Give KIND/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
+    kind, name = ("", "") if target is None else recorded.target_of(target)
     found, asked = source.chosen(config, prometheus, backend)
     usage.span("--since", since, *usage.HISTORY)
     from servingpool.cli import suggesting

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import typer
 
+from servingpool.adapters.cluster.autoscaling import AUTOSCALERS
 from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.kinds import DEPLOYMENT
 from servingpool.adapters.cluster.names import pods_of_any
-from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.objects import Key, TargetKey
 from servingpool.adapters.cluster.survey import Survey, deployments, scaled_by, survey
 from servingpool.adapters.prometheus import (
     BackendConfig,
@@ -47,7 +49,7 @@ class Order:
     """What is to be suggested for."""
 
     kind: str
-    """deployment, hpa, scaledobject; empty for all Deployments."""
+    """A kind as kubectl takes it, hpa or scaledobject; empty for all Deployments."""
     namespace: str
     name: str
     since: str
@@ -88,7 +90,8 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end:
     manifests = []
     try:
         for target in await _targets(cluster, order):
-            facts = await _facts(order, target, await survey(cluster, target), prometheus, config.known_engines, end)
+            around = await survey(cluster, *target)
+            facts = await _facts(order, around, prometheus, config.known_engines, end)
             if isinstance(facts, Facts):
                 manifests.append(manifest(facts))
             elif order.kind:
@@ -108,35 +111,40 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end:
     return 0
 
 
-async def _targets(cluster: Cluster, order: Order) -> Sequence[Key]:
+async def _targets(cluster: Cluster, order: Order) -> Sequence[tuple[str, str, str]]:
+    """Namespace, kind as kubectl takes it, and name of each."""
     if not order.kind:
-        return await deployments(cluster)
-    if order.kind == "deployment":
-        return [(order.namespace, order.name)]
-    return [await scaled_by(cluster, order.namespace, order.kind, order.name)]
+        return [(namespace, "deployment", name) for namespace, name in await deployments(cluster)]
+    if order.kind not in AUTOSCALERS:
+        return [(order.namespace, order.kind, order.name)]
+    scaled = await scaled_by(cluster, order.namespace, order.kind, order.name)
+    return [(scaled.namespace, _given(scaled), scaled.name)]
+
+
+def _given(target: TargetKey) -> str:
+    """Its kind, as it is given to a command."""
+    if target.sort == DEPLOYMENT:
+        return "deployment"
+    return f"{target.kind}.{target.group}".rstrip(".").lower()
 
 
 async def _facts(
-    order: Order,
-    target: Key,
-    around: Survey,
-    prometheus: PrometheusBackend,
-    engines: Mapping[str, EngineMetrics],
-    end: float,
+    order: Order, around: Survey, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], end: float
 ) -> Facts | str:
     """What is known until `end`, Unix seconds; or why nothing can be suggested. Raises MetricsUnavailable."""
-    namespace, name = target
+    target = around.workload.key
+    namespace, name = target.namespace, target.name
     keys = [(namespace, pod) for pod in around.ready]
     if not keys:
-        return f"Deployment {namespace}/{name} has no ready pod to look at. Scale it to 1 or more."
+        return f"{target.kind} {namespace}/{name} has no ready pod to look at. Scale it to 1 or more."
     seen = await prometheus.inspect(ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
         raise MetricsUnavailable(prometheus.config.name, seen.reason.partition("' ")[2])
     exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
     if not exported:
         return (
-            f"Prometheus has no metrics of a known engine from the pods of Deployment {namespace}/{name}. "
-            f"`servingpool check deployment/{name} -n {namespace}` says why."
+            f"Prometheus has no metrics of a known engine from the pods of {target.kind} {namespace}/{name}. "
+            f"`servingpool check {_given(target)}/{name} -n {namespace}` says why."
         )
     engine = exported[0]
     profile = engines[engine]
@@ -153,7 +161,9 @@ async def _facts(
     )
     return Facts(
         namespace=namespace,
-        deployment=name,
+        name=name,
+        kind=target.kind,
+        api_version="/".join(filter(None, around.workload.resource[:2])),
         replicas=around.workload.replicas,
         gpus=around.workload.gpus,
         engine=engine,
@@ -175,13 +185,14 @@ def _models(evidence: Mapping[Key, Evidence], profile: EngineMetrics) -> list[st
 
 
 async def _attained(
-    order: Order, target: Key, engine: str, model: str, prometheus: PrometheusBackend, end: float
+    order: Order, target: TargetKey, engine: str, model: str, prometheus: PrometheusBackend, end: float
 ) -> Mapping[str, Attained | None]:
     """From hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
     seconds, bounds = usage.span("--since", order.since, *usage.HISTORY), frozenset(LADDER)
-    request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods_of_any([target[1]]))
+    pods = pods_of_any([(target.name, target.sort)])
+    request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods)
     found = await prometheus.history(
-        request, start=end - seconds, end=end, step=seconds / STEPS, namespaces=[target[0]], most_samples=200_000
+        request, start=end - seconds, end=end, step=seconds / STEPS, namespaces=[target.namespace], most_samples=200_000
     )
     if isinstance(found, Unknown):
         typer.echo(f"{found.reason}: the SLO is not taken from the history.", err=True)

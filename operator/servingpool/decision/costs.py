@@ -71,13 +71,13 @@ class CostMatrix:
         columns: NDArray[np.intp] = (self._replicas + penalty * self._misses).argmin(axis=1)
         return columns
 
-    def candidates(self, state: int, column: int) -> tuple[Candidate, ...]:
-        """What was weighed for one state around a column, without the fleets that the expected demand rules out."""
+    def candidates(self, column: int) -> tuple[Candidate, ...]:
+        """What was weighed for the last state around a column, without what the expected demand rules out."""
         near = range(max(0, column - 2), min(len(self.fleets), column + 3))
         return tuple(
-            Candidate(float(self.fleets[at]), float(self._misses[state, at]))
+            Candidate(float(self.fleets[at]), float(self._misses[-1, at]))
             for at in near
-            if math.isfinite(self._replicas[state, at])
+            if math.isfinite(self._replicas[-1, at])
         )
 
 
@@ -86,19 +86,19 @@ class Cheapest(NamedTuple):
 
     replicas: Array
     """For each state (row) at each penalty (column)."""
-    candidates: tuple[tuple[Candidate, ...], ...]
-    """For each state at the first penalty."""
+    candidates: tuple[Candidate, ...]
+    """For the last state at the first penalty."""
 
 
 def cheapest(outlook: Outlook, curve: Curve, allowance: float, penalties: Sequence[float], most: int) -> Cheapest:
     """The cheapest fleet of at most `most` replicas for each state at each penalty."""
     highest = float(outlook.samples.max())
     if highest <= 0.0:
-        return Cheapest(np.zeros((len(outlook.expected), len(penalties))), ((),) * len(outlook.expected))
+        return Cheapest(np.zeros((len(outlook.expected), len(penalties))), ())
     fleets, states = sizes(curve, allowance, highest, most), States.of(outlook, curve, allowance)
     costs = CostMatrix(states, curve, fleets)
-    columns = np.stack([costs.choose(penalty) for penalty in penalties], axis=1)
-    found, candidates = fleets[columns], [costs.candidates(*each) for each in enumerate(columns[:, 0].tolist())]
+    columns = np.array([costs.choose(penalty) for penalty in penalties]).T
+    found, candidates = fleets[columns], costs.candidates(int(columns[-1, 0]))
     if fleets[-1] > SIZES:
         for state, at in np.ndindex(columns.shape):
             coarse = int(columns[state, at])
@@ -107,9 +107,9 @@ def cheapest(outlook: Outlook, curve: Curve, allowance: float, penalties: Sequen
             refined = CostMatrix(states, curve, finer)
             column = int(refined.choose(penalties[at])[state])
             found[state, at] = finer[column]
-            if at == 0:
-                candidates[state] = refined.candidates(state, column)
-    return Cheapest(found, tuple(candidates))
+            if (state, at) == (len(columns) - 1, 0):
+                candidates = refined.candidates(column)
+    return Cheapest(found, candidates)
 
 
 def miss_penalty(
@@ -175,7 +175,10 @@ def _highest_of_last(span: int, values: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _spread(outlook: Outlook) -> tuple[Array, Array]:
-    """What may come, sorted by size: levels of demand (a column), and how likely each is in each state (row)."""
+    """What may come, sorted by size: levels of demand (a column), and how likely each is in each state (row).
+
+    Without the lowest levels, down to which no state comes.
+    """
     samples = outlook.samples
     highest = max(float(samples.max()), NOTHING)
     # In place, for a penalty weighs 60,000 samples.
@@ -192,4 +195,6 @@ def _spread(outlook: Outlook) -> tuple[Array, Array]:
     likely = np.bincount(at.ravel(), (outlook.weights - above).ravel(), size)
     at += 1
     likely += np.bincount(at.ravel(), above.ravel(), size)
-    return highest * SHARES, np.asarray(likely, dtype=np.float64).reshape(-1, LEVELS)
+    by_state = np.asarray(likely, dtype=np.float64).reshape(-1, LEVELS)
+    lowest = int(by_state.any(axis=0).argmax())
+    return highest * SHARES[lowest:], by_state[:, lowest:]

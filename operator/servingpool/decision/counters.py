@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import add
 from typing import NamedTuple
 
 from servingpool.decision.client_ttft import ClientTtft, since, unknown
@@ -172,7 +173,7 @@ def diff_counters(
         # What was never known is NaN, which is not more than anything.
         increase = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
         grown += _growth(now, before, restarted=restarted, longest_gap=params.longest_gap)
-        sums = [total + more for total, more in zip(sums, increase, strict=True)]
+        sums = [*map(add, sums, increase)]
         seconds = now.at - before.at
         # What came before a restart is lost, its seconds are not.
         no_restart = no_restart and not restarted

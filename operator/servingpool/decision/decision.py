@@ -179,6 +179,8 @@ class Plan:
     """Share of misses that the SLO allows."""
     allowance: float
     """Share of misses that the fleet is sized for."""
+    safe_load: float
+    """The highest load at which the expected misses are within the allowance."""
     has_evidence: bool
     """Enough requests were seen to speak of misses as rare as those allowed, and not the prior alone."""
     penalty: float
@@ -196,11 +198,6 @@ class Plan:
     def feasible(self) -> bool:
         """Whether the SLO is believed to hold at some fleet size."""
         return self.curve.floor <= self.allowed
-
-    @property
-    def safe_load(self) -> float:
-        """The highest load at which the expected misses are within the allowance."""
-        return self.curve.load_for(self.allowance)
 
     @property
     def expected(self) -> float:

@@ -67,7 +67,7 @@ class Outlook(NamedTuple):
         rest = self.weights.copy()
         rest[:, -1] = 0.0
         weights = np.concatenate((self.weights, rest / rest.sum(axis=1, keepdims=True)))
-        return Outlook(np.tile(self.expected, 2), np.tile(self.samples, (2, 1)), weights)
+        return Outlook(np.concatenate((self.expected,) * 2), np.concatenate((self.samples,) * 2), weights)
 
     def exceeded_by(self, share: float) -> float:
         """Demand that this share of what may come exceeds, in the first state.
@@ -180,7 +180,7 @@ class Forecast:
         if not len(self.pairs):
             return Rule(self.mean, 1.0, 1.0)
         level, usual, observed = self.pairs.T
-        moves = np.stack((level - usual, usual - self.mean))
+        moves = np.array((level - usual, usual - self.mean))
         (jumps, both), (_, drifts) = (moves @ moves.T).tolist()
         jumped, drifted = (moves @ (observed - level)).tolist()
         jumps += params.persistence_weight * (jumps / len(level) + 1e-12)
@@ -224,8 +224,12 @@ class Forecast:
         """Weights of what was seen, and after them those of the prior errors and of the initial fleet."""
         likely = self.mean / max(self.mean, self._initial(capacity)) if self.mean > NOTHING else 0.0
         initial = params.initial_weight * likely**INITIAL_POWER * max(0.0, 1.0 - self.seen / INITIAL_LASTS)
-        prior = np.append(np.full(len(PRIOR_SHAPE), params.prior_weight / len(PRIOR_SHAPE)), initial)
-        return np.concatenate((seen, np.broadcast_to(prior, (*seen.shape[:-1], len(prior)))), axis=-1)
+        count = seen.shape[-1]
+        weights = np.empty((*seen.shape[:-1], count + len(PRIOR_SHAPE) + 1))
+        weights[..., :count] = seen
+        weights[..., count:-1] = params.prior_weight / len(PRIOR_SHAPE)
+        weights[..., -1] = initial
+        return weights
 
 
 @lru_cache(maxsize=KEPT)

@@ -22,6 +22,8 @@ class Unbegun(NamedTuple):
     arrivals: float
     """The gateway's count when it was last read."""
     requests: float
+    waiting: float = 0.0
+    """Requests in queues when they were last all known."""
 
 
 def with_first_tokens(
@@ -36,9 +38,11 @@ def with_first_tokens(
     if isinstance(arrivals, Unknown) or isinstance(samples, Unknown):
         return observation, unbegun
     if not any(map(_counts_no_requests, samples)):
-        return observation, None
+        return observation, None if samples else unbegun
     queues = (observation.gateway.queue, *(one.waiting for one in samples))
     waiting = sum(queue for queue in queues if not isinstance(queue, Unknown))
+    if unbegun is not None and any(isinstance(queue, Unknown) and queue is not NOT_EXPOSED for queue in queues):
+        waiting = max(waiting, unbegun.waiting)  # else all that wait unseen would begin at once
     if unbegun is None or arrivals < unbegun.arrivals:
         requests = waiting  # whatever came before is not known
     else:
@@ -51,7 +55,7 @@ def with_first_tokens(
         _filled(one, previous.get(one.replica), each * tokens[one.replica]) if _counts_no_requests(one) else one
         for one in samples
     )
-    return replace(observation, metrics=filled), Unbegun(arrivals, requests - begun)
+    return replace(observation, metrics=filled), Unbegun(arrivals, requests - begun, waiting)
 
 
 def _counts_no_requests(metrics: ReplicaMetrics) -> bool:

@@ -116,7 +116,7 @@ class Curve:
 
     def load_for(self, share: float) -> float:
         """The highest load with at most this share of misses; the table's lowest where there is none."""
-        above = int(np.searchsorted(self.miss, share, side="right"))
+        above = int(self.miss.searchsorted(share, "right"))
         if above == 0:
             return float(BINS[0])
         if above == len(BINS):
@@ -193,5 +193,5 @@ class MissCurve:
         likely = np.flatnonzero(weight > highest + LOG_UNLIKELY)
         weight = np.exp(weight[likely] - highest)
         weight /= weight.sum()
-        miss = np.maximum.accumulate(weight @ grid.miss[likely])
+        miss = np.maximum.accumulate(weight @ grid.miss.take(likely, axis=0))
         return Curve(miss, float(weight @ grid.floor[likely]), highest_knee, params.aftermath)

@@ -97,6 +97,13 @@ class GatewayMetrics:
     """Requests that came, cumulative. It starts anywhere, and falls only if the reader of the gateway starts anew."""
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
     """The client's TTFT, with the time in the gateway's queue; cumulative as `arrivals`."""
+    in_flight: Reading = NOT_EXPOSED
+    """Requests that it has sent on and that have not ended (gauge). This and what follows is read for engines that are
+    metered; counts are cumulative as `arrivals`, which then counts requests when they end."""
+    generation_tokens: Reading = NOT_EXPOSED
+    prompt_tokens: Reading = NOT_EXPOSED
+    inter_token_latency: Histogram | Unknown = NOT_EXPOSED
+    """Without buckets."""
 
 
 NO_GATEWAY = GatewayMetrics()
@@ -135,5 +142,7 @@ class Observation:
     when the whole reading failed."""
     gateway: GatewayMetrics = NO_GATEWAY
     """Nothing is exposed where there is no gateway."""
+    metered: bool = False
+    """The engines export nothing: what the gateway counts stands for their metrics, see `metered`."""
     rollout: bool = False
     """A rollout is in progress: the replicas are of two kinds."""

@@ -50,11 +50,11 @@ def plan(observation: Observation, pool: Pool, update: UpdateResult) -> Plan | U
         load=level / max(1, observation.requested),
         stuck=memory.stuck,
     )
-    idle = memory.window.idle(params)
+    idle, safe_load = memory.window.idle(params), curve.load_for(allowance)
     outlook = Outlook.certain(0.0)
     if not idle:
-        usual, capacity = memory.window.usual(params), curve.load_for(allowance)
-        outlook = profile.forecast.outlook(level=level, usual=usual, capacity=capacity, params=params)
+        usual = memory.window.usual(params)
+        outlook = profile.forecast.outlook(level=level, usual=usual, capacity=safe_load, params=params)
     outlook = outlook.plus(queued)
     # The initial fleet is evidence of what to keep, never of what to order.
     penalties = (penalty, params.hysteresis * penalty)
@@ -80,10 +80,11 @@ def plan(observation: Observation, pool: Pool, update: UpdateResult) -> Plan | U
         backlog=queued,
         allowed=allowed,
         allowance=allowance,
+        safe_load=safe_load,
         has_evidence=has_evidence(profile.curve, allowed),
         penalty=penalty,
         idle=idle,
-        candidates=found.candidates[1],
+        candidates=found.candidates,
     )
 
 

@@ -122,10 +122,10 @@ def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
     if not isinstance(figures.full_requests, Unknown):
         serves, batch = _number(figures.full_requests), _number(figures.full_batch)
         parts.append(f"a full replica serves {serves} requests/s, {batch} at a time")
-    return [*parts, _sizing(plan)]
+    return [*parts, _sizing(plan, figures.burst)]
 
 
-def _sizing(plan: Plan) -> str:
+def _sizing(plan: Plan, burst: Reading) -> str:
     """Which of the three needs is the largest, and what it is for."""
     need = plan.need
     if need > max(plan.for_forecast, plan.for_initial_fleet):
@@ -142,7 +142,7 @@ def _sizing(plan: Plan) -> str:
     if need > plain:
         covers = f"{plain} {'covers' if plain == 1 else 'cover'} the forecast at load {_number(plan.safe_load)}"
         return (
-            f"{covers}; {need - plain:.0f} more for a likely burst of {_number(plan.burst)}, "
+            f"{covers}; {need - plain:.0f} more for a likely burst of {_number(burst)}, "
             f"a miss costing {_number(plan.penalty)} times its GPU time"
         )
     if need < plain:

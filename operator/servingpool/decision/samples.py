@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from operator import itemgetter, lt
+from operator import gt, itemgetter, lt
 from typing import NamedTuple
 
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
@@ -154,8 +154,8 @@ def incomparable(now: Sample, before: Sample) -> bool:
     Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Taken for
     a restart, a counter that was one token lower for one scrape made 15 s of all requests since its start.
     """
-    pairs = zip(OPTIONAL(now.figures), OPTIONAL(before.figures), strict=True)
-    if any(math.isnan(new) and not math.isnan(old) for new, old in pairs):
+    absent, was_absent = (map(math.isnan, OPTIONAL(one.figures)) for one in (now, before))
+    if any(map(gt, absent, was_absent)):
         return True
     counters = zip(COUNTERS(now.figures), COUNTERS(before.figures), strict=True)
     return fell(now, before) and any(new > RESTARTED * old > 0.0 for new, old in counters)

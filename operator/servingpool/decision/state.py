@@ -11,6 +11,7 @@ from servingpool.decision.client_ttft import ClientTtft
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_requests import Unbegun
+from servingpool.decision.metered import Shares
 from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
@@ -108,6 +109,8 @@ class Memory:
     """Why the client's TTFT was not known at the last observation, where the SLO is judged by it."""
     unbegun: Unbegun | None = None
     """None where the engines count their requests themselves."""
+    shares: Shares | None = None
+    """None where the engines export metrics of their own."""
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
     queue_unknown: str | None = None

@@ -124,7 +124,7 @@ class StepTimeFit:
             speed = math.exp(max(-1.0, min(1.0, ratio)) * min(1.0, elapsed / params.renewal))
         of_gram, of_moment = keep / speed**2, keep / speed
         itl, decoding, prefill = np.array(steps).T
-        rows = np.stack((np.ones(len(steps)), decoding, prefill)) / (NOISE * itl)
+        rows = np.array((np.ones(len(steps)), decoding, prefill)) / (NOISE * itl)
         products, moments = rows @ rows.T / len(steps), rows.sum(axis=1) / (NOISE * len(steps))
         gram = tuple(held * of_gram + more for held, more in zip(self.gram, products.ravel().tolist(), strict=True))
         moment = tuple(held * of_moment + more for held, more in zip(self.moment, moments.tolist(), strict=True))

@@ -11,10 +11,12 @@ import numpy as np
 from servingpool.decision.attribution import OVERLOAD, LoadAttribution, attribute_load, offered_load
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.counters import CounterDelta, diff_counters
+from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
 from servingpool.decision.knee import posterior, tpot_infeasible
 from servingpool.decision.latency_count import Misses
 from servingpool.decision.lateness import Lateness
+from servingpool.decision.metered import Shares, with_shares
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation, Unknown
 from servingpool.decision.percentile import Tail
@@ -42,6 +44,8 @@ class _Tick(NamedTuple):
     30 s and ticks each 15 s would teach at half speed."""
     unbegun: Unbegun | None
     """None where the engines count their requests themselves."""
+    shares: Shares | None
+    """None where the engines export metrics of their own."""
 
 
 def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> UpdateResult:
@@ -54,8 +58,9 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     longest = pool.params.longest_gap
     span = min(now - memory.at, longest) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
+    observation, shares = with_shares(observation, pool.batch_limit, memory.shares)
     observation, unbegun = with_first_tokens(observation, memory.samples, memory.unbegun)
-    tick = _Tick(observation, pool, now, span, since if since <= longest else span, unbegun)
+    tick = _Tick(observation, pool, now, span, since if since <= longest else span, unbegun, shares)
     full_from = pool.params.nearly_full * memory.profile.saturation.most_running
     delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from, memory.client)
     before, memory = memory, _add_to_windows(tick, delta, memory)
@@ -129,6 +134,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         queues=delta.queues,
         stuck=delta.stuck,
         unbegun=tick.unbegun,
+        shares=tick.shares,
         gateway_queue=delta.gateway_queue,
         client=delta.client,
         client_unknown=delta.client_unknown,
@@ -158,8 +164,8 @@ def _ready(observation: Observation, span: float) -> float:
 
 def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:
     metrics = () if isinstance(observation.metrics, Unknown) else observation.metrics
-    read = {one.replica: getattr(one, name) for one in metrics}
-    return tail.update({replica: one for replica, one in read.items() if isinstance(one, Histogram)}, elapsed=span)
+    read = ((one.replica, getattr(one, name)) for one in metrics)
+    return tail.update({replica: one for replica, one in read if isinstance(one, Histogram)}, elapsed=span)
 
 
 def _client_tail(tail: Tail, observation: Observation, span: float) -> Tail:
@@ -188,8 +194,9 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     excluded = memory.profile.queue_in_ttft.excluded
     judge, last = Lateness(memory.window, excluded, pool), Slice(memory.window.rows[-1:])
     late = judge.missed(last)
-    window = memory.window.judged(late, load=offered_load(pool, demand, memory.window), work=demand.level)
-    memory = replace(memory, window=window, past_loads=memory.past_loads.update(now, window.load_of(demand.level)))
+    window = memory.window
+    window.note(late, load=offered_load(pool, demand, window), work=demand.level)
+    past_loads = memory.past_loads.update(now, window.load_of(demand.level))
     by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
     if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
         memory = _judged_anew(memory, judge)
@@ -200,55 +207,49 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     sure = memory.profile.fit.known or not infeasible
     mean = window.last(pool.params.mean_window)
     usual = mean.first_tokens.total * tick.elapsed / max(mean.seconds, tick.elapsed)
-    carried = in_all
+    carried, curve, calibration = in_all, memory.profile.curve, memory.profile.calibration
     if in_all.requests > 0.0 and sure:
-        attribution = attribute_load(pool, step, demand, window, memory.past_loads.highest)
+        attribution = attribute_load(pool, step, demand, window, past_loads.highest)
         carried = _carried(in_all, attribution) if memory.profile.saturation.known else in_all
-        memory = _learn_curve(tick, memory, demand, carried, attribution, usual, before=before)
-    memory = _learn_demand(tick, memory, demand, carried, in_all, usual)
+        calibration = _calibration(tick, memory, demand, carried, usual, before=before)
+        curve = curve.update(
+            late_at=attribution.late,
+            on_time_at=attribution.on_time,
+            requests=carried.requests,
+            late=carried.late,
+            elapsed=tick.elapsed,
+            params=pool.params,
+        )
+    forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
     return replace(
         memory,
+        profile=replace(memory.profile, curve=curve, calibration=calibration, forecast=forecast, budget=budget),
+        past_loads=past_loads,
         # While no request comes only calm moments leave the past, and what is left would ask for ever more.
         penalty=memory.penalty if now < memory.penalty_until or memory.window.silent(pool.params) else None,
         score=_score(memory, late, now),
     )
 
 
-def _learn_curve(
-    tick: _Tick,
-    memory: Memory,
-    demand: Demand,
-    carried: Misses,
-    attribution: LoadAttribution,
-    usual: float,
-    *,
-    before: Memory,
-) -> Memory:
-    """Add the tick to the miss curve and to its calibration."""
+def _calibration(
+    tick: _Tick, memory: Memory, demand: Demand, carried: Misses, usual: float, *, before: Memory
+) -> Calibration:
+    """Misses observed and predicted, with the tick's where its load was in the units of the prediction."""
     profile = memory.profile
-    calibration = profile.calibration
     predicted = None
     if before.profile.saturation.batch == profile.saturation.batch:
         predicted = _predicted(tick, before, memory.window.load_of(demand.level))
-    if predicted is not None and carried.requests > 0.0 < usual:
-        calibration = calibration.update(
-            predicted=predicted, observed=carried.share, weight=carried.requests / usual, elapsed=tick.elapsed
-        )
-    curve = profile.curve.update(
-        late_at=attribution.late,
-        on_time_at=attribution.on_time,
-        requests=carried.requests,
-        late=carried.late,
-        elapsed=tick.elapsed,
-        params=tick.pool.params,
+    if predicted is None or not carried.requests > 0.0 < usual:
+        return profile.calibration
+    return profile.calibration.update(
+        predicted=predicted, observed=carried.share, weight=carried.requests / usual, elapsed=tick.elapsed
     )
-    return replace(memory, profile=replace(profile, curve=curve, calibration=calibration))
 
 
-def _learn_demand(tick: _Tick, memory: Memory, demand: Demand, carried: Misses, in_all: Misses, usual: float) -> Memory:
-    """Add the tick to the forecast, and to the error budget while in charge."""
-    pool, now, profile = tick.pool, tick.now, memory.profile
-    forecast = profile.forecast.update(
+def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
+    """The forecast with the tick."""
+    pool, now = tick.pool, tick.now
+    return memory.profile.forecast.update(
         now=now,
         level=demand.level,
         usual=memory.window.usual(pool.params),
@@ -258,21 +259,25 @@ def _learn_demand(tick: _Tick, memory: Memory, demand: Demand, carried: Misses, 
         # The level of a half-filled window reads low, and what follows it would count as a surge.
         files=memory.since is None or now - memory.since >= rate_window(memory.interval, pool.params),
     )
-    budget = profile.budget
-    if pool.in_charge and memory.calibrated(pool):
-        requested, starting = tick.observation.requested, tick.observation.starting
-        budget = budget.update(
-            carried=carried,
-            in_all=in_all,
-            allowed=pool.slo.allowed,
-            usual=usual,
-            elapsed=tick.elapsed,
-            above_min=requested > pool.min_replicas,
-            # More careful planning brings no replica for which there is no node.
-            below_max=requested < pool.max_replicas and not any(replica.unschedulable for replica in starting),
-            params=pool.params,
-        )
-    return replace(memory, profile=replace(profile, forecast=forecast, budget=budget))
+
+
+def _budget(tick: _Tick, memory: Memory, carried: Misses, in_all: Misses, usual: float) -> ErrorBudget:
+    """The error budget, with the tick while in charge."""
+    pool, budget = tick.pool, memory.profile.budget
+    if not pool.in_charge or not memory.calibrated(pool):
+        return budget
+    requested, starting = tick.observation.requested, tick.observation.starting
+    return budget.update(
+        carried=carried,
+        in_all=in_all,
+        allowed=pool.slo.allowed,
+        usual=usual,
+        elapsed=tick.elapsed,
+        above_min=requested > pool.min_replicas,
+        # More careful planning brings no replica for which there is no node.
+        below_max=requested < pool.max_replicas and not any(replica.unschedulable for replica in starting),
+        params=pool.params,
+    )
 
 
 def _judged_anew(memory: Memory, judge: Lateness) -> Memory:

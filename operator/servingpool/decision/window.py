@@ -59,10 +59,11 @@ PROMPT_INERTIA = 30.0
 SEEN = 0.9
 """Part of the idle window, and of its replica-seconds, that must have been seen."""
 
-# Columns: when, how long, the fleet then, what was covered, the sums, gauges, and the verdicts.
+# Columns: when, how long, the fleet then, what was covered, the sums, gauges, and the verdict.
 AT, SPAN, READY, COVERED, SUMS = range(5)
 WAITING, GATEWAY, RUNNING, LOAD, WORK, JUDGED, LATE = range(SUMS + FIELDS, SUMS + FIELDS + 7)
 WIDTH = SUMS + FIELDS + 7
+NO_VERDICT = (np.nan,) * (WIDTH - LOAD)
 
 
 class Demand(NamedTuple):
@@ -85,7 +86,7 @@ class Demand(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleWindow:
-    """Rows of ticks, oldest first. Never changed in place: adding a tick gives a new one."""
+    """Rows of ticks, oldest first. Adding a tick gives a new one; only the verdict on that tick is noted later."""
 
     rows: Array = field(default_factory=lambda: np.zeros((0, WIDTH)))
     buckets: Buckets = NO_BUCKETS
@@ -107,20 +108,16 @@ class SampleWindow:
 
     def add(self, *, now: float, span: float, ready: float, delta: CounterDelta) -> SampleWindow:
         """Append a tick of `span` seconds; ticks older than twenty minutes go."""
-        row = np.full((1, WIDTH), np.nan)
-        row[0, [AT, SPAN, READY, COVERED]] = now, span, ready, delta.covered
-        row[0, SUMS : SUMS + FIELDS] = delta.sums
-        row[0, [WAITING, GATEWAY, RUNNING]] = [_or_nan(each) for each in (delta.waiting, delta.gateway, delta.running)]
-        kept = self.rows[self.rows[:, AT] > now - KEPT_SECONDS][-(KEPT_TICKS - 1) :]
+        gauges = [_or_nan(each) for each in (delta.waiting, delta.gateway, delta.running)]
+        row = (now, span, ready, delta.covered, *delta.sums, *gauges, *NO_VERDICT)
+        kept = self.rows[self.rows[:, AT].searchsorted(now - KEPT_SECONDS, "right") :][-(KEPT_TICKS - 1) :]
         buckets = delta.buckets if delta.coverage > 0.0 else self.buckets
         client = self.buckets.client if delta.client is None else delta.client.bucket
-        return SampleWindow(np.concatenate((kept, row)), buckets._replace(client=client))
+        return SampleWindow(np.concatenate((kept, [row])), buckets._replace(client=client))
 
-    def judged(self, misses: Misses, *, load: float, work: float) -> SampleWindow:
-        """The same with the last tick's requests, those late, offered load and work noted."""
-        rows = self.rows.copy()
-        rows[-1, [LOAD, WORK, JUDGED, LATE]] = load, work, misses.requests, misses.late
-        return SampleWindow(rows, self.buckets)
+    def note(self, misses: Misses, *, load: float, work: float) -> None:
+        """Note the last tick's requests, those late, offered load and work; no slice sums them."""
+        self.rows[-1, LOAD:] = load, work, misses.requests, misses.late
 
     def judged_anew(self, misses: Sequence[Misses]) -> SampleWindow:
         """The same with each tick's requests, and those late."""
@@ -190,7 +187,7 @@ class SampleWindow:
     def usual(self, params: Params) -> float:
         """Mean work of the last ten minutes, in replicas kept busy."""
         work = self.last(params.mean_window).known(WORK)
-        return float(work.mean()) if len(work) else 0.0
+        return float(work.sum()) / len(work) if len(work) else 0.0
 
     def silent(self, params: Params) -> bool:
         """Whether no request was seen to begin in the last five minutes. By less than that bursts of code are apart."""
@@ -199,11 +196,12 @@ class SampleWindow:
     def idle(self, params: Params) -> bool:
         """Whether it is certain that no request came, waited or ran in the idle window."""
         window = self.last(params.idle_window)
-        ready = float((window.rows[:, READY] * window.rows[:, SPAN]).sum())
-        if window.seconds < SEEN * params.idle_window or not 0.0 < SEEN * ready <= window.covered:
-            return False
         counted = sum(window.total(figure) for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
-        return counted == 0.0 and window.highest(WAITING) == 0.0 and window.highest(RUNNING) == 0.0
+        if counted != 0.0 or window.seconds < SEEN * params.idle_window:
+            return False
+        ready = float((window.rows[:, READY] * window.rows[:, SPAN]).sum())
+        seen = 0.0 < SEEN * ready <= window.covered
+        return seen and window.highest(WAITING) == 0.0 and window.highest(RUNNING) == 0.0
 
 
 def rate_window(interval: float, params: Params) -> float:
@@ -264,7 +262,9 @@ class Slice:
     @property
     def misses(self) -> Misses:
         """Requests that were judged tick by tick, and those late."""
-        return Misses(*np.nansum(self.rows[:, [JUDGED, LATE]], axis=0).tolist())
+        verdicts = self.rows[:, [JUDGED, LATE]]
+        verdicts[np.isnan(verdicts)] = 0.0
+        return Misses(*verdicts.sum(axis=0).tolist())
 
     def change_of(self, column: int) -> float:
         """Last value minus first of a gauge column; 0 where either is missing."""

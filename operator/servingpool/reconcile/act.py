@@ -9,7 +9,8 @@ from typing import Protocol
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Unanswered
-from servingpool.adapters.cluster.objects import Key, Pod
+from servingpool.adapters.cluster.kinds import DEPLOYMENT
+from servingpool.adapters.cluster.objects import Pod, Workload
 from servingpool.api.conditions import Reason
 from servingpool.catalogue.events import EventReason
 from servingpool.reconcile.deletion_cost import FORBIDDEN, SWITCHED_OFF, Marker, PodWriter, choose, in_flight
@@ -45,8 +46,8 @@ NOT_SCALED = ScaleOutcome()
 class ScaleWriter(PodWriter, Protocol):
     """What acting needs of a cluster."""
 
-    async def scale(self, target: Key, *, current: int, replicas: int) -> None:
-        """Set replicas, if they are still `current`."""
+    async def scale(self, target: Workload, replicas: int) -> None:
+        """Set replicas, if they are still as the target says."""
 
 
 class Actor:
@@ -74,9 +75,11 @@ class Actor:
             await self._marker.sweep(leading)
 
     async def _mark(self, plan: PoolPlan, action: ScaleAction) -> None:
-        """Ahead of a scale-down, tell Kubernetes which pods to take."""
+        """Ahead of a scale-down, tell Kubernetes which pods to take: where a ReplicaSet takes them, no other asks."""
         workload, namespace = self._cache.workload(action.target.key), plan.meta.namespace
         if self._marker is None or workload is None or action.replicas >= workload.replicas:
+            return
+        if workload.key.sort != DEPLOYMENT:
             return
         busy = in_flight(plan.seen.observation)
         victims = choose(self._cache.pods(workload), busy, action.replicas)
@@ -94,7 +97,7 @@ class Actor:
         target, fields = action.target, plan.meta.log_fields
         state.order_sent(target, action.replicas, plan.decision.reason, plan.at)
         try:
-            await self._writer.scale(target.key, current=target.replicas, replicas=action.replicas)
+            await self._writer.scale(target, action.replicas)
         except Conflict as error:
             conflicts = state.order_conflicted(target)
             if conflicts <= CONFLICTS_BORNE:
@@ -122,13 +125,16 @@ class Actor:
         return ScaleOutcome(
             scaled=True,
             ordered=None if state.drift.answered else action.replicas,
-            blind_choice=None if plan.grows else self._blind_choice(plan.meta.namespace),
+            blind_choice=None if plan.grows else self._blind_choice(target),
         )
 
-    def _blind_choice(self, namespace: str) -> tuple[str, str] | None:
+    def _blind_choice(self, target: Workload) -> tuple[str, str] | None:
+        if target.key.sort != DEPLOYMENT:
+            return None
         if self._marker is None:
             return "Normal", SWITCHED_OFF
-        return (EventReason.VICTIMS_NOT_CHOSEN.type, FORBIDDEN) if namespace in self._marker.forbidden else None
+        forbidden = target.key.namespace in self._marker.forbidden
+        return (EventReason.VICTIMS_NOT_CHOSEN.type, FORBIDDEN) if forbidden else None
 
     def _count_cost(self) -> None:
         self.failures["cost"] += 1

@@ -109,7 +109,7 @@ class Backfill:
         request = replace(
             request,
             models=frozenset(one.pool.spec.model for one in chunk),
-            pods=pods_of_any(target_of(one.pool)[1] for one in chunk),
+            pods=pods_of_any((target.name, target.sort) for target in (target_of(one.pool) for one in chunk)),
         )
         # On the steps' own grid: VictoriaMetrics and Thanos move other times onto it.
         end = (now - ENDS) // STEP * STEP
@@ -177,7 +177,7 @@ def _fits(chunk: Sequence[PendingPool], observations: Mapping[Key, int]) -> bool
     longest = max(observations[one.pool.key] for one in chunk)
     samples = longest * sum(max(1, one.pods) for one in chunk)
     learned = sum(observations[one.pool.key] for one in chunk)
-    names = {name for one in chunk for name in (*target_of(one.pool), one.pool.spec.model)}
+    names = {name for one in chunk for name in (*target_of(one.pool)[:2], one.pool.spec.model)}
     fits = samples <= SAMPLES_AT_ONCE and learned <= OBSERVATIONS_AT_ONCE and sum(map(len, names)) <= NAMES_AT_ONCE
     return fits and not any(one.state.failed_backfills for one in chunk)
 
@@ -217,13 +217,13 @@ def past(pool: ServingPool, history: Sequence[tuple[float, PodSamples]]) -> Iter
 
     Pods of the past are no longer in the cluster, so they are told by namespace, model and name.
     """
-    (namespace, target), model = target_of(pool), pool.spec.model
-    own = re.compile(pods_of(target)).fullmatch
+    target, model = target_of(pool), pool.spec.model
+    own = re.compile(pods_of(target.name, target.sort)).fullmatch
     for at, samples in history:
         found = tuple(
             sample
             for (where, pod), models in samples.items()
-            if where == namespace and (sample := sample_of(models, model)) is not None and own(pod)
+            if where == target.namespace and (sample := sample_of(models, model)) is not None and own(pod)
         )
         if found:
             ready = tuple(Replica(sample.replica, age=LONG_READY, ready_for=LONG_READY) for sample in found)

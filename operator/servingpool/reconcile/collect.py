@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Workload
+from servingpool.adapters.cluster.kinds import group_of
+from servingpool.adapters.cluster.objects import Autoscaler, Key, TargetKey, Workload
 from servingpool.adapters.prometheus import (
     BackendConfig,
     Cause,
@@ -37,12 +38,12 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import (
     GatewayMetrics,
     Observation,
-    Replica,
     ReplicaMetrics,
     Unknown,
 )
 from servingpool.reconcile.gateway_totals import GatewayReader
 from servingpool.reconcile.gateways import gateway_of
+from servingpool.reconcile.replicas import replicas
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,16 @@ class Collected:
     observation: Observation
     selection: Selection | None
     """The samples that `observation` uses; None if the reading failed."""
+
+    @property
+    def ungrouped(self) -> bool:
+        """Whether a replica is several pods, and nothing tells which.
+
+        Twice as many as there are replicas, or more: a rollout may add some, and a number may be late.
+        """
+        workload, seen = self.workload, self.observation
+        most = max(workload.replicas, workload.standing)
+        return workload.selector is not None and 0 < 2 * most <= len(seen.ready) + len(seen.starting)
 
 
 class Backend(Protocol):
@@ -105,7 +116,11 @@ class Readings:
         """`engines` and `gateways`: the profiles by name; those of this release by default."""
         self._engines = shipped() if engines is None else engines
         self._gateways = shipped_gateways() if gateways is None else gateways
-        self._readers = {name: _Reader(name, backend, self._gateways) for name, backend in backends.items()}
+        self._metered = frozenset(name for name, profile in self._engines.items() if profile.metered)
+        self._readers = {
+            name: _Reader(name, backend, GatewayReader(backend.config, self._gateways, self._metered))
+            for name, backend in backends.items()
+        }
 
     @property
     def backends(self) -> Collection[str]:
@@ -123,9 +138,9 @@ class Readings:
         if not reader.backend.config.serves(namespace):
             detail = Note.CLOSED_TO_NAMESPACE.message(namespace=namespace)
             return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
-        behind_gateway = gateway_of(pool, reader.backend.config) is not None
-        unknown_engine = self._unknown_engine(pool.spec.engine, behind_gateway=behind_gateway)
-        return unknown_engine or self._unknown_gateway(pool)
+        gateway = gateway_of(pool, reader.backend.config)
+        unknown_gateway = self._unknown_gateway(pool)
+        return unknown_gateway or self._unknown_engine(pool.spec.engine, None if gateway is None else gateway.name)
 
     def _unknown_gateway(self, pool: ServingPool) -> tuple[Reason, str] | None:
         gateway = pool.spec.metrics.gateway
@@ -134,13 +149,16 @@ class Readings:
         known = ", ".join(self._gateways)
         return Reason.UNKNOWN_GATEWAY, Reason.UNKNOWN_GATEWAY.message(gateway=gateway.name, known=known)
 
-    def _unknown_engine(self, engine: str, *, behind_gateway: bool) -> tuple[Reason, str] | None:
+    def _unknown_engine(self, engine: str, gateway: str | None) -> tuple[Reason, str] | None:
         profile, known = self._engines.get(engine), ", ".join(usable(self._engines))
         if profile is None:
             detail = Note.UNKNOWN_ENGINES.message(known=known)
         elif profile.lacks:
             detail = Note.ENGINE_LACKS.message(figures=", ".join(profile.lacks), known=known)
-        elif profile.needs_gateway and not behind_gateway:
+        elif profile.metered and (gateway is None or not self._gateways[gateway].meters):
+            meters = ", ".join(name for name, one in self._gateways.items() if one.meters)
+            detail = Note.ENGINE_NEEDS_METER.message(known=meters)
+        elif profile.needs_gateway and gateway is None:
             detail = Note.ENGINE_NEEDS_GATEWAY.message()
         else:
             return None
@@ -160,6 +178,10 @@ class Readings:
     def gateway(self, pool: ServingPool) -> GatewayMetrics:
         """What the gateway in front of this pool said last."""
         return self._reader(pool).gateways.of(pool)
+
+    def metered(self, pool: ServingPool) -> bool:
+        """Whether its engines export nothing, so that its gateway's figures stand for theirs."""
+        return pool.spec.engine in self._metered
 
     def rests(self, pool: ServingPool) -> bool:
         """Whether it was not read, and its last samples are still fresh.
@@ -184,11 +206,11 @@ class Readings:
 class _Reader:
     """One backend, and what it said last."""
 
-    def __init__(self, name: str, backend: Backend, gateways: Mapping[str, GatewayProfile]) -> None:
+    def __init__(self, name: str, backend: Backend, gateways: GatewayReader) -> None:
         self.backend = backend
         self.latest: dict[Share, FleetReading | Unknown] = {}
         self.resting: set[Share] = set()
-        self.gateways = GatewayReader(backend.config, gateways)
+        self.gateways = gateways
         self.unexplained: defaultdict[Share, set[PodKey]] = defaultdict(set)
         """Pods without a sample, since the last reading."""
         self._name = name
@@ -239,9 +261,15 @@ async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
         return Unknown(f"Prometheus backend '{backend}' could not be read: internal error {type(defect).__name__}")
 
 
-def target_of(pool: ServingPool) -> Key:
-    """Namespace and name of the Deployment that the pool scales: always in its own namespace, as with HPA."""
-    return pool.metadata.namespace, pool.spec.targets[0].name
+def target_of(pool: ServingPool) -> TargetKey:
+    """What the pool scales: always in its own namespace, as with HPA."""
+    target = pool.spec.targets[0]
+    return TargetKey(pool.metadata.namespace, target.name, target.kind, group_of(target.api_version))
+
+
+def targets_of(pools: Iterable[ServingPool]) -> dict[TargetKey, str]:
+    """What the pools scale, with its API group and version."""
+    return {target_of(pool): pool.spec.targets[0].api_version for pool in pools}
 
 
 def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
@@ -270,7 +298,8 @@ def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readin
     workload = cache.workload(target_of(pool))
     if workload is None:
         return None
-    observation, selection = observe(pool, workload, cache, readings.of(pool), readings.gateway(pool), now)
+    metered, gateway = readings.metered(pool), readings.gateway(pool)
+    observation, selection = observe(pool, workload, cache, readings.of(pool), gateway, now, metered=metered)
     if selection is not None and selection.missing:
         readings.ask_why(pool, selection)
     return Collected(pool, now, workload, owner, cache.autoscalers(workload.key), observation, selection)
@@ -283,27 +312,34 @@ def observe(
     reading: FleetReading | Unknown,
     gateway: GatewayMetrics,
     now: float,
+    *,
+    metered: bool = False,
 ) -> tuple[Observation, Selection | None]:
-    """The core's observation of a pool, and which samples it uses; no selection if the reading failed."""
-    ready: list[Replica] = []
-    starting: list[Replica] = []
-    for pod in cache.pods(workload):
-        (ready if pod.ready_since is not None else starting).append(_replica(pod, now))
-    selection = None
+    """The core's observation of a pool, and which samples it uses; no selection if the reading failed.
+
+    `metered`: the engines export nothing, and no pod is missed.
+    """
+    namespace, model = pool.metadata.namespace, pool.spec.model
+    found = None if isinstance(reading, Unknown) else (reading, namespace, model)
+    seen = replicas(cache.replicas(workload), workload.size, found, now)
+    selection = seen.selection
     metrics: tuple[ReplicaMetrics, ...] | Unknown
     if isinstance(reading, Unknown):
         metrics = reading
-    elif workload.replicas and not ready and not starting:
-        metrics = Unknown(f"none of {workload.replicas} requested replicas has a pod yet")
+    elif selection is None or (workload.replicas and not seen.ready and not seen.starting):
+        metrics, selection = Unknown(f"none of {workload.replicas} requested replicas has a pod yet"), None
+    elif metered:
+        metrics = gateway.arrivals if isinstance(gateway.arrivals, Unknown) else ()
+        selection = None if isinstance(metrics, Unknown) else Selection((), {})
     else:
-        selection = reading.select(pool.metadata.namespace, [replica.name for replica in ready], pool.spec.model)
         metrics = own_samples(pool, selection.samples)
     observation = Observation(
         requested=workload.replicas,
-        ready=tuple(ready),
-        starting=tuple(starting),
+        ready=seen.ready,
+        starting=seen.starting,
         metrics=metrics,
         gateway=gateway,
+        metered=metered,
         rollout=cache.rolling_out(workload),
     )
     return observation, selection
@@ -313,12 +349,3 @@ def own_samples(pool: ServingPool, samples: Iterable[ReplicaMetrics]) -> tuple[R
     """The samples with this pool's buckets only: they were read for all pools together."""
     slo = pool.spec.slo
     return tuple(with_own_buckets(sample, slo.time_to_first_token, slo.time_per_output_token) for sample in samples)
-
-
-def _replica(pod: Pod, now: float) -> Replica:
-    if pod.ready_since is None:
-        return Replica(pod.name, age=max(0.0, now - pod.created_at), unschedulable=pod.unschedulable)
-    # Between two times of the API server's clock, which ours may be behind: else a cold start would read as short.
-    load_time = pod.ready_since - pod.created_at
-    ready_for = max(0.0, now - pod.ready_since)
-    return Replica(pod.name, age=ready_for + load_time, ready_for=ready_for)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import (
+    ANY_MODEL,
     BackendConfig,
     FleetReading,
     GatewayFigure,
     GatewayProfile,
     PodKey,
     ReadRequest,
-    sample_of,
     with_own_buckets,
 )
 from servingpool.api.serving_pool import ServingPool
-from servingpool.api.spec import MeasuredAt
 from servingpool.decision.observation import (
     NO_GATEWAY,
     NOT_EXPOSED,
@@ -37,23 +36,32 @@ from servingpool.reconcile.gateways import (
     gateway_share,
 )
 
+COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
+"""Counts of a `GatewayMetrics`, and where a pod's sample holds them."""
+HISTOGRAMS = ("time_to_first_token", "inter_token_latency")
+"""Of both."""
 KEPT = 3600.0
 """Seconds for which a pod that is not seen any more is remembered."""
 NO_CHOICE = GatewayMetrics(time_to_first_token=Unknown("no gateway is configured: set spec.metrics.gateway"))
 UNEQUAL = Unknown("the gateway's pods have different buckets, as in a rollout")
+SHARED = Unknown("its requests in flight are of several models together: give the pool a gateway of its own")
 
 
 class GatewayReader:
     """The gateways that one backend knows of, and what they said last."""
 
-    def __init__(self, backend: BackendConfig, profiles: Mapping[str, GatewayProfile]) -> None:
-        self._backend, self._profiles = backend, profiles
+    def __init__(
+        self, backend: BackendConfig, profiles: Mapping[str, GatewayProfile], metered: Collection[str] = ()
+    ) -> None:
+        """`metered`: engines that export nothing."""
+        self._backend, self._profiles, self._metered = backend, profiles, metered
         self._totals: dict[tuple[Key, OwnGateway], GatewayTotals] = {}
         self._latest: dict[Key, GatewayMetrics] = {}
 
     def requests(self, pools: Sequence[ServingPool]) -> dict[GatewayShare, ReadRequest]:
         """What to ask for."""
-        return gateway_requests((pool for pool in pools if self._known(pool) is not None), self._backend)
+        known = (pool for pool in pools if self._known(pool) is not None)
+        return gateway_requests(known, self._backend, self._metered)
 
     def hear(self, pools: Sequence[ServingPool], readings: Mapping[GatewayShare, FleetReading | Unknown]) -> None:
         """Take each pool's part of the answers."""
@@ -62,11 +70,13 @@ class GatewayReader:
             own, share = self._known(pool), gateway_share(pool, self._backend)
             if own is not None and share is not None:
                 counted = self._totals[pool.key, own] = before.get((pool.key, own), GatewayTotals())
-                self._latest[pool.key] = counted.read(pool, own, self._profiles[own.name], readings[share])
+                metered = pool.spec.engine in self._metered
+                read = counted.read(pool, own, self._profiles[own.name], readings[share], metered=metered)
+                self._latest[pool.key] = read
 
     def of(self, pool: ServingPool) -> GatewayMetrics:
         """What the pool's gateway said last."""
-        measured = pool.spec.slo.measured_at is MeasuredAt.GATEWAY
+        measured = bound_of(pool, metered=pool.spec.engine in self._metered) is not None
         return self._latest.get(pool.key, NO_CHOICE if measured else NO_GATEWAY)
 
     def _known(self, pool: ServingPool) -> OwnGateway | None:
@@ -82,37 +92,48 @@ class GatewayTotals:
     has counted meanwhile, where the sum of all pods' counters would fall and rise by all that it ever counted.
     """
 
-    arrivals: float = 0.0
-    first_tokens: Histogram | None = None
-    """None before the first sample."""
+    counts: dict[str, float] = field(default_factory=dict)
+    """By the names in COUNTERS, of those that were ever there."""
+    histograms: dict[str, Histogram] = field(default_factory=dict)
+    """By name, likewise."""
     last: dict[PodKey, ReplicaMetrics] = field(default_factory=dict)
     doubted: dict[PodKey, float] = field(default_factory=dict)
     """Pods whose last sample was not used, and when that was scraped, in Unix time in seconds."""
 
     def read(
-        self, pool: ServingPool, own: OwnGateway, profile: GatewayProfile, reading: FleetReading | Unknown
+        self,
+        pool: ServingPool,
+        own: OwnGateway,
+        profile: GatewayProfile,
+        reading: FleetReading | Unknown,
+        *,
+        metered: bool = False,
     ) -> GatewayMetrics:
         """What the gateway says now. Unknown is what it ought to say and does not."""
         if isinstance(reading, Unknown):
             return _unknown(profile, reading)
         if profile.model_label is None and own.workload is None:
             return _unknown(profile, Unknown(own.ambiguous))
-        samples = {pod: _own(pool, reading.samples[pod]) for pod in own.pods(reading.samples)}
-        mine = {pod: each for pod, each in samples.items() if each is not None}
+        pods = {pod: reading.samples[pod] for pod in own.pods(reading.samples)}
+        mine = {pod: found for pod, models in pods.items() if (found := _own(pool, profile, models, metered=metered))}
         if not mine:
-            return _unknown(profile, Unknown(own.without(pool.spec.model) if samples else own.unseen))
+            return _unknown(profile, Unknown(own.without(pool.spec.model) if pods else own.unseen))
         for pod, now in mine.items():
             before = self.last.get(pod)
-            self.last[pod] = now if before is None else self._add(pod, before, now)
+            if before is None or not (metered and _lacks_all(now)) or _lacks_all(before):
+                self.last[pod] = now if before is None else self._add(pod, before, now)
         newest = max(each.scraped_at for each in mine.values())
         self.last = {pod: each for pod, each in self.last.items() if each.scraped_at > newest - KEPT}
         self.doubted = {pod: at for pod, at in self.doubted.items() if pod in self.last}
-        return GatewayMetrics(
-            scraped_at=newest,
-            queue=_sum(each.waiting for each in mine.values()),
-            arrivals=_known([each.begun for each in mine.values()], self.arrivals),
-            time_to_first_token=self._first_tokens([each.time_to_first_token for each in mine.values()]),
-        )
+        samples, told = list(mine.values()), dict[str, Reading | Histogram]({**self.counts, **self.histograms})
+        if not metered or not all(map(_lacks_all, samples)):
+            told = {name: self._count(name, [getattr(one, of) for one in samples]) for name, of in COUNTERS.items()}
+            told |= {name: self._histogram(name, [getattr(one, name) for one in samples]) for name in HISTOGRAMS}
+        elif not told or not all(_lacks_all(self.last[pod]) for pod in mine):
+            # Either it never served the model, or its series have gone. One that was started since has none so far.
+            return _unknown(profile, Unknown(own.without(pool.spec.model)))
+        queue, flight = _sum(each.waiting for each in samples), _sum(each.running for each in samples)
+        return GatewayMetrics(newest, queue=queue, in_flight=flight, **told)  # type: ignore[arg-type]
 
     def _add(self, pod: PodKey, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
         """Count what came between two samples of a pod. Which one the next is compared with."""
@@ -123,51 +144,68 @@ class GatewayTotals:
         if odd and now.scraped_at <= self.doubted.setdefault(pod, now.scraped_at):
             return before  # damaged, unless the next scrape is as low: one that restarted has mostly counted less
         self.doubted.pop(pod, None)
-        begun = 0.0 if fell or before.begun is NOT_EXPOSED else before.begun  # it begins with its first request
-        if not isinstance(now.begun, Unknown) and not isinstance(begun, Unknown):
-            self.arrivals += now.begun - begun
-        ttft, last, total = now.time_to_first_token, before.time_to_first_token, self.first_tokens
-        if not isinstance(ttft, Histogram) or total is None or total.bounds != ttft.bounds:
-            return now
-        if fell or last is NOT_EXPOSED:
-            last = _empty(ttft.bounds)
-        if isinstance(last, Histogram) and last.bounds == ttft.bounds:
-            self.first_tokens = _plus(total, ttft, last)
+        for name, source in COUNTERS.items():
+            new, old = getattr(now, source), getattr(before, source)
+            old = 0.0 if fell or old is NOT_EXPOSED else old  # it begins with its first request
+            if not isinstance(new, Unknown) and not isinstance(old, Unknown):
+                self.counts[name] = self.counts.get(name, 0.0) + new - old
+        for name in HISTOGRAMS:
+            self._add_histogram(name, getattr(before, name), getattr(now, name), fell=fell)
         return now
 
-    def _first_tokens(self, each: list[Histogram | Unknown]) -> Histogram | Unknown:
+    def _add_histogram(self, name: str, before: Histogram | Unknown, now: Histogram | Unknown, *, fell: bool) -> None:
+        if isinstance(now, Unknown):
+            return
+        if fell or before is NOT_EXPOSED:
+            before = _empty(now.bounds)
+        total = self.histograms.get(name, _empty(now.bounds))
+        if isinstance(before, Histogram) and total.bounds == now.bounds == before.bounds:
+            self.histograms[name] = _plus(total, now, before)
+
+    def _count(self, name: str, readings: list[Reading]) -> Reading:
+        known = any(not isinstance(one, Unknown) for one in readings)
+        return self.counts.setdefault(name, 0.0) if known else readings[0]
+
+    def _histogram(self, name: str, each: list[Histogram | Unknown]) -> Histogram | Unknown:
         shown = [one for one in each if isinstance(one, Histogram)]
         if not shown:
             return each[0]
         if len({one.bounds for one in shown}) > 1:
             return UNEQUAL
-        if self.first_tokens is None or self.first_tokens.bounds != shown[0].bounds:
-            self.first_tokens = _empty(shown[0].bounds)
-        return self.first_tokens
+        total = self.histograms.get(name)
+        if total is None or total.bounds != shown[0].bounds:
+            total = self.histograms[name] = _empty(shown[0].bounds)
+        return total
 
 
-def _own(pool: ServingPool, models: Mapping[str, ReplicaMetrics]) -> ReplicaMetrics | None:
-    found = sample_of(models, pool.spec.model)
-    return None if found is None else with_own_buckets(found, bound_of(pool), None)
+def _own(
+    pool: ServingPool, profile: GatewayProfile, models: Mapping[str, ReplicaMetrics], *, metered: bool
+) -> ReplicaMetrics | None:
+    """A pod's sample of the pool's model, with the requests in flight that it does not tell by model."""
+    of_all = models.get(ANY_MODEL)
+    found = of_all if profile.model_label is None else models.get(pool.spec.model)
+    if metered and of_all is not None and profile.model_label is not None:
+        others = [one for name, one in models.items() if name not in {ANY_MODEL, pool.spec.model}]
+        alone = all(isinstance(one.generation_tokens, Unknown) for one in others)
+        found = replace(found or of_all, running=of_all.running if alone else SHARED)
+    return None if found is None else with_own_buckets(found, bound_of(pool, metered=metered), None)
+
+
+def _lacks_all(sample: ReplicaMetrics) -> bool:
+    """Whether the gateway has no series of the model, as before its first request."""
+    return sample.begun is NOT_EXPOSED
 
 
 def _unknown(profile: GatewayProfile, why: Unknown) -> GatewayMetrics:
     """Of what the gateway exposes nothing is known."""
-
-    def of(figure: GatewayFigure) -> Unknown:
-        return why if figure in profile.figures else NOT_EXPOSED
-
-    return replace(
-        NO_GATEWAY,
-        queue=of(GatewayFigure.QUEUE),
-        arrivals=of(GatewayFigure.ARRIVALS),
-        time_to_first_token=of(GatewayFigure.TIME_TO_FIRST_TOKEN),
-    )
+    told = {one.field: why if one in profile.figures else NOT_EXPOSED for one in GatewayFigure}
+    return replace(NO_GATEWAY, **told)  # type: ignore[arg-type]
 
 
-def _counters(sample: ReplicaMetrics) -> tuple[Reading, Reading]:
-    ttft = sample.time_to_first_token
-    return sample.begun, ttft.count if isinstance(ttft, Histogram) else ttft
+def _counters(sample: ReplicaMetrics) -> list[Reading]:
+    histograms = (getattr(sample, name) for name in HISTOGRAMS)
+    counts = (one.count if isinstance(one, Histogram) else one for one in histograms)
+    return [*(getattr(sample, source) for source in COUNTERS.values()), *counts]
 
 
 def _empty(bounds: tuple[float, ...]) -> Histogram:
@@ -186,7 +224,3 @@ def _sum(readings: Iterable[Reading]) -> Reading:
     broken = [one for one in figures if isinstance(one, Unknown) and one is not NOT_EXPOSED]
     known = [one for one in figures if not isinstance(one, Unknown)]
     return broken[0] if broken else sum(known) if known else NOT_EXPOSED
-
-
-def _known(readings: list[Reading], total: float) -> Reading:
-    return total if any(not isinstance(one, Unknown) for one in readings) else readings[0]

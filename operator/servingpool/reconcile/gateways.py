@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from servingpool.adapters.cluster.names import pods_of
@@ -62,14 +62,16 @@ def gateway_in(namespace: str, own: Gateway | None, backend: BackendConfig) -> O
     return None
 
 
-def gateway_requests(pools: Iterable[ServingPool], backend: BackendConfig) -> dict[GatewayShare, ReadRequest]:
+def gateway_requests(
+    pools: Iterable[ServingPool], backend: BackendConfig, metered: Collection[str] = ()
+) -> dict[GatewayShare, ReadRequest]:
     """One request for all pools of a backend that share gateway and labels, by that pair."""
     merged: dict[GatewayShare, ReadRequest] = {}
     for pool in pools:
         share = gateway_share(pool, backend)
         if share is None:
             continue
-        bound = bound_of(pool)
+        bound = bound_of(pool, metered=pool.spec.engine in metered)
         before = merged.get(share, ReadRequest(engine=share[0], gateway=True, match_labels=share[1]))
         bounds = before.ttft_bounds | ({bound} if bound is not None else set())
         merged[share] = replace(before, ttft_bounds=bounds)
@@ -82,7 +84,7 @@ def gateway_share(pool: ServingPool, backend: BackendConfig) -> GatewayShare | N
     return None if own is None else (own.name, tuple(sorted(pool.spec.metrics.match_labels.items())))
 
 
-def bound_of(pool: ServingPool) -> float | None:
-    """Seconds; None where the SLO is not judged at the gateway."""
+def bound_of(pool: ServingPool, *, metered: bool) -> float | None:
+    """Seconds; None where the SLO is not judged at the gateway. Of an engine that is `metered` there, it always is."""
     slo = pool.spec.slo
-    return slo.time_to_first_token if slo.measured_at is MeasuredAt.GATEWAY else None
+    return slo.time_to_first_token if metered or slo.measured_at is MeasuredAt.GATEWAY else None

@@ -17,18 +17,19 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from types import MappingProxyType
 
-from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Key, Raw
+from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
-from servingpool.reconcile.collect import Readings, collect, target_of
+from servingpool.reconcile.collect import Readings, collect, target_of, targets_of
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal, plan
-from servingpool.reconcile.preconditions import owners
+from servingpool.reconcile.preconditions import no_target, owners
+from servingpool.reconcile.replicas import told_by_name
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.state import PoolState, PoolStates
@@ -71,7 +72,7 @@ class Reconciler:
 
     def __init__(
         self,
-        cache: ClusterCache,
+        targets: TargetReader,
         readings: Readings,
         backfill: Backfill,
         actor: Actor,
@@ -82,7 +83,8 @@ class Reconciler:
         prices: Mapping[str, Price] = NO_PRICES,
     ) -> None:
         """`prices`: hosted prices by the name for `spec.compareTo`."""
-        self._cache, self._readings, self._backfill, self._leading = cache, readings, backfill, leading
+        self._targets, self._cache = targets, targets.cache
+        self._readings, self._backfill, self._leading = readings, backfill, leading
         self._actor, self._reporter, self._interval, self._prices = actor, reporter, interval, prices
         self._rounds: Rounds[Tick] = Rounds()
         """By backend; of `REFUSALS` for pools that no backend can be asked for."""
@@ -91,7 +93,7 @@ class Reconciler:
         """Rounds that write."""
         self._under_way: dict[Key, Due] = {}
         """Pools that are decided on in this tick, and not acted for yet."""
-        self.states = PoolStates(cache.pools)
+        self.states = PoolStates(self._cache.pools)
         self.snapshot: Snapshot = NO_POOLS
         """The pools as of the end of the last tick, for other threads: replaced as a whole, never changed."""
 
@@ -112,6 +114,7 @@ class Reconciler:
             elif problem is not None:
                 unreadable.append((raw, problem))
         done = self._done()  # of rounds that took longer than the last tick
+        self._targets.forget(targets_of(readable))
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
         self._rounds.begin(REFUSALS, partial(self._refuse_all, unreadable, now))
         for backend in self._readings.backends:
@@ -149,7 +152,7 @@ class Reconciler:
 
     async def _round(self, backend: str, own: list[ServingPool], now: float) -> Tick:
         """Read one backend, decide and act for its pools."""
-        queries = await self._readings.read(backend, own, now)
+        queries, _ = await asyncio.gather(self._readings.read(backend, own, now), self._targets.read(targets_of(own)))
         if not self._leading():
             return Tick(queries=queries)
         # At the start no pool waits for a decision meanwhile; later, pools with history go first.
@@ -186,7 +189,7 @@ class Reconciler:
                 continue
             try:
                 decided = self._plan(pool, owned.get(pool.key, pool.key), now)
-                due.append(decided or self._refuse(raw, Reason.TARGET_NOT_FOUND, _no_target(pool), now))
+                due.append(decided or self._refuse(raw, *no_target(pool, self._targets.fault(target_of(pool))), now))
             except Exception as error:
                 failed += 1
                 log.exception("Deciding for this pool failed; others continue.", extra=pool.metadata.log_fields)
@@ -286,11 +289,14 @@ class Reconciler:
     async def _teach(self, backend: str, pools: list[ServingPool], now: float) -> None:
         waiting = [pool for pool in pools if self.states.unchanged(pool.metadata) and self._waits(pool)]
         if waiting:
-            workloads = (self._cache.workload(target_of(pool)) for pool in waiting)
-            pods = (0 if workload is None else workload.replicas for workload in workloads)
-            await self._backfill.run(
-                backend, [*map(PendingPool, waiting, (self.states[pool.key] for pool in waiting), pods)], now
-            )
+            fresh = []
+            for pool in waiting:
+                state, workload = self.states[pool.key], self._cache.workload(target_of(pool))
+                if workload is None or told_by_name(workload, self._cache.replicas(workload)):
+                    fresh.append(PendingPool(pool, state, 0 if workload is None else workload.replicas))
+                else:
+                    state.backfill_ended()
+            await self._backfill.run(backend, fresh, now)
 
 
 def _failures(outcomes: Iterable[object]) -> int:
@@ -299,8 +305,3 @@ def _failures(outcomes: Iterable[object]) -> int:
 
 def _invalid(problems: str) -> tuple[Reason, str]:
     return Reason.INVALID_SPEC, Reason.INVALID_SPEC.message(problems=problems)
-
-
-def _no_target(pool: ServingPool) -> str:
-    deployment, namespace = pool.spec.targets[0].name, pool.metadata.namespace
-    return Reason.TARGET_NOT_FOUND.message(deployment=deployment, namespace=namespace)

@@ -14,7 +14,6 @@ from servingpool.adapters.cluster.objects import Workload
 from servingpool.api.conditions import Reason
 from servingpool.api.schedule import occurrences
 from servingpool.api.serving_pool import Metadata, ServingPool
-from servingpool.api.spec import MeasuredAt
 from servingpool.decision.bounds import Window
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision, Verdict
@@ -29,6 +28,7 @@ from servingpool.decision.window import KEPT_SECONDS
 from servingpool.reconcile.collect import Collected
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.expense import Expense, expense_of
+from servingpool.reconcile.gateways import bound_of
 from servingpool.reconcile.preconditions import ScalePermission, check, gpus_of, in_mode
 from servingpool.reconcile.replica_drift import ReplicaDrift
 
@@ -122,8 +122,8 @@ def plan(
     seen: Collected, drift: ReplicaDrift, memory: Memory, prices: Mapping[str, Price], *, backfilled: bool
 ) -> PoolPlan:
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
-    pool, during = seen.pool, (seen.at, seen.at + AHEAD)
-    core = core_pool(pool, seen.workload.batch_limit, in_charge=False, during=during)
+    pool, during, metered = seen.pool, (seen.at, seen.at + AHEAD), seen.observation.metered
+    core = core_pool(pool, seen.workload.batch_limit, in_charge=False, during=during, metered=metered)
     auto = check(seen, unschedulable(seen.observation, core, memory), drift.problem)
     permission = in_mode(pool.spec.mode, auto)
     decision, learning = decide(seen.observation, replace(core, in_charge=permission.act), memory, seen.at)
@@ -154,11 +154,17 @@ def learned(learning: Memory, kept: Memory) -> Learned:
 
 
 def core_pool(
-    pool: ServingPool, batch_limit: float = math.inf, *, in_charge: bool, during: tuple[float, float] | None = None
+    pool: ServingPool,
+    batch_limit: float = math.inf,
+    *,
+    in_charge: bool,
+    during: tuple[float, float] | None = None,
+    metered: bool = False,
 ) -> Pool:
     """The spec in the core's own units, with the requests that a replica's arguments let it run at a time.
 
     `during`, from and to in Unix seconds: of the schedules, the windows that reach into that time; None for none.
+    `metered`: its engines export nothing, so TTFT is measured at the gateway in any case.
     """
     spec = pool.spec
     windows = () if during is None else occurrences(spec.schedules, *during)
@@ -167,7 +173,7 @@ def core_pool(
             time_to_first_token=spec.slo.time_to_first_token,
             time_per_output_token=spec.slo.time_per_output_token,
             attainment=spec.slo.attainment_share,
-            at_gateway=spec.slo.measured_at is MeasuredAt.GATEWAY,
+            at_gateway=bound_of(pool, metered=metered) is not None,
         ),
         min_replicas=spec.targets[0].min,
         max_replicas=spec.targets[0].max,

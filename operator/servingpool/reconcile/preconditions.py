@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from servingpool.adapters.cluster.objects import Key, Raw, Workload
+from servingpool.adapters.cluster import kinds
+from servingpool.adapters.cluster.objects import Key, Parent, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.scale import Fault, Unscalable
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
@@ -27,7 +29,7 @@ class ScalePermission:
 
 
 def gpus_of(pool: ServingPool, workload: Workload) -> int:
-    """GPUs that a replica occupies: as the pool says, or else as the Deployment asks for; 0 where neither tells."""
+    """GPUs that a replica occupies: as the pool says, or else as its pods ask for; 0 where neither tells."""
     return pool.spec.targets[0].gpus_per_replica or workload.gpus
 
 
@@ -36,19 +38,12 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
 
     `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the target's replicas.
     """
-    pool, workload, owner = seen.pool, seen.workload, seen.owner
-    if owner != pool.key:
-        message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], deployment=workload.key[1])
-        return ScalePermission(False, Reason.AMBIGUOUS_OWNER, message)
-    for other in seen.autoscalers:
-        deployment, name = workload.key[1], other.key[1]
-        if other.kind == "ScaledObject":
-            message = Reason.OWNED_BY_KEDA.message(name=name, deployment=deployment)
-            return ScalePermission(False, Reason.OWNED_BY_KEDA, message)
-        message = Reason.OWNED_BY_HPA.message(name=name, deployment=deployment)
-        return ScalePermission(False, Reason.OWNED_BY_HPA, message)
+    pool, workload = seen.pool, seen.workload
+    elsewhere = _not_ours(seen)
+    if elsewhere is not None:
+        return elsewhere
     if workload.replicas == 0 and pool.spec.targets[0].min > 0:
-        message = Reason.SCALING_DISABLED.message(min=pool.spec.targets[0].min)
+        message = Reason.SCALING_DISABLED.message(target=workload.key, min=pool.spec.targets[0].min)
         return ScalePermission(False, Reason.SCALING_DISABLED, message)
     if drift is not None:
         return ScalePermission(True, Reason.REPLICAS_CONTESTED, drift)
@@ -63,8 +58,41 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
         return ScalePermission(True, Reason.WAITING_FOR_NODE, message)
     if seen.observation.rollout:
         return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
-    message = Reason.SUCCEEDED_GET_SCALE.message(deployment=workload.key[1])
+    message = Reason.SUCCEEDED_GET_SCALE.message(target=workload.key)
     return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
+
+
+def _not_ours(seen: Collected) -> ScalePermission | None:
+    """Why the target is not this pool's to scale; None where it is."""
+    workload, owner = seen.workload, seen.owner
+    if owner != seen.pool.key:
+        message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], target=workload.key)
+        return ScalePermission(False, Reason.AMBIGUOUS_OWNER, message)
+    for other in seen.autoscalers:
+        name = other.key[1]
+        if other.kind == "ScaledObject":
+            message = Reason.OWNED_BY_KEDA.message(name=name, target=workload.key)
+            return ScalePermission(False, Reason.OWNED_BY_KEDA, message)
+        message = Reason.OWNED_BY_HPA.message(name=name, target=workload.key)
+        return ScalePermission(False, Reason.OWNED_BY_HPA, message)
+    if workload.parent is not None:
+        remedy = _remedy(workload.parent)
+        message = Reason.OWNED_BY_PARENT.message(parent=workload.parent, target=workload.key, remedy=remedy)
+        return ScalePermission(False, Reason.OWNED_BY_PARENT, message)
+    if seen.ungrouped:
+        count = len(seen.observation.ready) + len(seen.observation.starting)
+        message = Reason.PODS_NOT_GROUPED.message(target=workload.key, pods=count, replicas=workload.standing)
+        return ScalePermission(False, Reason.PODS_NOT_GROUPED, message)
+    return None
+
+
+def _remedy(parent: Parent) -> str:
+    adapter = kinds.ADAPTERS.get(parent.sort)
+    if parent.sort == kinds.KSERVE:
+        return Note.LEAVE_TO_OTHERS.message(setting=f"{kinds.KSERVE_CLASS}: {kinds.KSERVE_EXTERNAL}")
+    if adapter is not None:
+        return Note.NAME_ADAPTER.message(kind=adapter)
+    return Note.NAME_PARENT.message() if parent.sort in kinds.SCALABLE_PARENTS else Note.SET_AT_PARENT.message()
 
 
 NOT_APPLIED = {
@@ -87,15 +115,36 @@ def in_mode(mode: Mode, auto: ScalePermission) -> ScalePermission:
     return ScalePermission(False, reason, message)
 
 
+def no_target(pool: ServingPool, fault: Unscalable) -> tuple[Reason, str]:
+    """Why a pool's target cannot be scaled at all, as a reason and its message."""
+    target, namespace = pool.spec.targets[0], pool.metadata.namespace
+    name = f"{target.kind} {target.name}"
+    kind = f"{target.kind} of {target.api_version}"
+    match fault.fault:
+        case Fault.UNKNOWN_KIND:
+            return Reason.UNKNOWN_KIND, Reason.UNKNOWN_KIND.message(kind=kind)
+        case Fault.NO_SCALE:
+            return Reason.NO_SCALE_SUBRESOURCE, Reason.NO_SCALE_SUBRESOURCE.message(kind=kind)
+        case Fault.FORBIDDEN:
+            return Reason.FORBIDDEN_GET_SCALE, Reason.FORBIDDEN_GET_SCALE.message(target=name, kind=kind)
+        case Fault.NO_SELECTOR:
+            return Reason.INVALID_SELECTOR, Reason.INVALID_SELECTOR.message(target=name)
+        case Fault.FAILED:
+            return Reason.FAILED_GET_SCALE, Reason.FAILED_GET_SCALE.message(
+                target=name, error=fault.detail or fault.fault.value
+            )
+    return Reason.TARGET_NOT_FOUND, Reason.TARGET_NOT_FOUND.message(target=name, namespace=namespace)
+
+
 def owners(pools: Mapping[Key, Raw]) -> dict[Key, Key]:
     """For each pool, the one that owns its target: the oldest that names it, unless its mode is Recommend.
 
     `pools` are all that exist, as the API server stores them. An owner with an invalid spec, an unknown backend or mode
-    Paused stays the owner: otherwise a younger pool with other limits would scale the Deployment meanwhile.
+    Paused stays the owner: otherwise a younger pool with other limits would scale the target meanwhile.
     The younger one is refused, not both: otherwise anyone who may create a pool could stop one that serves.
     A pool in mode Recommend owns nothing, and is told who would own its target if it were in Auto.
     """
-    oldest: dict[Key, Key] = {}
+    oldest: dict[TargetKey, Key] = {}
     found: dict[Key, Key] = {}
     for key, raw in sorted(pools.items(), key=lambda each: (each[1]["metadata"]["creationTimestamp"], each[0])):
         for target in _named(key, raw):
@@ -105,10 +154,11 @@ def owners(pools: Mapping[Key, Raw]) -> dict[Key, Key]:
     return found
 
 
-def _named(key: Key, pool: Raw) -> Iterator[Key]:
-    """The Deployments that a pool names, even where the rest of its spec cannot be read."""
+def _named(key: Key, pool: Raw) -> Iterator[TargetKey]:
+    """The targets that a pool names, even where the rest of its spec cannot be read."""
     spec = pool.get("spec")
     targets = spec.get("targets") if isinstance(spec, dict) else None
     for target in targets if isinstance(targets, list) else ():
-        if isinstance(target, dict) and target.get("kind", "Deployment") == "Deployment":
-            yield key[0], str(target.get("name"))
+        if isinstance(target, dict):
+            kind, group = target.get("kind", "Deployment"), kinds.group_of(str(target.get("apiVersion", "apps/v1")))
+            yield TargetKey(key[0], str(target.get("name")), str(kind), group)

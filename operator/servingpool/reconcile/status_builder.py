@@ -73,10 +73,7 @@ def _cause_condition(cause: Cause, detail: str) -> tuple[Reason, str]:
 def _samples_condition(observation: Observation, selection: Selection, learned: Learned) -> tuple[Reason, str]:
     """For a fleet whose samples are all fresh: what they lack."""
     if learned.missing is not None:
-        detail = Note.ALL_SAMPLES_LACK.message(names=learned.missing)
-        if learned.coverage > 0.0:
-            return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-        return Reason.MISSING_FIGURES, Reason.MISSING_FIGURES.message(detail=detail)
+        return _lacking_condition(learned.missing, partial=learned.coverage > 0.0, metered=observation.metered)
     if learned.queue_unknown is not None:
         detail = Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
@@ -85,7 +82,18 @@ def _samples_condition(observation: Observation, selection: Selection, learned: 
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     if selection.doubled:
         return Reason.SEVERAL_TARGETS, Reason.SEVERAL_TARGETS.message(pods=selection.named_doubled)
-    return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=len(observation.ready))
+    ready = len(observation.ready)
+    if observation.metered:
+        return Reason.METERED_AT_GATEWAY, Reason.METERED_AT_GATEWAY.message(ready=ready)
+    return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=ready)
+
+
+def _lacking_condition(names: str, *, partial: bool, metered: bool) -> tuple[Reason, str]:
+    """For samples without a figure that decisions need. `partial`: other replicas have it."""
+    detail = Note.GATEWAY_LACKS.message(names=names) if metered else Note.ALL_SAMPLES_LACK.message(names=names)
+    if partial:
+        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+    return Reason.MISSING_FIGURES, Reason.MISSING_FIGURES.message(detail=detail)
 
 
 def build(

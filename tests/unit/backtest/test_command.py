@@ -64,11 +64,11 @@ def test_exits_3_where_auto_would_have_missed_the_slo(servingpool: Command) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("backtest",), 2, "Give deployment/NAME or --from FILE"),
+        (("backtest",), 2, "Give KIND/NAME or --from FILE"),
         (("backtest", "--from", "llama.rec"), 2, "give --ttft, --tpot or --pool"),
         ((*BASE, "--min", "17"), 2, "need 0 <= min <= max replicas, got min 17, max 16"),
         ((*BASE, "--cold-start", "2 minutes"), 2, "allowed: 1s to 1h"),
-        (("backtest", "pod/x", "--ttft", "1s"), 2, "Write the target as deployment/NAME, got 'pod/x'"),
+        (("backtest", "hpa/x", "--ttft", "1s"), 2, "Write the target as KIND/NAME, such as deployment/x, got 'hpa/x'"),
         (("record", "deployment/x", "-o", "x.rec"), 2, "Give --prometheus URL or --config FILE"),
         (
             ("record", "deployment/x", "-o", "x.rec", "--prometheus", "http://localhost:1", "--since", "2y"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.prometheus import PodSamples, ReadRequest
 from servingpool.backtest.recorder import SERIES_PER_POD, Pace, record
 from servingpool.backtest.recording import Chunk, RecordingError
@@ -50,7 +51,7 @@ class FakePrometheus:
         return {**own, **others}
 
     async def requested(
-        self, namespace: str, deployment: str, *, start: float, end: float, step: float
+        self, namespace: str, name: str, sort: Sort, *, start: float, end: float, step: float
     ) -> Sequence[tuple[float, float]] | Unknown:
         return [(start, float(len(self.pods)))]
 

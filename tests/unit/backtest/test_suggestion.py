@@ -28,7 +28,7 @@ SCALED_OBJECT = {
 }
 FACTS = Facts(
     namespace="chat",
-    deployment="llama",
+    name="llama",
     replicas=3,
     gpus=4,
     engine="vllm",

@@ -76,9 +76,9 @@ def test_only_the_catalogue_renders_messages() -> None:
     assert {name.partition(".")[0] for name in rendered()} == MESSAGES.keys()
 
 
-@pytest.mark.parametrize("given", [{}, {"deployment": "vllm", "node": "a"}])
+@pytest.mark.parametrize("given", [{}, {"target": "vllm", "node": "a"}])
 def test_a_message_with_a_missing_or_unknown_field_is_refused(given: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"has the fields \['deployment'\]"):
+    with pytest.raises(ValueError, match=r"has the fields \['target'\]"):
         Reason.SUCCEEDED_GET_SCALE.message(**given)
 
 

@@ -50,6 +50,15 @@ def ahead(path: str) -> Reply:
 
 
 def empty_cluster(path: str) -> Reply:
+    if path.endswith("/apis"):
+        return 200, "application/json", json.dumps({"groups": []})
+    if path.endswith("/deployments/llama/scale"):
+        scale = {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 1}, "status": {"selector": "app=llama"}}
+        return 200, "application/json", json.dumps(scale)
+    if path.endswith("/apis/apps/v1"):
+        kind = {"kind": "Deployment", "namespaced": True}
+        found = [{**kind, "name": "deployments"}, {**kind, "name": "deployments/scale"}]
+        return 200, "application/json", json.dumps({"resources": found})
     if path.endswith("/deployments/llama"):
         found = {
             "metadata": {"namespace": "team", "name": "llama", "uid": "d"},
@@ -109,7 +118,8 @@ def servers() -> Iterator[tuple[Servers, str]]:
     server.server_close()
 
 
-CLUSTER = ("get", "pause chat", "resume chat", "explain chat", "check deployment/llama", "suggest deployment/llama")
+POOL = ("get", "pause chat", "resume chat", "adopt chat", "release chat", "explain chat")
+CLUSTER = (*POOL, "check deployment/llama", "suggest deployment/llama")
 RECORDS = ("record deployment/llama -o llama.rec", "backtest deployment/llama --ttft 2s --max 4")
 BLIND = "record deployment/llama --engine vllm --model llama -o llama.rec"
 OWN = ("history chat", "compare chat", "explain chat --at 2026-11-20T03:12")
@@ -137,7 +147,7 @@ CASES = [
     Case("A login page instead of the API server", ("get", "pause chat"), api=html),
     Case("The login to the cluster ran out (401)", ("get", "explain chat", "suggest deployment/llama"), api=expired),
     Case("No rights (403)", ("get -A", "pause chat", "suggest -A"), api=forbidden),
-    Case("The CRD is not installed", ("get", "pause chat", "explain chat"), api=no_crd),
+    Case("The CRD is not installed", ("get", "pause chat", "adopt chat", "explain chat"), api=no_crd),
     Case("An empty cluster", ("get", "get -A", "suggest -A")),
     Case("Prometheus does not answer", (*OWN, "suggest deployment/llama", BLIND), prometheus=None),
     Case("A login page instead of Prometheus", (*OWN, "suggest deployment/llama", BLIND), prometheus=html),
@@ -145,15 +155,10 @@ CASES = [
     Case("No history", (*OWN, BLIND)),
     Case("Prometheus' clock is 2 h ahead of this machine's", ("history chat",), prometheus=ahead),
     Case(
-        "Another kind",
-        (
-            "suggest service/x",
-            "check service/x",
-            "record service/x -o x.rec",
-            "backtest service/x",
-            "pause deployment/a/b",
-        ),
+        "A kind that the API server does not have",
+        ("suggest service/x", "check service/x", "record service/x -o x.rec", "backtest service/x"),
     ),
+    Case("No target", ("suggest llama", "check hpa/x", "record llama -o x.rec", "backtest llama", "adopt a/b/c")),
     Case("A year at one second", ("history chat --since 366d --step 1s",)),
     Case(
         "A time that is none",
@@ -240,8 +245,9 @@ def test_it_ends_with_one_message_that_is_a_sentence(
 def test_what_is_missing_is_never_taken_for_an_answer(told: dict[tuple[str, str], Told]) -> None:
     codes = {name: {row.code for (case, _), row in told.items() if case == name} for name in {case for case, _ in told}}
     assert codes["No kubeconfig"] == codes["The API server does not answer"] == {4}
+    assert codes["A kind that the API server does not have"] == {1}
     assert codes["Prometheus does not answer"] == codes["A login page instead of Prometheus"] == {1, 6}
-    assert codes["Another kind"] == codes["A time that is none"] == codes["A mode that stops it"] == {2}
+    assert codes["No target"] == codes["A time that is none"] == codes["A mode that stops it"] == {2}
 
 
 def test_the_table_is_current(told: dict[tuple[str, str], Told]) -> None:

@@ -37,7 +37,7 @@ def test_a_configuration_that_is_wrong_is_said_and_nothing_is_asked(tmp_path: Pa
         ([], "Give --config FILE, or a target with --prometheus URL or --config FILE"),
         (["--prometheus", "http://x"], "Give --config FILE, or a target"),
         (["deployment/llama"], "Give --config FILE, or a target with --prometheus URL or --config FILE"),
-        (["llama", "--prometheus", "http://x"], "Write the target as deployment/NAME, got 'llama'"),
+        (["llama", "--prometheus", "http://x"], "Write the target as KIND/NAME, such as deployment/llama, got 'llama'"),
         (["deployment/", "--prometheus", "http://x"], "got 'deployment/'"),
         (
             ["deployment/llama", "--prometheus", "ftp://x"],
@@ -46,7 +46,7 @@ def test_a_configuration_that_is_wrong_is_said_and_nothing_is_asked(tmp_path: Pa
         (["deployment/llama", "--prometheus", "http://x", "--engine", "ollamma"], "--engine must be one of llamacpp, "),
         (
             ["deployment/llama", "--prometheus", "http://x", "--engine", "ollama"],
-            "--engine ollama has no figures to look for: Ollama has no Prometheus endpoint",
+            "--engine ollama exports no metrics; give --gateway one that meters it (litellm)",
         ),
     ],
 )

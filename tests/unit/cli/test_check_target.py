@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.prometheus import BackendConfig, FleetReading, PodKey, ReadRequest, shipped
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.promql import Queries
@@ -22,11 +24,13 @@ class FakeCluster:
     async def connect(cls, kubeconfig: str | None, context: str | None) -> FakeCluster:
         return cls()
 
-    async def ready_pods(self, target: PodKey) -> list[str]:
-        return [f"{target[1]}-7d9c5b7f4-{number:05d}" for number in range(300)]
-
     async def close(self) -> None:
         pass
+
+
+async def ready_pods(_: FakeCluster, namespace: str, kind: str, name: str) -> tuple[Workload, dict[str, str]]:
+    raw = {"metadata": {"namespace": namespace, "name": name, "uid": kind}}
+    return objects.workload(raw), {f"{name}-7d9c5b7f4-{number:05d}": str(number) for number in range(300)}
 
 
 class FakeBackend:
@@ -52,10 +56,13 @@ async def test_of_a_large_deployment_few_pods_are_shown_and_all_are_explained(
 ) -> None:
     """A query that names all of them is refused by VictoriaMetrics."""
     monkeypatch.setattr(check_target, "Cluster", FakeCluster)
+    monkeypatch.setattr(check_target, "ready_pods", ready_pods)
     monkeypatch.setattr(check_target, "PrometheusBackend", FakeBackend)
     name = "llama-3.3-70b-instruct-fp8-long-context"
     backend = BackendConfig(url="http://x")
-    assert not await check_target.check_target(Target("chat", name, None, None), backend, shipped(), {}, None, None)
+    assert not await check_target.check_target(
+        Target("chat", "deployment", name, None, None), backend, shipped(), {}, None, None
+    )
     told = capsys.readouterr()
     assert "300 ready pods, as engine vllm:\nSeries of the first 9 of them:\n" in told.out
     assert len(told.err.splitlines()) == 301  # a pod a line, and what is missing

@@ -203,7 +203,7 @@ def completed(line: str, **environment: str) -> list[str]:
     return [each.partition("\t")[0] for each in shown.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("command", ["get", "pause", "resume", "explain", "history", "compare"])
+@pytest.mark.parametrize("command", ["get", "pause", "resume", "adopt", "release", "explain", "history", "compare"])
 def test_names_of_pools_are_completed_by_each_command_that_takes_one(pools: FakePools, command: str) -> None:
     assert completed(f"{command} q") == ["qwen"]
     assert completed(f"{command} prod/") == ["prod/qwen", "prod/llama"]

@@ -68,7 +68,7 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
         ready, work, queue = tick or (1, 0.0, 0.0)
         window = window.add(now=TICK * (number + 1), span=TICK, ready=ready, delta=delta)
         if tick is not None:
-            window = window.judged(Misses(0.0, 0.0), load=(work + queue) / ready, work=work)
+            window.note(Misses(0.0, 0.0), load=(work + queue) / ready, work=work)
             past = past.update(TICK * (number + 1), work / ready)
     return History(window, past)
 

@@ -105,12 +105,12 @@ def test_each_state_and_penalty_of_a_large_fleet_is_answered_as_if_alone() -> No
 
 
 def test_the_fleets_around_the_cheapest_are_shown_with_their_misses() -> None:
-    (shown,) = costs.cheapest(BURST, KNEE, ALLOWANCE, (2.0,), 100).candidates
+    shown = costs.cheapest(BURST, KNEE, ALLOWANCE, (2.0,), 100).candidates
     assert [one.replicas for one in shown] == [5.0, 6.0, 7.0, 8.0, 9.0]
     assert [one.misses for one in shown] == pytest.approx([2.72, 1.87, 1.26, 0.8, 0.8], abs=0.01)
 
 
 def test_no_fleet_is_shown_that_the_expected_demand_rules_out() -> None:
     # At this penalty 5 are the answer, and 4 are too few for what is expected.
-    (shown,) = costs.cheapest(BURST, KNEE, ALLOWANCE, (1e-6,), 100).candidates
+    shown = costs.cheapest(BURST, KNEE, ALLOWANCE, (1e-6,), 100).candidates
     assert [one.replicas for one in shown] == [5.0, 6.0, 7.0]

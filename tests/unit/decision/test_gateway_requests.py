@@ -95,6 +95,24 @@ def test_a_gateway_whose_count_begins_anew_makes_no_surge() -> None:
     assert counting.begun(seen(8.0, {"a": 300.0}, waiting=2.0)) == {"a": 5.0}
 
 
+def test_a_tick_without_a_sample_forgets_no_request_that_has_not_begun() -> None:
+    counting = Counting()
+    counting.begun(seen(0.0, {"a": 100.0}))
+    counting.begun(seen(10.0, {"a": 100.0}, waiting=10.0))
+    counting.begun(replace(seen(10.0, {"a": 100.0}), metrics=()))
+    assert counting.begun(seen(12.0, {"a": 900.0})) == {"a": 12.0}
+
+
+def test_while_a_queue_is_not_told_those_that_waited_wait_on() -> None:
+    counting = Counting()
+    counting.begun(seen(0.0, {"a": 100.0}))
+    counting.begun(seen(10.0, {"a": 200.0}, waiting=6.0))
+    blind = seen(13.0, {"a": 500.0})
+    blind = replace(blind, gateway=replace(blind.gateway, queue=Unknown("did not answer")))
+    assert counting.begun(blind) == {"a": 7.0}
+    assert counting.begun(seen(13.0, {"a": 900.0})) == {"a": 13.0}
+
+
 def test_without_a_gateway_s_count_the_series_is_missing_and_not_zero() -> None:
     alone = replace(seen(0.0, {"a": 100.0}), gateway=GatewayMetrics())
     filled, _ = with_first_tokens(alone, {}, None)

@@ -10,7 +10,7 @@ import pytest
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError
-from servingpool.adapters.cluster.objects import Kind
+from servingpool.adapters.cluster.objects import Kind, TargetKey
 from servingpool.handlers.watching import Watches
 
 POOLS = ("servingpool.dev", "v1alpha1", "servingpools")
@@ -131,10 +131,10 @@ async def test_a_deleted_last_hpa_releases_its_deployment() -> None:
     world = World()
     await world.start(hpa("h"))
     await world.watches.forget_deleted()
-    assert world.cache.autoscalers(("chat", "vllm"))
+    assert world.cache.autoscalers(TargetKey("chat", "vllm"))
     world.delete(hpa("h"))
     await world.watches.forget_deleted()
-    assert not world.cache.autoscalers(("chat", "vllm"))
+    assert not world.cache.autoscalers(TargetKey("chat", "vllm"))
 
 
 async def test_deleted_pods_are_not_replicas() -> None:
@@ -189,7 +189,7 @@ async def test_nothing_is_forgotten_while_the_api_server_does_not_answer() -> No
     world.refused = {POOLS}
     await world.watches.forget_deleted()
     assert world.pools == ["chat/a"]
-    assert not world.cache.autoscalers(("chat", "vllm")), "what is told of the others counts"
+    assert not world.cache.autoscalers(TargetKey("chat", "vllm")), "what is told of the others counts"
     world.refused = set()
     await world.watches.forget_deleted()
     assert world.pools == []

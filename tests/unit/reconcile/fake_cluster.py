@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.errors import Conflict
-from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key
+from servingpool.adapters.cluster.errors import Conflict, NotFound
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Workload
+from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import (
     BackendConfig,
     FleetReading,
@@ -215,7 +216,7 @@ class FakeCluster:
         self.reporter = Reporter(self, self.cache)
         backfill = Backfill(self.backends, history=self._history)
         self.loop = Reconciler(
-            self.cache,
+            TargetReader(self, self.cache, lambda: self.now),
             Readings(self.backends),
             backfill,
             self.actor,
@@ -391,13 +392,17 @@ class FakeCluster:
     def message(self, type_: str, name: str = "pool") -> str:
         return next(str(c["message"]) for c in self.status(name)["conditions"] if c["type"] == type_)
 
-    async def scale(self, target: Key, *, current: int, replicas: int) -> None:
+    async def get(self, path: str, **_: str) -> dict[str, Any]:
+        raise NotFound(f"Cannot read {path}: 404 Not Found")
+
+    async def scale(self, target: Workload, replicas: int) -> None:
         if "scale" in self.writes.refuse:
             raise self.writes.refuse["scale"]
-        self.writes.scales.append((target, current, replicas))
+        key, current = target.key[:2], target.replicas
+        self.writes.scales.append((key, current, replicas))
         self.writes.at.append(self.now)
         self.writes.order.append(f"scale {current} -> {replicas}")
-        self.set_replicas(target[1], replicas, by=FIELD_MANAGER)
+        self.set_replicas(key[1], replicas, by=FIELD_MANAGER)
 
     async def set_deletion_cost(self, pod: Key, uid: str, cost: int | None) -> None:
         assert uid == pod[1]

@@ -11,7 +11,7 @@ from servingpool.reconcile.collect import Readings
 
 from .fake_cluster import FakeCluster
 
-KNOWN = "llamacpp, lmdeploy, nim, sglang, tensorrt-llm, tgi, vllm"
+KNOWN = "llamacpp, lmdeploy, nim, ollama, sglang, tensorrt-llm, tgi, vllm"
 
 
 def test_an_engine_that_nobody_knows_is_told_with_those_that_can_be_used() -> None:
@@ -25,22 +25,18 @@ def test_an_engine_that_nobody_knows_is_told_with_those_that_can_be_used() -> No
     assert "read" not in world.prometheus.asked
 
 
-@pytest.mark.parametrize(
-    ("engine", "lacks"),
-    [
-        ("ollama", "running, waiting, generationTokens, promptTokens, timeToFirstToken, interTokenLatency"),
-    ],
-)
-def test_an_engine_that_exports_too_little_is_told_with_what_it_lacks(engine: str, lacks: str) -> None:
-    world = FakeCluster()
+def test_an_engine_that_exports_nothing_is_told_which_gateways_meter_it() -> None:
+    world = FakeCluster(gateway="vllm-router")
     world.serve(rate=30.0)
-    world.pool(engine=engine)
+    world.pool(engine="ollama")
     world.step()
     assert world.condition("Ready") == ("False", "UnknownEngine")
     assert world.message("Ready") == (
-        f"spec.engine '{engine}' cannot be used: it exports no {lacks}, which decisions need; "
-        f"engines that can be used are {KNOWN}."
+        "spec.engine 'ollama' cannot be used: it exports no metrics; "
+        "set spec.metrics.gateway to a gateway that meters its requests (litellm)."
     )
+    world.pool(engine="ollama", metrics={"gateway": {"name": "litellm"}})
+    assert Readings(world.backends).problem(ServingPool.read(world.cache.pools["chat", "pool"])) is None
 
 
 def test_an_engine_that_counts_no_requests_is_usable_behind_a_gateway_alone() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import Forbidden, Unanswered
-from servingpool.adapters.cluster.objects import FIELD_MANAGER
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, TargetKey, Workload
 from servingpool.api.crd import crd
 from servingpool.reconcile import history
 
@@ -111,7 +111,7 @@ def test_a_long_reason_is_cut_and_not_refused() -> None:
 def a_workload() -> Any:
     world = FakeCluster()
     world.serve()
-    return world.cache.workload(("chat", "vllm"))
+    return world.cache.workload(TargetKey("chat", "vllm"))
 
 
 def test_history_survives_a_restart_and_what_changed_meanwhile_is_found() -> None:
@@ -143,8 +143,8 @@ def test_an_order_whose_answer_was_lost_is_told_as_it_was_sent(monkeypatch: pyte
     world = settled()
     carried_out = world.scale
 
-    async def no_answer(target: tuple[str, str], *, current: int, replicas: int) -> None:
-        await carried_out(target, current=current, replicas=replicas)
+    async def no_answer(target: Workload, replicas: int) -> None:
+        await carried_out(target, replicas)
         raise Unanswered("no answer within 5 s")
 
     monkeypatch.setattr(world, "scale", no_answer)

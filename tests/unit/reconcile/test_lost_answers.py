@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 import pytest
 
 from servingpool.adapters.cluster.errors import Conflict, Forbidden, Unanswered
-from servingpool.adapters.cluster.objects import FIELD_MANAGER
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, TargetKey
 from servingpool.api.part import Part
 from servingpool.api.status import Status
 from servingpool.reconcile import loop
@@ -145,7 +145,7 @@ def test_a_scale_does_not_hide_a_newer_number_of_somebody_else(monkeypatch: pyte
 
     monkeypatch.setattr(world, "scale", reset)
     tick(world)
-    held = world.cache.workload(("chat", "vllm"))
+    held = world.cache.workload(TargetKey("chat", "vllm"))
     assert held is not None
     assert held.replicas == 1, "the API server has 1, and our cache says 2 until the Deployment changes again"
 
@@ -343,6 +343,6 @@ def test_a_rollout_during_a_scale_does_not_hide_it(monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as m:
         m.setattr(world, "scale", amid)
         tick(world)
-    held = world.cache.workload(("chat", "vllm"))
+    held = world.cache.workload(TargetKey("chat", "vllm"))
     assert held is not None
     assert held.replicas == 2, "the next look decides on the old number"

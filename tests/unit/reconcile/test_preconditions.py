@@ -122,7 +122,7 @@ def test_zero_replicas_by_hand_pause_as_with_an_hpa() -> None:
     world.step(minutes=5)
     assert world.writes.scales == []
     assert world.condition("Ready") == ("False", "ScalingDisabled")
-    assert world.message("Ready") == "Deployment has 0 replicas, so scaling is off. Scale it to 1 to resume."
+    assert world.message("Ready") == "Deployment vllm has 0 replicas, so scaling is off. Scale it to 1 to resume."
     world.set_replicas("vllm", 1)
     world.step()
     assert world.condition("Ready")[0] == "True"
@@ -247,14 +247,15 @@ def test_recommend_beside_an_autoscaler_says_that_auto_would_be_blocked(kind: st
     world.autoscaler(kind)
     world.step(minutes=1.25)
     assert world.condition("Ready") == ("True", "Recommending")
+    first = "pause or delete it first." if kind == "ScaledObject" else "delete it first."
     assert world.message("Ready") == (
-        f"{ADVICE} Auto would be blocked ({reason}): {kind} 'x' scales Deployment 'vllm'; delete it first."
+        f"{ADVICE} Auto would be blocked ({reason}): {kind} 'x' scales Deployment vllm; {first}"
     )
     assert set(world.writes.reasons("pool")) == {"Recommended"}, "it does what it is asked for"
     world.pool(mode="Auto")
     world.step()
     assert world.condition("Ready") == ("False", reason)
-    assert world.message("Ready") == f"{kind} 'x' scales Deployment 'vllm'; delete it first."
+    assert world.message("Ready") == f"{kind} 'x' scales Deployment vllm; {first}"
 
 
 def test_recommend_beside_a_pool_that_scales_the_same_deployment_says_so() -> None:
@@ -264,7 +265,7 @@ def test_recommend_beside_a_pool_that_scales_the_same_deployment_says_so() -> No
     assert world.condition("Ready", "younger") == ("True", "Recommending")
     assert world.message("Ready", "younger") == (
         f"{ADVICE} Auto would be blocked (AmbiguousOwner): "
-        "ServingPool 'pool' is older and scales Deployment 'vllm'; delete one of the two pools."
+        "ServingPool 'pool' is older and scales Deployment vllm; delete one of the two pools."
     )
 
 
@@ -301,5 +302,5 @@ def test_a_paused_pool_says_as_well_what_would_stop_it() -> None:
     assert world.condition("Ready") == ("True", "Paused")
     assert world.message("Ready") == (
         "Paused mode: observes and does not scale. "
-        "Auto would be blocked (OwnedByHPA): HorizontalPodAutoscaler 'x' scales Deployment 'vllm'; delete it first."
+        "Auto would be blocked (OwnedByHPA): HorizontalPodAutoscaler 'x' scales Deployment vllm; delete it first."
     )

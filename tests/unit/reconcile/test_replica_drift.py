@@ -8,7 +8,7 @@ import pytest
 
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import Forbidden
-from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, TargetKey, Workload
 from servingpool.reconcile.replica_drift import ReplicaDrift
 
 from .fake_cluster import FakeCluster, stamp
@@ -202,7 +202,7 @@ class TestContest:
 
 def deployment(replicas: int, by: str | None, at: int) -> Workload:
     set_by = None if by is None else Setter(by, f"{at:09}")
-    return Workload(("chat", "vllm"), "d-vllm", 2 * at, replicas, set_by, gpus=1, drain=read_drain({}))
+    return Workload(TargetKey("chat", "vllm"), "d-vllm", 2 * at, replicas, set_by, gpus=1, drain=read_drain({}))
 
 
 ADVICE = "Recommend mode: computes a replica count and does not apply it."

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden
+from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.reconcile import deletion_cost, loop
 
 from .fake_cluster import FakeCluster
@@ -157,7 +158,7 @@ def test_a_mark_stays_while_its_pod_is_still_to_be_removed() -> None:
     world.pool(mode="Paused")
     world.services["vllm"].costs = {"vllm-7c9f-bbbbb": ("-1", True)}
     world.show("vllm")
-    workload = world.cache.workload(("chat", "vllm"))
+    workload = world.cache.workload(TargetKey("chat", "vllm"))
     assert workload is not None
     world.cache.scaled(workload, 5)
     asyncio.run(world.loop.tick(world.now))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.prometheus import PodSamples
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
@@ -189,6 +190,6 @@ def test_marks_are_not_removed_while_their_scale_down_is_under_way() -> None:
 class _SlowToScale(FakeCluster):
     """An API server that answers a scale after two ticks."""
 
-    async def scale(self, target: tuple[str, str], *, current: int, replicas: int) -> None:
+    async def scale(self, target: Workload, replicas: int) -> None:
         await asyncio.sleep(28.0)
-        await super().scale(target, current=current, replicas=replicas)
+        await super().scale(target, replicas)

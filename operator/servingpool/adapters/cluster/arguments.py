@@ -20,6 +20,8 @@ BATCH_LIMITS = (
 """Requests at a time of vLLM and NIM; SGLang; LMDeploy, TGI and TensorRT-LLM."""
 OF_LLAMA = ("--parallel", "-np")
 """Those of llama.cpp. Other programs have such options too, so the container must name it."""
+OF_OLLAMA = "OLLAMA_NUM_PARALLEL"
+"""A variable; Ollama 0.17 runs one request of a model at a time where it is not set."""
 RANKS = ("--data-parallel-size", "-dp", "--dp", "--dp-size")
 """With these each rank has the limit, and nobody says how many ranks a pod has."""
 
@@ -51,11 +53,19 @@ def batch_limit(containers: Iterable[Raw]) -> float:
     """Requests that one pod runs at a time at most; infinite where no container's arguments tell."""
     for container in containers:
         given = words(container)
+        if "ollama" in container.get("image", "") or "ollama" in map(program, given):
+            return _of_ollama(container)
         llama = any("llama" in word for word in (container.get("image", ""), *given))
         limit = option(given, *BATCH_LIMITS, *(OF_LLAMA if llama else ()))
         if limit is not None and limit.isdecimal() and float(limit) >= 1.0 and option(given, *RANKS) is None:
             return float(limit)
     return math.inf
+
+
+def _of_ollama(container: Raw) -> float:
+    """Requests of a model at a time; infinite where the template does not show the variable's value."""
+    limit = next((each.get("value") for each in container.get("env") or () if each["name"] == OF_OLLAMA), "1")
+    return float(limit) if limit and limit.isdecimal() and float(limit) >= 1.0 else math.inf
 
 
 def program(word: str) -> str:

@@ -1,4 +1,4 @@
-"""The objects that the watches have shown, indexed by Deployment."""
+"""The objects that the watches have shown, and the targets that were read, by target."""
 
 from __future__ import annotations
 
@@ -6,31 +6,36 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from servingpool.adapters.cluster import objects
-from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Raw, Workload
+from servingpool.adapters.cluster import kinds, objects
+from servingpool.adapters.cluster.autoscaling import paused
+from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.selector import Selector
 
 
 class ClusterCache:
-    """The cluster as last seen. Only handlers write to it, and the loop reads it, all in one event loop.
+    """The cluster as last seen. Only handlers and `scale` write to it, and the loop reads it, all in one event loop.
 
-    Pods are found through the owner chain (Deployment, ReplicaSet, Pod), as the API server records it: people
-    choose names and labels, and two Deployments with the same labels are common.
+    A Deployment's pods are found through the owner chain (Deployment, ReplicaSet, Pod), as the API server records it:
+    people choose names and labels, and two Deployments with the same labels are common. Those of other kinds are the
+    ones that the scale subresource selects.
     """
 
     def __init__(self) -> None:
         self.pools: dict[Key, Raw] = {}
-        self._workloads: dict[Key, Workload] = {}
+        self._workloads: dict[TargetKey, Workload] = {}
         self._revisions: dict[str, str] = {}
         """ReplicaSet uid to Deployment uid."""
         self._revisions_of: defaultdict[str, set[str]] = defaultdict(set)
         self._pods: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         """ReplicaSet uid to its pods by uid."""
+        self._spaces: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        """Namespace to its pods by uid."""
         self._owners: dict[str, str] = {}
         """Pod uid to ReplicaSet uid."""
         self._costly: dict[str, str] = {}
         """Uid and namespace of the pods with a deletion cost of ours."""
         self._autoscalers: dict[tuple[str, Key], Autoscaler] = {}
-        self._autoscaled: defaultdict[Key, set[tuple[str, Key]]] = defaultdict(set)
+        self._autoscaled: defaultdict[TargetKey, set[tuple[str, Key]]] = defaultdict(set)
 
     def see_pool(self, raw: Raw, *, gone: bool) -> None:
         """A ServingPool was added, changed or deleted; likewise for the others."""
@@ -48,11 +53,18 @@ class ClusterCache:
 
     def see_workload(self, raw: Raw, *, gone: bool) -> None:
         """A Deployment."""
-        key, uid = objects.key_of(raw), raw["metadata"]["uid"]
+        key, uid = TargetKey(*objects.key_of(raw)), raw["metadata"]["uid"]
         if not gone:
             self._workloads[key] = objects.workload(raw)
         elif key in self._workloads and self._workloads[key].uid == uid:
             del self._workloads[key]
+
+    def see_target(self, key: TargetKey, found: Workload | None) -> None:
+        """A target of another kind was read; None if it cannot be scaled, or nobody asks for it any more."""
+        if found is not None:
+            self._workloads[key] = found
+        else:
+            self._workloads.pop(key, None)
 
     def see_replica_set(self, raw: Raw, *, gone: bool) -> None:
         """A ReplicaSet."""
@@ -69,7 +81,7 @@ class ClusterCache:
 
     def see_pod(self, raw: Raw, *, gone: bool) -> None:
         """A pod."""
-        uid = raw["metadata"]["uid"]
+        namespace, uid = objects.key_of(raw)[0], raw["metadata"]["uid"]
         pod = None if gone else objects.pod(raw)
         # Its former ReplicaSet, not the one it names now: a pod that is relabelled by hand is released.
         before = self._owners.pop(uid, None)
@@ -78,14 +90,17 @@ class ClusterCache:
             if not self._pods[before]:
                 del self._pods[before]
         self._costly.pop(uid, None)
+        self._spaces[namespace].pop(uid, None)
         if pod is not None:
             self._owners[uid] = pod.owner
-            self._pods[pod.owner][uid] = pod
+            self._pods[pod.owner][uid] = self._spaces[namespace][uid] = pod
             if pod.cost is not None and pod.cost.ours and not pod.going:
-                self._costly[uid] = objects.key_of(raw)[0]
+                self._costly[uid] = namespace
+        elif not self._spaces[namespace]:
+            del self._spaces[namespace]
 
     def see_autoscaler(self, raw: Raw, *, gone: bool) -> None:
-        """An HPA or a ScaledObject."""
+        """An HPA or a ScaledObject; one that KEDA has paused scales nothing."""
         name = (raw["kind"], objects.key_of(raw))
         held = self._autoscalers.get(name)
         if gone and held is not None and held.uid != raw["metadata"]["uid"]:
@@ -95,19 +110,19 @@ class ClusterCache:
             self._autoscaled[before.target].discard(name)
             if not self._autoscaled[before.target]:
                 del self._autoscaled[before.target]
-        autoscaler = None if gone else objects.autoscaler(raw)
+        autoscaler = None if gone or paused(raw) else objects.autoscaler(raw)
         if autoscaler is not None:
             self._autoscalers[name] = autoscaler
             self._autoscaled[autoscaler.target].add(name)
 
-    def workload(self, key: Key) -> Workload | None:
-        """The Deployment of this namespace and name."""
+    def workload(self, key: TargetKey) -> Workload | None:
+        """The target of this namespace, name and kind."""
         return self._workloads.get(key)
 
     def scaled(self, known: Workload, replicas: int) -> None:
         """Apply our own scale before the watch shows it, so that the next tick does not decide on the old number.
 
-        `known` is the Deployment that was scaled. Our scale adds one generation, and so does a rollout before it; a
+        `known` is the target that was scaled. Our scale adds one generation, and so does a rollout before it; a
         later generation is newer than our scale.
         """
         held = self._workloads.get(known.key)
@@ -115,9 +130,30 @@ class ClusterCache:
             self._workloads[known.key] = replace(held, replicas=replicas)
 
     def pods(self, workload: Workload) -> Iterator[Pod]:
-        """Its pods that are not being deleted."""
+        """A Deployment's pods that are not being deleted."""
         for revision in self._revisions_of.get(workload.uid, ()):
             yield from (pod for pod in self._pods.get(revision, {}).values() if not pod.going)
+
+    def replicas(self, workload: Workload) -> list[tuple[Pod, ...]]:
+        """The pods that are not being deleted, by replica, in each the selected ones first.
+
+        Of most kinds a replica is a pod. One that carries a label of a group is with all that carry the same.
+        """
+        if workload.selector is None:
+            return [(pod,) for pod in self.pods(workload)]
+        sort = workload.key.sort
+        found: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
+        for pod in self._selected(workload, workload.selector):
+            found[kinds.group(sort, pod.labels) or ("", pod.uid)].append(pod)
+        selected = {pod.uid for pods in found.values() for pod in pods}
+        if any(label in kinds.GROUP_LABELS for label, _ in found):  # such as workers, that are not selected
+            for pod in self._spaces[workload.key.namespace].values():
+                group = kinds.group(sort, pod.labels)
+                if group is not None and group in found and pod.uid not in selected and not pod.going:
+                    found[group].append(pod)
+        for pods in found.values():
+            pods.sort(key=lambda pod: (pod.uid not in selected, pod.name))
+        return [tuple(pods) for _, pods in sorted(found.items())]
 
     def costly(self) -> Iterator[tuple[str, Pod, Workload | None]]:
         """Pods with our deletion cost: namespace, pod, and its Deployment if that still exists."""
@@ -128,13 +164,23 @@ class ClusterCache:
 
     def rolling_out(self, workload: Workload) -> bool:
         """Whether pods of more than one revision exist."""
+        if workload.selector is not None:
+            return len({_revision(pod) for pod in self._selected(workload, workload.selector)} - {None}) > 1
         standing = (
             any(not pod.going for pod in self._pods.get(revision, {}).values())
             for revision in self._revisions_of.get(workload.uid, ())
         )
         return sum(standing) > 1
 
-    def autoscalers(self, target: Key) -> list[Autoscaler]:
-        """Who else scales this Deployment; a ScaledObject before the HPA that KEDA makes of it."""
+    def _selected(self, workload: Workload, selector: Selector) -> Iterator[Pod]:
+        pods = self._spaces.get(workload.key.namespace, {}).values()
+        return (pod for pod in pods if not pod.going and selector.admits(pod.labels))
+
+    def autoscalers(self, target: TargetKey) -> list[Autoscaler]:
+        """Who else scales this target; a ScaledObject before the HPA that KEDA makes of it."""
         found = [self._autoscalers[name] for name in self._autoscaled.get(target, ())]
         return sorted(found, key=lambda autoscaler: autoscaler.kind, reverse=True)
+
+
+def _revision(pod: Pod) -> str | None:
+    return next((pod.labels[name] for name in kinds.REVISION_LABELS if name in pod.labels), None)

@@ -9,10 +9,9 @@ import orjson
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 
-from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.errors import ClusterError, NotFound, translated
 from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, choose
-from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind, Workload
 from servingpool.api.group import API_VERSION, GROUP, KIND, PLURAL, VERSION
 
 TIMEOUT = 10.0
@@ -89,44 +88,31 @@ class Cluster:
             )
         return found
 
-    async def ready_pods(self, target: Key) -> list[str]:
-        """Names of a Deployment's pods that are Ready and stay. NotFound if there is no such Deployment."""
-        namespace, name = target
-        with translated(f"read Deployment {namespace}/{name}"):
-            scale = await self._objects.get_namespaced_custom_object_scale(
-                "apps", "v1", namespace, "deployments", name, _request_timeout=TIMEOUT
-            )
-        with translated(f"list the pods of Deployment {namespace}/{name}"):
-            query = [("labelSelector", scale["status"]["selector"])]
-            pods = await self._request("GET", f"/api/v1/namespaces/{namespace}/pods", query_params=query)
-        read = [one for raw in pods["items"] if (one := objects.pod(raw)) is not None]
-        return sorted(one.name for one in read if one.ready_since is not None and not one.going)
-
     async def get(self, path: str, **query: str) -> dict[str, Any]:
         """Whatever stands at a path of the API, as plain data. NotFound if nothing does."""
         with translated(f"read {path}"):
             found: dict[str, Any] = await self._request("GET", path, query_params=list(query.items()))
         return found
 
-    async def scale(self, target: Key, *, current: int, replicas: int) -> None:
-        """Set a Deployment's replicas if they are still `current`; Conflict if someone else changed them.
+    async def scale(self, target: Workload, replicas: int) -> None:
+        """Set a target's replicas if they are still as it says; Conflict if someone else changed them.
 
         ClusterError, too, where the API server took the order and stored another number.
 
         The precondition is on the number itself, not on resourceVersion: that changes with every pod that becomes
         ready, and each such change would cost a tick.
         """
-        namespace, name = target
+        (namespace, name), (group, version, plural) = target.key[:2], target.resource
         body = [
-            {"op": "test", "path": "/spec/replicas", "value": current},
+            {"op": "test", "path": "/spec/replicas", "value": target.replicas},
             {"op": "replace", "path": "/spec/replicas", "value": replicas},
         ]
-        with translated(f"scale Deployment {namespace}/{name}"):
+        with translated(f"scale {target.key.kind} {namespace}/{name}"):
             stored = await self._objects.patch_namespaced_custom_object_scale(
-                "apps",
-                "v1",
+                group,
+                version,
                 namespace,
-                "deployments",
+                plural,
                 name,
                 body,
                 field_manager=FIELD_MANAGER,

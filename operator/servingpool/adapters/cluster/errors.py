@@ -11,11 +11,20 @@ import yaml
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException
 
-from servingpool.adapters.cluster.refusals import ClusterError, Conflict, Forbidden, NotFound, Unanswered, kind_of, why
+from servingpool.adapters.cluster.refusals import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Unanswered,
+    Unfit,
+    kind_of,
+    why,
+)
 
 INVALID = 422
 
-__all__ = ["ClusterError", "Conflict", "Forbidden", "NotFound", "Unanswered", "translated"]
+__all__ = ["ClusterError", "Conflict", "Forbidden", "NotFound", "Unanswered", "Unfit", "translated"]
 
 
 @contextmanager

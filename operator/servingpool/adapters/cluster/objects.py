@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from servingpool.adapters.cluster import kinds
 from servingpool.adapters.cluster.arguments import batch_limit
 from servingpool.adapters.cluster.drain import Drain, read_drain
+from servingpool.adapters.cluster.kinds import Sort
+from servingpool.adapters.cluster.selector import Selector
 
 Raw = Mapping[str, Any]
 Key = tuple[str, str]
 """Namespace and name."""
 Kind = tuple[str, str, str]
 """API group (empty for core), version and plural."""
+DEPLOYMENTS: Kind = ("apps", "v1", "deployments")
+Labels = Mapping[str, str]
+NO_LABELS: Labels = MappingProxyType({})
+
+
+class TargetKey(NamedTuple):
+    """Whose replicas are set: an object of any kind with a scale subresource."""
+
+    namespace: str
+    name: str
+    kind: str = "Deployment"
+    group: str = "apps"
+    """API group. An object is the same in all versions of it."""
+
+    @property
+    def sort(self) -> Sort:
+        """Group and kind."""
+        return self.group, self.kind
+
+    def __str__(self) -> str:
+        """Such as `Deployment vllm`."""
+        return f"{self.kind} {self.name}"
+
 
 # Extended resources of GPU vendors and their kin: nvidia.com/gpu, nvidia.com/mig-1g.10gb, amd.com/gpu,
 # gpu.intel.com/i915, habana.ai/gaudi, google.com/tpu, aws.amazon.com/neuron, huawei.com/Ascend910.
@@ -47,11 +76,22 @@ class Setter:
     """As the API server writes it, to the second."""
 
 
+class Parent(NamedTuple):
+    """The object that controls a target, and sets its replicas."""
+
+    sort: Sort
+    name: str
+
+    def __str__(self) -> str:
+        """Such as `InferenceService 'llama'`."""
+        return f"{self.sort[1]} '{self.name}'"
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A Deployment."""
+    """A target."""
 
-    key: Key
+    key: TargetKey
     uid: str
     generation: int
     """Rises with each change of the spec."""
@@ -60,11 +100,20 @@ class Workload:
     set_by: Setter | None
     """Who ordered it, as the API server has it."""
     gpus: int
-    """GPUs one replica asks for, over its containers; 0 where the template names none."""
+    """GPUs one replica asks for, over its pods and containers; 0 where these name none."""
     drain: Drain
-    """How its pods end."""
+    """How the pods that serve end."""
     batch_limit: float = math.inf
-    """Requests that one pod runs at a time at most; infinite where its arguments do not tell."""
+    """Requests that one replica runs at a time at most; infinite where its arguments do not tell."""
+    size: int = 1
+    """Pods of one replica, at least."""
+    parent: Parent | None = None
+    """Who sets its replicas, if not we."""
+    resource: Kind = DEPLOYMENTS
+    selector: Selector | None = None
+    """Which pods are its, as its scale subresource says. None: a Deployment's are told by their owners."""
+    standing: int = 0
+    """`status.replicas` of the scale subresource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +136,12 @@ class DeletionCost:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of a ReplicaSet."""
+    """A pod."""
 
     name: str
     uid: str
     owner: str
-    """The ReplicaSet's uid."""
+    """Uid of the ReplicaSet that owns it; empty where none does."""
     created_at: float
     """Unix time in seconds."""
     ready_since: float | None
@@ -101,16 +150,17 @@ class Pod:
     going: bool
     """Being deleted, or ended."""
     cost: DeletionCost | None = None
+    labels: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Autoscaler:
-    """An HPA or a KEDA ScaledObject, and the Deployment that it scales."""
+    """An HPA or a KEDA ScaledObject, and the object that it scales."""
 
     kind: str
     key: Key
     uid: str
-    target: Key
+    target: TargetKey
 
 
 def key_of(raw: Raw) -> Key:
@@ -127,20 +177,30 @@ def pool(raw: Raw) -> Raw:
 
 def workload(raw: Raw) -> Workload:
     """Read a Deployment."""
-    spec = raw.get("spec", {})
-    pod = spec.get("template", {}).get("spec", {})
-    containers = [*pod.get("containers", ()), *(c for c in pod.get("initContainers", ()) if _is_sidecar(c))]
-    gpus = sum(_gpus(container) for container in containers)
+    key = TargetKey(*key_of(raw))
+    return target(key, raw, kinds.pod_specs(key.sort, raw) or (), replicas=int(raw.get("spec", {}).get("replicas", 1)))
+
+
+def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> Workload:
+    """Read an object of any kind, one replica of which is these pods (their specs), the one that serves first."""
+    serving = _containers(pods[0]) if pods else []
     return Workload(
-        key=key_of(raw),
+        key=key,
         uid=raw["metadata"]["uid"],
         generation=int(raw["metadata"].get("generation", 0)),
-        replicas=int(spec.get("replicas", 1)),
-        set_by=_who_set_replicas(raw["metadata"]),
-        gpus=gpus,
-        drain=read_drain(pod),
-        batch_limit=batch_limit(containers),
+        replicas=replicas,
+        set_by=_who_set_replicas(raw["metadata"], kinds.REPLICAS.get(key.sort, ("spec", "replicas"))),
+        gpus=gpus_of(pods),
+        drain=read_drain(pods[0] if pods else {}),
+        batch_limit=batch_limit(serving),
+        size=max(1, len(pods)),
+        parent=_parent(key, raw["metadata"]),
     )
+
+
+def gpus_of(pods: Sequence[Raw]) -> int:
+    """GPUs that pods of these specs ask for."""
+    return sum(_gpus(container) for pod in pods for container in _containers(pod))
 
 
 def replica_set(raw: Raw) -> ReplicaSet | None:
@@ -149,11 +209,8 @@ def replica_set(raw: Raw) -> ReplicaSet | None:
     return None if owner is None else ReplicaSet(raw["metadata"]["uid"], owner)
 
 
-def pod(raw: Raw) -> Pod | None:
-    """Read a pod; None if no ReplicaSet owns it."""
-    owner = _controller(raw, "ReplicaSet")
-    if owner is None:
-        return None
+def pod(raw: Raw) -> Pod:
+    """Read a pod."""
     meta, status = raw["metadata"], raw.get("status", {})
     created = meta["creationTimestamp"]
     conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
@@ -161,23 +218,27 @@ def pod(raw: Raw) -> Pod | None:
     return Pod(
         name=meta["name"],
         uid=meta["uid"],
-        owner=owner,
+        owner=_controller(raw, "ReplicaSet") or "",
         created_at=unix(created),
         # Kubernetes' own kubelet tells since when. Another's may not, and that must not end the watch.
         ready_since=unix(ready.get("lastTransitionTime") or created) if ready.get("status") == "True" else None,
         unschedulable=scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
         going="deletionTimestamp" in meta or status.get("phase") in {"Succeeded", "Failed"},
         cost=_deletion_cost(meta),
+        labels=_labels(tuple((meta.get("labels") or {}).items())),
     )
 
 
 def autoscaler(raw: Raw) -> Autoscaler | None:
-    """Read an HPA or a ScaledObject; None if it scales something that is no Deployment."""
+    """Read an HPA or a ScaledObject; None if it names nothing to scale."""
     reference = raw.get("spec", {}).get("scaleTargetRef", {})
-    if reference.get("kind", "Deployment") != "Deployment" or "name" not in reference:
+    if "name" not in reference:
         return None
     key = key_of(raw)
-    return Autoscaler(raw["kind"], key, raw["metadata"]["uid"], (key[0], reference["name"]))
+    # KEDA's defaults; and HPA's validation lets an apiVersion be left out.
+    group = kinds.group_of(reference.get("apiVersion") or "apps/v1")
+    scaled = TargetKey(key[0], reference["name"], reference.get("kind") or "Deployment", group)
+    return Autoscaler(raw["kind"], key, raw["metadata"]["uid"], scaled)
 
 
 def unix(text: str) -> float:
@@ -185,7 +246,7 @@ def unix(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _holders(meta: Raw, *path: str) -> Iterator[Raw]:
+def holders(meta: Raw, *path: str) -> Iterator[Raw]:
     """What the API server keeps of those who have written the field at this path."""
     *above, field = (f"f:{name}" for name in path)
     for each in meta.get("managedFields") or ():
@@ -196,9 +257,9 @@ def _holders(meta: Raw, *path: str) -> Iterator[Raw]:
             yield each
 
 
-def _who_set_replicas(meta: Raw) -> Setter | None:
+def _who_set_replicas(meta: Raw, path: Sequence[str]) -> Setter | None:
     """Of several that agree on the number ourselves, else the last."""
-    found = [Setter(str(each.get("manager")), str(each.get("time"))) for each in _holders(meta, "spec", "replicas")]
+    found = [Setter(str(each.get("manager")), str(each.get("time"))) for each in holders(meta, *path)]
     return max(found, key=lambda setter: (setter.program == FIELD_MANAGER, setter.at), default=None)
 
 
@@ -209,7 +270,7 @@ def _deletion_cost(meta: Raw) -> DeletionCost | None:
     value = int(text) if COST.fullmatch(text) else 0
     ours = any(
         each.get("manager") == FIELD_MANAGER and each.get("operation") == "Apply"
-        for each in _holders(meta, "metadata", "annotations", DELETION_COST)
+        for each in holders(meta, "metadata", "annotations", DELETION_COST)
     )
     return DeletionCost(value if LOWEST_COST <= value <= HIGHEST_COST else 0, ours)
 
@@ -219,6 +280,26 @@ def _controller(raw: Raw, kind: str) -> str | None:
         if reference.get("controller") and reference["kind"] == kind:
             return str(reference["uid"])
     return None
+
+
+def _parent(key: TargetKey, meta: Raw) -> Parent | None:
+    owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
+    if owner is None or key.sort not in kinds.WORKLOADS:
+        return None
+    sort = kinds.group_of(owner.get("apiVersion", "")), owner["kind"]
+    external = (meta.get("annotations") or {}).get(kinds.KSERVE_CLASS) == kinds.KSERVE_EXTERNAL
+    return None if sort == kinds.KSERVE and external else Parent(sort, str(owner.get("name")))
+
+
+@lru_cache(maxsize=16_384)
+def _labels(items: tuple[tuple[str, str], ...]) -> Labels:
+    """One object for all pods that are labelled alike: thousands come from one template."""
+    return {sys.intern(name): sys.intern(value) for name, value in items}
+
+
+def _containers(pod: Raw) -> list[Raw]:
+    """Those that run beside each other."""
+    return [*pod.get("containers", ()), *(each for each in pod.get("initContainers", ()) if _is_sidecar(each))]
 
 
 def _is_sidecar(container: Raw) -> bool:

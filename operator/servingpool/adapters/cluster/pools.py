@@ -26,6 +26,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 FIELD_MANAGER = "servingpool-cli"
+WRITES = {"PATCH", "POST"}
+"""Methods that tell our name as field manager."""
 
 
 class Pools:
@@ -67,9 +69,12 @@ class Pools:
 
     def patch(self, namespace: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Merge changes into a pool. Conflict where it has another `metadata.resourceVersion` than they name."""
-        what = f"change ServingPool {namespace}/{name}"
+        return self.request("PATCH", path_of(namespace, name), f"change ServingPool {namespace}/{name}", changes)
+
+    def request(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Any request for one object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
         with _translated(what):
-            response = self._send("PATCH", path_of(namespace, name), body=changes)
+            response = self._send(method, path, body=body)
             return _parsed(response.read(), what, response.status)
 
     def _send(
@@ -81,8 +86,9 @@ class Pools:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> HTTPResponse:
-        headers = {"Accept": accept, **({} if body is None else {"Content-Type": MERGE_PATCH})}
-        given = {**(query or {}), **({} if body is None else {"fieldManager": FIELD_MANAGER})}
+        form = MERGE_PATCH if method == "PATCH" else JSON
+        headers = {"Accept": accept, **({} if body is None else {"Content-Type": form})}
+        given = {**(query or {}), **({"fieldManager": FIELD_MANAGER} if method in WRITES else {})}
         return self._server.request(
             method,
             path + (f"?{urlencode(given)}" if given else ""),

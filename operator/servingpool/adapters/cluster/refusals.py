@@ -25,6 +25,10 @@ class NotInstalled(NotFound):
     """The API server does not know the kind at all."""
 
 
+class Unfit(NotFound):
+    """What there is cannot be used for this: the kind is another one."""
+
+
 class Unanswered(ClusterError):
     """No answer came, or that of a server in trouble: what was asked for may have been done."""
 

@@ -1,30 +1,26 @@
-"""What stands around a Deployment, read once: its pods, who scales it, the nodes it runs on."""
+"""What stands around a workload, read once: its pods, who scales it, the nodes it runs on."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster import kinds, objects
+from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, made_by_keda
 from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.cluster.errors import ClusterError, NotFound
-from servingpool.adapters.cluster.objects import Key, Pod, Raw, Workload
-
-AUTOSCALERS = {
-    "scaledobject": ("keda.sh/v1alpha1", "scaledobjects", "ScaledObject"),
-    "hpa": ("autoscaling/v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
-}
-"""API group with version, plural and kind."""
+from servingpool.adapters.cluster.errors import ClusterError, NotFound, Unfit
+from servingpool.adapters.cluster.objects import Key, Pod, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.scale import Discovery, Unscalable, read_target
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One Deployment as it is now."""
+    """One workload as it is now."""
 
     workload: Workload
     pods: tuple[Pod, ...]
-    """Those of its selector."""
+    """Those of its selector: of a group of pods the one that leads."""
     autoscalers: tuple[Raw, ...]
     """HPAs and ScaledObjects that scale it, as the API server has them."""
     nodes: tuple[Mapping[str, str], ...]
@@ -33,7 +29,7 @@ class Survey:
     @property
     def ready(self) -> list[str]:
         """Names of the pods that are Ready and stay."""
-        return sorted(one.name for one in self.pods if one.ready_since is not None and not one.going)
+        return sorted(one.name for one in self.pods if _stays(one))
 
     @property
     def starts(self) -> tuple[float, ...]:
@@ -42,18 +38,41 @@ class Survey:
         return tuple(sorted(each for each in times if each > 0.0))
 
 
-async def survey(cluster: Cluster, target: Key) -> Survey:
-    """Read it. NotFound without such a Deployment; ClusterError where the cluster does not answer."""
-    namespace, name = target
-    raw = await cluster.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
-    selector = raw["spec"]["selector"]
-    listed = await cluster.get(f"/api/v1/namespaces/{namespace}/pods", labelSelector=_selector(selector))
-    read = [(one, each) for each in listed["items"] if (one := objects.pod(each)) is not None]
-    names = sorted({each["spec"].get("nodeName", "") for _, each in read} - {""})
+async def workload_of(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[Workload, list[Raw]]:
+    """A workload of a kind as kubectl takes it, and its pods as the API server has them.
+
+    NotFound without such a workload, Unfit where it cannot be scaled; ClusterError where the cluster does not answer.
+    """
+    discovery = Discovery(cluster, time.monotonic)
+    try:
+        api_version, found = await discovery.find(kind)
+        key = TargetKey(namespace, name, found, kinds.group_of(api_version))
+        _, workload = await read_target(cluster, discovery, key, api_version)
+    except Unscalable as problem:
+        if isinstance(problem.__cause__, ClusterError):  # the API server's own answer says more
+            raise problem.__cause__ from None
+        raise Unfit(f"Cannot read {kind} {namespace}/{name}: {problem.fault.value}") from problem
+    assert workload.selector is not None
+    listed = await cluster.get(f"/api/v1/namespaces/{namespace}/pods", labelSelector=workload.selector.text)
+    return workload, listed["items"]
+
+
+async def ready_pods(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[Workload, dict[str, str]]:
+    """A workload, and of its pods that are Ready and stay the name and the replica's. Raises as `workload_of`."""
+    workload, listed = await workload_of(cluster, namespace, kind, name)
+    pods = sorted((one for one in map(objects.pod, listed) if _stays(one)), key=lambda one: one.name)
+    return workload, {one.name: (kinds.group(workload.key.sort, one.labels) or ("", one.name))[1] for one in pods}
+
+
+async def survey(cluster: Cluster, namespace: str, kind: str, name: str) -> Survey:
+    """Read it. Raises as `workload_of`."""
+    workload, listed = await workload_of(cluster, namespace, kind, name)
+    names = sorted({each["spec"].get("nodeName", "") for each in listed} - {""})
+    scaling = await autoscalers(cluster, namespace)
     return Survey(
-        workload=objects.workload(raw),
-        pods=tuple(one for one, _ in read),
-        autoscalers=tuple([each for each in await autoscalers(cluster, namespace) if _scales(each, name)]),
+        workload=workload,
+        pods=tuple(map(objects.pod, listed)),
+        autoscalers=tuple(each for each in scaling if _scales(each, workload.key)),
         nodes=tuple([labels for node in names if (labels := await _labels(cluster, node)) is not None]),
     )
 
@@ -64,13 +83,13 @@ async def deployments(cluster: Cluster) -> list[Key]:
     return sorted(objects.key_of(raw) for raw in listed["items"] if raw.get("status", {}).get("readyReplicas"))
 
 
-async def scaled_by(cluster: Cluster, namespace: str, kind: str, name: str) -> Key:
-    """The Deployment that an HPA (`hpa`) or a ScaledObject scales. NotFound, and ClusterError."""
+async def scaled_by(cluster: Cluster, namespace: str, kind: str, name: str) -> TargetKey:
+    """What an HPA (`hpa`) or a ScaledObject scales. NotFound, and ClusterError."""
     group, plural = AUTOSCALERS[kind][:2]
     raw = await cluster.get(f"/apis/{group}/namespaces/{namespace}/{plural}/{name}")
     found = objects.autoscaler({**raw, "kind": AUTOSCALERS[kind][2]})
     if found is None:
-        raise ClusterError(f"{plural}/{name} scales no Deployment")
+        raise ClusterError(f"{plural}/{name} scales nothing")
     return found.target
 
 
@@ -82,7 +101,7 @@ async def autoscalers(cluster: Cluster, namespace: str) -> list[Raw]:
             listed = await cluster.get(f"/apis/{group}/namespaces/{namespace}/{plural}")
         except NotFound:
             continue
-        found += [{**each, "kind": kind} for each in listed["items"] if not _of_keda(each)]
+        found += [{**each, "kind": kind} for each in listed["items"] if made_by_keda(each) is None]
     return found
 
 
@@ -93,21 +112,10 @@ async def _labels(cluster: Cluster, node: str) -> dict[str, str] | None:
         return None
 
 
-def _of_keda(raw: Mapping[str, Any]) -> bool:
-    return any(owner.get("kind") == "ScaledObject" for owner in raw["metadata"].get("ownerReferences", ()))
-
-
-def _scales(raw: Raw, name: str) -> bool:
+def _scales(raw: Raw, target: TargetKey) -> bool:
     one = objects.autoscaler(raw)
-    return one is not None and one.target[1] == name
+    return one is not None and one.target == target
 
 
-def _selector(selector: Mapping[str, Any]) -> str:
-    """A label selector as a query writes it."""
-    terms = [f"{key}={value}" for key, value in selector.get("matchLabels", {}).items()]
-    for one in selector.get("matchExpressions", ()):
-        key, operator, values = one["key"], one["operator"], ",".join(one.get("values", ()))
-        terms.append(
-            {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}.get(operator, f"!{key}")
-        )
-    return ",".join(terms)
+def _stays(one: Pod) -> bool:
+    return one.ready_since is not None and not one.going

@@ -87,10 +87,12 @@ class PrometheusBackend:
 
         NotAsked if other reads had all the time there was. Takes at most the configured timeout, all its queries
         together. `now` (seconds, any clock) only ages what is remembered of the buckets. It is not the time asked for:
-        that is Prometheus's own, so that a skewed clock here makes nothing look stale. ValueError for an engine
-        without a profile.
+        that is Prometheus's own, so that a skewed clock here makes nothing look stale. Of an engine that exports
+        nothing there is no sample, and none is asked for. ValueError for an engine without a profile.
         """
         queries = self._queries_for(request.engine, gateway=request.gateway)
+        if queries.profile.metered:
+            return FleetReading(at=now, samples={}, stale={}, profile=queries.profile)
         scope = Scope(request.match_labels, models=tuple(sorted(request.models)))
         which = (request.engine, request.gateway, scope)
         deadline = self._workers.deadline()
@@ -134,9 +136,10 @@ class PrometheusBackend:
     ) -> Sequence[tuple[float, PodSamples]] | Unknown:
         """The samples of these namespaces' pods as they were at `start`, `start + step` ... up to `end` (Unix seconds).
 
-        Times without any sample have an empty mapping, all of them if no namespace is named. Unknown if any part
-        could not be read, for what is learned from part of a fleet is wrong; TooLarge where there are more than
-        `most_samples` (of one pod at one time each), for memory. All its queries together take at most the timeout.
+        Times without any sample have an empty mapping: all if no namespace is named, or the engine exports nothing.
+        Unknown if any part could not be read, for what is learned from part of a fleet is wrong; TooLarge where there
+        are more than `most_samples` (of one pod at one time each), for memory. All its queries together take at most
+        the timeout.
         """
         queries = self._queries_for(request.engine)
         scope = Scope(
@@ -147,7 +150,7 @@ class PrometheusBackend:
         )
         steps = int((end - start) / step + 1e-6) + 1
         found: dict[int, Samples] = {index: {} for index in range(steps)}
-        if not namespaces:
+        if not namespaces or queries.profile.metered:
             return [(start + index * step, {}) for index in found]
         run, deadline = self._workers.run, self._workers.deadline()
         try:
@@ -166,10 +169,15 @@ class PrometheusBackend:
         return [(start + index * step, samples) for index, samples in found.items()]
 
     async def requested(
-        self, namespace: str, deployment: str, *, start: float, end: float, step: float
+        self, namespace: str, name: str, sort: tuple[str, str], *, start: float, end: float, step: float
     ) -> Sequence[tuple[float, float]] | Unknown:
-        """A Deployment's spec.replicas by kube-state-metrics, as (Unix seconds, number); empty where nobody tells."""
-        query, deadline = requested_replicas(namespace, deployment), self._workers.deadline()
+        """A workload's spec.replicas by kube-state-metrics, as (Unix seconds, number); empty where nobody tells.
+
+        `sort` is its API group and kind. kube-state-metrics tells it of Deployments and StatefulSets.
+        """
+        query, deadline = requested_replicas(namespace, name, sort), self._workers.deadline()
+        if query is None:
+            return ()
         try:
             return await self._workers.run(deadline, read_line, query, (start, end, step))
         except MetricsUnavailable as error:

@@ -38,12 +38,14 @@ class Made:
     """Columns and their signs."""
     needs_all: bool
     """Without one of its parts there is no total."""
+    less: float = 0.0
+    """Subtracted from the total."""
 
     def fill(self, row: Row) -> None:
         """Set the column. A scrape between the changes of two of its parts leaves no debt."""
         known = [value * sign for column, sign in self.parts if (value := row[column]) is not None]
         if known and (len(known) == len(self.parts) or not self.needs_all):
-            total = sum(known)
+            total = sum(known) - self.less
             row[self.column] = max(total, 0.0)  # NaN stays
 
 
@@ -111,6 +113,8 @@ class Columns:
         source, (split, values) = queries.source(series), series.split
         if series.sum:
             return self._total(queries, series, series.sum, needs_all=not series.any_term)
+        if series.less:
+            return self._make([(source, 1.0)], needs_all=True, less=series.less)
         if not split:
             return self._plain(source)
         return self._make([(source._replace(value=value), 1.0) for value in values], needs_all=False)
@@ -153,10 +157,10 @@ class Columns:
         signed += [(Source(term.removeprefix("-"), group), 0.0) for term in beside]
         return self._make(signed, needs_all=needs_all)
 
-    def _make(self, terms: Collection[tuple[Source, float]], *, needs_all: bool) -> int:
+    def _make(self, terms: Collection[tuple[Source, float]], *, needs_all: bool, less: float = 0.0) -> int:
         """A column that no row fills: the total of others, by their signs."""
         column = self._new()
-        self.made.append(Made(column, tuple((self._plain(term), sign) for term, sign in terms), needs_all))
+        self.made.append(Made(column, tuple((self._plain(term), sign) for term, sign in terms), needs_all, less))
         return column
 
     def _new(self) -> int:

@@ -101,7 +101,8 @@ def told(figure: Reading | Histogram) -> str:
 
 def _find(profile: EngineMetrics, figure: Figure, samples: Sequence[Sample]) -> Found:
     for series in profile.figures.get(figure, ()):
-        group, (split, values) = profile.groups[profile.group_of(series)], series.split
+        number, (split, values) = profile.group_of(series), series.split
+        group, model = profile.groups[number], profile.named_in(number)
         names = set(series.metrics(histogram=figure in HISTOGRAMS))
         there = tuple(
             one
@@ -109,7 +110,7 @@ def _find(profile: EngineMetrics, figure: Figure, samples: Sequence[Sample]) -> 
             if one.name in names
             and group.admits(one.labels)
             and (not split or one.labels[split] in values)
-            and (profile.model_label is None or one.labels.get(profile.model_label))
+            and (model is None or one.labels.get(model))
         )
         seen = {one.name for one in there}
         if (
@@ -124,7 +125,8 @@ def _find(profile: EngineMetrics, figure: Figure, samples: Sequence[Sample]) -> 
 def _rows(queries: Queries, plan: Plan, samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
     """The rows that Prometheus would answer the plan's query with."""
     profile = queries.profile
-    model, identity = profile.model_label, dict.fromkeys(queries.identity, POD)
+    named = profile.model_label
+    identity = {one: "" if one == named else POD for one in queries.identity}
     wanted: dict[tuple[str, int], Collection[str]] = {
         (name, group): () for group, names in queries.names.items() for name in names
     }
@@ -135,6 +137,7 @@ def _rows(queries: Queries, plan: Plan, samples: Sequence[Sample]) -> Iterator[d
             texts = wanted.get((name, number))
             if texts is None or not group.admits(labels) or (texts and labels.get("le") not in texts):
                 continue
+            model = profile.named_in(number)
             if model is not None and not labels.get(model):
                 continue
             row = {"__name__": name, **identity} | ({GROUP: str(number)} if number else {})
@@ -142,7 +145,7 @@ def _rows(queries: Queries, plan: Plan, samples: Sequence[Sample]) -> Iterator[d
             rank = tuple(labels.get(label, "") for label in profile.added(number))
             ranks = found.setdefault(tuple(sorted(row.items())), {})
             ranks[rank] = max(value, ranks.get(rank, value))
-    models = {dict(row).get(model or "", "") for row in found}
+    models = {dict(row).get(named or "", "") for row in found}
     yield from ({"metric": dict(row), "value": [0.0, sum(ranks.values())]} for row, ranks in found.items())
     for name in models:
-        yield {"metric": {**identity, **({model: name} if model else {})}, "value": [0.0, 0.0]}
+        yield {"metric": {**identity, **({named: name} if named else {})}, "value": [0.0, 0.0]}

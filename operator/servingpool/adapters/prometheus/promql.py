@@ -144,7 +144,7 @@ class Queries:
             split = self.profile.groups[group].split
             own = (split, exported(split)) if split else ()
             series = self._once(self._select(names, scope, group=group), *own, group=group)
-            by = self._by("__name__", *own)
+            by = self._by("__name__", *own, group=group)
             terms.append(_grouped(f"sum by ({by}) ({series})", group))
         for index, (source, texts) in enumerate(buckets.items()):
             if texts:
@@ -156,24 +156,36 @@ class Queries:
                 )
                 counts = _grouped(f"sum by ({self._by('__name__', 'le')}) ({series})", source.group)
                 terms.append(apart(counts, f"histogram-{index}"))
-        times = " or ".join(f"timestamp({selector})" for selector in self.clock(scope))
+        times = " or ".join(self._time(selector, group) for selector, group in self._clock(scope))
         terms.append(apart(f"max by ({self._by()}) ({times})", "times"))
         return " or ".join(terms)
 
     def clock(self, scope: Scope) -> list[str]:
-        """Selectors of the series whose sample time stands for that of the whole page.
+        """Selectors of the series whose sample time stands for that of the whole page."""
+        return [selector for selector, _ in self._clock(scope)]
+
+    def _clock(self, scope: Scope) -> list[tuple[str, int]]:
+        """The same, each with its group.
 
         One metric each: `timestamp` drops names, and two of one pod would be the same series.
         """
         figures = self.profile.figures
-        own = [Figure.RUNNING] if Figure.RUNNING in figures else list(figures)
+        running = figures.get(Figure.RUNNING, ())
+        # Where one names no model, each model's own series tell when that was scraped.
+        own = [Figure.RUNNING] if running and not any(one.any_model for one in running) else list(figures)
         return [
-            each
+            (each, group)
             for figure in own
             for one in figures[figure]
+            for group in (self.profile.group_of(one),)
             for name in one.metrics(histogram=figure in HISTOGRAMS)
-            for each in self._select([name], scope, group=self.profile.group_of(one))
+            for each in self._select([name], scope, group=group)
         ]
+
+    def _time(self, selector: str, group: int) -> str:
+        """When series were scraped. A model that the target names is not one of series that name none."""
+        unnamed = self.profile.groups[group].any_model
+        return f"max by ({self._by(group=group)}) (timestamp({selector}))" if unnamed else f"timestamp({selector})"
 
     @property
     def names(self) -> dict[int, list[str]]:
@@ -197,20 +209,22 @@ class Queries:
         would else count double.
         """
         labels = dict.fromkeys([*more, *self._own(group)])
-        return f"max by ({self._by('__name__', *labels)}) ({' or '.join(selectors)})"
+        return f"max by ({self._by('__name__', *labels, group=group)}) ({' or '.join(selectors)})"
 
     def _own(self, group: int = 0) -> list[str]:
         """The labels of one pod's series that are added up."""
         own = self.profile.added(group)
         return [*own, *(exported(name) for name in own)]
 
-    def _by(self, *more: str) -> str:
-        return ", ".join((*more, *self.identity, *(own for _, own in self.owned if own)))
+    def _by(self, *more: str, group: int = 0) -> str:
+        owned = self.owned[:2] if self.profile.groups[group].any_model else self.owned
+        return ", ".join((*more, *(label for pair in zip(*owned, strict=True) for label in pair if label)))
 
     def _select(self, names: Sequence[str], scope: Scope, *matchers: str, group: int = 0) -> list[str]:
         """Selectors whose union is wanted: two where a namespace or a model may be under either of two labels."""
-        (_, _), (pod, _), (model, _) = self.owned
+        (_, _), (pod, _), _ = self.owned
         asked = self.profile.groups[group]
+        model, own_model = ("", "") if asked.any_model else self.owned[2]
         common = [
             f"__name__=~{any_of(names)}",
             *([f'{model}!=""'] if model else ()),
@@ -220,7 +234,7 @@ class Queries:
             *(f"{name}={quote(value)}" for name, value in scope.match_labels),
         ]
         ways = [common]
-        for wanted, labels in ((scope.namespaces, self.owned[0]), (scope.models, self.owned[2])):
+        for wanted, labels in ((scope.namespaces, self.owned[0]), (scope.models, (model, own_model))):
             if wanted and labels[0]:
                 ways = [[*way, f"{label}=~{any_of(wanted)}"] for way in ways for label in labels if label]
         if scope.pods:
@@ -232,11 +246,23 @@ def _none_of(label: str, values: Sequence[str]) -> str:
     return f"{label}!={quote(values[0])}" if len(values) == 1 else f"{label}!~{any_of(values)}"
 
 
-def requested_replicas(namespace: str, deployment: str) -> str:
-    """A Deployment's spec.replicas as kube-state-metrics exports it, scraped with or without `honorLabels`."""
+REQUESTED = {
+    ("apps", "Deployment"): ("kube_deployment_spec_replicas", "deployment"),
+    ("apps", "StatefulSet"): ("kube_statefulset_replicas", "statefulset"),
+}
+"""By API group and kind, kube-state-metrics' metric of spec.replicas, and its label of the name."""
+
+
+def requested_replicas(namespace: str, name: str, sort: tuple[str, str]) -> str | None:
+    """A workload's spec.replicas as kube-state-metrics exports it, scraped with or without `honorLabels`.
+
+    None for a kind of which it exports none.
+    """
+    if sort not in REQUESTED:
+        return None
+    metric, own = REQUESTED[sort]
     selectors = [
-        f"kube_deployment_spec_replicas{{{label}={quote(namespace)},deployment={quote(deployment)}}}"
-        for label in ("namespace", exported("namespace"))
+        f"{metric}{{{label}={quote(namespace)},{own}={quote(name)}}}" for label in ("namespace", exported("namespace"))
     ]
     return f"max({' or '.join(selectors)})"
 

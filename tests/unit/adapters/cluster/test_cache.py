@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER
+import pytest
 
-CHAT = ("chat", "vllm")
+from servingpool.adapters.cluster.autoscaling import PAUSED, PAUSED_REPLICAS
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, TargetKey
+
+CHAT = TargetKey("chat", "vllm")
 
 
 def deployment(name: str = "vllm", uid: str = "d-1", replicas: int = 2) -> dict[str, Any]:
@@ -141,14 +144,41 @@ def test_keda_is_named_before_the_hpa_that_it_made() -> None:
     assert [one.kind for one in cache.autoscalers(CHAT)] == ["ScaledObject", "HorizontalPodAutoscaler"]
 
 
+@pytest.mark.parametrize(
+    ("annotations", "condition", "scales"),
+    [
+        ({}, "False", True),
+        ({PAUSED: "true"}, "True", False),
+        ({PAUSED: "true"}, "False", True),
+        ({PAUSED: "false"}, "True", True),
+        ({PAUSED: "any other word"}, "True", False),
+        ({PAUSED: "true", PAUSED_REPLICAS: "3"}, "True", True),
+        ({"autoscaling.keda.sh/paused-scale-in": "true"}, "True", True),
+    ],
+)
+def test_a_scaled_object_scales_until_keda_has_paused_it(
+    annotations: dict[str, str], condition: str, scales: bool
+) -> None:
+    cache = filled()
+    cache.see_autoscaler(hpa("keda-hpa-x"), gone=False)
+    raw = hpa("x", kind="ScaledObject")
+    raw["metadata"]["annotations"] = annotations
+    raw["status"] = {"conditions": [{"type": "Paused", "status": condition}]}
+    cache.see_autoscaler(raw, gone=False)
+    assert [one.kind for one in cache.autoscalers(CHAT)] == [
+        *(["ScaledObject"] if scales else []),
+        "HorizontalPodAutoscaler",
+    ], "the HPA that KEDA made counts until it is gone"
+
+
 def test_an_autoscaler_that_turns_to_another_target_lets_go_of_the_first() -> None:
     cache = filled()
     cache.see_autoscaler(hpa("x"), gone=False)
     cache.see_autoscaler(hpa("x", target="other"), gone=False)
     assert cache.autoscalers(CHAT) == []
-    assert len(cache.autoscalers(("chat", "other"))) == 1
+    assert len(cache.autoscalers(TargetKey("chat", "other"))) == 1
     cache.see_autoscaler(hpa("x", target="other"), gone=True)
-    assert cache.autoscalers(("chat", "other")) == []
+    assert cache.autoscalers(TargetKey("chat", "other")) == []
 
 
 def test_of_a_pool_what_nobody_reads_is_not_kept() -> None:

@@ -12,11 +12,13 @@ from aiohttp import web
 from kubernetes.aio import client
 
 from servingpool.adapters.cluster import client as cluster_client
+from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.client import Cluster, credentials
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
 from servingpool_lab.credentials import write_kubeconfig
 
-POOL, TARGET = ("chat", "pool"), ("chat", "vllm")
+POOL = ("chat", "pool")
+WORKLOAD = objects.workload({"metadata": {"namespace": "chat", "name": "vllm", "uid": "d"}, "spec": {"replicas": 2}})
 
 
 class Api:
@@ -65,7 +67,7 @@ async def api() -> AsyncIterator[tuple[Api, Cluster]]:
 async def test_scaling_is_refused_by_the_server_if_somebody_else_was_faster(api: tuple[Api, Cluster]) -> None:
     fake, cluster = api
     fake.answers = {"kind": "Scale", "spec": {"replicas": 5}}
-    await cluster.scale(TARGET, current=2, replicas=5)
+    await cluster.scale(WORKLOAD, 5)
     assert fake.asked == [
         (
             "PATCH",
@@ -80,27 +82,6 @@ async def test_scaling_is_refused_by_the_server_if_somebody_else_was_faster(api:
     assert cluster.writes["scale"] == 1
 
 
-async def test_a_pod_that_is_being_deleted_is_not_looked_at(api: tuple[Api, Cluster]) -> None:
-    """It is Ready until it ends, and the operator reads it no more."""
-    fake, cluster = api
-
-    def pod(name: str, ready: str = "True", **meta: str) -> dict[str, Any]:
-        owner = {"kind": "ReplicaSet", "name": "vllm-1", "uid": "r", "controller": True}
-        meta |= {"name": name, "namespace": "chat", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
-        return {
-            "metadata": {**meta, "ownerReferences": [owner]},
-            "status": {"conditions": [{"type": "Ready", "status": ready}]},
-        }
-
-    going = pod("going", deletionTimestamp="2026-01-01T00:00:00Z")
-    fake.answers = {
-        "status": {"selector": "app=vllm"},
-        "items": [pod("second"), going, pod("loading", "False"), pod("first")],
-    }
-    assert await cluster.ready_pods(TARGET) == ["first", "second"]
-    assert fake.query == {"labelSelector": "app=vllm"}
-
-
 @pytest.mark.parametrize(("spec", "stored"), [({"replicas": 3}, 3), ({}, 0)])
 async def test_a_replica_count_changed_by_a_webhook_is_reported(
     api: tuple[Api, Cluster], spec: dict[str, int], stored: int
@@ -111,7 +92,7 @@ async def test_a_replica_count_changed_by_a_webhook_is_reported(
     with pytest.raises(
         ClusterError, match=f"Requested 5 replicas, the API server stored {stored}. Check admission webhooks"
     ):
-        await cluster.scale(TARGET, current=2, replicas=5)
+        await cluster.scale(WORKLOAD, 5)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +153,7 @@ async def test_a_refusal_is_reported_without_the_servers_own_words(
     fake, cluster = api
     fake.status = status
     with pytest.raises(error, match=f"Cannot scale Deployment chat/vllm: {status}") as caught:
-        await cluster.scale(TARGET, current=2, replicas=5)
+        await cluster.scale(WORKLOAD, 5)
     assert type(caught.value) is error
     assert "secret" not in str(caught.value)
     assert cluster.writes["scale"] == 0

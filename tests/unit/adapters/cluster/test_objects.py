@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster.objects import TargetKey
 
 CREATED, READY = "2026-01-01T00:00:00Z", "2026-01-01T00:01:40Z"
 
@@ -80,7 +81,6 @@ def test_a_deployment_without_replicas_asks_for_one() -> None:
 
 def test_a_ready_pod_serves_since_its_condition_turned() -> None:
     found = objects.pod(pod({"type": "Ready", "status": "True", "lastTransitionTime": READY}))
-    assert found is not None
     assert found.ready_since is not None
     assert found.ready_since - found.created_at == 100.0
     assert not found.going
@@ -90,7 +90,6 @@ def test_a_ready_pod_serves_since_its_condition_turned() -> None:
 @pytest.mark.parametrize("since", [{}, {"lastTransitionTime": None}])
 def test_a_ready_pod_that_does_not_say_since_when_serves_since_it_was_made(since: dict[str, Any]) -> None:
     found = objects.pod(pod({"type": "Ready", "status": "True", **since}))
-    assert found is not None
     assert found.ready_since == found.created_at
 
 
@@ -125,7 +124,6 @@ def test_the_setter_of_replicas_is_read_from_managed_fields(managers: list[Any],
 
 def test_a_pod_that_is_not_ready_is_starting() -> None:
     found = objects.pod(pod({"type": "Ready", "status": "False", "lastTransitionTime": READY}))
-    assert found is not None
     assert found.ready_since is None
 
 
@@ -133,14 +131,12 @@ def test_a_pod_without_status_is_starting() -> None:
     raw = pod()
     del raw["status"]
     found = objects.pod(raw)
-    assert found is not None
     assert (found.ready_since, found.going, found.unschedulable) == (None, False, False)
 
 
 @pytest.mark.parametrize(("reason", "expected"), [("Unschedulable", True), ("SchedulingGated", False)])
 def test_only_a_pod_that_no_node_has_room_for_is_unschedulable(reason: str, expected: bool) -> None:
     found = objects.pod(pod({"type": "PodScheduled", "status": "False", "reason": reason}))
-    assert found is not None
     assert found.unschedulable == expected
 
 
@@ -149,31 +145,34 @@ def test_only_a_pod_that_no_node_has_room_for_is_unschedulable(reason: str, expe
 )
 def test_a_pod_that_ended_or_is_being_deleted_is_going(changes: dict[str, Any]) -> None:
     found = objects.pod(pod({"type": "Ready", "status": "True", "lastTransitionTime": READY}, **changes))
-    assert found is not None
     assert found.going
 
 
 @pytest.mark.parametrize("owner", [None, "StatefulSet", "Job"])
-def test_a_pod_of_something_else_is_not_kept(owner: str | None) -> None:
-    assert objects.pod(pod(owner=owner)) is None
+def test_a_pod_of_something_else_has_no_replica_set(owner: str | None) -> None:
+    assert objects.pod(pod(owner=owner)).owner == ""
 
 
 def test_an_owner_that_does_not_control_is_no_owner() -> None:
     raw = pod()
     raw["metadata"]["ownerReferences"][0]["controller"] = False
-    assert objects.pod(raw) is None
+    assert objects.pod(raw).owner == ""
 
 
 @pytest.mark.parametrize(
     ("reference", "target"),
     [
-        ({"apiVersion": "apps/v1", "kind": "Deployment", "name": "vllm"}, ("chat", "vllm")),
-        ({"name": "vllm"}, ("chat", "vllm")),  # KEDA's default kind is Deployment
-        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "vllm"}, None),
+        ({"apiVersion": "apps/v1", "kind": "Deployment", "name": "vllm"}, TargetKey("chat", "vllm")),
+        ({"name": "vllm"}, TargetKey("chat", "vllm")),  # KEDA's default kind is Deployment
+        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "vllm"}, TargetKey("chat", "vllm", "StatefulSet")),
+        (
+            {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": "vllm"},
+            TargetKey("chat", "vllm", "LeaderWorkerSet", "leaderworkerset.x-k8s.io"),
+        ),
         ({"kind": "Deployment"}, None),
     ],
 )
-def test_reads_what_an_autoscaler_scales(reference: dict[str, str], target: tuple[str, str] | None) -> None:
+def test_reads_what_an_autoscaler_scales(reference: dict[str, str], target: TargetKey | None) -> None:
     raw = {
         "kind": "ScaledObject",
         "metadata": {"namespace": "chat", "name": "other", "uid": "a-1"},
@@ -196,7 +195,6 @@ def costly(text: str, *managers: tuple[str, str]) -> dict[str, Any]:
 )
 def test_a_deletion_cost_is_what_kubernetes_takes_it_for(text: str, value: int) -> None:
     found = objects.pod(costly(text))
-    assert found is not None
     assert found.cost == objects.DeletionCost(value, ours=False)
 
 
@@ -211,7 +209,6 @@ def test_a_deletion_cost_is_what_kubernetes_takes_it_for(text: str, value: int) 
 )
 def test_a_deletion_cost_is_ours_if_the_api_server_says_so(manager: tuple[str, str], ours: bool) -> None:
     found = objects.pod(costly("-1", ("kubelet", "Update"), manager))
-    assert found is not None
     assert found.cost == objects.DeletionCost(-1, ours=ours)
 
 
@@ -219,8 +216,6 @@ def test_a_pod_of_which_we_have_taken_the_cost_back_has_none() -> None:
     raw = costly("7", ("somebody", "Update"))
     raw["metadata"]["managedFields"].append({"manager": "servingpool-operator", "operation": "Apply"})
     found = objects.pod(raw)
-    assert found is not None
     assert found.cost == objects.DeletionCost(7, ours=False)
     plain = objects.pod(pod(meta={"annotations": {"other": "x"}}))
-    assert plain is not None
     assert plain.cost is None

@@ -59,6 +59,19 @@ def test_the_client_waits_in_the_gateways_queue_and_its_ttft_says_so() -> None:
     assert ttft.total == pytest.approx(14.102)
 
 
+def test_litellm_meters_an_engine_that_exports_nothing() -> None:
+    """Six requests are over, three of them streamed; four are in flight, of whatever model, and the scrape itself."""
+    metered = read("litellm-1.105.7")
+    assert (metered.generation_tokens, metered.prompt_tokens, metered.running) == (123.0, 45.0, NOT_EXPOSED)
+    between = metered.inter_token_latency
+    assert isinstance(between, Histogram)
+    assert (between.count, between.total) == (120.0, pytest.approx(1.648245 + 1.273731 - 0.216734 - 0.04298))
+    samples = page.parse((ENGINES / "gateway-litellm-1.105.7.txt").read_text())
+    of_all = page.read(profile_of("litellm-1.105.7").metrics, samples)[""]
+    assert (of_all.running, of_all.begun) == (4.0, NOT_EXPOSED)
+    assert [name for name, profile in shipped_gateways().items() if profile.meters] == ["litellm"]
+
+
 def test_every_gateway_tells_arrivals_and_has_a_page() -> None:
     """Without arrivals a profile would be of no use."""
     for gateway, profile in shipped_gateways().items():
@@ -74,8 +87,13 @@ def test_every_gateway_tells_arrivals_and_has_a_page() -> None:
         ({"arrivals": [{"sum": ["a"], "count": ["b"]}]}, "figures.arrivals must have name, or sum alone"),
         ({"timeToFirstToken": [{"sum": ["a"], "count": ["b"]}]}, "figures.timeToFirstToken must have name"),
         ({"timeToFirstToken": [{"name": "a", "labels": {"b": "c"}}]}, "must have a name and no labels"),
+        (
+            {"interTokenLatency": [{"sum": ["a"]}]},
+            "figures.interTokenLatency must have name, or sum and count together",
+        ),
+        ({"inFlight": [{"sum": ["a"], "less": 1}]}, "less goes with name alone"),
         ({"timeToFirstToken": [{"name": "a", "excluded": {"b": "c"}}]}, "figures.arrivals must be there too"),
-        ({"running": ["a"]}, "'queue', 'arrivals' or 'timeToFirstToken'"),
+        ({"running": ["a"]}, "'queue', 'arrivals', 'timeToFirstToken', 'inFlight'"),
     ],
 )
 def test_a_wrong_profile_is_refused_by_field(figures: dict[str, object], said: str) -> None:

@@ -93,6 +93,8 @@ class Group(NamedTuple):
     """Labels that the parts of a total have beside it: of series that differ in these alone the greatest counts."""
     split: str = ""
     """A label by which figures choose among a metric's series."""
+    any_model: bool = False
+    """The series do not name the model, though the profile's others do."""
 
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Whether a series with these labels may be read."""
@@ -124,6 +126,10 @@ class Series(_Section):
     """Values that labels must not have."""
     any_term: bool = False
     """With `sum`: a metric that is not there yet counts as 0, such as a counter before its first event."""
+    any_model: bool = False
+    """The series does not name the model, though the profile's others do: it counts for all models of the pod."""
+    less: Annotated[float, Field(ge=0)] = 0.0
+    """With a name: subtracted from the value, such as the scrape itself in a count of HTTP requests."""
     counted: Counted = Counted.SMOOTH
     """`smooth`: while a request runs. `atFinish`: all at once when it ends."""
     versions: str = ""
@@ -140,6 +146,8 @@ class Series(_Section):
     def _one_form(self) -> Self:
         if bool(self.name) == bool(self.sum or self.count) or (self.sum and self.labels):
             raise ValueError("must have either name, or sum, or sum and count; labels go with name alone")
+        if self.less and (not self.name or self.labels):
+            raise ValueError("less goes with name alone, without labels")
         for terms in filter(None, (self.sum, self.count)):
             if all(term[0] == "-" for term in terms):
                 raise ValueError(f"must add a metric, got {', '.join(terms)}")
@@ -149,7 +157,8 @@ class Series(_Section):
     def text(self) -> str:
         """Its metrics, in a few words."""
         if self.name:
-            return self.name + "".join(f" {{{label}={'|'.join(values)}}}" for label, values in self.labels.items())
+            labels = "".join(f" {{{label}={'|'.join(values)}}}" for label, values in self.labels.items())
+            return f"{self.name}{labels}{f' - {self.less:g}' if self.less else ''}"
         parts = [" + ".join(terms).replace("+ -", "- ") for terms in (self.sum, self.count) if terms]
         return " over ".join(f"({part})" for part in parts)
 
@@ -221,18 +230,29 @@ class EngineMetrics(_Section):
 
     def _group(self, series: Series) -> Group:
         excluded = tuple(sorted((self.excluded | series.excluded).items()))
-        return Group(excluded, tuple(sorted(series.parts_by)), series.split[0])
+        return Group(excluded, tuple(sorted(series.parts_by)), series.split[0], series.any_model)
+
+    def named_in(self, group: int) -> Label | None:
+        """The label with the model's name that the series of a group have; None where they have none."""
+        return None if self.groups[group].any_model else self.model_label
 
     @property
     def lacks(self) -> tuple[Figure, ...]:
         """Essential figures that the engine has no series for."""
         lacking = tuple(figure for figure in ESSENTIAL if figure not in self.figures)
-        return () if lacking == (Figure.TIME_TO_FIRST_TOKEN,) and self.needs_gateway else lacking
+        estimated = lacking == (Figure.TIME_TO_FIRST_TOKEN,) and self.needs_gateway
+        return () if estimated or self.metered else lacking
 
     @property
     def needs_gateway(self) -> bool:
         """Whether nothing tells how many requests come, so that a gateway must."""
-        return Figure.TIME_TO_FIRST_TOKEN not in self.figures and Figure.PREFILL_SECONDS in self.figures
+        estimated = Figure.TIME_TO_FIRST_TOKEN not in self.figures and Figure.PREFILL_SECONDS in self.figures
+        return estimated or self.metered
+
+    @property
+    def metered(self) -> bool:
+        """Whether the engine exports nothing at all, so that a gateway must count what it does."""
+        return not self.figures
 
 
 def usable(profiles: Mapping[str, EngineMetrics]) -> tuple[str, ...]:

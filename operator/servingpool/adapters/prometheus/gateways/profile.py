@@ -18,14 +18,29 @@ class GatewayFigure(StrEnum):
     QUEUE = "queue"
     ARRIVALS = "arrivals"
     TIME_TO_FIRST_TOKEN = "timeToFirstToken"  # noqa: S105, no password
+    IN_FLIGHT = "inFlight"
+    GENERATION_TOKENS = "generationTokens"
+    PROMPT_TOKENS = "promptTokens"
+    INTER_TOKEN_LATENCY = "interTokenLatency"  # noqa: S105
+
+    @property
+    def field(self) -> str:
+        """Its name in `GatewayMetrics`."""
+        return self.name.lower()
 
 
 READ_AS = {
     GatewayFigure.QUEUE: Figure.WAITING,
     GatewayFigure.ARRIVALS: Figure.BEGUN,
     GatewayFigure.TIME_TO_FIRST_TOKEN: Figure.TIME_TO_FIRST_TOKEN,
+    GatewayFigure.IN_FLIGHT: Figure.RUNNING,
+    GatewayFigure.GENERATION_TOKENS: Figure.GENERATION_TOKENS,
+    GatewayFigure.PROMPT_TOKENS: Figure.PROMPT_TOKENS,
+    GatewayFigure.INTER_TOKEN_LATENCY: Figure.INTER_TOKEN_LATENCY,
 }
 """A gateway's pod is read as an engine's is, with these figures."""
+METERING = tuple(figure for figure in GatewayFigure if figure is not GatewayFigure.QUEUE)
+"""Figures that stand for those of an engine that exports nothing."""
 
 
 class GatewayProfile(BaseModel):
@@ -54,14 +69,21 @@ class GatewayProfile(BaseModel):
         for figure, series in self.figures.items():
             if not series:
                 raise ValueError(f"figures.{figure} must name a series, got an empty list")
-            if any(one.count for one in series):
-                raise ValueError(f"figures.{figure} must have name, or sum alone, without count")
+            histogram = figure is GatewayFigure.INTER_TOKEN_LATENCY
+            if any(bool(one.count) != (histogram and bool(one.sum)) for one in series):
+                rest = "sum and count together" if histogram else "sum alone, without count"
+                raise ValueError(f"figures.{figure} must have name, or {rest}")
         ttft = self.figures.get(GatewayFigure.TIME_TO_FIRST_TOKEN, ())
         if any(one.labels or not one.name for one in ttft):
             raise ValueError("figures.timeToFirstToken must have a name and no labels: use excluded")
         if any(one.excluded for one in ttft) and GatewayFigure.ARRIVALS not in self.figures:
             raise ValueError("figures.arrivals must be there too: figures.timeToFirstToken leaves requests out")
         return self
+
+    @property
+    def meters(self) -> bool:
+        """Whether it counts all that decisions need, so that an engine behind it may export nothing."""
+        return all(figure in self.figures for figure in METERING)
 
     @cached_property
     def metrics(self) -> EngineMetrics:

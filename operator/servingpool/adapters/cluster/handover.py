@@ -1,0 +1,174 @@
+"""Requests that hand a Deployment from its autoscaler to a pool and back, with a person's kubeconfig and rights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, PAUSED, PAUSED_REPLICAS, made_by_keda, paused
+from servingpool.adapters.cluster.objects import Key, Raw, TargetKey, autoscaler
+from servingpool.adapters.cluster.pools import Pools
+from servingpool.adapters.cluster.refusals import Forbidden, NotFound, Unfit
+
+KEPT = "servingpool.dev/adopted"
+"""Annotation of the pool with the autoscaler's copy, as JSON. Whoever may switch the pool's mode may write it, a sync
+or an upgrade of the pool leaves it alone, and each change of it is checked against the pool's resourceVersion."""
+PLURALS = {kind: plural for _, plural, kind in AUTOSCALERS.values()}
+GROUPS = {kind: group for group, _, kind in AUTOSCALERS.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A pool, its Deployment, and who else scales that, as read one after the other."""
+
+    pool: Raw
+    deployment: Raw
+    autoscalers: tuple[Raw, ...]
+    """HPAs and ScaledObjects that name the Deployment, paused ones too; no HPA that KEDA made."""
+    keda_hpas: tuple[Raw, ...]
+    """HPAs that KEDA made of those ScaledObjects."""
+    namesakes: tuple[Raw, ...]
+    """Autoscalers that are called like the pool or its Deployment, and scale something else."""
+    kept: Raw | None
+    """The copy of the autoscaler that was here; None where none is kept."""
+
+    @property
+    def contended(self) -> bool:
+        """Another autoscaler scales the Deployment."""
+        return any(not paused(raw) for raw in self.autoscalers) or bool(self.keda_hpas)
+
+    @property
+    def replicas(self) -> int:
+        """The Deployment's spec.replicas."""
+        return int(self.deployment["spec"].get("replicas", 1))
+
+
+class Handover:
+    """The requests for one pool."""
+
+    def __init__(self, pools: Pools, key: Key) -> None:
+        self._pools, self.key = pools, key
+
+    def look(self) -> Scene:
+        """Read all of it. NotFound without the pool or its Deployment, Unfit where it scales another kind."""
+        namespace, name = self.key
+        pool = self._pools.read(namespace, name)
+        target = str(pool["spec"]["targets"][0]["name"])
+        kind = pool["spec"]["targets"][0].get("kind", "Deployment")
+        if kind != "Deployment":
+            raise Unfit(
+                f"ServingPool {namespace}/{name} scales {kind} '{target}': only a Deployment can be handed over"
+            )
+        path = f"/apis/apps/v1/namespaces/{_quoted(namespace)}/deployments/{_quoted(target)}"
+        deployment = self._pools.request("GET", path, f"read Deployment {namespace}/{target}")
+        found = [each for kind in GROUPS for each in self._list(kind)]
+        scaling, namesakes = [], []
+        for raw in found:
+            scaled = autoscaler(raw)
+            if scaled is not None and scaled.target == TargetKey(namespace, target):
+                scaling.append(raw)
+            elif raw["metadata"]["name"] in {name, target}:
+                namesakes.append(raw)
+        kept = (pool["metadata"].get("annotations") or {}).get(KEPT)
+        return Scene(
+            pool=pool,
+            deployment=deployment,
+            autoscalers=tuple(raw for raw in scaling if made_by_keda(raw) is None),
+            keda_hpas=tuple(raw for raw in scaling if made_by_keda(raw) is not None),
+            namesakes=tuple(namesakes),
+            kept=None if kept is None else json.loads(kept),
+        )
+
+    def pool(self) -> Raw:
+        """The pool alone. NotFound without it."""
+        return self._pools.read(*self.key)
+
+    def keep(self, pool: Raw, copy: Raw | None) -> None:
+        """Keep this copy in the pool, or forget the one that is there. Conflict if the pool is another by now."""
+        self._change(pool, {"annotations": {KEPT: None if copy is None else json.dumps(copy, sort_keys=True)}}, {})
+
+    def set_mode(self, pool: Raw, mode: str) -> Raw:
+        """Set the pool's mode; the pool as it is then. Conflict if it is another by now."""
+        return self._change(pool, {}, {"mode": mode})
+
+    def delete(self, hpa: Raw) -> None:
+        """Delete an HPA. Conflict if it is not as it was read; nothing happens where it is gone."""
+        meta = hpa["metadata"]
+        seen = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        try:
+            self._request("DELETE", hpa, "delete", {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": seen})
+        except NotFound:
+            return
+
+    def pause(self, scaled_object: Raw) -> None:
+        """Have KEDA pause a ScaledObject and leave replicas as they are. Conflict if it is not as it was read."""
+        version = scaled_object["metadata"]["resourceVersion"]
+        self.annotate(scaled_object, {PAUSED: "true", PAUSED_REPLICAS: None}, version)
+
+    def annotate(self, scaled_object: Raw, annotations: Mapping[str, str | None], version: str | None = None) -> None:
+        """Set annotations of a ScaledObject; None takes one away. NotFound without it."""
+        meta = {"annotations": dict(annotations)} | ({} if version is None else {"resourceVersion": version})
+        self._request("PATCH", scaled_object, "change", {"metadata": meta})
+
+    def create(self, copy: Raw) -> None:
+        """Create an HPA from its copy. Conflict if one of that name exists by now."""
+        namespace = _quoted(self.key[0])
+        path = f"/apis/{GROUPS[copy['kind']]}/namespaces/{namespace}/{PLURALS[copy['kind']]}"
+        self._pools.request("POST", path, f"create {named(copy)}", copy)
+
+    def find(self, like: Raw) -> Raw | None:
+        """The autoscaler of the kind and name of this one; None without it."""
+        try:
+            return {**self._request("GET", like, "read"), "kind": like["kind"]}
+        except NotFound:
+            return None
+
+    def may(self, verb: str, group: str, resource: str, name: str) -> bool:
+        """Whether the API server lets us do this here."""
+        asked = {"namespace": self.key[0], "verb": verb, "group": group, "resource": resource, "name": name}
+        kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        body = {**kind, "spec": {"resourceAttributes": asked}}
+        answer = self._pools.request("POST", path, "ask for your rights", body)
+        return bool(answer.get("status", {}).get("allowed"))
+
+    def _change(self, pool: Raw, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Raw:
+        version = pool["metadata"]["resourceVersion"]
+        return self._pools.patch(*self.key, {"metadata": {"resourceVersion": version, **metadata}, "spec": dict(spec)})
+
+    def _list(self, kind: str) -> list[dict[str, Any]]:
+        path = f"/apis/{GROUPS[kind]}/namespaces/{_quoted(self.key[0])}/{PLURALS[kind]}"
+        try:
+            items = self._pools.request("GET", path, f"list {PLURALS[kind]}")["items"]
+        except NotFound:
+            return []
+        except Forbidden:
+            # Without KEDA nobody has a right on its kinds. Whether it is installed everybody may read.
+            if kind == "ScaledObject" and not self._installed(GROUPS[kind]):
+                return []
+            raise
+        return [{**each, "kind": kind} for each in items]
+
+    def _installed(self, group: str) -> bool:
+        try:
+            self._pools.request("GET", f"/apis/{group}", f"read /apis/{group}")
+        except NotFound:
+            return False
+        return True
+
+    def _request(self, method: str, of: Raw, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        kind, name = of["kind"], of["metadata"]["name"]
+        path = f"/apis/{GROUPS[kind]}/namespaces/{_quoted(self.key[0])}/{PLURALS[kind]}/{_quoted(name)}"
+        return self._pools.request(method, path, f"{what} {named(of)}", body)
+
+
+def named(raw: Raw) -> str:
+    """Kind and name, as messages write them."""
+    return f"{raw['kind']} '{raw['metadata']['name']}'"
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

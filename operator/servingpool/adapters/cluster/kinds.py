@@ -1,0 +1,103 @@
+"""What is known of kinds with a scale subresource: data, read from their sources.
+
+Any other kind scales too. Its replicas are then its pods, and what a pod asks for is read from the pods themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Raw = Mapping[str, Any]
+Sort = tuple[str, str]
+"""API group (empty for core) and kind."""
+
+DEPLOYMENT: Sort = ("apps", "Deployment")
+STATEFUL_SET: Sort = ("apps", "StatefulSet")
+LEADER_WORKER_SET: Sort = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+
+GROUP_LABELS = (
+    "leaderworkerset.sigs.k8s.io/group-key",
+    "modelserving.volcano.sh/group-name",
+    "rbg.workloads.x-k8s.io/role-instance-name",
+    "roleset-name",
+    "ray.io/cluster",
+)
+"""Labels that the pods of one replica share, and no other pod of the namespace: of LeaderWorkerSet, of kthena's
+ModelServing, of RoleBasedGroup's RoleInstance, of AIBrix's StormService, and of a Ray cluster. The first one that a pod
+has counts."""
+INDEX_LABELS: Mapping[Sort, str] = {
+    ("grove.io", "PodCliqueScalingGroup"): "grove.io/podcliquescalinggroup-replica-index",
+    ("grove.io", "PodCliqueSet"): "grove.io/podcliqueset-replica-index",
+}
+"""The same of kinds whose label is a number: it holds among the pods of one selector. Pods of a Grove PodClique have
+these labels too, and each is a replica."""
+REVISION_LABELS = (
+    "leaderworkerset.sigs.k8s.io/template-revision-hash",
+    "modelserving.volcano.sh/revision",
+    "storm-service-revision",
+    "controller-revision-hash",
+    "pod-template-hash",
+)
+"""Labels that differ between pods of different templates: two values are a rollout. The first one that a pod has
+counts. `controller-revision-hash` is a StatefulSet's, `pod-template-hash` a ReplicaSet's."""
+REPLICAS: Mapping[Sort, tuple[str, ...]] = {
+    ("production-stack.vllm.ai", "VLLMRuntime"): ("spec", "deploymentConfig", "replicas"),
+}
+"""Where a kind keeps the number that its scale subresource sets, if not at spec.replicas."""
+
+WORKLOADS = frozenset({DEPLOYMENT, STATEFUL_SET, ("apps", "ReplicaSet"), LEADER_WORKER_SET})
+"""Kinds whose replicas the object that controls them sets. Other kinds with a scale subresource that belong to another
+object, such as RoleBasedGroupScalingAdapter, are made to be scaled."""
+ADAPTERS: Mapping[Sort, str] = {
+    ("disaggregatedset.x-k8s.io", "DisaggregatedSet"): "DisaggregatedSetRoleScaler",
+    ("workloads.x-k8s.io", "RoleBasedGroup"): "RoleBasedGroupScalingAdapter",
+    ("nvidia.com", "DynamoGraphDeployment"): "DynamoGraphDeploymentScalingAdapter",
+    ("nvidia.com", "DynamoComponentDeployment"): "DynamoGraphDeploymentScalingAdapter",
+}
+"""Of an object that sets the replicas of its workloads, the kind through which others may."""
+SCALABLE_PARENTS = frozenset(
+    {
+        DEPLOYMENT,
+        LEADER_WORKER_SET,
+        ("grove.io", "PodClique"),
+        ("orchestration.aibrix.ai", "RayClusterFleet"),
+        ("orchestration.aibrix.ai", "StormService"),
+        ("production-stack.vllm.ai", "VLLMRuntime"),
+        ("workload.serving.volcano.sh", "ModelServing"),
+    }
+)
+"""Objects that set the replicas of their workloads, and have a scale subresource themselves."""
+KSERVE: Sort = ("serving.kserve.io", "InferenceService")
+KSERVE_CLASS, KSERVE_EXTERNAL = "serving.kserve.io/autoscalerClass", "external"
+"""Annotation of an InferenceService, and of its Deployment, with which KServe leaves the replicas to others. With
+`none` it sets them; by default it makes an HPA."""
+
+
+def group_of(api_version: str) -> str:
+    """The API group of `apps/v1`; empty for core."""
+    group, slash, _ = api_version.partition("/")
+    return group if slash else ""
+
+
+def group(sort: Sort, labels: Mapping[str, str]) -> tuple[str, str] | None:
+    """The label, with its value, that the pods of one replica have in common; None where each is a replica."""
+    index = INDEX_LABELS.get(sort)
+    names = GROUP_LABELS if index is None else (index,)
+    return next(((name, labels[name]) for name in names if name in labels), None)
+
+
+def pod_specs(sort: Sort, raw: Raw) -> list[Raw] | None:
+    """The pods of one replica as the object's templates have them, the one that serves first.
+
+    None where the kind's templates are not known.
+    """
+    spec: Raw = raw.get("spec", {})
+    if sort in {DEPLOYMENT, STATEFUL_SET}:
+        return [spec.get("template", {}).get("spec", {})]
+    if sort == LEADER_WORKER_SET:
+        group: Raw = spec.get("leaderWorkerTemplate", {})
+        worker = group.get("workerTemplate", {})
+        leader = group.get("leaderTemplate") or worker
+        return [each.get("spec", {}) for each in (leader, *[worker] * (int(group.get("size", 1)) - 1))]
+    return None

@@ -1,0 +1,257 @@
+"""Targets of any kind: found by discovery, and read through their scale subresource.
+
+Deployments are watched. Of any other kind each target is read before it is decided on, as HPA does: one request for its
+scale, one for the object when that has changed, and one for the pods of a kind whose templates are not known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from servingpool.adapters.cluster import kinds, objects
+from servingpool.adapters.cluster.arguments import batch_limit
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.drain import read_drain
+from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound
+from servingpool.adapters.cluster.kinds import Sort
+from servingpool.adapters.cluster.objects import Kind, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.selector import parse
+
+log = logging.getLogger(__name__)
+
+DISCOVERED_FOR = 60.0
+"""Seconds for which an answer of discovery counts: a CRD may be installed, or given a scale subresource, meanwhile."""
+KEPT_FOR = 120.0
+"""Seconds for which a target is decided on as it was read last, while the API server does not answer. A scale carries
+the number that it replaces, so it is refused where that has changed."""
+READ_AT_ONCE = 16
+REPLICAS_LOOKED_AT = 3
+"""Of which all pods are read, to know the GPUs of one."""
+LONGEST_READING = 10.0
+"""Seconds for all targets of a Prometheus. The others are decided on as they were read last."""
+
+
+class Fault(Enum):
+    """Why a target cannot be scaled."""
+
+    UNKNOWN_KIND = "the API server has no such kind"
+    NO_SCALE = "the kind has no scale subresource"
+    FORBIDDEN = "it may not be read"
+    NO_TARGET = "it does not exist"
+    NO_SELECTOR = "its scale subresource names no pods"
+    FAILED = "it has not been read yet"
+
+
+class Unscalable(Exception):
+    """A target cannot be scaled. `detail` is the API server's answer, where it says more than the fault."""
+
+    def __init__(self, fault: Fault, detail: str = "") -> None:
+        super().__init__(fault, detail)
+        self.fault, self.detail = fault, detail
+
+
+SHORT = {
+    **dict.fromkeys(("deploy", "deployment", "deployments"), "Deployment"),
+    **dict.fromkeys(("sts", "statefulset", "statefulsets"), "StatefulSet"),
+}
+"""Kubectl's names of the kinds that need no discovery."""
+
+
+def known_sort(name: str) -> Sort:
+    """Group and kind as kubectl takes them, as far as nobody is asked: of others the group is empty."""
+    kind = name.lower().partition(".")[0]
+    return ("apps", SHORT[kind]) if kind in SHORT else ("", name)
+
+
+class Api(Protocol):
+    """What reading needs of a cluster."""
+
+    async def get(self, path: str, **query: str) -> dict[str, Any]:
+        """What stands at a path. NotFound, Forbidden and other ClusterErrors."""
+
+
+class Discovery:
+    """Which resources of which kinds have a scale subresource."""
+
+    def __init__(self, api: Api, clock: Callable[[], float]) -> None:
+        self._api, self._clock = api, clock
+        self._listed: dict[str, tuple[float, Sequence[Raw]]] = {}
+        """By path of a group's version: when, and its resources."""
+
+    async def resource(self, api_version: str, kind: str) -> Kind:
+        """The resource of a kind. Raises Unscalable; ClusterError where discovery fails."""
+        resources = await self._resources(api_version)
+        plural = next((each["name"] for each in resources if each["kind"] == kind and "/" not in each["name"]), None)
+        if plural is None:
+            raise Unscalable(Fault.UNKNOWN_KIND)
+        if not any(each["name"] == f"{plural}/scale" and each["namespaced"] for each in resources):
+            raise Unscalable(Fault.NO_SCALE)
+        return kinds.group_of(api_version), api_version.rpartition("/")[2], plural
+
+    async def find(self, name: str) -> tuple[str, str]:
+        """API version and kind as kubectl takes them: `sts`, `statefulset`, `statefulsets.apps`.
+
+        Of several groups with such a kind the first one, as the API server orders them. Raises as `resource`.
+        """
+        kind, _, group = name.lower().partition(".")
+        if not group and kind in SHORT:
+            return "apps/v1", SHORT[kind]
+        groups = (await self._api.get("/apis"))["groups"]
+        for each in groups:
+            if group in {"", each["name"]}:
+                version = each["preferredVersion"]["groupVersion"]
+                for one in await self._resources(version):
+                    names = {one["name"], one.get("singularName"), one["kind"].lower(), *one.get("shortNames", ())}
+                    if kind in names and "/" not in one["name"]:
+                        return version, one["kind"]
+        raise Unscalable(Fault.UNKNOWN_KIND)
+
+    async def _resources(self, api_version: str) -> Sequence[Raw]:
+        path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        held = self._listed.get(path)
+        if held is None or not 0.0 <= self._clock() - held[0] < DISCOVERED_FOR:
+            try:
+                found = (await self._api.get(path))["resources"]
+            except NotFound:
+                found = ()
+            held = self._listed[path] = self._clock(), found
+        return held[1]
+
+
+def path_of(resource: Kind, namespace: str, name: str = "") -> str:
+    """Of an object, or of all of a namespace."""
+    group, version, plural = resource
+    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    return f"{base}/namespaces/{quote(namespace, safe='')}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+async def read_target(
+    api: Api, discovery: Discovery, key: TargetKey, api_version: str, held: tuple[str, Workload] | None = None
+) -> tuple[str, Workload]:
+    """The resourceVersion of a target, and the target. Raises Unscalable, and ClusterError where nobody knows.
+
+    `held` is what was read last: what has not changed since is not read again.
+    """
+    resource = await discovery.resource(api_version, key.kind)
+    path = path_of(resource, key.namespace, key.name)
+    try:
+        scale = await api.get(f"{path}/scale")
+        version = str(scale["metadata"].get("resourceVersion"))
+        spec, status = scale.get("spec", {}), scale.get("status", {})
+        selector = parse(status.get("selector", ""))
+        if selector is None:
+            raise Unscalable(Fault.NO_SELECTOR)
+        replicas, standing = int(spec.get("replicas", 0)), int(status.get("replicas", 0))
+        if held is not None and held[0] == version:
+            found = replace(held[1], replicas=replicas)
+        else:
+            raw = await api.get(path)
+            pods = kinds.pod_specs(key.sort, raw)
+            found = objects.target(key, raw, pods or (), replicas=replicas)
+            if pods is None:
+                found = await _seen_in_pods(api, found, selector.text)
+    except NotFound as error:
+        raise Unscalable(Fault.NO_TARGET) from error
+    except Forbidden as error:
+        raise Unscalable(Fault.FORBIDDEN, str(error)) from error
+    return version, replace(found, resource=resource, selector=selector, standing=standing)
+
+
+async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
+    """The target with what its pods say of a replica: it has no templates that are known."""
+    path = f"/api/v1/namespaces/{target.key.namespace}/pods"
+    selected = (await api.get(path, labelSelector=selector))["items"]
+    if not selected:
+        return target
+    groups = _alike(target.key.sort, selected)
+    label = next(iter(groups))[0]
+    if label in kinds.GROUP_LABELS:  # pods that are not selected may have it too, such as workers
+        values = sorted(value for name, value in groups if name == label)[:REPLICAS_LOOKED_AT]
+        listed = await api.get(path, labelSelector=f"{label} in ({','.join(values)})")
+        groups = _alike(target.key.sort, listed["items"])
+    limits = [{batch_limit(spec.get("containers", ())) for spec in group} - {math.inf} for group in groups.values()]
+    return replace(
+        target,
+        # The greatest: a replica whose pods are not all there yet asks for less.
+        gpus=max(map(objects.gpus_of, groups.values()), default=0),
+        drain=read_drain(selected[0]["spec"]),
+        batch_limit=next((limit.pop() for limit in limits if len(limit) == 1), math.inf),
+    )
+
+
+def _alike(sort: Sort, pods: Iterable[Raw]) -> dict[tuple[str, str], list[Raw]]:
+    """The specs of pods by replica."""
+    found: defaultdict[tuple[str, str], list[Raw]] = defaultdict(list)
+    for raw in pods:
+        meta = raw["metadata"]
+        found[kinds.group(sort, meta.get("labels") or {}) or ("", meta["uid"])].append(raw["spec"])
+    return found
+
+
+class TargetReader:
+    """Reads the targets that no watch shows, into the cache."""
+
+    def __init__(self, api: Api, cache: ClusterCache, clock: Callable[[], float]) -> None:
+        """`clock` is monotonic, in seconds."""
+        self.cache = cache
+        self._api, self._clock = api, clock
+        self._discovery = Discovery(api, clock)
+        self._held: dict[TargetKey, tuple[str, Workload]] = {}
+        """With the resourceVersion."""
+        self._read_at: dict[TargetKey, float] = {}
+        self._faults: dict[TargetKey, Unscalable] = {}
+
+    def fault(self, key: TargetKey) -> Unscalable:
+        """Why the cache does not have this target."""
+        return self._faults.get(key, Unscalable(Fault.NO_TARGET if key.sort == kinds.DEPLOYMENT else Fault.FAILED))
+
+    async def read(self, wanted: Mapping[TargetKey, str]) -> None:
+        """Read these targets, given with their API group and version; Deployments aside, which are watched."""
+        gate = asyncio.Semaphore(READ_AT_ONCE)
+        try:
+            async with asyncio.timeout(LONGEST_READING):
+                await asyncio.gather(
+                    *(self._read(key, version, gate) for key, version in wanted.items() if key.sort != kinds.DEPLOYMENT)
+                )
+        except TimeoutError:
+            log.warning("The API server is slow; some targets are decided on as they were read last.")
+
+    def forget(self, wanted: Mapping[TargetKey, str]) -> None:
+        """Keep only these targets: no pool names the others any more."""
+        for key in (self._held.keys() | self._faults.keys()) - wanted.keys():
+            self._lose(key)
+            self._faults.pop(key, None)
+
+    async def _read(self, key: TargetKey, version: str, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            try:
+                found = await read_target(self._api, self._discovery, key, version, self._held.get(key))
+            except Unscalable as fault:
+                self._lose(key)
+                self._faults[key] = fault
+            except ClusterError as error:
+                if not 0.0 <= self._clock() - self._read_at.get(key, -math.inf) < KEPT_FOR:
+                    self._lose(key)
+                    self._faults[key] = Unscalable(Fault.FAILED, str(error))
+            except Exception as defect:
+                # An answer that nobody expects must not end the round of the other pools.
+                log.exception("Reading %s %s/%s failed.", key.kind, *key[:2])
+                self._lose(key)
+                self._faults[key] = Unscalable(Fault.FAILED, f"internal error {type(defect).__name__}")
+            else:
+                self._held[key], self._read_at[key] = found, self._clock()
+                self._faults.pop(key, None)
+                self.cache.see_target(key, found[1])
+
+    def _lose(self, key: TargetKey) -> None:
+        self._held.pop(key, None)
+        self._read_at.pop(key, None)
+        self.cache.see_target(key, None)

@@ -1,0 +1,63 @@
+"""A label selector as the scale subresource writes it: `app=vllm,role in (a, b),!canary`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+_SET = re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)")
+_EQUAL = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<operator>==|=|!=)\s*(?P<values>[^=!\s]*)")
+_EXISTS = re.compile(r"(?P<operator>!?)\s*(?P<key>[^=!\s]+)")
+_COMMA = re.compile(r",(?![^(]*\))")
+"""One between two terms, none within parentheses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition on a label."""
+
+    key: str
+    values: frozenset[str] | None
+    """One of these; any where None."""
+    negated: bool
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Whether these labels meet it. As in Kubernetes, a label that is absent meets `!=` and `notin`."""
+        value = labels.get(self.key)
+        found = value is not None and (self.values is None or value in self.values)
+        return found is not self.negated
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """All terms must hold."""
+
+    text: str
+    terms: tuple[Term, ...]
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels is selected."""
+        return all(term.admits(labels) for term in self.terms)
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Selector | None:
+    """The selector; None where the text is empty or no selector: that must not select every pod."""
+    try:
+        terms = tuple(_terms(text))
+    except ValueError:
+        return None
+    return Selector(text, terms) if terms else None
+
+
+def _terms(text: str) -> Iterator[Term]:
+    for each in filter(None, (part.strip() for part in _COMMA.split(text))):
+        found = _SET.fullmatch(each) or _EQUAL.fullmatch(each) or _EXISTS.fullmatch(each)
+        if found is None:
+            raise ValueError(f"'{each}' is no term of a label selector")
+        values = None
+        if found.re is not _EXISTS:
+            values = frozenset(value.strip() for value in found["values"].split(","))
+        yield Term(found["key"], values, found["operator"] in {"!=", "notin", "!"})

@@ -1,0 +1,201 @@
+"""`servingpool adopt` and `release`: from an HPA or KEDA to Auto, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, PoolName, connect, place, told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from servingpool.adapters.cluster.handover import Handover, Scene
+    from servingpool.cli.handover import Step
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before each step.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and print the steps; change nothing.")]
+
+
+def adopt(
+    pool: PoolName,
+    *,
+    yes: Yes = False,
+    accept: Annotated[bool, typer.Option("--accept", help="Go on in spite of doubts that the check has.")] = False,
+    dry_run: DryRun = False,
+    watch: Annotated[bool, typer.Option(help="Watch the first decision and a full window.")] = True,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Hand the pool's Deployment over from its HPA or ScaledObject to mode Auto, step by step.
+
+    It checks what could go wrong, shows Auto's first answer, keeps a copy of the HPA in the pool, sets mode Auto, and
+    deletes the HPA or pauses the ScaledObject. Until that is gone, the operator stands by. Run again after an
+    interruption, it goes on where it stopped. `servingpool release` gives all of it back.
+
+    Example: `servingpool adopt qwen3-8b -n chat --dry-run`
+
+    Exit codes: 0 adopted, or nothing else scales, 1 no such pool or Deployment, 2 wrong usage, 3 the check or a person
+    has stopped it, 4 the cluster refused or did not answer, 5 an object was changed at the same time, 6 a step took too
+    long.
+    """
+    with told():
+        from servingpool.adapters.cluster.handover import Handover
+        from servingpool.cli.handover import Adoption
+        from servingpool.cli.handover_check import mode_of, refusal
+
+        pools = connect(kubeconfig, context)
+        cluster = Handover(pools, place(pools, pool, namespace))
+        scene = cluster.look()
+        typer.echo(_headline(cluster, scene))
+        if not scene.contended and mode_of(scene.pool) == "Auto":
+            typer.echo("It is in mode Auto, and nothing else scales its Deployment.")
+            return
+        said = refusal(scene)
+        if said is not None:
+            typer.echo(said, err=True)
+            raise typer.Exit(3)
+        doubts = _check(cluster, scene)
+        steps = Adoption(cluster, scene, watch=watch).steps
+        _proceed(steps, doubts=doubts, yes=yes, accept=accept, dry_run=dry_run)
+
+
+def release(
+    pool: PoolName,
+    *,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    wait: Annotated[
+        bool, typer.Option(help="Wait until the operator has observed the mode. --no-wait if it is not running.")
+    ] = True,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Give the pool's Deployment back to the HPA or ScaledObject that `servingpool adopt` took it from.
+
+    It sets mode Recommend, waits until the operator has observed it, and creates the HPA from its copy or gives the
+    ScaledObject its former annotations. Run again after an interruption, it goes on where it stopped.
+
+    Example: `servingpool release qwen3-8b -n chat`
+
+    Exit codes: 0 given back, or nothing to give back, 1 no such pool or Deployment, 2 wrong usage, 3 a person has
+    stopped it or there is no copy, 4 the cluster refused or did not answer, 5 an object was changed at the same time,
+    6 a step took too long.
+    """
+    with told():
+        from servingpool.adapters.cluster.handover import Handover
+        from servingpool.cli.handover import Release
+        from servingpool.cli.handover_check import mode_of
+
+        pools = connect(kubeconfig, context)
+        cluster = Handover(pools, place(pools, pool, namespace))
+        scene = cluster.look()
+        typer.echo(_headline(cluster, scene))
+        if scene.kept is None:
+            if mode_of(scene.pool) == "Recommend":
+                typer.echo("It is in mode Recommend, and no copy of an autoscaler is kept: nothing to give back.")
+                return
+            typer.echo(
+                "No copy of an autoscaler is kept. `servingpool pause` stops scaling; then apply your autoscaler.",
+                err=True,
+            )
+            raise typer.Exit(3)
+        _proceed(Release(cluster, scene.kept, wait=wait).steps, doubts=0, yes=yes, accept=True, dry_run=dry_run)
+
+
+def _headline(cluster: Handover, scene: Scene) -> str:
+    from servingpool.adapters.cluster.autoscaling import bounds_of, paused
+    from servingpool.adapters.cluster.handover import named
+    from servingpool.cli.handover_check import mode_of
+
+    by = [f"{named(raw)} ({bounds_of(raw)[0]} to {bounds_of(raw)[1]})" for raw in scene.autoscalers if not paused(raw)]
+    scaled = f"scaled by {' and '.join(by)}" if by else "scaled by no HPA or ScaledObject"
+    name = scene.deployment["metadata"]["name"]
+    return (
+        f"ServingPool {'/'.join(cluster.key)}, mode {mode_of(scene.pool)}. "
+        f"Deployment '{name}' has {scene.replicas} replicas, {scaled}."
+    )
+
+
+def _check(cluster: Handover, scene: Scene) -> int:
+    """Print the findings. How many doubts there are; Exit where one of them stops it."""
+    from servingpool.cli.figures import table
+    from servingpool.cli.handover_check import Level, findings
+
+    found = list(findings(scene, _rights(cluster, scene)))
+    typer.echo("\nCheck")
+    table([("", each.level.value, each.subject, each.text) for each in found])
+    if any(each.level is Level.STOP for each in found):
+        typer.echo("\nNothing was changed. Correct what says stop, and run the command again.", err=True)
+        raise typer.Exit(3)
+    return sum(each.level is Level.DOUBT for each in found)
+
+
+def _rights(cluster: Handover, scene: Scene) -> dict[str, bool]:
+    """What adopt and release do, and whether it is allowed."""
+    from servingpool.adapters.cluster.handover import GROUPS, PLURALS
+    from servingpool.api.group import GROUP, PLURAL
+
+    asked = [("patch", GROUP, PLURAL, cluster.key[1])]
+    for raw in scene.autoscalers:
+        group, plural = GROUPS[raw["kind"]].partition("/")[0], PLURALS[raw["kind"]]
+        verbs = ("patch",) if raw["kind"] == "ScaledObject" else ("delete", "create")
+        asked += [(verb, group, plural, "" if verb == "create" else raw["metadata"]["name"]) for verb in verbs]
+    return {f"{verb} {plural}": cluster.may(verb, group, plural, name) for verb, group, plural, name in asked}
+
+
+def _proceed(steps: Sequence[Step], *, doubts: int, yes: bool, accept: bool, dry_run: bool) -> None:
+    """Print the steps, and do one after the other as far as they are confirmed."""
+    from servingpool.cli.handover import Exit
+
+    typer.echo("\nSteps")
+    for number, step in enumerate(steps, 1):
+        typer.echo(f"  {number}. {step.text}")
+    typer.echo("")
+    if dry_run:
+        if doubts and not accept:
+            typer.echo(f"Dry run: nothing was changed. {_count(doubts)} to accept first, by --accept.", err=True)
+            raise typer.Exit(Exit.STOPPED)
+        typer.echo("Dry run: nothing was changed.")
+        return
+    if doubts and not accept:
+        if yes:
+            typer.echo(f"Nothing was changed: the check has {_count(doubts)}. Accept with --accept.", err=True)
+            raise typer.Exit(Exit.STOPPED)
+        _confirm(f"Go on in spite of {_count(doubts)}?", "Nothing was changed.")
+    done: list[str] = []
+    for number, step in enumerate(steps, 1):
+        if not yes:
+            so_far = f"Steps done: {', '.join(done)}. Run the command again to go on." if done else ""
+            _confirm(f"Step {number}?", so_far or "Nothing was changed.")
+        _run(number, step)
+        done.append(str(number))
+    typer.echo("Done.")
+
+
+def _run(number: int, step: Step) -> None:
+    from servingpool.cli.handover import Stopped, carry_out
+
+    try:
+        typer.echo(f"  {number}. {carry_out(step)}.")
+    except Stopped as stopped:
+        typer.echo(f"Step {number}: {stopped}", err=True)
+        raise typer.Exit(stopped.code) from None
+
+
+def _confirm(question: str, otherwise: str) -> None:
+    try:
+        agreed = typer.confirm(question)
+    except typer.Abort:
+        typer.echo("\nGive --yes where nobody can answer.", err=True)
+        agreed = False
+    if not agreed:
+        typer.echo(f"Stopped. {otherwise}", err=True)
+        raise typer.Exit(3)
+
+
+def _count(doubts: int) -> str:
+    return "1 doubt" if doubts == 1 else f"{doubts} doubts"

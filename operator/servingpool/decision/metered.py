@@ -1,0 +1,143 @@
+"""Engines that export nothing, as Ollama: what their gateway counts stands for it.
+
+Figures of one replica do not exist. Each ready replica is given its even share of what the gateway has counted since
+its last scrape: the sums, from which demand, speed and lateness follow, are right, and the share is an estimate.
+Requests in flight beyond those that the ready replicas run at once wait. They are the queue, at the gateway.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from servingpool.decision.observation import (
+    NOT_EXPOSED,
+    GatewayMetrics,
+    Histogram,
+    Observation,
+    Reading,
+    Replica,
+    ReplicaMetrics,
+    Unknown,
+)
+from servingpool.decision.samples import EMPTY
+
+LEAST_READY = 0.5
+"""Replicas that counts are divided by at least: the first one's first second is no load of a hundred."""
+NO_LIMIT = Unknown("the pod template does not say how many requests a replica runs at a time, and the engine no queue")
+NO_FLIGHT = Unknown("the gateway does not tell how many requests are in flight")
+
+GENERATED, PROMPTS, BETWEEN_SUM, BETWEEN_COUNT, TTFT_SUM, TTFT_COUNT, BUCKETS = range(7)
+
+
+class Shares(NamedTuple):
+    """What the gateway had counted when it was last scraped, and what of it one replica was given so far."""
+
+    at: float
+    """Unix time in seconds of that scrape."""
+    arrivals: float
+    bounds: tuple[float, ...]
+    """Of the TTFT histogram, in seconds."""
+    totals: tuple[float, ...]
+    """By the places above, one more for each bound."""
+    begun: float
+    """Requests that have come and not waited, at most so far."""
+    each: tuple[float, ...]
+    """As `totals`, of one replica."""
+    each_begun: float
+
+
+def with_shares(observation: Observation, limit: float, before: Shares | None) -> tuple[Observation, Shares | None]:
+    """The observation with a sample for each ready replica, and with the gateway's queue, where engines are metered.
+
+    `limit`: requests that one replica runs at a time at most. Where the gateway tells nothing now, nor is there any
+    sample, and what it counts meanwhile is given with the next one.
+    """
+    gateway, ready = observation.gateway, observation.ready
+    if not observation.metered:
+        return observation, None
+    if isinstance(observation.metrics, Unknown) or isinstance(gateway.arrivals, Unknown) or gateway.scraped_at is None:
+        return observation, before
+    room = limit * len(ready) if ready else 0.0
+    waiting = _waiting(gateway, room)
+    shares = _after(gateway, gateway.arrivals, waiting, ready, before)
+    running = gateway.in_flight if isinstance(gateway.in_flight, Unknown) else min(gateway.in_flight, room)
+    samples = tuple(_sample(one.name, gateway, shares, _each(running, len(ready))) for one in ready)
+    return replace(observation, metrics=samples, gateway=replace(gateway, queue=waiting)), shares
+
+
+def _waiting(gateway: GatewayMetrics, room: float) -> Reading:
+    """Requests that no replica runs: what the gateway holds itself, and what it has sent beyond their `room`."""
+    if isinstance(gateway.queue, Unknown) and gateway.queue is not NOT_EXPOSED:
+        return gateway.queue
+    if isinstance(gateway.in_flight, Unknown):
+        return NO_FLIGHT if gateway.in_flight is NOT_EXPOSED else gateway.in_flight
+    if math.isinf(room):
+        return NO_LIMIT
+    held = 0.0 if isinstance(gateway.queue, Unknown) else gateway.queue
+    return held + max(0.0, gateway.in_flight - room)
+
+
+def _after(
+    gateway: GatewayMetrics, arrivals: float, waiting: Reading, ready: Sequence[Replica], before: Shares | None
+) -> Shares:
+    at = gateway.scraped_at or 0.0
+    if before is not None and at <= before.at:
+        return before
+    totals, bounds = _totals(gateway)
+    # A request in flight has come, and is counted when it ends.
+    come = arrivals if isinstance(gateway.in_flight, Unknown) else arrivals + gateway.in_flight
+    begun = come if isinstance(waiting, Unknown) else come - waiting
+    if before is None or before.bounds != bounds or arrivals < before.arrivals:
+        return Shares(at, arrivals, bounds, totals, begun, (0.0,) * len(totals), 0.0)
+    begun = max(begun, before.begun)
+    replicas, each, each_begun = _served_by(ready, at - before.at), before.each, before.each_begun
+    if replicas > 0.0:
+        increases = (max(0.0, new - old) for new, old in zip(totals, before.totals, strict=True))
+        each = tuple(held + more / replicas for held, more in zip(each, increases, strict=True))
+        each_begun += (begun - before.begun) / replicas
+    return Shares(at, arrivals, bounds, totals, begun, each, each_begun)
+
+
+def _served_by(ready: Sequence[Replica], seconds: float) -> float:
+    """Replicas that served in the last `seconds`, on average; 0 where none is ready."""
+    served = sum(1.0 if one.ready_for is None else min(1.0, max(0.0, one.ready_for) / seconds) for one in ready)
+    return max(served, LEAST_READY) if ready else 0.0
+
+
+def _totals(gateway: GatewayMetrics) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What the gateway has counted, and the bounds of its TTFT histogram; 0 for what is not there yet."""
+    between, ttft = (
+        EMPTY if isinstance(one, Unknown) else one for one in (gateway.inter_token_latency, gateway.time_to_first_token)
+    )
+    tokens = (0.0 if isinstance(one, Unknown) else one for one in (gateway.generation_tokens, gateway.prompt_tokens))
+    return (*tokens, between.total, between.count, ttft.total, ttft.count, *ttft.counts), ttft.bounds
+
+
+def _each(running: Reading, replicas: int) -> Reading:
+    return running if isinstance(running, Unknown) else running / replicas
+
+
+def _sample(name: str, gateway: GatewayMetrics, shares: Shares, running: Reading) -> ReplicaMetrics:
+    """One replica's. What the gateway ought to tell and does not stays unknown."""
+    each = shares.each
+    served = not isinstance(gateway.generation_tokens, Unknown)
+
+    def shown(reading: Reading | Histogram, share: Reading | Histogram) -> Reading | Histogram:
+        if not isinstance(reading, Unknown):
+            return share
+        # Before the first answer no series is there, and nothing was counted.
+        return share if reading is NOT_EXPOSED and not served else reading
+
+    between = Histogram((), (), each[BETWEEN_SUM], each[BETWEEN_COUNT])
+    first = Histogram(shares.bounds, each[BUCKETS:], each[TTFT_SUM], each[TTFT_COUNT])
+    figures = {
+        "generation_tokens": shown(gateway.generation_tokens, each[GENERATED]),
+        "prompt_tokens": shown(gateway.prompt_tokens, each[PROMPTS]),
+        "time_to_first_token": shown(gateway.time_to_first_token, first),
+        "inter_token_latency": shown(gateway.inter_token_latency, between),
+        "time_per_output_token": shown(gateway.inter_token_latency, between),
+    }
+    return ReplicaMetrics(name, shares.at, running=running, begun=shares.each_begun, **figures)  # type: ignore[arg-type]

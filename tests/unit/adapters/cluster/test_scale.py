@@ -1,0 +1,133 @@
+"""How a target of any kind is found and read; tests/unit/reconcile/test_other_kinds.py has what the loop makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster.errors import NotFound
+from servingpool.adapters.cluster.objects import Parent, Setter, TargetKey
+from servingpool.adapters.cluster.scale import DISCOVERED_FOR, Discovery, Fault, Unscalable, known_sort, read_target
+
+LWS = {"name": "leaderworkersets", "singularName": "leaderworkerset", "shortNames": ["lws"], "kind": "LeaderWorkerSet"}
+RESOURCES: dict[str, Any] = {
+    "/apis/leaderworkerset.x-k8s.io/v1": [
+        LWS | {"namespaced": True},
+        {"name": "leaderworkersets/status", "kind": "LeaderWorkerSet", "namespaced": True},
+        {"name": "leaderworkersets/scale", "kind": "Scale", "namespaced": True},
+    ],
+    "/apis/example.com/v1": [{"name": "fleets", "kind": "Fleet", "namespaced": True}],
+}
+
+
+class Api:
+    """Answers discovery, and what it is given."""
+
+    def __init__(self, **objects: Any) -> None:
+        self.asked: list[str] = []
+        self.objects = objects
+
+    async def get(self, path: str, **_: str) -> dict[str, Any]:
+        self.asked.append(path)
+        if path == "/apis":
+            names = ("leaderworkerset.x-k8s.io/v1", "example.com/v1")
+            groups = [{"name": each.partition("/")[0], "preferredVersion": {"groupVersion": each}} for each in names]
+            return {"groups": groups}
+        if path in RESOURCES:
+            return {"resources": RESOURCES[path]}
+        last = path.rpartition("/")[2]
+        if last not in self.objects:
+            raise NotFound(path)
+        found: dict[str, Any] = self.objects[last]
+        return found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("deployment", ("apps/v1", "Deployment")),
+        ("sts", ("apps/v1", "StatefulSet")),
+        ("lws", ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")),
+        ("leaderworkersets", ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")),
+        ("LeaderWorkerSet.leaderworkerset.x-k8s.io", ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")),
+        ("fleet.example.com", ("example.com/v1", "Fleet")),
+        ("fleet.leaderworkerset.x-k8s.io", None),
+        ("horse", None),
+    ],
+)
+async def test_a_kind_is_found_by_the_names_that_kubectl_takes(name: str, expected: tuple[str, str] | None) -> None:
+    discovery = Discovery(Api(), lambda: 0.0)
+    if expected is None:
+        with pytest.raises(Unscalable) as found:
+            await discovery.find(name)
+        assert found.value.fault is Fault.UNKNOWN_KIND
+    else:
+        assert await discovery.find(name) == expected
+
+
+def test_without_a_cluster_the_built_in_kinds_are_known() -> None:
+    assert known_sort("sts") == ("apps", "StatefulSet")
+    assert known_sort("deployments.apps") == ("apps", "Deployment")
+    assert known_sort("lws") == ("", "lws")
+
+
+async def test_discovery_is_asked_once_a_minute_for_all_kinds_of_a_version() -> None:
+    api, clock = Api(), [0.0]
+    discovery = Discovery(api, lambda: clock[0])
+    for _ in range(3):
+        await discovery.resource("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+    assert len(api.asked) == 1
+    clock[0] = DISCOVERED_FOR
+    await discovery.resource("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+    assert len(api.asked) == 2
+
+
+async def test_an_object_that_has_not_changed_is_not_read_again() -> None:
+    key = TargetKey("chat", "vllm", "LeaderWorkerSet", "leaderworkerset.x-k8s.io")
+    meta: dict[str, Any] = {"uid": "u", "resourceVersion": "7", "generation": 3}
+    scale: dict[str, Any] = {"metadata": meta, "spec": {"replicas": 2}, "status": {"replicas": 2, "selector": "a=b"}}
+    gpus = {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}, "args": ["--max-num-seqs=64"]}]}}
+    raw = {"metadata": meta, "spec": {"leaderWorkerTemplate": {"size": 3, "workerTemplate": gpus}}}
+    api = Api(scale=scale, vllm=raw)
+    discovery = Discovery(api, lambda: 0.0)
+    held = await read_target(api, discovery, key, "leaderworkerset.x-k8s.io/v1")
+    assert (held[1].gpus, held[1].size, held[1].batch_limit, held[1].generation) == (24, 3, 64.0, 3)
+    scale["spec"]["replicas"] = 5
+    again = await read_target(api, discovery, key, "leaderworkerset.x-k8s.io/v1", held)
+    assert again[1].replicas == 5
+    assert [path for path in api.asked if path.endswith("/vllm")] == [api.asked[2]]
+    meta["resourceVersion"] = "8"
+    await read_target(api, discovery, key, "leaderworkerset.x-k8s.io/v1", again)
+    assert len([path for path in api.asked if path.endswith("/vllm")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("annotations", "parent"),
+    [
+        ({}, Parent(("serving.kserve.io", "InferenceService"), "llama")),
+        ({"serving.kserve.io/autoscalerClass": "none"}, Parent(("serving.kserve.io", "InferenceService"), "llama")),
+        ({"serving.kserve.io/autoscalerClass": "external"}, None),
+    ],
+)
+def test_kserve_leaves_the_replicas_of_its_deployment_to_others_by_an_annotation(
+    annotations: dict[str, str], parent: Parent | None
+) -> None:
+    owner = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "llama", "controller": True}
+    meta = {"namespace": "chat", "name": "vllm", "uid": "d", "ownerReferences": [owner], "annotations": annotations}
+    assert objects.workload({"metadata": meta}).parent == parent
+
+
+def test_an_owner_that_does_not_control_sets_no_replicas() -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "llama"}
+    meta = {"namespace": "chat", "name": "vllm", "uid": "d", "ownerReferences": [owner]}
+    assert objects.workload({"metadata": meta}).parent is None
+
+
+def test_who_set_the_replicas_is_read_where_the_kind_keeps_them() -> None:
+    key = TargetKey("chat", "vllm", "VLLMRuntime", "production-stack.vllm.ai")
+    fields: dict[str, Any] = {"f:spec": {"f:deploymentConfig": {"f:replicas": {}}}}
+    manager = {"manager": "argocd", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields}
+    raw = {"metadata": {"uid": "v", "managedFields": [manager]}}
+    assert objects.target(key, raw, (), replicas=1).set_by == Setter("argocd", "2026-01-01T00:00:00Z")
