@@ -14,7 +14,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist sbom version clean
+.PHONY: help go run demo test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist zipapp sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -118,6 +118,8 @@ lock: $(STAMP)  ## Pin every dependency with its hashes
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements-operator.lock
 	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/build.lock
+	@echo 'pex~=2.105' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/zipapp.lock
 	@echo 'zensical~=0.0.73' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/docs.lock
 
@@ -139,6 +141,18 @@ wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a
 
 dist: $(STAMP)  ## The wheels of operator, simulation, lab and dashboard, into dist/
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . ./simulation ./lab ./dashboard
+
+# Compiled wheels are for this machine's platform and PYTHON's minor version, so the file is too. They are checked against
+# the lock; Pex unpacks them into ~/.cache/pex (or PEX_ROOT) at the first start.
+zipapp: dist  ## The command line as one file for this platform and Python, dist/kubectl-servingpool; EXTRAS=simulation adds backtest
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/pex --upgrade --requirement tools/zipapp.lock
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes \
+		--requirement requirements$(if $(EXTRAS),,-operator).lock --dest build/zipapp
+	@PYTHONPATH=build/pex $(BIN)/python -m pex --no-index --find-links build/zipapp --find-links dist \
+		"servingpool-operator$(if $(EXTRAS),[$(EXTRAS)])==$(VERSION)" --console-script kubectl-servingpool \
+		--interpreter-constraint "CPython==$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])').*" \
+		--venv --sh-boot --output-file dist/kubectl-servingpool
+	@ls -lh dist/kubectl-servingpool
 
 version:  ## The version
 	@echo $(VERSION)

@@ -107,11 +107,11 @@ def test_all_namespaces_lists_what_serves_an_llm(servingpool: Command, namespace
 def test_a_deployment_without_an_engine_is_said_in_a_sentence(
     servingpool: Command, control_plane: ControlPlane, namespace: str
 ) -> None:
-    assert servingpool("suggest", "deployment/nobody", "-n", namespace).exit_code == 4
+    assert servingpool("suggest", "deployment/nobody", "-n", namespace).exit_code == 1
     control_plane.apply(deployment(namespace, "other", 0))
     done = servingpool("suggest", "deployment/other", "-n", namespace)
     assert done.exit_code == 1
-    assert done.stderr == f"Deployment {namespace}/other has no ready pod to look at.\n"
+    assert done.stderr == f"Deployment {namespace}/other has no ready pod to look at. Scale it to 1 or more.\n"
 
 
 def test_a_recording_names_the_engine_the_pods_and_the_autoscaler(

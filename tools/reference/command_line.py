@@ -15,16 +15,28 @@ from servingpool.cli.main import app
 
 INTRODUCTION = """\
 `servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. It is also
-`kubectl servingpool`, if `kubectl-servingpool` is on the PATH. `servingpool --install-completion` completes commands,
-options and names of pools.
+`kubectl servingpool`, if `kubectl-servingpool` is on the PATH. `make zipapp` writes it as one file,
+`dist/kubectl-servingpool`, that needs Python and no network.
 
-`get` and `explain` use your kubeconfig and need the right to get and list pools; `pause` and `resume` need the right to
-patch them. `adopt` and `release` need that too, and the rights to get the target, to list HPAs and ScaledObjects,
-and to delete and create the HPA or patch the ScaledObject. `check deployment/NAME` needs the right to get the
-Deployment's scale and to list pods. `history`, `compare` and `explain --at` ask a Prometheus that scrapes the operator,
-and no cluster. The chart starts `run`, and `check` in `helm test`. `suggest`, `record` and `backtest deployment/NAME`
-use your kubeconfig and a Prometheus that scrapes the engines. `record --engine NAME --model NAME` and the other
-commands need no cluster.
+Completion has commands, options, contexts and names of pools. `servingpool --install-completion` sets it up for bash,
+zsh or fish. `kubectl servingpool` is completed by `kubectl_complete-servingpool` on the PATH. pip installs it; beside
+the one file, write it:
+
+```sh
+#!/bin/sh
+exec kubectl servingpool __complete "$@"
+```
+
+All commands that ask a cluster take kubectl's `-n`, `--context` and `--kubeconfig`. Without `-n` the namespace is that
+of the kubeconfig's context. `get` and `explain` need the right to get and list pools; `pause` and `resume` need the
+right to patch them. `adopt` and `release` need that too, and the rights to get the target, to list HPAs and
+ScaledObjects, and to delete and create the HPA or patch the ScaledObject. `check KIND/NAME` needs the rights to get the
+target and its scale and to list pods. `suggest`, `record` and `backtest KIND/NAME` need the right to list autoscalers
+too, and a Prometheus that scrapes the engines. `history`, `compare` and `explain --at` ask a Prometheus that scrapes
+the operator, and no cluster. `record --engine NAME --model NAME` and the other commands need no cluster. The chart
+starts `run`, and `check` in `helm test`.
+
+[What wrong input is told](../records/cli-bad-input.md), by command.
 """
 EXIT = re.compile(r"Exit codes: (.*)", re.DOTALL)
 
@@ -33,7 +45,11 @@ def page() -> str:
     """The page."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    commands = {name: command for name, command in group.commands.items() if isinstance(command, TyperCommand)}
+    commands = {
+        name: command
+        for name, command in group.commands.items()
+        if isinstance(command, TyperCommand) and not command.hidden
+    }
     rows = [
         (f"[`{name}`](#servingpool-{name})", _summary(command), _exit_codes(command))
         for name, command in commands.items()

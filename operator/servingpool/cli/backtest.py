@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from servingpool.cli.extras import needs
-from servingpool.cli.usage import Backend, Config, Kubeconfig, Namespace
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
+from servingpool.cli.source import Backend, Config, Prometheus
 
 INDEX = "JOB_COMPLETION_INDEX"
 """Environment variable by which Kubernetes tells a Job's pod its index."""
@@ -73,10 +74,11 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         Path | None, typer.Option(metavar="FILE", help="Write the pages from the logs of such a Job, `-` for stdin.")
     ] = None,
     since: Annotated[str, typer.Option(help="How far back a target is recorded, 10m to 90d.")] = "7d",
-    namespace: Namespace = "default",
-    prometheus: Annotated[str | None, typer.Option(metavar="URL", help="The Prometheus to record from.")] = None,
+    namespace: Namespace = None,
+    prometheus: Prometheus = None,
     config: Config = None,
     backend: Backend = "default",
+    context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Replay a workload's history with the operator in charge, before anything is installed.
@@ -100,6 +102,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     did not answer.
     """
     from servingpool.cli import recorded, usage
+    from servingpool.cli import source as source_of
 
     if sum(map(bool, (targets, every, source, collect))) != 1:
         usage.wrong("Give KIND/NAME, -A, --from FILE or --collect FILE, one of the four")
@@ -109,7 +112,8 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
 
         backtest_job.refuse(source=source, collect=collect, pool=pool, autoscaler=autoscaler, config=config)
         shards = shards or len(names) or backtest_job.SHARDS
-        typer.echo(backtest_job.manifest(as_job, namespace, sys.argv[1:], shards, cluster_wide=every), nl=False)
+        within = namespace_of(namespace, kubeconfig, context)
+        typer.echo(backtest_job.manifest(as_job, within, sys.argv[1:], shards, cluster_wide=every), nl=False)
         return
     with needs("simulation"):
         from servingpool.cli import backtesting
@@ -118,20 +122,24 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     given = (pool, ttft, tpot, attainment, min_replicas, max_replicas, cold_start, autoscaler, price)
     asked = backtesting.Asked(*given)
     if source is None:
-        found, backend_config = recorded.chosen(config, prometheus, backend)
+        found, asked_of = source_of.chosen(config, prometheus, backend)
         seconds = usage.span("--since", since, *usage.HISTORY)
         from servingpool.cli import recording
-        from servingpool.cli.logs import configure
+        from servingpool.cli.logs import quiet
 
-        configure(json=False, debug=False)
-        where = recording.Where(found, backend_config, None if kubeconfig is None else str(kubeconfig))
-        keys = recording.serving(where) if every else [(namespace, kind, name) for kind, name in names]
+        quiet()
+        where = recording.Where(found, asked_of, None if kubeconfig is None else str(kubeconfig), context)
+        if every:
+            keys = recording.serving(where)
+        else:
+            within = namespace_of(namespace, kubeconfig, context)
+            keys = [(within, kind, name) for kind, name in names]
         mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
         if len(mine) == 1 and not every and output is not Output.LINES:
             (key,) = mine
             source = [Path(f"{key[2]}.rec")]
             order = recording.Order(source[0], seconds, recording.STEP)
-            code = recording.run(recording.Target(*key, None, None, where.kubeconfig), order, found, backend_config)
+            code = recording.run(where.target(*key), order, found, asked_of)
             if code:
                 raise typer.Exit(code)
             files = dict.fromkeys(source, "")

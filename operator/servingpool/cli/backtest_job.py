@@ -14,7 +14,7 @@ SHARDS = 8
 """Indexes where nothing tells how many pools there are."""
 AT_ONCE = 8
 """Indexes that run at the same time, at most: each asks Prometheus for a history."""
-DROPPED = ("--as-job", "--shards", "--report", "--output", "-o", "--kubeconfig", "--jobs")
+DROPPED = ("--as-job", "--shards", "--report", "--output", "-o", "--kubeconfig", "--context", "--jobs")
 """Options of the command line that the pods get otherwise; each has a value."""
 WORK = "/work"
 READ = {

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servingpool.cli.usage import Kubeconfig, Namespace, wrong
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
+from servingpool.cli.source import unavailable
+from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
     from servingpool.adapters.prometheus import BackendConfig
     from servingpool.decision.observation import Unknown
     from servingpool.reconcile.config import OperatorConfig
     from servingpool.reconcile.gateways import OwnGateway
-
-REMEDY = "Correct the backend's url and credentials, or open the network to it."
 
 
 def check(  # noqa: PLR0913, a command's options
@@ -33,7 +33,7 @@ def check(  # noqa: PLR0913, a command's options
         str | None, typer.Option(metavar="URL", help="A Prometheus, instead of one of the configuration.")
     ] = None,
     backend: Annotated[str, typer.Option(help="The configuration's Prometheus for a target.")] = "default",
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
     engine: Annotated[
         str | None, typer.Option(help="Read the pods as this engine. Default: as their metrics tell.")
     ] = None,
@@ -42,6 +42,7 @@ def check(  # noqa: PLR0913, a command's options
         typer.Option(metavar="NAME[/WORKLOAD]", help="Look at this gateway too. Default: the backend's."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="What spec.model would be. Default: as the metrics tell.")] = None,
+    context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Ask Prometheus what the operator would ask: all servers of a configuration, or all figures of a workload.
@@ -54,34 +55,35 @@ def check(  # noqa: PLR0913, a command's options
 
     Example: `servingpool check deployment/llama -n chat --prometheus http://localhost:9090`
 
-    Exit codes: 0 all is there, 1 a server does not answer or a figure is missing, 2 wrong usage or configuration,
-    4 the cluster did not answer.
+    Exit codes: 0 all is there, 1 no such target, a figure is missing, or a server does not answer, 2 wrong usage or
+    configuration, 4 the cluster refused or did not answer.
     """
-    from servingpool.cli import recorded
-    from servingpool.cli.logs import configure
+    from servingpool.cli import recorded, source
+    from servingpool.cli.logs import quiet
 
-    configure(json=False, debug=False)  # The client logs details that pools' users must not see.
+    quiet()
     if (config is None and prometheus is None) or (target is None and prometheus is not None):
         wrong("Give --config FILE, or a target with --prometheus URL or --config FILE")
-    found = settings(config, prometheus)
+    found = source.settings(config, prometheus)
     if target is None:
         raise typer.Exit(_check_backends(found.backends))
     kind, name = recorded.workload(target)
     known = found.known_engines
     if engine is not None and engine not in known:
         wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
-    chosen = recorded.backend_of(found, prometheus, backend)
-    if not chosen.serves(namespace):
-        wrong(f"--backend '{chosen.name}' does not allow namespace {namespace}, only {', '.join(chosen.namespaces)}")
+    chosen = source.backend_of(found, prometheus, backend)
+    within = namespace_of(namespace, kubeconfig, context)
+    if not chosen.serves(within):
+        wrong(f"--backend '{chosen.name}' does not allow namespace {within}, only {', '.join(chosen.namespaces)}")
     from servingpool.cli import check_target
 
-    before = _gateway(gateway, namespace, chosen, found)
+    before = _gateway(gateway, within, chosen, found)
     meters = [each for each, profile in found.known_gateways.items() if profile.meters]
     if engine is not None and known[engine].metered and (before is None or before.name not in meters):
         wrong(f"--engine {engine} exports no metrics; give --gateway one that meters it ({', '.join(meters)})")
-    looked_at = check_target.Target(namespace, kind, name, engine, model, before)
+    looked_at = check_target.Target(within, kind, name, engine, model, before)
     path = None if kubeconfig is None else str(kubeconfig)
-    raise typer.Exit(check_target.run(looked_at, chosen, known, found.known_gateways, path))
+    raise typer.Exit(check_target.run(looked_at, chosen, known, found.known_gateways, path, context))
 
 
 def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings: OperatorConfig) -> OwnGateway | None:
@@ -97,25 +99,6 @@ def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings
     return gateway_in(namespace, Gateway(name=name, workload=workload or None), backend)
 
 
-def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
-    """The configuration, with the Prometheus of this URL alone where there is one."""
-    from pydantic import ValidationError
-
-    from servingpool.adapters.prometheus import BackendConfig
-    from servingpool.reconcile.config import ConfigError, OperatorConfig, load
-
-    try:
-        if prometheus is None and config is not None:
-            return load(config)
-        own = load(config) if config is not None else None
-        profiles = {} if own is None else {"engines": own.engines, "gateways": own.gateways}
-        return OperatorConfig(backends=(BackendConfig(url=str(prometheus)),), **profiles)
-    except ConfigError as error:
-        wrong(str(error))
-    except ValidationError as error:
-        wrong(f"--prometheus {error.errors()[0]['msg']}")
-
-
 def _check_backends(backends: Sequence[BackendConfig]) -> int:
     import asyncio
 
@@ -125,7 +108,7 @@ def _check_backends(backends: Sequence[BackendConfig]) -> int:
         if problem is None:
             typer.echo(f"Prometheus backend '{backend.name}' answers. URL: {backend.url}")
         else:
-            typer.echo(f"{problem.reason}. URL: {backend.url}. {REMEDY}", err=True)
+            typer.echo(unavailable(problem.reason, backend), err=True)
     return 1 if any(problem is not None for problem in problems.values()) else 0
 
 

@@ -17,6 +17,7 @@ from servingpool.adapters.prometheus import page as pages
 from servingpool.adapters.prometheus.gateways.profile import METERING, READ_AS
 from servingpool.adapters.prometheus.inspection import Inspection
 from servingpool.cli.figures import table, where
+from servingpool.cli.source import unavailable
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.gateways import OwnGateway
 
@@ -30,7 +31,7 @@ async def check_gateway(
     """
     reading = await prometheus.read(ReadRequest(engine=own.name, gateway=True), 0.0)
     if isinstance(reading, Unknown):
-        typer.echo(f"{reading.reason}. URL: {prometheus.config.url}", err=True)
+        typer.echo(unavailable(reading.reason, prometheus.config), err=True)
         return False
     pods = own.pods(reading.samples)
     if not pods:
@@ -38,7 +39,7 @@ async def check_gateway(
         return False
     seen = await prometheus.inspect(own.name, pods, gateway=True)
     if isinstance(seen, Unknown):
-        typer.echo(f"{seen.reason}. URL: {prometheus.config.url}", err=True)
+        typer.echo(unavailable(seen.reason, prometheus.config), err=True)
         return False
     typer.echo(f"Gateway {own.name} in namespace {own.namespace}, {len(pods)} pods:")
     if len(seen.pods) < len(pods):

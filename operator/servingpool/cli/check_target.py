@@ -26,6 +26,8 @@ from servingpool.adapters.prometheus.inspection import Inspection
 from servingpool.catalogue.conditions import Reason
 from servingpool.cli.check_gateway import check_gateway
 from servingpool.cli.figures import table, where
+from servingpool.cli.kubectl import told
+from servingpool.cli.source import unavailable
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.gateways import OwnGateway
 
@@ -59,9 +61,10 @@ async def check_target(
     engines: Mapping[str, EngineMetrics],
     gateways: Mapping[str, GatewayProfile],
     kubeconfig: str | None,
+    context: str | None,
 ) -> bool:
     """Print it. Whether a pool could be scaled on it. ClusterError where the cluster does not answer."""
-    cluster = await Cluster.connect(kubeconfig)
+    cluster = await Cluster.connect(kubeconfig, context)
     try:
         workload, pods = await ready_pods(cluster, target.namespace, target.kind, target.name)
     finally:
@@ -80,8 +83,8 @@ async def check_target(
         if target.gateway is None:
             return model.usable
         profile = gateways[target.gateway.name]
-        told = await check_gateway(target.gateway, model.name, profile, prometheus, metered=metered)
-        return told and model.usable
+        counted = await check_gateway(target.gateway, model.name, profile, prometheus, metered=metered)
+        return counted and model.usable
     finally:
         await prometheus.close()
 
@@ -101,7 +104,7 @@ async def _check(
     keys = [(target.namespace, pod) for pod in pods]
     seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
-        typer.echo(f"{seen.reason}. URL: {prometheus.config.url}", err=True)
+        typer.echo(unavailable(seen.reason, prometheus.config), err=True)
         return _Model(target.model or "")
     exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
     engine = target.engine or (exported[0] if exported else ANY_ENGINE)
@@ -110,7 +113,7 @@ async def _check(
     reading = await prometheus.read(ReadRequest(engine=engine, explain=frozenset(keys)), 0.0)
     for answer in (seen, reading):
         if isinstance(answer, Unknown):
-            typer.echo(f"{answer.reason}. URL: {prometheus.config.url}", err=True)
+            typer.echo(unavailable(answer.reason, prometheus.config), err=True)
             return _Model(target.model or "")
     assert isinstance(seen, Inspection)
     assert isinstance(reading, FleetReading)
@@ -173,12 +176,8 @@ def run(
     engines: Mapping[str, EngineMetrics],
     gateways: Mapping[str, GatewayProfile],
     kubeconfig: str | None,
+    context: str | None,
 ) -> int:
     """The exit code."""
-    from servingpool.adapters.cluster.errors import ClusterError
-
-    try:
-        return 0 if asyncio.run(check_target(target, backend, engines, gateways, kubeconfig)) else 1
-    except ClusterError as error:
-        typer.echo(str(error), err=True)
-        return 4
+    with told():
+        return 0 if asyncio.run(check_target(target, backend, engines, gateways, kubeconfig, context)) else 1

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servingpool.cli.explain import Output
-from servingpool.cli.own_record import SINCE, Match, Prometheus, answered, parse_pool, source_of
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed
+from servingpool.cli.own_record import ENDED, SINCE, Asked, Match, Prometheus, Source, no_record
+from servingpool.cli.source import Backend, Config
 from servingpool.cli.usage import span
 
 if TYPE_CHECKING:
@@ -19,39 +18,51 @@ STEP, MOST_STEPS = 15.0, 40_000
 """Seconds between two looks, the operator's interval; and the most looks, for which the step grows."""
 
 
-def compare(
-    pool: Annotated[
-        str, typer.Argument(metavar="NAMESPACE/NAME", help="The ServingPool. The namespace defaults to `default`.")
-    ],
+def compare(  # noqa: PLR0913, a command line's options are its parameters
+    pool: PoolName,
     *,
+    namespace: Namespace = None,
     since: Annotated[str, typer.Option(help="How far to look back, such as 12h or 3d.")] = "1d",
     prometheus: Prometheus = None,
+    config: Config = None,
+    backend: Backend = "default",
     match: Match = None,
-    output: Annotated[Output | None, typer.Option("--output", "-o", help="Print the figures as JSON.")] = None,
+    output: Annotated[Output | None, typer.Option("--output", "-o", help="Print the figures for programs.")] = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
 ) -> None:
     """Compare the replicas that stood with those that the operator recommended: GPU-hours, dollars, attainment.
 
     For a pool in mode Recommend beside an HPA or a ScaledObject. It reads the operator's own metrics in Prometheus.
     The attainment of the fleet that stood is observed; that of the recommendation is what the operator expected.
 
-    Example: `servingpool compare default/chat --since 3d --prometheus http://localhost:9090`
+    Example: `servingpool compare chat --since 3d --prometheus http://localhost:9090`
 
-    Exit codes: 0 compared, 2 wrong usage, 3 no recommendation in that time, 6 Prometheus did not answer or several
-    pools have this name in it.
+    Exit codes: 0 compared, 2 wrong usage, 3 no recommendation in that time, 4 the kubeconfig cannot be read,
+    6 Prometheus did not answer or several pools have this name in it.
     """
     from servingpool.cli.comparison import compare_fleets
 
-    key, seconds = parse_pool(pool), span("--since", since, *SINCE)
-    source, now = source_of(key, prometheus, match), time.time()
-    step = max(STEP, seconds / MOST_STEPS)
-    found = answered(lambda: compare_fleets(source, now - seconds, now, step))
-    if found is None:
-        typer.echo(
-            f"No recommendation for {pool} in the last {since}: does this Prometheus scrape the operator?", err=True
-        )
+    seconds = span("--since", since, *SINCE)
+    key, step = named(pool, namespace, kubeconfig, context), max(STEP, seconds / MOST_STEPS)
+
+    def fleets(asked: Asked) -> Comparison | str:
+        found, goes_on = compare_fleets(asked.record, asked.now - seconds, asked.now, step), asked.goes_on()
+        if found is None:
+            unknown = (
+                f"No recommendation for {pool} in the last {since}. `servingpool explain {pool}` says what is missing."
+            )
+            return unknown if goes_on else no_record(key, f"in the last {since}")
+        if not goes_on:
+            typer.echo(ENDED, err=True)
+        return found
+
+    found = Source(prometheus, config, backend, match).ask(key, fleets)
+    if isinstance(found, str):
+        typer.echo(found, err=True)
         raise typer.Exit(3)
-    if output is Output.JSON:
-        typer.echo(json.dumps(found.to_dict(), indent=2))
+    if output is not None:
+        printed(found.to_dict(), output)
     else:
         _show(pool, since, found)
 

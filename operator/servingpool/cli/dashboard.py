@@ -8,14 +8,17 @@ import typer
 
 from servingpool.cli.extras import needs
 from servingpool.cli.kubectl import Context, Kubeconfig, connect, told
-from servingpool.cli.own_record import Match, Prometheus, source_of
+from servingpool.cli.own_record import Match, Prometheus, Source
+from servingpool.cli.source import Backend, Config
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from servingpool.adapters.prometheus.own_record import OwnRecord
 
 LOOPBACK = "127.0.0.1"
-TIMEOUT = "10s"
-"""For one query: charts are asked for again after some seconds."""
+TIMEOUT = 10.0
+"""Seconds for one query: charts are asked for again after some seconds."""
 
 
 def dashboard(  # noqa: PLR0913, one parameter an option
@@ -25,6 +28,8 @@ def dashboard(  # noqa: PLR0913, one parameter an option
         typer.Option("--namespace", "-n", help="Pools of one namespace. Default: of all.", show_default=False),
     ] = None,
     prometheus: Prometheus = None,
+    config: Config = None,
+    backend: Backend = "default",
     match: Match = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8765,
     address: Annotated[
@@ -50,11 +55,7 @@ def dashboard(  # noqa: PLR0913, one parameter an option
     with needs("dashboard"):
         from servingpool_dashboard.command import PortError, run
 
-    def record(key: tuple[str, str]) -> OwnRecord:
-        return source_of(key, prometheus, match, TIMEOUT)
-
-    if prometheus is not None:
-        record(("", ""))  # a wrong URL is told now
+    record = None if prometheus is None and config is None else _record(Source(prometheus, config, backend, match))
     with told():
         connect(kubeconfig, context)
     if address not in {LOOPBACK, "::1", "localhost"}:
@@ -62,7 +63,7 @@ def dashboard(  # noqa: PLR0913, one parameter an option
     try:
         run(
             lambda: connect(kubeconfig, context),
-            None if prometheus is None else record,
+            record,
             namespace=namespace,
             address=address,
             port=port,
@@ -75,3 +76,12 @@ def dashboard(  # noqa: PLR0913, one parameter an option
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         return
+
+
+def _record(source: Source) -> Callable[[tuple[str, str]], OwnRecord]:
+    """Where each pool's record is. A wrong URL ends the command."""
+    from servingpool.adapters.prometheus.own_record import OwnRecord
+
+    asked, labels = source.chosen()
+    asked = asked.model_copy(update={"timeout": TIMEOUT})
+    return lambda key: OwnRecord(asked, key, labels)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, complete, connect, place, told
+from servingpool.cli.kubectl import (
+    AllNamespaces,
+    Context,
+    Kubeconfig,
+    Namespace,
+    complete,
+    connect,
+    place,
+    printed,
+    told,
+)
+from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
     from servingpool.adapters.cluster.pools import Pools
@@ -34,7 +44,7 @@ def get(
     ] = None,
     *,
     namespace: Namespace = None,
-    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")] = False,
+    all_namespaces: AllNamespaces = False,
     output: Annotated[Form | None, typer.Option("--output", "-o", help="More columns, or the pools in full.")] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Print each change until Ctrl-C.")] = False,
     context: Context = None,
@@ -47,8 +57,7 @@ def get(
     Exit codes: 0 listed, 1 no such pool, 2 wrong usage, 4 the cluster refused or did not answer, 130 a watch was ended.
     """
     if pool is not None and all_namespaces:
-        typer.echo("Give a NAME or --all-namespaces, not both", err=True)
-        raise typer.Exit(2)
+        wrong("Give a NAME or --all-namespaces, not both")
     with told():
         pools = connect(kubeconfig, context)
         within, name = (None if all_namespaces else namespace or pools.namespace), None
@@ -67,11 +76,10 @@ def _print(pools: Pools, namespace: str | None, name: str | None, output: Form |
     if table is not None:
         table.show(found)
         if not found["rows"] and not watch:
-            typer.echo(
-                "No ServingPools found" + ("." if namespace is None else f" in namespace {namespace}."), err=True
-            )
+            where = "" if namespace is None else f" in namespace {namespace}"
+            typer.echo(f"No ServingPools found{where}. `servingpool suggest` writes one for a Deployment.", err=True)
     elif output is not None:
-        _whole(found, output)
+        printed(found, output)
     while watch:
         version = found["metadata"]["resourceVersion"]
         for event in pools.watch(namespace, name, version, table=columns):
@@ -82,17 +90,8 @@ def _print(pools: Pools, namespace: str | None, name: str | None, output: Form |
             if table is not None:
                 table.show(event["object"])
             elif output is not None:
-                _whole(event["object"], output)
+                printed(event["object"], output)
         found = pools.read(namespace, None if namespace is None else name, table=columns)
-
-
-def _whole(found: dict[str, Any], output: Form) -> None:
-    if output is Form.JSON:
-        typer.echo(json.dumps(found, indent=4))
-        return
-    import yaml
-
-    typer.echo(yaml.safe_dump(found, allow_unicode=True, sort_keys=True).rstrip())
 
 
 class Table:

@@ -2,51 +2,70 @@
 
 from __future__ import annotations
 
-import json
-import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servingpool.cli.explain import Output
-from servingpool.cli.own_record import SINCE, STEP, Match, Prometheus, answered, parse_pool, source_of
-from servingpool.cli.usage import span
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed
+from servingpool.cli.own_record import ENDED, MOST_LOOKS, SINCE, STEP, Asked, Match, Prometheus, Source, no_record
+from servingpool.cli.source import Backend, Config
+from servingpool.cli.usage import span, wrong
+
+if TYPE_CHECKING:
+    from servingpool.api.status import Change
 
 
-def history(
-    pool: Annotated[
-        str, typer.Argument(metavar="NAMESPACE/NAME", help="The ServingPool. The namespace defaults to `default`.")
-    ],
+def history(  # noqa: PLR0913, a command line's options are its parameters
+    pool: PoolName,
     *,
+    namespace: Namespace = None,
     since: Annotated[str, typer.Option(help="How far to look back, such as 12h or 7d.")] = "1d",
     step: Annotated[
         str, typer.Option(help="Time between two looks. Changes closer than this and the scrape interval are missed.")
     ] = "15s",
     prometheus: Prometheus = None,
+    config: Config = None,
+    backend: Backend = "default",
     match: Match = None,
-    output: Annotated[Output | None, typer.Option("--output", "-o", help="Print the changes as JSON.")] = None,
+    output: Annotated[Output | None, typer.Option("--output", "-o", help="Print the changes for programs.")] = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
 ) -> None:
     """List the changes of a pool's replicas: when, from, to, how each ended, by whom and why.
 
     It reads the operator's own metrics in Prometheus. The last ten changes are in `status.history` too, and
     `servingpool explain` shows them without Prometheus. `servingpool explain --at` shows the figures of any time.
 
-    Example: `servingpool history default/chat --since 7d --prometheus http://localhost:9090`
+    Example: `servingpool history chat --since 7d --prometheus http://localhost:9090`
 
-    Exit codes: 0 listed, 2 wrong usage, 3 no change in that time, 6 Prometheus did not answer or several pools have
-    this name in it.
+    Exit codes: 0 listed, 2 wrong usage, 3 no change in that time, 4 the kubeconfig cannot be read,
+    6 Prometheus did not answer or several pools have this name in it.
     """
     from rich.console import Console
 
     from servingpool.cli import explained, past
 
-    key, seconds, apart = parse_pool(pool), span("--since", since, *SINCE), span("--step", step, *STEP)
-    source, now = source_of(key, prometheus, match), time.time()
-    found = answered(lambda: list(past.changes(source, now - seconds, now, apart)))
-    if output is Output.JSON:
-        typer.echo(json.dumps([one.to_dict() for one in found], indent=2))
+    seconds, apart = span("--since", since, *SINCE), span("--step", step, *STEP)
+    if seconds / apart > MOST_LOOKS:
+        wrong(
+            f"--since {since} at --step {step} is {seconds / apart:,.0f} looks, over {MOST_LOOKS:,}: "
+            f"give a --step of {seconds / MOST_LOOKS:.0f}s or more"
+        )
+    key = named(pool, namespace, kubeconfig, context)
+
+    def changes(asked: Asked) -> list[Change] | None:
+        found = list(past.changes(asked.record, asked.now - seconds, asked.now, apart))
+        if asked.goes_on():
+            return found
+        if found:
+            typer.echo(ENDED, err=True)
+        return found or None
+
+    found = Source(prometheus, config, backend, match).ask(key, changes)
+    if output is not None and found is not None:
+        printed([one.to_dict() for one in found], output)
     elif found:
         Console().print(explained.changes(reversed(found)))
     else:
-        typer.echo(f"No change of {pool} in the last {since}.", err=True)
+        typer.echo(no_record(key, "now") if found is None else f"No change of {pool} in the last {since}.", err=True)
     raise typer.Exit(0 if found else 3)

@@ -1,37 +1,53 @@
-"""What the commands share that look like kubectl's: its flags, its way to say where, its words."""
+"""What the commands share that ask a cluster: kubectl's flags, its way to say where, its words."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from servingpool.cli.usage import wrong
+
 if TYPE_CHECKING:
     from servingpool.adapters.cluster.pools import Pools
-
-NOT_FOUND, NO_CLUSTER, CONFLICT = 1, 4, 5
-"""Exit codes: no such pool; the cluster refused or did not answer; the pool was changed meanwhile."""
-
-Kubeconfig = Annotated[
-    Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
-]
-Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Default: that of the context.", show_default=False)
-]
-Context = Annotated[str | None, typer.Option(help="Context in the kubeconfig.")]
-
-
-def complete(incomplete: str) -> list[str]:
-    """Pools that begin so, for a shell: those of the context's namespace, or all as NAMESPACE/NAME after a slash."""
     from servingpool.adapters.cluster.refusals import ClusterError
 
+NOT_FOUND, NO_CLUSTER, CONFLICT = 1, 4, 5
+"""Exit codes: no such object; the cluster refused or did not answer; the pool was changed meanwhile."""
+
+
+class Output(StrEnum):
+    """A form for programs."""
+
+    JSON = "json"
+    YAML = "yaml"
+
+
+def printed(found: Any, output: Output | str) -> None:
+    """Print plain data in a form for programs."""
+    if output == Output.JSON:
+        import json
+
+        typer.echo(json.dumps(found, indent=4))
+    else:
+        import yaml
+
+        typer.echo(yaml.safe_dump(found, allow_unicode=True, sort_keys=False).rstrip())
+
+
+def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Pools that begin so, for a shell: those of the namespace that is meant, or as NAMESPACE/NAME after a slash."""
+    from servingpool.adapters.cluster.refusals import ClusterError
+
+    given = ctx.params
     try:
-        pools = connect(None, None)
+        pools = connect(given.get("kubeconfig"), given.get("context"))
         namespace, slash, _ = incomplete.partition("/")
-        found = pools.read(namespace if slash else pools.namespace, None)
+        found = pools.read(namespace if slash else given.get("namespace") or pools.namespace, None)
     except ClusterError:
         return []
     names = [each["metadata"]["name"] for each in found["items"]]
@@ -40,6 +56,24 @@ def complete(incomplete: str) -> list[str]:
     ]
 
 
+def complete_context(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Contexts that begin so, for a shell."""
+    from servingpool.adapters.cluster.kubeconfig import contexts
+
+    try:
+        return [each for each in contexts(_path(ctx.params.get("kubeconfig"))) if each.startswith(incomplete)]
+    except Exception:  # a shell shows nothing then
+        return []
+
+
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Default: that of the context.", show_default=False)
+]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")]
+Context = Annotated[str | None, typer.Option(help="Context in the kubeconfig.", autocompletion=complete_context)]
 PoolName = Annotated[
     str,
     typer.Argument(
@@ -52,33 +86,69 @@ PoolName = Annotated[
 
 def connect(kubeconfig: Path | None, context: str | None) -> Pools:
     """The cluster's pools. ClusterError where the kubeconfig cannot be used."""
-    import os
-
     from servingpool.adapters.cluster.pools import Pools
 
-    path = os.environ.get("KUBECONFIG") if kubeconfig is None else str(kubeconfig)
-    return Pools.connect(path or None, context)
+    return Pools.connect(_path(kubeconfig), context)
 
 
 def place(pools: Pools, name: str, namespace: str | None) -> tuple[str, str]:
     """Namespace and name of a pool."""
+    return _place(name, namespace, lambda: pools.namespace)
+
+
+def named(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> tuple[str, str]:
+    """Namespace and name of a pool, without asking the cluster."""
+    return _place(name, namespace, lambda: namespace_of(None, kubeconfig, context))
+
+
+def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | None) -> str:
+    """The one that is given, or that of the kubeconfig's context. Ends the command where that cannot be read."""
+    if namespace is not None:
+        return namespace
+    from servingpool.adapters.cluster import kubeconfig as kubeconfigs
+
+    with told():
+        return kubeconfigs.namespace_of(_path(kubeconfig), context)
+
+
+def _place(name: str, namespace: str | None, default: Callable[[], str]) -> tuple[str, str]:
     within, slash, bare = name.partition("/")
-    if not slash:
-        return namespace or pools.namespace, name
+    if not slash and name:
+        return namespace or default(), name
     if not within or not bare or "/" in bare or namespace not in {None, within}:
-        typer.echo(f"Write the pool as NAME or NAMESPACE/NAME, got '{name}'", err=True)
-        raise typer.Exit(2)
+        wrong(f"Write the pool as NAME or NAMESPACE/NAME, got '{name}'")
     return within, bare
 
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """A failure of the cluster is one sentence and an exit code."""
-    from servingpool.adapters.cluster.refusals import ClusterError, Conflict, NotFound
+    """A failure of the cluster is one sentence on what happened, what to do, and an exit code."""
+    from servingpool.adapters.cluster.refusals import ClusterError
 
     try:
         yield
     except ClusterError as error:
-        typer.echo(str(error), err=True)
-        codes = {NotFound: NOT_FOUND, Conflict: CONFLICT}
-        raise typer.Exit(codes.get(type(error), NO_CLUSTER)) from None
+        raise typer.Exit(tell(error)) from None
+
+
+def tell(error: ClusterError) -> int:
+    """Say what a ClusterError is and what to do. The exit code."""
+    from servingpool.adapters.cluster import refusals
+    from servingpool.adapters.cluster.refusals import Conflict, Forbidden, NotFound, Unanswered, Unauthorized
+
+    advice = {
+        refusals.NotInstalled: "`servingpool crd | kubectl apply --server-side -f -` installs ServingPools",
+        NotFound: "Check name and namespace",
+        Forbidden: "Ask an administrator for this right",
+        Unauthorized: "Log in again, or choose another --context",
+        Unanswered: "Check --context, the network and the API server",
+        Conflict: "Try again",
+    }.get(type(error))
+    detail = f": {error.detail}" if error.detail else ""
+    typer.echo(f"{error}{detail}.{f' {advice}.' if advice else ''}", err=True)
+    codes = {NotFound: NOT_FOUND, refusals.Unfit: NOT_FOUND, Conflict: CONFLICT}
+    return codes.get(type(error), NO_CLUSTER)
+
+
+def _path(kubeconfig: Path | None) -> str | None:
+    return None if kubeconfig is None else str(kubeconfig)

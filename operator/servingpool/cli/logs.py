@@ -11,6 +11,11 @@ QUIET = ("kopf.objects", "aiohttp", "urllib3", "asyncio", "kubernetes")
 """Their INFO has a line for each event that a handler took in, which is each heartbeat of each pod."""
 
 
+def quiet() -> None:
+    """For a command that says itself what is wrong, in one sentence."""
+    logging.basicConfig(level=logging.ERROR, format="%(asctime)s %(levelname)-7s %(message)s", force=True)
+
+
 def configure(*, json: bool, debug: bool) -> None:
     """Send all logs to standard error, in one form."""
     handler = logging.StreamHandler(sys.stderr)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -11,15 +13,19 @@ import typer
 from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
+    from servingpool.adapters.prometheus import BackendConfig
     from servingpool.adapters.prometheus.own_record import OwnRecord
 
 T = TypeVar("T")
+ENDED = "The record ends before now: this Prometheus does not scrape the operator at present."
 NO_RECORD = 6
 """Exit code: Prometheus did not answer, or has several pools of this name."""
 SINCE = ("1m", "366d")
 """Shortest and longest time to look back."""
 STEP = ("1s", "1d")
-"""Shortest and longest time between two looks: a year at the shortest is 633 queries."""
+"""Shortest and longest time between two looks."""
+MOST_LOOKS = 2_500_000
+"""Looks of one command, 250 queries: a year at the operator's interval is 2.1 million."""
 
 Prometheus = Annotated[
     str | None,
@@ -36,16 +42,6 @@ Match = Annotated[
 ]
 
 
-def parse_pool(pool: str) -> tuple[str, str]:
-    """Namespace and name, from NAMESPACE/NAME or NAME."""
-    namespace, slash, name = pool.partition("/")
-    if not slash:
-        namespace, name = "default", namespace
-    if not namespace or not name or "/" in name:
-        wrong(f"Write the pool as NAMESPACE/NAME, got '{pool}'")
-    return namespace, name
-
-
 def point_in_time(option: str, text: str) -> float:
     """Unix time in seconds. A time without a zone is UTC."""
     try:
@@ -55,38 +51,61 @@ def point_in_time(option: str, text: str) -> float:
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
-def source_of(key: tuple[str, str], prometheus: str | None, match: list[str] | None, timeout: str = "1m") -> OwnRecord:
-    """Where the record of a pool is. `timeout` is for one query."""
-    from pydantic import ValidationError
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A pool's record in a Prometheus, and the time there."""
 
-    from servingpool.adapters.prometheus import BackendConfig
-    from servingpool.adapters.prometheus.own_record import OwnRecord
-    from servingpool.cli.logs import configure
+    record: OwnRecord
+    now: float
+    """Unix seconds."""
 
-    configure(json=False, debug=False)
-    if prometheus is None:
-        wrong("Give --prometheus URL, or set SERVINGPOOL_PROMETHEUS")
-    labels = {}
-    for each in match or ():
-        name, equals, value = each.partition("=")
-        if not equals or not name.isidentifier():
-            wrong(f"--match must be LABEL=VALUE, got '{each}'")
-        labels[name] = value
-    try:
-        return OwnRecord(BackendConfig.model_validate({"url": prometheus, "timeout": timeout}), key, labels)
-    except ValidationError as error:
-        wrong(f"--prometheus {error.errors()[0]['msg']}")
+    def goes_on(self) -> bool:
+        """Whether the operator is scraped at present."""
+        return bool(self.record.at(self.now))
 
 
-def answered(ask: Callable[[], T]) -> T:
-    """What Prometheus answers; without an answer the process ends with one sentence."""
-    from servingpool.adapters.prometheus.http_client import MetricsUnavailable
-    from servingpool.adapters.prometheus.own_record import AmbiguousRecord
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a person says of the Prometheus that scrapes the operator."""
 
-    try:
-        return ask()
-    except MetricsUnavailable as error:
-        typer.echo(str(error), err=True)
-    except AmbiguousRecord as error:
-        typer.echo(f"{error}. Choose one with --match LABEL=VALUE.", err=True)
-    raise typer.Exit(NO_RECORD)
+    prometheus: str | None
+    config: Path | None
+    backend: str
+    match: list[str] | None
+
+    def chosen(self) -> tuple[BackendConfig, dict[str, str]]:
+        """The server, and the labels that series must have. Wrong ones end the command."""
+        from servingpool.cli import source
+        from servingpool.cli.logs import quiet
+
+        quiet()
+        labels = {}
+        for each in self.match or ():
+            name, equals, value = each.partition("=")
+            if not equals or not name.isidentifier():
+                wrong(f"--match must be LABEL=VALUE, got '{each}'")
+            labels[name] = value
+        return source.chosen(self.config, self.prometheus, self.backend)[1], labels
+
+    def ask(self, key: tuple[str, str], question: Callable[[Asked], T]) -> T:
+        """What it answers of a pool; without an answer the command ends with one sentence."""
+        from servingpool.adapters.prometheus.http_client import MetricsUnavailable
+        from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
+        from servingpool.cli import source
+
+        asked, labels = self.chosen()
+        try:
+            return question(Asked(OwnRecord(asked, key, labels), source.now(asked)))
+        except MetricsUnavailable as error:
+            typer.echo(source.unavailable(str(error), asked), err=True)
+        except AmbiguousRecord as error:
+            typer.echo(f"{error}. Choose one with --match LABEL=VALUE.", err=True)
+        raise typer.Exit(NO_RECORD)
+
+
+def no_record(key: tuple[str, str], when: str) -> str:
+    """What is said where a pool has none."""
+    return (
+        f"Prometheus has no record of ServingPool {'/'.join(key)} {when}. "
+        "Check the name, and that this Prometheus scrapes the operator."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,13 @@ BEFORE = "servingpool.dev/mode-before-pause"
 """Annotation that keeps the mode for `resume`."""
 UNKNOWN = 3
 """Exit code: the mode before is not known."""
+
+
+class Resumed(StrEnum):
+    """Modes that a pool can be resumed to."""
+
+    AUTO = Mode.AUTO.value
+    RECOMMEND = Mode.RECOMMEND.value
 
 
 def pause(
@@ -42,7 +50,9 @@ def pause(
 def resume(
     pool: PoolName,
     *,
-    mode: Annotated[Mode | None, typer.Option(help="Auto or Recommend. Default: the mode before the pause.")] = None,
+    mode: Annotated[
+        Resumed | None, typer.Option(help="The mode to resume in. Default: the one before the pause.")
+    ] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -63,9 +73,12 @@ def resume(
             typer.echo(f"ServingPool {'/'.join(where)} is not paused, its mode is {now}.")
             return
         before = mode or found["metadata"].get("annotations", {}).get(BEFORE)
-        if before not in {Mode.AUTO, Mode.RECOMMEND}:
-            said = "was not paused by `servingpool pause`" if mode is None else "would stay paused"
-            typer.echo(f"ServingPool {'/'.join(where)} {said}: give --mode Auto or --mode Recommend.", err=True)
+        if before not in set(Resumed):
+            typer.echo(
+                f"ServingPool {'/'.join(where)} was not paused by `servingpool pause`: "
+                "give --mode Auto or --mode Recommend.",
+                err=True,
+            )
             raise typer.Exit(UNKNOWN)
         pools.patch(*where, _change(found, before, None))
     typer.echo(f"ServingPool {'/'.join(where)}: Paused -> {before}.")

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from servingpool.cli.usage import Backend, Config, Kubeconfig, Namespace
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
+from servingpool.cli.source import Backend, Config, Prometheus
 
 
 def record(  # noqa: PLR0913, a command line's options are its parameters
@@ -15,8 +16,8 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write; the same file is continued.")],
     since: Annotated[str, typer.Option(help="How far back, 10m to 90d.")] = "7d",
-    namespace: Namespace = "default",
-    prometheus: Annotated[str | None, typer.Option(metavar="URL", help="The Prometheus.")] = None,
+    namespace: Namespace = None,
+    prometheus: Prometheus = None,
     config: Config = None,
     backend: Backend = "default",
     engine: Annotated[str | None, typer.Option(help="Default: as the pods' metrics tell.")] = None,
@@ -26,6 +27,7 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
         int, typer.Option(min=10_000, max=2_000_000, help="Samples in the answer of one query, at most.")
     ] = 200_000,
     pause: Annotated[float, typer.Option(min=0, max=60, help="Seconds after each query, at least.")] = 0.2,
+    context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """Record a workload's metrics and replicas from Prometheus into one file.
@@ -36,18 +38,20 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
 
     Example: `servingpool record deployment/llama -n chat --since 7d --prometheus http://localhost:9090 -o llama.rec`
 
-    Exit codes: 0 recorded, 1 Prometheus did not answer or has no such history, 2 wrong usage, 4 the cluster did not
-    answer.
+    Exit codes: 0 recorded, 1 no such target, no history of it, or Prometheus did not answer, 2 wrong usage, 4 the
+    cluster refused or did not answer.
     """
-    from servingpool.cli import recorded, usage
-    from servingpool.cli.logs import configure
+    from servingpool.cli import recorded, source, usage
+    from servingpool.cli.logs import quiet
 
-    configure(json=False, debug=False)
-    found, source = recorded.chosen(config, prometheus, backend)
+    quiet()
+    found, asked = source.chosen(config, prometheus, backend)
     (kind, name), seconds = recorded.workload(target), usage.span("--since", since, *usage.HISTORY)
     from servingpool.backtest.recorder import Pace
     from servingpool.cli import recording
 
-    whose = recording.Target(namespace, kind, name, engine, model, None if kubeconfig is None else str(kubeconfig))
+    within = namespace_of(namespace, kubeconfig, context)
+    path = None if kubeconfig is None else str(kubeconfig)
+    whose = recording.Target(within, kind, name, engine, model, path, context)
     order = recording.Order(output, seconds, float(step), Pace(max_samples, pause))
-    raise typer.Exit(recording.run(whose, order, found, source))
+    raise typer.Exit(recording.run(whose, order, found, asked))

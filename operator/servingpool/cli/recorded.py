@@ -1,4 +1,4 @@
-"""What `check`, `record`, `backtest` and `suggest` share: the target, the Prometheus, and the file of a history."""
+"""What `check`, `record`, `backtest` and `suggest` share: the target, and the file of a history."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
-    from servingpool.adapters.prometheus import BackendConfig
     from servingpool.backtest.recording import Chunk, Header
-    from servingpool.reconcile.config import OperatorConfig
 
 PIECE = 2**20
 """Bytes of a file read at once."""
@@ -32,24 +30,6 @@ def target_of(text: str) -> tuple[str, str]:
     """The same, and for an autoscaler `hpa` or `scaledobject` and its name."""
     kind, slash, name = text.partition("/")
     return (AUTOSCALERS[kind], name) if kind in AUTOSCALERS and slash and name else workload(text)
-
-
-def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[OperatorConfig, BackendConfig]:
-    """The configuration, and the Prometheus in it that is meant."""
-    from servingpool.cli.check import settings
-
-    if config is None and prometheus is None:
-        wrong("Give --prometheus URL or --config FILE")
-    found = settings(config, prometheus)
-    return found, backend_of(found, prometheus, backend)
-
-
-def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> BackendConfig:
-    """The one of this name; of a URL there is one alone."""
-    one = found.backends[0] if prometheus else next((b for b in found.backends if b.name == backend), None)
-    if one is None:
-        wrong(f"--backend must be one of {', '.join(each.name for each in found.backends)}, got '{backend}'")
-    return one
 
 
 def read(path: Path) -> tuple[Header, Iterator[Chunk]]:

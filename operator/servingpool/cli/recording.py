@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +16,15 @@ from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.scale import known_sort
 from servingpool.adapters.cluster.survey import Survey, deployments, survey
-from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, PrometheusBackend
+from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend
 from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
 from servingpool.backtest.autoscaler_rule import kept
 from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
 from servingpool.cli.check_target import ANY_ENGINE
+from servingpool.cli.kubectl import told
 from servingpool.cli.recorded import resumed
+from servingpool.cli.source import now, unavailable
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
 
@@ -31,8 +32,8 @@ SETTLED = 60.0
 """Seconds before now at which a recording ends: younger scrapes may be under way."""
 STEP = 15.0
 """Seconds between two samples of a target that is recorded for a backtest."""
-NOT_ANSWERED, NO_CLUSTER = 1, 4
-"""Exit codes."""
+NOT_ANSWERED = 1
+"""Exit code."""
 
 
 class Failed(Exception):
@@ -56,6 +57,7 @@ class Target:
     model: str | None
     """Likewise."""
     kubeconfig: str | None
+    context: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ class Order:
 def run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> int:
     """The exit code."""
     try:
-        attempt(target, order, config, source)
+        with told():
+            attempt(target, order, config, source)
     except Failed as error:
         typer.echo(str(error), err=True)
         return error.code
@@ -80,9 +83,11 @@ def run(target: Target, order: Order, config: OperatorConfig, source: BackendCon
 
 
 def attempt(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> None:
-    """Record it, or raise Failed."""
+    """Record it, or raise Failed or ClusterError."""
     try:
-        asyncio.run(_run(target, order, config, source))
+        asyncio.run(_run(target, order, config, source, now(source)))
+    except MetricsUnavailable as error:
+        raise Failed(unavailable(str(error), source)) from error
     except RecordingError as error:
         raise Failed(f"{order.output} {error}") from error
 
@@ -98,6 +103,11 @@ class Where:
     config: OperatorConfig
     source: BackendConfig
     kubeconfig: str | None
+    context: str | None
+
+    def target(self, namespace: str, kind: str, name: str) -> Target:
+        """A target there."""
+        return Target(namespace, kind, name, None, None, self.kubeconfig, self.context)
 
 
 def record_each(targets: Iterable[Chosen], seconds: float, where: Where, *, with_namespace: bool) -> dict[Path, str]:
@@ -107,9 +117,9 @@ def record_each(targets: Iterable[Chosen], seconds: float, where: Where, *, with
         file = Path(f"{namespace}.{name}.rec" if with_namespace else f"{name}.rec")
         order = Order(file, seconds, STEP)
         try:
-            attempt(Target(namespace, kind, name, None, None, where.kubeconfig), order, where.config, where.source)
+            attempt(where.target(namespace, kind, name), order, where.config, where.source)
             files[file] = ""
-        except Failed as error:
+        except (Failed, ClusterError) as error:
             files[file] = str(error).rstrip(".")
     return files
 
@@ -117,18 +127,19 @@ def record_each(targets: Iterable[Chosen], seconds: float, where: Where, *, with
 def serving(where: Where) -> list[Chosen]:
     """All Deployments whose pods export an engine's metrics. Raises typer.Exit."""
     try:
-        return asyncio.run(_serving(where))
-    except (ClusterError, Failed) as error:
+        with told():
+            return asyncio.run(_serving(where))
+    except Failed as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(error.code if isinstance(error, Failed) else NO_CLUSTER) from None
+        raise typer.Exit(error.code) from None
 
 
 async def _serving(where: Where) -> list[Chosen]:
     prometheus = PrometheusBackend(where.source, where.config.known_engines)
-    cluster, found = await Cluster.connect(where.kubeconfig), []
+    cluster, found = await Cluster.connect(where.kubeconfig, where.context), []
     try:
         for namespace, name in await deployments(cluster):
-            target = Target(namespace, "deployment", name, None, None, where.kubeconfig)
+            target = where.target(namespace, "deployment", name)
             ready = (await survey(cluster, namespace, "deployment", name)).ready
             if ready and (await identify(target, ready, prometheus, where.config.known_engines))[0] is not None:
                 found.append((namespace, "deployment", name))
@@ -140,12 +151,12 @@ async def _serving(where: Where) -> list[Chosen]:
     return found
 
 
-async def _run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> None:
+async def _run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig, now: float) -> None:
     prometheus = PrometheusBackend(source, config.known_engines)
     try:
         begun = resumed(order.output)
         if begun is None:
-            header = await _header(target, order, prometheus, config.known_engines)
+            header = await _header(target, order, prometheus, config.known_engines, now)
             since = header.begin
             order.output.parent.mkdir(parents=True, exist_ok=True)
             order.output.write_bytes(encode_header(header))
@@ -158,7 +169,10 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
     finally:
         await prometheus.close()
     if begun is None and not scrapes:
-        raise Failed(f"Prometheus has no sample of {target.kind} {target.namespace}/{target.name} in this time.")
+        raise Failed(
+            f"Prometheus has no sample of {header.sort[1]} {target.namespace}/{target.name} in this time. "
+            f"`servingpool check {target.kind}/{target.name} -n {target.namespace}` says why."
+        )
     typer.echo(f"{order.output}: {order.output.stat().st_size / 1e6:.1f} MB, {scrapes:,} scrapes recorded.", err=True)
 
 
@@ -177,21 +191,25 @@ async def _fill(order: Order, header: Header, since: float, prometheus: Promethe
 
 
 async def _header(
-    target: Target, order: Order, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics]
+    target: Target, order: Order, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], now: float
 ) -> Header:
     if target.engine is not None and target.engine not in engines:
         raise Failed(f"--engine must be one of {', '.join(engines)}, got '{target.engine}'", 2)
     engine, model, around = target.engine, target.model, await _survey(target)
+    sort = around.workload.key.sort if around is not None else known_sort(target.kind)
     if around is not None and (engine is None or model is None):
         engine, model = await identify(target, around.ready, prometheus, engines)
     if engine is None or model is None:
-        raise Failed(f"{target.kind} {target.namespace}/{target.name} shows no engine: give --engine and --model.")
+        raise Failed(
+            f"Prometheus has no metrics of a known engine from the pods of {sort[1]} "
+            f"{target.namespace}/{target.name}. Give --engine and --model if it had them before."
+        )
     scaler = around.autoscalers[0] if around is not None and around.autoscalers else None
-    end = (time.time() - SETTLED) // order.step * order.step
+    end = (now - SETTLED) // order.step * order.step
     return Header(
         namespace=target.namespace,
         target=target.name,
-        sort=around.workload.key.sort if around is not None else known_sort(target.kind),
+        sort=sort,
         engine=engine,
         model=model,
         begin=end - order.seconds // order.step * order.step,
@@ -207,14 +225,14 @@ async def _header(
 async def _survey(target: Target) -> Survey | None:
     """What the cluster says; None where it does not answer and is not needed."""
     try:
-        cluster = await Cluster.connect(target.kubeconfig)
+        cluster = await Cluster.connect(target.kubeconfig, target.context)
         try:
             return await survey(cluster, target.namespace, target.kind, target.name)
         finally:
             await cluster.close()
     except ClusterError as error:
         if target.engine is None or target.model is None:
-            raise Failed(f"{error}. With --engine and --model no cluster is needed", NO_CLUSTER) from error
+            raise
         typer.echo(f"Without the cluster: GPUs, cold starts and bounds are not recorded ({error}).", err=True)
         return None
 
@@ -226,7 +244,7 @@ async def identify(
     keys = [(target.namespace, pod) for pod in pods]
     seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
-        raise Failed(f"{seen.reason}. URL: {prometheus.config.url}")
+        raise Failed(unavailable(seen.reason, prometheus.config))
     exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
     engine = target.engine or (exported[0] if exported else None)
     if engine is None:

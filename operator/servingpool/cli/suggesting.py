@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import typer
 
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS
 from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.kinds import DEPLOYMENT
 from servingpool.adapters.cluster.names import pods_of_any
 from servingpool.adapters.cluster.objects import Key, TargetKey
 from servingpool.adapters.cluster.survey import Survey, deployments, scaled_by, survey
@@ -30,6 +29,8 @@ from servingpool.backtest.recording import Chunk
 from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
 from servingpool.cli import usage
 from servingpool.cli.check_target import ANY_ENGINE
+from servingpool.cli.kubectl import told
+from servingpool.cli.source import now, unavailable
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
 from servingpool.reconcile.draining import judge_drain
@@ -39,8 +40,8 @@ STEPS = 168
 PRICE_LABEL = "servingpool.dev/dollars-per-gpu-hour"
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "node.kubernetes.io/instance-type")
 """Node labels that name what a GPU-hour's price depends on."""
-NOT_FOUND, NO_CLUSTER = 1, 4
-"""Exit codes."""
+NOT_FOUND = 1
+"""Exit code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Order:
     prices: Mapping[str, float]
     """Dollars of a GPU-hour by GPU product or instance type."""
     kubeconfig: str | None
+    context: str | None = None
 
 
 def prices(given: Iterable[str]) -> dict[str, float]:
@@ -75,23 +77,21 @@ def prices(given: Iterable[str]) -> dict[str, float]:
 def run(order: Order, config: OperatorConfig, source: BackendConfig) -> int:
     """The exit code."""
     try:
-        return asyncio.run(_run(order, config, source))
-    except ClusterError as error:
-        typer.echo(str(error), err=True)
-        return NO_CLUSTER
+        with told():
+            return asyncio.run(_run(order, config, source, now(source)))
     except MetricsUnavailable as error:
-        typer.echo(f"{error}. URL: {source.url}", err=True)
+        typer.echo(unavailable(str(error), source), err=True)
         return NOT_FOUND
 
 
-async def _run(order: Order, config: OperatorConfig, source: BackendConfig) -> int:
-    cluster = await Cluster.connect(order.kubeconfig)
+async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end: float) -> int:
+    cluster = await Cluster.connect(order.kubeconfig, order.context)
     prometheus = PrometheusBackend(source, config.known_engines)
     manifests = []
     try:
         for target in await _targets(cluster, order):
             around = await survey(cluster, *target)
-            facts = await _facts(order, around, prometheus, config.known_engines)
+            facts = await _facts(order, around, prometheus, config.known_engines, end)
             if isinstance(facts, Facts):
                 manifests.append(manifest(facts))
             elif order.kind:
@@ -101,7 +101,11 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig) -> i
         await cluster.close()
     if not manifests:
         if not order.kind:
-            typer.echo("No Deployment exports metrics of an engine that is known.", err=True)
+            typer.echo(
+                "No Deployment has metrics of a known engine in Prometheus. "
+                "`servingpool check deployment/NAME` says why one has none.",
+                err=True,
+            )
         return NOT_FOUND
     typer.echo("---\n".join(manifests), nl=False)
     return 0
@@ -114,24 +118,34 @@ async def _targets(cluster: Cluster, order: Order) -> Sequence[tuple[str, str, s
     if order.kind not in AUTOSCALERS:
         return [(order.namespace, order.kind, order.name)]
     scaled = await scaled_by(cluster, order.namespace, order.kind, order.name)
-    return [(scaled.namespace, f"{scaled.kind}.{scaled.group}".rstrip("."), scaled.name)]
+    return [(scaled.namespace, _given(scaled), scaled.name)]
+
+
+def _given(target: TargetKey) -> str:
+    """Its kind, as it is given to a command."""
+    if target.sort == DEPLOYMENT:
+        return "deployment"
+    return f"{target.kind}.{target.group}".rstrip(".").lower()
 
 
 async def _facts(
-    order: Order, around: Survey, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics]
+    order: Order, around: Survey, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], end: float
 ) -> Facts | str:
-    """What is known; or why nothing can be suggested. Raises MetricsUnavailable."""
+    """What is known until `end`, Unix seconds; or why nothing can be suggested. Raises MetricsUnavailable."""
     target = around.workload.key
     namespace, name = target.namespace, target.name
     keys = [(namespace, pod) for pod in around.ready]
     if not keys:
-        return f"{target.kind} {namespace}/{name} has no ready pod to look at."
+        return f"{target.kind} {namespace}/{name} has no ready pod to look at. Scale it to 1 or more."
     seen = await prometheus.inspect(ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
         raise MetricsUnavailable(prometheus.config.name, seen.reason.partition("' ")[2])
     exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
     if not exported:
-        return f"The pods of {target.kind} {namespace}/{name} export no metrics of an engine that is known."
+        return (
+            f"Prometheus has no metrics of a known engine from the pods of {target.kind} {namespace}/{name}. "
+            f"`servingpool check {_given(target)}/{name} -n {namespace}` says why."
+        )
     engine = exported[0]
     profile = engines[engine]
     if engine != ANY_ENGINE:
@@ -156,7 +170,7 @@ async def _facts(
         model=model,
         origin=origin,
         backend=prometheus.config.name,
-        attained=await _attained(order, target, engine, model, prometheus),
+        attained=await _attained(order, target, engine, model, prometheus, end),
         span=order.since,
         autoscalers=around.autoscalers,
         starts=around.starts,
@@ -171,11 +185,10 @@ def _models(evidence: Mapping[Key, Evidence], profile: EngineMetrics) -> list[st
 
 
 async def _attained(
-    order: Order, target: TargetKey, engine: str, model: str, prometheus: PrometheusBackend
+    order: Order, target: TargetKey, engine: str, model: str, prometheus: PrometheusBackend, end: float
 ) -> Mapping[str, Attained | None]:
     """From hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
     seconds, bounds = usage.span("--since", order.since, *usage.HISTORY), frozenset(LADDER)
-    end = time.time()
     pods = pods_of_any([(target.name, target.sort)])
     request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods)
     found = await prometheus.history(

@@ -1,10 +1,9 @@
-"""What the commands share: options with their help, and checks of what a person gives."""
+"""What the commands share: checks of what a person gives."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import typer
 
@@ -12,15 +11,6 @@ USAGE = 2
 """Exit code: wrong usage."""
 HISTORY = ("10m", "90d")
 """Shortest and longest history of engines that is read."""
-
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The target's namespace.")]
-Config = Annotated[
-    Path | None, typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG")
-]
-Backend = Annotated[str, typer.Option(help="The configuration's Prometheus.")]
-Kubeconfig = Annotated[
-    Path | None, typer.Option(help="Default: ~/.kube/config.", envvar="KUBECONFIG", show_default=False)
-]
 
 _DAYS = re.compile(r"(?:([0-9]{1,4})d)?(.*)")
 

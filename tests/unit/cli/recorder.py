@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
-from servingpool.adapters.prometheus import own_record
+from servingpool.adapters.prometheus import http_client, own_record
 from servingpool.cli.main import app
 from servingpool.reconcile.metrics import PoolCollector
 
@@ -37,6 +37,8 @@ class Recorder:
     added: Callable[[dict[str, str]], dict[str, str]] = lambda labels: {**labels, "instance": "10.0.0.1:9090"}
     """Labels that scraping adds."""
     asked: list[str] = field(default_factory=list)
+    ahead: float = 0.0
+    """Seconds by which Prometheus' clock is ahead of the person's."""
 
     def run(self, minutes: float, every: int = 1) -> None:
         """So many minutes, with a scrape at every so many ticks."""
@@ -59,6 +61,8 @@ class Recorder:
         return self.scraped[max(before)] if before else []
 
     def custom_query(self, query: str, params: dict[str, str], _: float) -> Answer:
+        if query == "vector(time())":
+            return Answer([{"metric": {}, "value": [self.world.now, str(self.world.now)]}])
         self.asked.append(query)
         time = float(params["time"])
         return Answer([{"metric": labels, "value": [time, str(value)]} for labels, value in self.at(time)])
@@ -78,8 +82,9 @@ class Recorder:
 
     def ask(self, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
         """A command about the pool, at the present time."""
-        monkeypatch.setattr(own_record, "PrometheusClient", lambda _: self)
-        monkeypatch.setattr("time.time", lambda: self.world.now)
+        for module in (own_record, http_client):
+            monkeypatch.setattr(module, "PrometheusClient", lambda _: self)
+        monkeypatch.setattr("time.time", lambda: self.world.now - self.ahead)
         monkeypatch.setenv("COLUMNS", "200")
         command, *more = arguments
         return CliRunner().invoke(app, [command, "chat/pool", "--prometheus", "http://prometheus:9090", *more])

@@ -21,7 +21,7 @@ def test_a_backend_that_cannot_be_reached_is_named_with_its_url(tmp_path: Path) 
     result = check(tmp_path, "backends: [{name: default, url: 'http://127.0.0.1:1/prefix'}]")
     assert result.exit_code == 1
     assert result.stdout == ""
-    told = "Prometheus backend 'default' cannot be reached. URL: http://127.0.0.1:1/prefix. Correct the backend's url"
+    told = "Prometheus backend 'default' cannot be reached. URL: http://127.0.0.1:1/prefix. Correct the URL"
     assert told in result.stderr
 
 
@@ -41,7 +41,7 @@ def test_a_configuration_that_is_wrong_is_said_and_nothing_is_asked(tmp_path: Pa
         (["deployment/", "--prometheus", "http://x"], "got 'deployment/'"),
         (
             ["deployment/llama", "--prometheus", "ftp://x"],
-            "--prometheus Value error, must be http:// or https:// with a host",
+            "--prometheus must be http:// or https:// with a host, got 'ftp://x'",
         ),
         (["deployment/llama", "--prometheus", "http://x", "--engine", "ollamma"], "--engine must be one of llamacpp, "),
         (

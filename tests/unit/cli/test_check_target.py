@@ -21,7 +21,7 @@ LONGEST_QUERY = 16 * 1024
 
 class FakeCluster:
     @classmethod
-    async def connect(cls, kubeconfig: str | None) -> FakeCluster:
+    async def connect(cls, kubeconfig: str | None, context: str | None) -> FakeCluster:
         return cls()
 
     async def close(self) -> None:
@@ -61,7 +61,7 @@ async def test_of_a_large_deployment_few_pods_are_shown_and_all_are_explained(
     name = "llama-3.3-70b-instruct-fp8-long-context"
     backend = BackendConfig(url="http://x")
     assert not await check_target.check_target(
-        Target("chat", "deployment", name, None, None), backend, shipped(), {}, None
+        Target("chat", "deployment", name, None, None), backend, shipped(), {}, None, None
     )
     told = capsys.readouterr()
     assert "300 ready pods, as engine vllm:\nSeries of the first 9 of them:\n" in told.out

@@ -75,4 +75,4 @@ def test_while_the_need_is_unknown_nothing_is_recommended(monkeypatch: pytest.Mo
     recorder.run(5)
     shown = recorder.ask(monkeypatch, "compare", "--since", "4m")
     assert shown.exit_code == 3
-    assert "No recommendation for chat/pool in the last 4m" in shown.stderr
+    assert "No recommendation for chat/pool in the last 4m. `servingpool explain chat/pool` says" in shown.stderr

@@ -7,12 +7,11 @@ import re
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+import yaml
 from typer.testing import CliRunner, Result
 
-from servingpool.adapters.cluster.errors import ClusterError, NotFound
-from servingpool.api.serving_pool import ServingPool
-from servingpool.cli import explain as command
+from servingpool.adapters.cluster.pools import Pools
+from servingpool.adapters.cluster.refusals import ClusterError, NotFound
 from servingpool.cli.main import app
 
 AT = "2026-01-01T10:00:00Z"
@@ -67,18 +66,27 @@ STATUS: dict[str, Any] = {
 }
 
 
-def stored(status: dict[str, Any]) -> ServingPool:
-    return ServingPool.read({"metadata": {"name": "chat", "namespace": "prod"}, "spec": SPEC, "status": status})
+def stored(status: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"name": "chat", "namespace": "prod"}, "spec": SPEC, "status": status}
 
 
-def explain(monkeypatch: pytest.MonkeyPatch, answer: ServingPool | Exception, *arguments: str) -> Result:
-    async def read(key: tuple[str, str], *_: object) -> ServingPool:
+class FakePools:
+    """With one pool, in the context's namespace."""
+
+    namespace = "prod"
+
+    def __init__(self, answer: dict[str, Any] | Exception) -> None:
+        self.answer = answer
+
+    def read(self, *key: str) -> dict[str, Any]:
         assert key == ("prod", "chat")
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
 
-    monkeypatch.setattr(command, "_read", read)
+
+def explain(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | Exception, *arguments: str) -> Result:
+    monkeypatch.setattr(Pools, "connect", lambda *_: FakePools(answer))
     monkeypatch.setenv("COLUMNS", "160")
     return CliRunner().invoke(app, ["explain", *(arguments or ("prod/chat",))])
 
@@ -136,16 +144,23 @@ def test_exits_3_where_nothing_was_decided_yet_and_says_what_stands_in_the_way(m
     assert "TargetNotFound" in shown.output
 
 
+def test_a_name_alone_is_of_the_contexts_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments in (("chat",), ("chat", "-n", "prod"), ("prod/chat", "-n", "prod")):
+        assert explain(monkeypatch, stored(STATUS), *arguments).exit_code == 0
+
+
 def test_json_is_the_status_as_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = explain(monkeypatch, stored(STATUS), "prod/chat", "-o", "json")
     assert shown.exit_code == 0
     assert json.loads(shown.stdout)["lastDecision"]["limits"] == DECISION["limits"]
+    shown = explain(monkeypatch, stored(STATUS), "prod/chat", "-o", "yaml")
+    assert yaml.safe_load(shown.stdout)["lastDecision"]["limits"] == DECISION["limits"]
 
 
 @pytest.mark.parametrize(
     ("failure", "code", "said"),
     [
-        (NotFound("404"), 1, "ServingPool prod/chat does not exist"),
+        (NotFound("Cannot read it: 404 not found"), 1, "404 not found. Check name and namespace."),
         (ClusterError("Cannot read ServingPool prod/chat: 401 Unauthorized"), 4, "401 Unauthorized"),
     ],
 )
@@ -159,9 +174,7 @@ def test_a_failure_is_one_sentence_and_an_exit_code(
 
 
 def test_a_pool_that_is_not_valid_is_told_with_field_range_and_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValidationError) as caught:
-        ServingPool.read({"metadata": {"name": "chat"}, "spec": SPEC | {"slo": {"timeToFirstToken": "20m"}}})
-    shown = explain(monkeypatch, caught.value)
+    shown = explain(monkeypatch, {**stored({}), "spec": SPEC | {"slo": {"timeToFirstToken": "20m"}}})
     assert shown.exit_code == 5
     assert shown.stderr == (
         "ServingPool prod/chat is not valid: spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m\n"

@@ -14,7 +14,6 @@ from typer.testing import CliRunner, Result
 
 from servingpool.adapters.cluster.pools import Pools, path_of
 from servingpool.adapters.cluster.refusals import ClusterError, Conflict, NotFound
-from servingpool.cli import kubectl
 from servingpool.cli.main import app
 
 BEFORE = "servingpool.dev/mode-before-pause"
@@ -106,7 +105,7 @@ def test_a_pool_that_somebody_else_paused_is_not_guessed_at(pools: FakePools) ->
     refused = run("resume", "qwen")
     assert refused.exit_code == 3
     assert "was not paused by `servingpool pause`: give --mode Auto or --mode Recommend" in refused.stderr
-    assert run("resume", "qwen", "--mode", "Paused").exit_code == 3
+    assert run("resume", "qwen", "--mode", "Paused").exit_code == 2
     assert pools.patches == []
     assert run("resume", "qwen", "--mode", "Recommend").exit_code == 0
     assert pools.mode == "Recommend"
@@ -155,8 +154,9 @@ def test_columns_are_those_of_the_api_server(pools: FakePools) -> None:
 
 
 def test_no_pool_is_said_on_the_error_stream(pools: FakePools) -> None:
-    assert run("get").stderr == "No ServingPools found in namespace chat.\n"
-    assert run("get", "-A").stderr == "No ServingPools found.\n"
+    advice = "`servingpool suggest` writes one for a Deployment.\n"
+    assert run("get").stderr == f"No ServingPools found in namespace chat. {advice}"
+    assert run("get", "-A").stderr == f"No ServingPools found. {advice}"
 
 
 def test_a_watch_prints_each_change_below_the_same_columns(pools: FakePools) -> None:
@@ -177,35 +177,83 @@ def test_json_and_yaml_are_the_pool_as_stored(pools: FakePools) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "code"), [(NotFound("404 not found"), 1), (ClusterError("403 forbidden"), 4), (Conflict("409"), 5)]
+    ("failure", "code", "advice"),
+    [
+        (NotFound("404 not found"), 1, " Check name and namespace."),
+        (ClusterError("400"), 4, ""),
+        (Conflict("409"), 5, " Try again."),
+    ],
 )
-def test_a_failure_is_one_sentence_and_an_exit_code(pools: FakePools, failure: ClusterError, code: int) -> None:
+def test_a_failure_is_one_sentence_and_an_exit_code(
+    pools: FakePools, failure: ClusterError, code: int, advice: str
+) -> None:
     pools.failure = failure
     for command in (("get", "qwen"), ("pause", "qwen"), ("resume", "qwen")):
         shown = run(*command)
-        assert (shown.exit_code, shown.stderr) == (code, f"{failure}\n")
+        assert (shown.exit_code, shown.stderr) == (code, f"{failure}.{advice}\n")
 
 
-def test_names_are_completed_and_a_cluster_that_fails_completes_nothing(pools: FakePools) -> None:
-    assert kubectl.complete("q") == ["qwen"]
-    assert kubectl.complete("prod/") == ["prod/qwen", "prod/llama"]
+FISH = {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "_SERVINGPOOL_COMPLETE": "complete_fish"}
+
+
+def completed(line: str, **environment: str) -> list[str]:
+    """What fish is told for the last word of a command line."""
+    settings = FISH | {"_TYPER_COMPLETE_ARGS": f"servingpool {line}"} | environment
+    shown = CliRunner().invoke(app, [], env=settings, prog_name="servingpool")
+    return [each.partition("\t")[0] for each in shown.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("command", ["get", "pause", "resume", "adopt", "release", "explain", "history", "compare"])
+def test_names_of_pools_are_completed_by_each_command_that_takes_one(pools: FakePools, command: str) -> None:
+    assert completed(f"{command} q") == ["qwen"]
+    assert completed(f"{command} prod/") == ["prod/qwen", "prod/llama"]
+
+
+def test_the_namespace_and_the_context_that_stand_on_the_line_count(
+    pools: FakePools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[tuple[object, ...]] = []
+
+    def connect(*given: object) -> FakePools:
+        chosen.append(given)
+        return pools
+
+    monkeypatch.setattr(Pools, "connect", connect)
+    assert completed("get -n prod --context eu --kubeconfig /x l") == ["llama"]
+    assert (chosen, pools.asked) == ([("/x", "eu")], [("prod", None)])
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["get", "q"], ["qwen"]),
+        (["get", "-n", "prod", ""], ["qwen", "llama"]),
+        (["pause", "prod/l"], ["prod/llama"]),
+        (["ge"], ["get"]),
+        (["get", "--all"], ["--all-namespaces"]),
+    ],
+)
+def test_kubectl_is_told_a_word_a_line_and_no_files(pools: FakePools, words: list[str], found: list[str]) -> None:
+    shown = CliRunner().invoke(app, ["__complete", *words])
+    lines = [line.partition("\t")[0] for line in shown.stdout.splitlines()]
+    assert lines == [*found, ":4"]
+
+
+def test_a_cluster_that_fails_completes_nothing(pools: FakePools) -> None:
     pools.failure = ClusterError("403")
-    assert kubectl.complete("q") == []
+    assert completed("get q") in ([], [""])
 
 
 def test_help_and_get_import_nothing_that_they_do_not_need() -> None:
     """Each of these takes a tenth of a second or more; --help and get are to answer within 0.3 s."""
-    script = (
-        "import sys; import servingpool.cli.main, servingpool.cli.get; "
-        "print([m for m in ('pydantic', 'numpy', 'kopf', 'kubernetes', 'aiohttp', 'asyncio', 'rich.console', 'starlette') "
-        "if m in sys.modules])"
+    slow = (
+        "('pydantic', 'numpy', 'kopf', 'kubernetes', 'aiohttp', 'asyncio', 'rich', 'requests', 'urllib3', 'orjson', "
+        "'starlette')"
     )
+    script = f"import sys; import servingpool.cli.main; print([m for m in {slow} if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
-    script = (
-        "import sys; import servingpool.adapters.cluster.pools; "
-        "print([m for m in ('numpy', 'kopf', 'aiohttp', 'kubernetes.aio', 'orjson') if m in sys.modules])"
-    )
+    script = script.replace("cli.main", "adapters.cluster.pools")
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
 

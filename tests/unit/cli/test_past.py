@@ -108,7 +108,7 @@ def test_the_schedule_whose_bound_applied_is_told(monkeypatch: pytest.MonkeyPatc
 def test_before_the_operator_was_scraped_nothing_is_made_up(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = past.ask(monkeypatch, "explain", "--at", "2020-01-01")
     assert shown.exit_code == 3
-    assert "Prometheus has no decision for chat/pool at 2020-01-01: does it scrape the operator?" in shown.stderr
+    assert "Prometheus has no record of ServingPool chat/pool at 2020-01-01." in shown.stderr
 
 
 def test_history_lists_what_the_status_lists(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,40 @@ def test_a_week_is_asked_for_in_pieces_that_prometheus_answers(monkeypatch: pyte
     recorder = Recorder(settled())
     recorder.run(1)
     recorder.ask(monkeypatch, "history", "--since", "7d")
-    assert len(recorder.asked) == 5
+    assert len(recorder.asked) == 6, "and whether there is a record now"
+
+
+def test_times_are_by_prometheus_clock_where_the_persons_is_wrong(
+    past: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = past.ask(monkeypatch, "history", "--since", "2h", "-o", "json")
+    for ahead, said in ((7200.0, "2h behind"), (-7200.0, "2h ahead of")):
+        past.ahead = ahead
+        shown = past.ask(monkeypatch, "history", "--since", "2h", "-o", "json")
+        assert (shown.exit_code, shown.stdout) == (0, listed.stdout)
+        assert shown.stderr == f"This machine's clock is {said} Prometheus': times are by Prometheus' clock.\n"
+
+
+@pytest.mark.parametrize("command", ["history", "compare"])
+def test_a_record_that_ends_before_now_is_told(past: Recorder, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    past.world.step(minutes=10)
+    shown = past.ask(monkeypatch, command, "--since", "2h")
+    assert shown.exit_code == 0
+    assert shown.stderr == ("The record ends before now: this Prometheus does not scrape the operator at present.\n")
+
+
+def test_a_year_at_a_second_is_refused_with_the_step_that_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(FakeCluster())
+    shown = recorder.ask(monkeypatch, "history", "--since", "366d", "--step", "1s")
+    assert (shown.exit_code, recorder.asked) == (2, [])
+    assert "give a --step of 13s or more" in shown.stderr
+    assert recorder.ask(monkeypatch, "history", "--since", "366d").exit_code == 3
+
+
+def test_a_time_to_come_is_refused(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = past.ask(monkeypatch, "explain", "--at", iso(past.world.now + 120.0))
+    assert shown.exit_code == 2
+    assert "--at must be in the past" in shown.stderr
 
 
 @pytest.mark.parametrize(
@@ -210,7 +243,7 @@ def test_a_week_is_asked_for_in_pieces_that_prometheus_answers(monkeypatch: pyte
         (("history", "--step", "1ms"), "--step must be 1s to 1d, such as 12h or 7d, got '1ms'"),
         (("explain", "--at", "yesterday"), "--at must be a time such as 2026-11-20T03:12, got 'yesterday'"),
         (("history", "--match", "cluster"), "--match must be LABEL=VALUE, got 'cluster'"),
-        (("history", "--prometheus", "ftp://x"), "--prometheus Value error, must be http:// or https:// with a host"),
+        (("history", "--prometheus", "ftp://x"), "--prometheus must be http:// or https:// with a host, got 'ftp://x'"),
     ],
 )
 def test_a_wrong_option_is_told_with_what_is_allowed(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Self
 
 import orjson
@@ -13,6 +10,7 @@ from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 
 from servingpool.adapters.cluster.errors import ClusterError, NotFound, translated
+from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, choose
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind, Workload
 from servingpool.api.group import API_VERSION, GROUP, KIND, PLURAL, VERSION
 
@@ -30,25 +28,6 @@ METADATA_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Where the API server is, and who we are to it."""
-
-    server: str
-    """URL."""
-    verified: bool
-    """Its certificate is checked."""
-    authority: str | None
-    """Path of the certificates to trust."""
-    authorization: str | None
-    """Value of the header: scheme and token."""
-    certificate: str | None
-    """Path of the client's certificate."""
-    key: str | None
-    """Path of its private key."""
-    proxy: str | None
 
 
 async def credentials(kubeconfig: str | None) -> Credentials:
@@ -277,17 +256,15 @@ async def _configuration(kubeconfig: str | None, context: str | None) -> client.
     settings = client.Configuration()
     with translated("read the cluster's credentials"):
         if kubeconfig is not None:
-            _must_exist(kubeconfig)
+            choose(kubeconfig, context)
             await config.load_kube_config(kubeconfig, context=context, client_configuration=settings)
         else:
             try:
+                if context is not None:
+                    raise config.ConfigException("a context is of a kubeconfig")  # noqa: TRY301
                 config.load_incluster_config(client_configuration=settings)
             except config.ConfigException:
+                if choose(None, context) is None:
+                    raise config.ConfigException(NO_FILE) from None
                 await config.load_kube_config(context=context, client_configuration=settings)
     return settings
-
-
-def _must_exist(kubeconfig: str) -> None:
-    """One file, or several that are merged. The library takes none for an empty one."""
-    if not any(Path(path).expanduser().is_file() for path in kubeconfig.split(os.pathsep)):
-        raise config.ConfigException(f"file {kubeconfig} does not exist")

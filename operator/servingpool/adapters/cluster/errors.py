@@ -11,11 +11,20 @@ import yaml
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException
 
-from servingpool.adapters.cluster.refusals import ClusterError, Conflict, Forbidden, NotFound, Unanswered, kind_of
+from servingpool.adapters.cluster.refusals import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Unanswered,
+    Unfit,
+    kind_of,
+    why,
+)
 
 INVALID = 422
 
-__all__ = ["ClusterError", "Conflict", "Forbidden", "NotFound", "Unanswered", "translated"]
+__all__ = ["ClusterError", "Conflict", "Forbidden", "NotFound", "Unanswered", "Unfit", "translated"]
 
 
 @contextmanager
@@ -30,11 +39,22 @@ def translated(what: str) -> Iterator[None]:
             judged = _names_an_object(error)
             kind = ClusterError if judged else Conflict
             said += ": rejected by an admission policy or by validation" if judged else ""
-        raise kind(f"Cannot {what}: {said}") from error
+        refused = kind(f"Cannot {what}: {said}")
+        refused.detail = _message(error)
+        raise refused from error
     except (ConfigException, yaml.YAMLError) as error:
         raise ClusterError(f"Cannot {what}: {error}") from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise Unanswered(f"Cannot {what}: the API server did not answer ({type(error).__name__})") from error
+        unanswered = Unanswered(f"Cannot {what}: the API server did not answer ({type(error).__name__})")
+        unanswered.detail = why(error)
+        raise unanswered from error
+
+
+def _message(error: ApiException) -> str:
+    try:
+        return str(json.loads(error.body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _names_an_object(error: ApiException) -> bool:

@@ -1,25 +1,20 @@
 """ServingPools as a person asks for them: with their kubeconfig and rights, synchronously.
 
-Not by `client`: its asynchronous library takes a third of a second to import, and kubectl's users wait for less.
+Not by `client`: its library takes a third of a second to import, and kubectl's users wait for less.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from http.client import HTTPException, HTTPResponse
 from typing import Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-import yaml
-from kubernetes.client import ApiClient, Configuration
-from kubernetes.config import ConfigException, kube_config
-from urllib3 import BaseHTTPResponse
-from urllib3.exceptions import HTTPError
-
-from servingpool.adapters.cluster.refusals import ClusterError, Unanswered, kind_of
+from servingpool.adapters.cluster.api_server import ApiServer
+from servingpool.adapters.cluster.kubeconfig import credentials_of
+from servingpool.adapters.cluster.refusals import NotInstalled, Unanswered, kind_of, why
 from servingpool.api.group import GROUP, PLURAL, VERSION
 
 TIMEOUT = 30.0
@@ -30,7 +25,7 @@ PAGE = 500
 """Pools in a page of a list, as kubectl asks for."""
 WATCHED = 300
 """Seconds after which the API server ends a watch. We open a new one then."""
-REFUSED = 400
+REFUSED, MISSING = 400, 404
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -42,24 +37,19 @@ WRITES = {"PATCH", "POST"}
 class Pools:
     """The ServingPools of one cluster."""
 
-    def __init__(self, api: ApiClient, namespace: str) -> None:
-        self._api = api
+    def __init__(self, server: ApiServer, namespace: str) -> None:
+        self._server = server
         self.namespace = namespace
         """Of the kubeconfig's context."""
 
     @classmethod
     def connect(cls, kubeconfig: str | None, context: str | None) -> Self:
-        """Connect with a kubeconfig and one of its contexts; by default `~/.kube/config` and the current one."""
-        path = os.path.expanduser(kubeconfig or kube_config.KUBE_CONFIG_DEFAULT_LOCATION)  # noqa: PTH111, several paths
-        settings = Configuration()
-        with _translated("read the cluster's credentials"):
-            if not any(Path(each).is_file() for each in path.split(os.pathsep)):
-                raise ConfigException(f"file {path} does not exist")
-            kube_config.load_kube_config(path, context=context, client_configuration=settings)
-            known, current = kube_config.list_kube_config_contexts(path)
-        chosen = current if context is None else next(each for each in known if each["name"] == context)
-        settings.retries = False
-        return cls(ApiClient(settings), chosen["context"].get("namespace") or "default")
+        """Connect with a kubeconfig and one of its contexts; by default `~/.kube/config` and the current one.
+
+        Without a kubeconfig as the pod's service account. ClusterError where neither can be used.
+        """
+        with credentials_of(kubeconfig, context) as (found, namespace):
+            return cls(ApiServer(found), namespace)
 
     def read(self, namespace: str | None, name: str | None, *, table: bool = False) -> dict[str, Any]:
         """One pool, or the list of a namespace, or of all; as stored, or as the table of its columns."""
@@ -126,19 +116,17 @@ class Pools:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         timeout: float = TIMEOUT,
-    ) -> BaseHTTPResponse:
+    ) -> HTTPResponse:
         form = MERGE_PATCH if method == "PATCH" else JSON
         headers = {"Accept": accept, **({} if body is None else {"Content-Type": form})}
-        given = [*(query or {}).items(), *([("fieldManager", FIELD_MANAGER)] if method in WRITES else [])]
-        _, url, sent, *_ = self._api.param_serialize(
-            method, path, header_params=headers, query_params=given, auth_settings=["BearerToken"]
+        given = {**(query or {}), **({"fieldManager": FIELD_MANAGER} if method in WRITES else {})}
+        return self._server.request(
+            method,
+            path + (f"?{urlencode(given)}" if given else ""),
+            headers,
+            None if body is None else json.dumps(body).encode(),
+            timeout,
         )
-        pool = self._api.rest_client.pool_manager
-        data = None if body is None else json.dumps(body).encode()
-        answer: BaseHTTPResponse = pool.request(
-            method, url, headers=sent, body=data, timeout=timeout, preload_content=False
-        )
-        return answer
 
 
 def path_of(namespace: str | None, name: str | None) -> str:
@@ -152,13 +140,18 @@ def _reading(namespace: str | None, name: str | None) -> str:
 
 
 def _parsed(body: bytes, what: str, status: int) -> dict[str, Any]:
+    if status == MISSING and not body.startswith(b"{"):  # the path itself, so the kind
+        raise NotInstalled(f"Cannot {what}: the API server does not know this kind")
     if status >= REFUSED:
         try:
             said = json.loads(body).get("message", "")
         except (ValueError, AttributeError):
             said = ""
         raise kind_of(status)(f"Cannot {what}: {status} {said or 'without a reason'}")
-    found: dict[str, Any] = json.loads(body)
+    try:
+        found: dict[str, Any] = json.loads(body)
+    except ValueError as error:
+        raise Unanswered(f"Cannot {what}: what answered is no API server, perhaps a login page") from error
     return found
 
 
@@ -166,7 +159,5 @@ def _parsed(body: bytes, what: str, status: int) -> dict[str, Any]:
 def _translated(what: str) -> Iterator[None]:
     try:
         yield
-    except (ConfigException, yaml.YAMLError, StopIteration) as error:
-        raise ClusterError(f"Cannot {what}: {error}") from error
-    except (HTTPError, OSError, ValueError) as error:
-        raise Unanswered(f"Cannot {what}: the API server did not answer ({type(error).__name__})") from error
+    except (HTTPException, OSError, ValueError) as error:
+        raise Unanswered(f"Cannot {what}: the API server did not answer ({why(error)})") from error

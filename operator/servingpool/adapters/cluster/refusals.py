@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-CONFLICT, NOT_FOUND, FORBIDDEN, TROUBLE = 409, 404, 403, 500
+CONFLICT, NOT_FOUND, FORBIDDEN, UNAUTHORIZED, TROUBLE = 409, 404, 403, 401, 500
 """HTTP statuses that have a kind of their own; and that from which a server is in trouble."""
 
 
 class ClusterError(Exception):
     """A request to the API server failed. The message is fit for a condition."""
+
+    detail: str = ""
+    """What the API server said besides: for the person whose request it was, not for a condition."""
 
 
 class Conflict(ClusterError):
@@ -18,8 +21,20 @@ class NotFound(ClusterError):
     """There is no such object."""
 
 
+class NotInstalled(NotFound):
+    """The API server does not know the kind at all."""
+
+
+class Unfit(NotFound):
+    """What there is cannot be used for this: the kind is another one."""
+
+
 class Unanswered(ClusterError):
     """No answer came, or that of a server in trouble: what was asked for may have been done."""
+
+
+class Unauthorized(ClusterError):
+    """The API server does not know who asks: a token ran out, or a certificate is not its own."""
 
 
 class Forbidden(ClusterError):
@@ -28,5 +43,22 @@ class Forbidden(ClusterError):
 
 def kind_of(status: int) -> type[ClusterError]:
     """The kind of a refusal with this HTTP status."""
-    kinds: dict[int, type[ClusterError]] = {CONFLICT: Conflict, NOT_FOUND: NotFound, FORBIDDEN: Forbidden}
+    kinds: dict[int, type[ClusterError]] = {
+        CONFLICT: Conflict,
+        NOT_FOUND: NotFound,
+        FORBIDDEN: Forbidden,
+        UNAUTHORIZED: Unauthorized,
+    }
     return kinds.get(status, Unanswered if status >= TROUBLE else ClusterError)
+
+
+def why(error: BaseException) -> str:
+    """What is behind a failure of the network in the system's words, such as "Connection refused"."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.strerror:
+            return seen.strerror
+        if isinstance(seen, TimeoutError):
+            return "no answer in time"
+        seen = seen.__cause__ or seen.__context__
+    return type(error).__name__

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, made_by_keda
 from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.cluster.errors import ClusterError, NotFound
+from servingpool.adapters.cluster.errors import ClusterError, NotFound, Unfit
 from servingpool.adapters.cluster.objects import Key, Pod, Raw, TargetKey, Workload
-from servingpool.adapters.cluster.scale import Discovery, Fault, Unscalable, read_target
+from servingpool.adapters.cluster.scale import Discovery, Unscalable, read_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Survey:
 async def workload_of(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[Workload, list[Raw]]:
     """A workload of a kind as kubectl takes it, and its pods as the API server has them.
 
-    NotFound without such a workload; ClusterError where the cluster does not answer, or it cannot be scaled.
+    NotFound without such a workload, Unfit where it cannot be scaled; ClusterError where the cluster does not answer.
     """
     discovery = Discovery(cluster, time.monotonic)
     try:
@@ -49,8 +49,9 @@ async def workload_of(cluster: Cluster, namespace: str, kind: str, name: str) ->
         key = TargetKey(namespace, name, found, kinds.group_of(api_version))
         _, workload = await read_target(cluster, discovery, key, api_version)
     except Unscalable as problem:
-        said = f"Cannot read {kind} {namespace}/{name}: {problem.detail or problem.fault.value}"
-        raise (NotFound if problem.fault is Fault.NO_TARGET else ClusterError)(said) from problem
+        if isinstance(problem.__cause__, ClusterError):  # the API server's own answer says more
+            raise problem.__cause__ from None
+        raise Unfit(f"Cannot read {kind} {namespace}/{name}: {problem.fault.value}") from problem
     assert workload.selector is not None
     listed = await cluster.get(f"/api/v1/namespaces/{namespace}/pods", labelSelector=workload.selector.text)
     return workload, listed["items"]

@@ -1,0 +1,238 @@
+"""What a kubeconfig says: where the API server is, who we are to it, which namespace is meant.
+
+Read here, for the Kubernetes client takes a third of a second to import. What asks a program for credentials (`exec`)
+or is rare is left to the client.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from servingpool.adapters.cluster.refusals import ClusterError
+
+DEFAULT = "~/.kube/config"
+NO_FILE = f"file {DEFAULT} does not exist. Give --kubeconfig FILE, or set KUBECONFIG"
+IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Token, authority and namespace of a pod's service account."""
+PLAIN = frozenset(
+    {"client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile"}
+)
+"""What a user may have that is read here."""
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Where the API server is, and who we are to it."""
+
+    server: str
+    """URL."""
+    verified: bool
+    """Its certificate is checked."""
+    authority: str | None
+    """Path of the certificates to trust."""
+    authorization: str | None
+    """Value of the header: scheme and token."""
+    certificate: str | None
+    """Path of the client's certificate."""
+    key: str | None
+    """Path of its private key."""
+    proxy: str | None
+    server_name: str | None = None
+    """Name that the server's certificate has, where it is not that of the URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A kubeconfig's context with what it names; paths are absolute."""
+
+    path: str
+    """Of the kubeconfig, or several as KUBECONFIG has them."""
+    name: str
+    context: Entry
+    cluster: Entry
+    user: Entry
+
+    @property
+    def namespace(self) -> str:
+        """Namespace that is meant where none is given."""
+        return str(self.context.get("namespace") or "default")
+
+
+def choose(kubeconfig: str | None, context: str | None) -> Chosen | None:
+    """The context of this name, or else the current one. None where there is no kubeconfig and none is asked for.
+
+    ClusterError where a kubeconfig that is asked for is not there, or says nothing that can be used.
+    """
+    path = kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT
+    files = [file for each in path.split(os.pathsep) if each and (file := Path(each).expanduser()).is_file()]
+    if not files:
+        if kubeconfig or os.environ.get("KUBECONFIG") or context:
+            raise _wrong(f"file {path} does not exist. Give --kubeconfig FILE, or set KUBECONFIG")
+        return None
+    try:
+        return _choose(path, files, context)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise _wrong(f"{path} is no kubeconfig ({type(error).__name__})") from error
+    except (AttributeError, KeyError, TypeError) as error:
+        raise _wrong(f"{path} is no kubeconfig: a part of it is missing ({error})") from error
+
+
+def _choose(path: str, files: list[Path], context: str | None) -> Chosen:
+    current = ""
+    found: dict[str, dict[str, Entry]] = {"contexts": {}, "clusters": {}, "users": {}}
+    for file in files:
+        read = yaml.load(file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}  # noqa: S506
+        current = current or read.get("current-context") or ""
+        for kind, known in found.items():
+            for each in read.get(kind) or ():
+                known.setdefault(each["name"], _absolute(each.get(kind[:-1]) or {}, file.parent))
+    name = context or current
+    if name not in found["contexts"]:
+        wrong = f"has no context '{name}'" if name else "names no current-context"
+        raise _wrong(f"{path} {wrong}. Choose one of `kubectl config get-contexts` with --context")
+    one = found["contexts"][name]
+    if one.get("cluster") not in found["clusters"]:
+        raise _wrong(f"{path} has no cluster '{one.get('cluster')}', which context '{name}' names")
+    return Chosen(path, name, one, found["clusters"][one["cluster"]], found["users"].get(one.get("user", ""), {}))
+
+
+def contexts(kubeconfig: str | None) -> list[str]:
+    """Names of the contexts. ClusterError as `choose`."""
+    path = kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT
+    names: dict[str, None] = {}
+    for each in path.split(os.pathsep):
+        file = Path(each).expanduser()
+        if each and file.is_file():
+            names |= dict.fromkeys(str(one["name"]) for one in yaml.safe_load(file.read_bytes()).get("contexts") or ())
+    return list(names)
+
+
+def namespace_of(kubeconfig: str | None, context: str | None) -> str:
+    """The namespace that is meant where none is given; in a pod without a kubeconfig that of the pod."""
+    chosen = choose(kubeconfig, context)
+    if chosen is not None:
+        return chosen.namespace
+    try:
+        return (IN_POD / "namespace").read_text(encoding="utf-8").strip() or "default"
+    except OSError:
+        return "default"
+
+
+@contextmanager
+def credentials_of(kubeconfig: str | None, context: str | None) -> Iterator[tuple[Credentials, str]]:
+    """Credentials, and the namespace that is meant. Files that hold them last as long as the `with` block.
+
+    ClusterError where there are none.
+    """
+    chosen = choose(kubeconfig, context)
+    if chosen is None:
+        yield _of_pod(), namespace_of(None, None)
+    elif not chosen.user.keys() <= PLAIN:
+        yield _by_client(chosen), chosen.namespace
+    else:
+        with tempfile.TemporaryDirectory(prefix="servingpool-") as folder:
+            yield _plain(chosen, Path(folder)), chosen.namespace
+
+
+def trust(found: Credentials) -> ssl.SSLContext:
+    """How to speak to that server, as kubectl does: a certificate need not name its issuer's key. ClusterError."""
+    try:
+        made = ssl.create_default_context(cafile=found.authority)
+        made.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+        if not found.verified:
+            made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+        if found.certificate is not None:
+            made.load_cert_chain(found.certificate, found.key)
+    except (OSError, ValueError) as error:
+        raise _wrong(f"a certificate or key cannot be used ({getattr(error, 'strerror', None) or error})") from error
+    return made
+
+
+def _plain(chosen: Chosen, folder: Path) -> Credentials:
+    cluster, user = chosen.cluster, chosen.user
+    token = user.get("token")
+    if token is None and (file := user.get("tokenFile")) is not None:
+        try:
+            token = Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise _wrong(f"{file} cannot be read") from error
+    return Credentials(
+        server=str(cluster.get("server") or "http://localhost:8080").rstrip("/"),
+        verified=not cluster.get("insecure-skip-tls-verify"),
+        authority=_file(cluster, "certificate-authority", folder),
+        authorization=None if token is None else f"Bearer {token}",
+        certificate=_file(user, "client-certificate", folder),
+        key=_file(user, "client-key", folder),
+        proxy=cluster.get("proxy-url"),
+        server_name=cluster.get("tls-server-name"),
+    )
+
+
+def _by_client(chosen: Chosen) -> Credentials:
+    """As the Kubernetes client finds them, with a program that renews a token."""
+    from kubernetes.client import Configuration  # noqa: PLC0415, rare and slow
+    from kubernetes.config import ConfigException, kube_config  # noqa: PLC0415
+
+    settings = Configuration()
+    try:
+        kube_config.load_kube_config(chosen.path, context=chosen.name, client_configuration=settings)
+    except (ConfigException, OSError, ValueError) as error:
+        raise _wrong(f"context '{chosen.name}' gives none: {error}") from error
+    program, authorization = chosen.user.get("exec"), settings.get_api_key_with_prefix("BearerToken", "authorization")
+    if program and authorization is None and settings.cert_file is None:
+        raise _wrong(f"the program '{program.get('command')}' of context '{chosen.name}' gives none. Try it by hand")
+    return Credentials(
+        server=settings.host,
+        verified=settings.verify_ssl,
+        authority=settings.ssl_ca_cert,
+        authorization=authorization,
+        certificate=settings.cert_file,
+        key=settings.key_file,
+        proxy=settings.proxy,
+        server_name=settings.tls_server_name,
+    )
+
+
+def _of_pod() -> Credentials:
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
+    token = IN_POD / "token"
+    if not host or not port or not token.is_file():
+        raise _wrong(NO_FILE)
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    bare = Credentials(server, True, str(IN_POD / "ca.crt"), None, None, None, None)
+    return replace(bare, authorization=f"Bearer {token.read_text(encoding='utf-8').strip()}")
+
+
+def _absolute(entry: Entry, folder: Path) -> Entry:
+    """With the paths that stand in a file of this folder."""
+    paths = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+    return {**entry, **{name: str(folder / entry[name]) for name in paths if entry.get(name)}}
+
+
+def _file(entry: Mapping[str, Any], name: str, folder: Path) -> str | None:
+    """Path of what an entry holds as a path, or as data."""
+    data = entry.get(f"{name}-data")
+    if not data:
+        return entry.get(name)
+    path = folder / name
+    try:
+        path.write_bytes(base64.b64decode(data, validate=True))
+    except (binascii.Error, TypeError) as error:
+        raise _wrong(f"{name}-data is no base64") from error
+    return str(path)
+
+
+def _wrong(what: str) -> ClusterError:
+    return ClusterError(f"Cannot read the cluster's credentials: {what}")

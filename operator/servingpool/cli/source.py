@@ -1,0 +1,93 @@
+"""Which Prometheus a command asks, whether the two clocks agree, and what is said where it does not answer."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from servingpool.cli.usage import wrong
+
+if TYPE_CHECKING:
+    from servingpool.adapters.prometheus import BackendConfig
+    from servingpool.reconcile.config import OperatorConfig
+
+TIMEOUT = 10.0
+"""Seconds for the first, small question."""
+SKEW = 60.0
+"""Seconds by which this machine's clock may differ from Prometheus'; newer scrapes than these are not read anyway."""
+
+Config = Annotated[
+    Path | None, typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG")
+]
+Backend = Annotated[str, typer.Option(help="The configuration's Prometheus.")]
+Prometheus = Annotated[str | None, typer.Option(metavar="URL", help="A Prometheus that scrapes the engines.")]
+
+
+def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[OperatorConfig, BackendConfig]:
+    """The configuration, and the Prometheus in it that is meant. Wrong ones end the command."""
+    if config is None and prometheus is None:
+        wrong("Give --prometheus URL or --config FILE")
+    found = settings(config, prometheus)
+    return found, backend_of(found, prometheus, backend)
+
+
+def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> BackendConfig:
+    """The one of this name; of a URL there is one alone."""
+    one = found.backends[0] if prometheus else next((b for b in found.backends if b.name == backend), None)
+    if one is None:
+        wrong(f"--backend must be one of {', '.join(each.name for each in found.backends)}, got '{backend}'")
+    return one
+
+
+def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
+    """The configuration, with the Prometheus of this URL alone where there is one."""
+    from pydantic import ValidationError
+
+    from servingpool.adapters.prometheus import BackendConfig
+    from servingpool.reconcile.config import ConfigError, OperatorConfig, load
+
+    try:
+        if prometheus is None and config is not None:
+            return load(config)
+        own = load(config) if config is not None else None
+        profiles = {} if own is None else {"engines": own.engines, "gateways": own.gateways}
+        return OperatorConfig(backends=(BackendConfig(url=str(prometheus)),), **profiles)
+    except ConfigError as error:
+        wrong(str(error))
+    except ValidationError as error:
+        wrong(f"--prometheus {error.errors()[0]['msg'].removeprefix('Value error, ')}, got '{prometheus}'")
+
+
+def now(source: BackendConfig) -> float:
+    """Unix seconds, by Prometheus' clock where ours is wrong, which is said. Raises MetricsUnavailable."""
+    from servingpool.adapters.prometheus.http_client import PrometheusClient
+    from servingpool.api.duration import brief
+
+    with closing(PrometheusClient(source)) as client:
+        asked = time.time()
+        rows = list(client.custom_query("vector(time())", {"time": ""}, TIMEOUT).rows())
+    answered = time.time()
+    there = float(rows[0]["value"][1]) if rows else answered
+    if asked - SKEW <= there <= answered + SKEW:
+        return answered
+    apart = "behind" if there > answered else "ahead of"
+    typer.echo(
+        f"This machine's clock is {brief(abs(there - answered))} {apart} Prometheus': times are by Prometheus' clock.",
+        err=True,
+    )
+    return there
+
+
+def unavailable(reason: str, source: BackendConfig) -> str:
+    """What is wrong with a Prometheus, where it is, and what to do."""
+    refused = any(f"HTTP {code}" in reason for code in (401, 403))
+    advice = (
+        "Give its credentials by --config FILE, without --prometheus"
+        if refused
+        else "Correct the URL and its credentials, or open the network to it"
+    )
+    return f"{reason}. URL: {source.url}. {advice}."

@@ -1,0 +1,254 @@
+"""What a person sees who gives wrong input, or whose servers fail: one message, an exit code, no traceback."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from servingpool.cli.main import app
+
+from ...cli_page import Told, hold  # noqa: TID252, tests are no package of an installed name
+
+Reply = tuple[int, str, str]
+"""Status, content type, body."""
+NOBODY = "http://127.0.0.1:1"
+"""Port 1 is reserved, and nothing listens there."""
+
+
+def status(code: int, reason: str, message: str) -> Reply:
+    body = {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
+    return code, "application/json", json.dumps(body)
+
+
+def html(_: str) -> Reply:
+    return 200, "text/html", "<html><body>Sign in</body></html>"
+
+
+def unauthorized(_: str) -> Reply:
+    return 401, "text/plain", "Unauthorized"
+
+
+def empty_prometheus(path: str, ahead: float = 0.0) -> Reply:
+    """It answers every query, and has nothing."""
+    kind = "matrix" if "query_range" in path else "vector"
+    clock = [{"metric": {}, "value": [0, str(time.time() + ahead)]}] if "time%28%29" in path else []
+    return 200, "application/json", json.dumps({"status": "success", "data": {"resultType": kind, "result": clock}})
+
+
+def ahead(path: str) -> Reply:
+    return empty_prometheus(path, 7200.0)
+
+
+def empty_cluster(path: str) -> Reply:
+    if path.endswith("/apis"):
+        return 200, "application/json", json.dumps({"groups": []})
+    if path.endswith("/deployments/llama/scale"):
+        scale = {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 1}, "status": {"selector": "app=llama"}}
+        return 200, "application/json", json.dumps(scale)
+    if path.endswith("/apis/apps/v1"):
+        kind = {"kind": "Deployment", "namespaced": True}
+        kinds = [{**kind, "name": "deployments"}, {**kind, "name": "deployments/scale"}]
+        return 200, "application/json", json.dumps({"resources": kinds})
+    if path.endswith("/deployments/llama"):
+        found = {
+            "metadata": {"namespace": "team", "name": "llama", "uid": "d"},
+            "spec": {"replicas": 1, "selector": {}},
+        }
+        return 200, "application/json", json.dumps(found)
+    columns = [{"name": "Name", "priority": 0}]
+    table = {"metadata": {"resourceVersion": "1"}, "columnDefinitions": columns, "rows": [], "items": []}
+    return 200, "application/json", json.dumps(table)
+
+
+def no_crd(_: str) -> Reply:
+    return 404, "text/plain", "404 page not found\n"
+
+
+def expired(_: str) -> Reply:
+    return status(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(_: str) -> Reply:
+    return status(403, "Forbidden", "User 'ann' may not")
+
+
+@dataclass
+class Servers:
+    """What stands at the two addresses."""
+
+    api: Callable[[str], Reply] = empty_cluster
+    prometheus: Callable[[str], Reply] = empty_prometheus
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[Servers, str]]:
+    """The servers, and the URL before /api-server and /prometheus."""
+    now = Servers()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+            answer = now.prometheus if self.path.startswith("/prometheus") else now.api
+            code, kind, text = answer(self.path + body)
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(text.encode())))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        do_POST = do_PATCH = do_GET  # noqa: N815, as the base class wants
+
+        def log_message(self, *_: Any) -> None:
+            """Nobody reads it."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield now, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+POOL = ("get", "pause chat", "resume chat", "adopt chat", "release chat", "explain chat")
+CLUSTER = (*POOL, "check deployment/llama", "suggest deployment/llama")
+RECORDS = ("record deployment/llama -o llama.rec", "backtest deployment/llama --ttft 2s --max 4")
+BLIND = "record deployment/llama --engine vllm --model llama -o llama.rec"
+OWN = ("history chat", "compare chat", "explain chat --at 2026-11-20T03:12")
+ENGINES = ("check deployment/llama", "suggest deployment/llama", BLIND)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is wrong, and the commands that meet it."""
+
+    name: str
+    commands: tuple[str, ...]
+    api: Callable[[str], Reply] | None = empty_cluster
+    """None: nothing listens."""
+    prometheus: Callable[[str], Reply] | None = empty_prometheus
+    kubeconfig: str | None = "good"
+    """Its content, if no good one; None where there is none."""
+
+
+CASES = [
+    Case("No kubeconfig", (*CLUSTER, *RECORDS), kubeconfig=None),
+    Case("A kubeconfig that is none", ("get", "suggest deployment/llama"), kubeconfig="not: [yaml"),
+    Case("A context that is not there", ("get --context eu", "suggest deployment/llama -n chat --context eu")),
+    Case("The API server does not answer", (*CLUSTER, *RECORDS), api=None),
+    Case("A login page instead of the API server", ("get", "pause chat"), api=html),
+    Case("The login to the cluster ran out (401)", ("get", "explain chat", "suggest deployment/llama"), api=expired),
+    Case("No rights (403)", ("get -A", "pause chat", "suggest -A"), api=forbidden),
+    Case("The CRD is not installed", ("get", "pause chat", "adopt chat", "explain chat"), api=no_crd),
+    Case("An empty cluster", ("get", "get -A", "suggest -A")),
+    Case("Prometheus does not answer", (*OWN, "suggest deployment/llama", BLIND), prometheus=None),
+    Case("A login page instead of Prometheus", (*OWN, "suggest deployment/llama", BLIND), prometheus=html),
+    Case("Prometheus needs credentials (401)", (*OWN, "suggest deployment/llama", BLIND), prometheus=unauthorized),
+    Case("No history", (*OWN, BLIND)),
+    Case("Prometheus' clock is 2 h ahead of this machine's", ("history chat",), prometheus=ahead),
+    Case(
+        "A kind that the API server does not have",
+        ("suggest service/x", "check service/x", "record service/x -o x.rec", "backtest service/x"),
+    ),
+    Case("No target", ("suggest llama", "check hpa/x", "record llama -o x.rec", "backtest llama", "adopt a/b/c")),
+    Case("A year at one second", ("history chat --since 366d --step 1s",)),
+    Case(
+        "A time that is none",
+        (
+            "history chat --since soon",
+            "compare chat --since 10y",
+            "suggest deployment/llama --since 1s",
+            "record deployment/llama --since 100d -o llama.rec",
+            "explain chat --at yesterday",
+            "explain chat --at 2999-01-01",
+        ),
+    ),
+    Case("A mode that stops it", ("resume chat --mode Paused",)),
+    Case("No file", ("backtest --from none.rec", "check --config none.yaml")),
+]
+ASKS_PROMETHEUS = {"history", "compare", "check", "suggest", "record", "backtest"}
+
+
+@pytest.fixture(scope="module")
+def told(servers: tuple[Servers, str], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Told]:
+    now, url = servers
+    home = tmp_path_factory.mktemp("home")
+    found: dict[tuple[str, str], Told] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("empty"))
+        for name in ("KUBECONFIG", "SERVINGPOOL_PROMETHEUS", "SERVINGPOOL_CONFIG", "KUBERNETES_SERVICE_HOST"):
+            patch.delenv(name, raising=False)
+        patch.setenv("HOME", str(home))
+        for case in CASES:
+            now.api, now.prometheus = case.api or empty_cluster, case.prometheus or empty_prometheus
+            config = home / ".kube" / "config"
+            config.parent.mkdir(exist_ok=True)
+            config.unlink(missing_ok=True)
+            if case.kubeconfig is not None:
+                server = NOBODY if case.api is None else f"{url}/api-server"
+                config.write_text(kubeconfig(server) if case.kubeconfig == "good" else case.kubeconfig)
+            prometheus = NOBODY if case.prometheus is None else f"{url}/prometheus"
+            for command in case.commands:
+                found[case.name, command] = run(case, command, prometheus, {str(config): "CONFIG", url: "http://url"})
+    return found
+
+
+def kubeconfig(server: str) -> str:
+    return yaml.safe_dump(
+        {
+            "current-context": "own",
+            "contexts": [{"name": "own", "context": {"cluster": "own", "user": "own", "namespace": "team"}}],
+            "clusters": [{"name": "own", "cluster": {"server": server}}],
+            "users": [{"name": "own", "user": {"token": "secret"}}],
+        }
+    )
+
+
+def run(case: Case, command: str, prometheus: str, names: dict[str, str]) -> Told:
+    words = command.split()
+    asks = words[0] in ASKS_PROMETHEUS or "--at" in words
+    more = ["--prometheus", prometheus] if asks and "--config" not in words and "--from" not in words else []
+    done = CliRunner().invoke(app, [*words, *more])
+    text = done.stderr.strip()
+    if not isinstance(done.exception, (SystemExit, type(None))):
+        text = f"Traceback {done.exception!r}"
+    for name, instead in (names | {prometheus: "http://prometheus"}).items():
+        text = text.replace(name, instead)
+    text = re.sub(r"Usage: .*\nTry .*\n\n", "", text)
+    return Told(case.name, command, done.exit_code, re.sub(r"\s*\n\s*", " / ", text))
+
+
+@pytest.mark.parametrize(
+    ("case", "command"), [(case.name, command) for case in CASES for command in case.commands], ids=lambda text: text
+)
+def test_it_ends_with_one_message_that_is_a_sentence(
+    told: dict[tuple[str, str], Told], case: str, command: str
+) -> None:
+    row = told[case, command]
+    clock = "This machine's clock is 2h behind Prometheus': times are by Prometheus' clock."
+    message = row.message.removeprefix(f"{clock} / ") if "clock" in case else row.message
+    assert "Traceback" not in message
+    assert " / " not in message, "one message"
+    assert row.code in {0, 1, 2, 3, 4, 6}
+    assert (row.code == 0) == ("empty cluster" in case and command.startswith("get"))
+    assert len(message) > 30
+
+
+def test_what_is_missing_is_never_taken_for_an_answer(told: dict[tuple[str, str], Told]) -> None:
+    codes = {name: {row.code for (case, _), row in told.items() if case == name} for name in {case for case, _ in told}}
+    assert codes["No kubeconfig"] == codes["The API server does not answer"] == {4}
+    assert codes["A kind that the API server does not have"] == {1}
+    assert codes["Prometheus does not answer"] == codes["A login page instead of Prometheus"] == {1, 6}
+    assert codes["No target"] == codes["A time that is none"] == codes["A mode that stops it"] == {2}
+
+
+def test_the_table_is_current(told: dict[tuple[str, str], Told]) -> None:
+    hold("On this machine, or by a server that fails", told.values())
