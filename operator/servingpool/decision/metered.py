@@ -92,7 +92,8 @@ def _after(
     begun = come if isinstance(waiting, Unknown) else come - waiting
     if before is None or before.bounds != bounds or arrivals < before.arrivals:
         return Shares(at, arrivals, bounds, totals, begun, (0.0,) * len(totals), 0.0)
-    begun = max(begun, before.begun)
+    # What is not told now was counted all the same, and is no increase once it is told again.
+    begun, totals = max(begun, before.begun), tuple(map(max, totals, before.totals))
     replicas, each, each_begun = _served_by(ready, at - before.at), before.each, before.each_begun
     if replicas > 0.0:
         increases = (max(0.0, new - old) for new, old in zip(totals, before.totals, strict=True))

@@ -223,6 +223,14 @@ def test_a_reader_that_starts_anew_makes_no_surge_and_no_negative_count() -> Non
     assert samples[0].begun == 8.0
 
 
+def test_figures_that_one_scrape_lacks_are_no_surge_once_they_are_there_again() -> None:
+    none = {"generation_tokens": NOT_EXPOSED, "prompt_tokens": NOT_EXPOSED, "inter_token_latency": NOT_EXPOSED}
+    lacking = seen(5_001.0, 915.0, at=START + TICK, **none)  # LiteLLM anew, and its first request has failed
+    samples, _ = shared(seen(5_000.0, 900.0), lacking, seen(5_008.0, 930.0, at=START + 2 * TICK))
+    assert (samples[0].generation_tokens, samples[0].prompt_tokens) == (80.0, 800.0)
+    assert samples[0].inter_token_latency == Histogram((), (), pytest.approx(1.6), 72.0)
+
+
 def test_what_is_in_flight_has_begun_unless_it_waits() -> None:
     samples, gateway = shared(seen(0.0, 900.0), seen(10.0, 915.0, at=START + TICK, flight=5.0))
     assert (samples[0].begun, samples[0].running, gateway.queue) == (12.0, 2.0, 3.0)
