@@ -53,7 +53,7 @@ def batch_limit(containers: Iterable[Raw]) -> float:
     """Requests that one pod runs at a time at most; infinite where no container's arguments tell."""
     for container in containers:
         given = words(container)
-        if "ollama" in container.get("image", "") or "ollama" in map(program, given):
+        if "ollama" in program(container.get("image", "")) or "ollama" in map(program, given):
             return _of_ollama(container)
         llama = any("llama" in word for word in (container.get("image", ""), *given))
         limit = option(given, *BATCH_LIMITS, *(OF_LLAMA if llama else ()))
@@ -64,7 +64,8 @@ def batch_limit(containers: Iterable[Raw]) -> float:
 
 def _of_ollama(container: Raw) -> float:
     """Requests of a model at a time; infinite where the template does not show the variable's value."""
-    limit = next((each.get("value") for each in container.get("env") or () if each["name"] == OF_OLLAMA), "1")
+    otherwise = None if container.get("envFrom") else "1"
+    limit = next((each.get("value") for each in container.get("env") or () if each["name"] == OF_OLLAMA), otherwise)
     return float(limit) if limit and limit.isdecimal() and float(limit) >= 1.0 else math.inf
 
 

@@ -42,6 +42,8 @@ def test_engines_say_in_their_own_ways_that_they_run_eight_requests_at_a_time(co
         {"args": ["--max-num-seqs=8", "--data-parallel-size=2"]},
         {"image": "fetch-model", "args": ["--parallel", "8"]},
         {"image": "ollama/ollama", "env": [{"name": "OLLAMA_NUM_PARALLEL", "valueFrom": {"configMapKeyRef": {}}}]},
+        {"image": "ollama/ollama", "envFrom": [{"configMapRef": {"name": "settings"}}]},
+        {"image": "ollama-mirror.example.com/vllm/vllm-openai:v0.11.0"},
     ],
 )
 def test_what_arguments_do_not_tell_is_no_limit(container: dict[str, Any]) -> None:
