@@ -223,6 +223,8 @@ class TargetReader:
                 )
         except TimeoutError:
             log.warning("The API server is slow; some targets are decided on as they were read last.")
+            for key in wanted.keys() & self._held.keys():
+                self._not_read(key, "the API server did not answer in time")
 
     def forget(self, wanted: Mapping[TargetKey, str]) -> None:
         """Keep only these targets: no pool names the others any more."""
@@ -238,9 +240,7 @@ class TargetReader:
                 self._lose(key)
                 self._faults[key] = fault
             except ClusterError as error:
-                if not 0.0 <= self._clock() - self._read_at.get(key, -math.inf) < KEPT_FOR:
-                    self._lose(key)
-                    self._faults[key] = Unscalable(Fault.FAILED, str(error))
+                self._not_read(key, str(error))
             except Exception as defect:
                 # An answer that nobody expects must not end the round of the other pools.
                 log.exception("Reading %s %s/%s failed.", key.kind, *key[:2])
@@ -250,6 +250,12 @@ class TargetReader:
                 self._held[key], self._read_at[key] = found, self._clock()
                 self._faults.pop(key, None)
                 self.cache.see_target(key, found[1])
+
+    def _not_read(self, key: TargetKey, why: str) -> None:
+        """No answer came for this target: what was read last counts for a while."""
+        if not 0.0 <= self._clock() - self._read_at.get(key, -math.inf) < KEPT_FOR:
+            self._lose(key)
+            self._faults[key] = Unscalable(Fault.FAILED, why)
 
     def _lose(self, key: TargetKey) -> None:
         self._held.pop(key, None)

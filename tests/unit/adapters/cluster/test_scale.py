@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster import objects, scale
+from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.objects import Parent, Setter, TargetKey
-from servingpool.adapters.cluster.scale import DISCOVERED_FOR, Discovery, Fault, Unscalable, known_sort, read_target
+from servingpool.adapters.cluster.scale import (
+    DISCOVERED_FOR,
+    KEPT_FOR,
+    Discovery,
+    Fault,
+    TargetReader,
+    Unscalable,
+    known_sort,
+    read_target,
+)
 
 LWS = {"name": "leaderworkersets", "singularName": "leaderworkerset", "shortNames": ["lws"], "kind": "LeaderWorkerSet"}
 RESOURCES: dict[str, Any] = {
@@ -101,6 +112,30 @@ async def test_an_object_that_has_not_changed_is_not_read_again() -> None:
     meta["resourceVersion"] = "8"
     await read_target(api, discovery, key, "leaderworkerset.x-k8s.io/v1", again)
     assert len([path for path in api.asked if path.endswith("/vllm")]) == 2
+
+
+async def test_a_target_that_is_not_read_in_time_is_not_believed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = TargetKey("chat", "vllm", "LeaderWorkerSet", "leaderworkerset.x-k8s.io")
+    meta = {"uid": "u", "resourceVersion": "7"}
+    read: dict[str, Any] = {"metadata": meta, "spec": {"replicas": 2}, "status": {"replicas": 2, "selector": "a=b"}}
+    api, clock, wanted = Api(scale=read, vllm={"metadata": meta}), [0.0], {key: "leaderworkerset.x-k8s.io/v1"}
+    targets = TargetReader(api, ClusterCache(), lambda: clock[0])
+    await targets.read(wanted)
+    assert targets.cache.workload(key) is not None
+
+    async def silent(*_: str, **__: str) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(api, "get", silent)
+    monkeypatch.setattr(scale, "LONGEST_READING", 0.01)
+    clock[0] = KEPT_FOR - 1.0
+    await targets.read(wanted)
+    assert targets.cache.workload(key) is not None
+    clock[0] = KEPT_FOR
+    await targets.read(wanted)
+    assert targets.cache.workload(key) is None
+    assert targets.fault(key).fault is Fault.FAILED
 
 
 @pytest.mark.parametrize(
