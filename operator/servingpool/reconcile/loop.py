@@ -12,14 +12,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from types import MappingProxyType
 
-from servingpool.adapters.cluster.objects import Key, Raw
+from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.api.conditions import Reason
+from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
@@ -114,12 +115,13 @@ class Reconciler:
             elif problem is not None:
                 unreadable.append((raw, problem))
         done = self._done()  # of rounds that took longer than the last tick
-        self._targets.forget(targets_of(readable))
+        wanted = self._wanted(readable)
+        self._targets.forget(wanted)
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
         self._rounds.begin(REFUSALS, partial(self._refuse_all, unreadable, now))
         for backend in self._readings.backends:
             own = [pool for pool in readable if pool.spec.metrics.backend == backend]
-            self._rounds.begin(backend, partial(self._round, backend, own, now))
+            self._rounds.begin(backend, partial(self._round, backend, own, wanted, now))
         await self._rounds.wait(self._interval)
         if not self._acting:  # else marks would be removed before their scale-down
             await self._actor.sweep(self._leading)
@@ -150,9 +152,16 @@ class Reconciler:
         done = await self._carry_out([self._refuse(raw, *problem, now) for raw, problem in unreadable])
         return Tick(failed=_failures(done))
 
-    async def _round(self, backend: str, own: list[ServingPool], now: float) -> Tick:
+    def _wanted(self, pools: Sequence[ServingPool]) -> Mapping[TargetKey, str]:
+        """The targets, each in the API version that its owner names: another pool may name one that there is not."""
+        owned = owners(self._cache.pools)
+        owning = [pool for pool in pools if owned.get(pool.key) == pool.key and pool.spec.mode is not Mode.RECOMMEND]
+        return {**targets_of(pools), **targets_of(owning)}
+
+    async def _round(self, backend: str, own: list[ServingPool], wanted: Mapping[TargetKey, str], now: float) -> Tick:
         """Read one backend, decide and act for its pools."""
-        queries, _ = await asyncio.gather(self._readings.read(backend, own, now), self._targets.read(targets_of(own)))
+        targets = {target_of(pool): wanted[target_of(pool)] for pool in own}
+        queries, _ = await asyncio.gather(self._readings.read(backend, own, now), self._targets.read(targets))
         if not self._leading():
             return Tick(queries=queries)
         # At the start no pool waits for a decision meanwhile; later, pools with history go first.

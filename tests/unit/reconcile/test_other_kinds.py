@@ -218,6 +218,17 @@ def test_what_cannot_be_scaled_says_why_and_other_pools_go_on(given: Any, reason
     assert cluster.condition("Ready", "second") == ("True", "SucceededGetScale")
 
 
+@pytest.mark.parametrize(("mode", "beside"), [("Auto", 1.0), ("Recommend", 1.0), ("Recommend", -1.0)])
+def test_a_pool_that_names_a_version_that_there_is_not_stops_no_other_pool(mode: str, beside: float) -> None:
+    cluster = world(rate=25.0)
+    target = {"apiVersion": "apps/v2", "kind": "StatefulSet", "name": "vllm", "min": 1, "max": 10}
+    for name in ("a", "z"):
+        cluster.pool(name, created=cluster.now + beside, targets=[target], mode=mode)
+    cluster.step(minutes=8)
+    assert cluster.condition("Ready") == ("True", "SucceededGetScale")
+    assert cluster.writes.scales
+
+
 def test_a_target_is_decided_on_as_last_read_while_the_api_server_does_not_answer() -> None:
     cluster = world()
     cluster.step(minutes=2)
