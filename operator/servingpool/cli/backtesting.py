@@ -149,20 +149,31 @@ def several(files: Mapping[Path, str], asked: Asked, report: Path, *, form: str,
 
 def collect(file: Path, report: Path) -> int:
     """The pages and the summary from the lines of a Job's pods, `-` for stdin. The exit code."""
-    done = []
+    done: list[_Done] = []
+    broken = 0
     try:
         told = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise typer.BadParameter(f"cannot be read: {error.strerror}", param_hint="--collect") from error
     for text in told.splitlines():
         if text.startswith('{"line":'):
-            raw: dict[str, Any] = orjson.loads(text)
-            page_text = zlib.decompress(base64.b64decode(raw["page"])).decode()
-            done.append(_Done(Line(**raw["line"]), page_text))
+            try:
+                done.append(_told_by(text))
+            except (ValueError, KeyError, TypeError, zlib.error):
+                broken += 1
+    if broken:
+        typer.echo(f"{file} has {broken} lines that are cut short: their pools are in no page and no sum.", err=True)
     if not done:
         typer.echo(f"{file} holds no line of `servingpool backtest -o lines`.", err=True)
         return NOT_USABLE
-    return _written(done, report, told=True)
+    code = _written(done, report, told=True)
+    return NOT_USABLE if broken else code
+
+
+def _told_by(text: str) -> _Done:
+    """What a line of `-o lines` says. ValueError, KeyError, TypeError or zlib.error where it is none."""
+    raw: dict[str, Any] = orjson.loads(text)
+    return _Done(Line(**raw["line"]), zlib.decompress(base64.b64decode(raw["page"])).decode())
 
 
 def _written(done: Sequence[_Done], report: Path, *, told: bool) -> int:

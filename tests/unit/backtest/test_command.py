@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import re
+import zlib
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import typer
 import yaml
 from typer.testing import CliRunner, Result
 
+from servingpool.backtest.summary import Line
 from servingpool.cli import recording
 from servingpool.cli.backtest import backtest
 from servingpool.cli.record import record
@@ -169,6 +173,16 @@ def test_a_jobs_lines_are_collected_into_the_same_pages(two: Command) -> None:
     assert collected.exit_code == directly.exit_code
     assert Path("collected/chat.llama.html").read_text() == Path("direct/chat.llama.html").read_text()
     assert 'href="chat.calm.html"' in Path("collected/all.html").read_text()
+
+
+def test_a_line_that_a_log_has_cut_is_told_and_the_others_are_collected(servingpool: Command) -> None:
+    page = base64.b64encode(zlib.compress(b"")).decode()
+    whole = orjson.dumps({"line": asdict(Line("chat/calm", failed="no history")), "page": page}).decode()
+    Path("lines.txt").write_text(f'{{"line":{{"target":"chat/llama"}},"page":"eNq\n{whole[:-9]}\n{whole}\n')
+    collected = servingpool("backtest", "--collect", "lines.txt", "--report", "all.html")
+    assert collected.exit_code == 1
+    assert "lines.txt has 2 lines that are cut short" in collected.output
+    assert "no history" in Path("all.html").read_text()
 
 
 def test_as_a_job_each_index_takes_its_share(servingpool: Command, monkeypatch: pytest.MonkeyPatch) -> None:
