@@ -16,8 +16,8 @@ from servingpool_dashboard.rows import Filter, Key, Row, row_of
 
 PROBE = 10.0
 """Seconds between two looks whether the API server still answers."""
-RETRY = 5.0
-"""Seconds until the next try after it did not."""
+RETRY, PAUSE = 5.0, 1.0
+"""Seconds until the next try after it did not, and after a watch has ended: a proxy may end each at once."""
 
 Workload = tuple[str, str, str]
 """Namespace, kind and name."""
@@ -169,7 +169,7 @@ class Board:
             self.read()
             if self._failure:
                 self._since = ""
-                self._stopped.wait(RETRY)
+            self._stopped.wait(RETRY if self._failure else PAUSE)
 
     def _probe(self) -> None:
         while not self._stopped.wait(PROBE):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from servingpool_dashboard.app import LINES
+from servingpool_dashboard.board import PAUSE, RETRY
 from servingpool_dashboard.rows import Trouble, counted, row_of
 
 from .scene import Scene
@@ -185,3 +187,15 @@ def test_a_defect_of_ours_is_said_and_not_hidden_behind_an_old_table(scene: Scen
     scene.api.events = [{"type": "ADDED", "object": {"metadata": {"resourceVersion": "9"}}}]
     scene.board.read()
     assert "Internal error while the pools were read (KeyError)" in scene.page("/")
+
+
+@pytest.mark.parametrize(("silence", "waits"), [("", PAUSE), ("the API server did not answer", RETRY)])
+def test_a_watch_that_ends_at_once_is_not_opened_again_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, silence: str, waits: float
+) -> None:
+    waited: list[float] = []
+    stopped = SimpleNamespace(is_set=lambda: len(waited) == 3, wait=waited.append)
+    monkeypatch.setattr(scene.board, "_stopped", stopped)
+    scene.api.silence.watch = silence
+    scene.board._follow()
+    assert waited == [waits] * 3
