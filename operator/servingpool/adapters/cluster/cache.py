@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.autoscaling import paused
@@ -30,6 +31,8 @@ class ClusterCache:
         """ReplicaSet uid to its pods by uid."""
         self._spaces: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         """Namespace to its pods by uid."""
+        self._labelled: dict[str, dict[str, dict[str, list[Pod]]]] = {}
+        """Namespace to a label's name to its values to their pods; made when asked for, while no pod changes."""
         self._owners: dict[str, str] = {}
         """Pod uid to ReplicaSet uid."""
         self._costly: dict[str, str] = {}
@@ -91,6 +94,7 @@ class ClusterCache:
                 del self._pods[before]
         self._costly.pop(uid, None)
         self._spaces[namespace].pop(uid, None)
+        self._labelled.pop(namespace, None)
         if pod is not None:
             self._owners[uid] = pod.owner
             self._pods[pod.owner][uid] = self._spaces[namespace][uid] = pod
@@ -146,11 +150,12 @@ class ClusterCache:
         for pod in self._selected(workload, workload.selector):
             found[kinds.group(sort, pod.labels) or ("", pod.uid)].append(pod)
         selected = {pod.uid for pods in found.values() for pod in pods}
-        if any(label in kinds.GROUP_LABELS for label, _ in found):  # such as workers, that are not selected
-            for pod in self._spaces[workload.key.namespace].values():
-                group = kinds.group(sort, pod.labels)
-                if group is not None and group in found and pod.uid not in selected and not pod.going:
-                    found[group].append(pod)
+        for label, value in found:
+            if label in kinds.GROUP_LABELS:  # such as workers, that are not selected
+                for pod in self._with(workload.key.namespace, label).get(value, ()):
+                    alike = kinds.group(sort, pod.labels) == (label, value)
+                    if alike and pod.uid not in selected and not pod.going:
+                        found[label, value].append(pod)
         for pods in found.values():
             pods.sort(key=lambda pod: (pod.uid not in selected, pod.name))
         return [tuple(pods) for _, pods in sorted(found.items())]
@@ -173,8 +178,22 @@ class ClusterCache:
         return sum(standing) > 1
 
     def _selected(self, workload: Workload, selector: Selector) -> Iterator[Pod]:
-        pods = self._spaces.get(workload.key.namespace, {}).values()
+        namespace = workload.key.namespace
+        pods: Iterable[Pod] = self._spaces.get(namespace, {}).values()
+        found = [[self._with(namespace, key).get(value, ()) for value in values] for key, values in selector.named]
+        if found:
+            pods = chain.from_iterable(min(found, key=lambda lists: sum(map(len, lists))))
         return (pod for pod in pods if not pod.going and selector.admits(pod.labels))
+
+    def _with(self, namespace: str, label: str) -> Mapping[str, Sequence[Pod]]:
+        """The pods of a namespace that have this label, by its value. Each target looking at all pods was quadratic."""
+        known = self._labelled.setdefault(namespace, {})
+        if label not in known:
+            found = known[label] = {}
+            for pod in self._spaces.get(namespace, {}).values():
+                if label in pod.labels:
+                    found.setdefault(pod.labels[label], []).append(pod)
+        return known[label]
 
     def autoscalers(self, target: TargetKey) -> list[Autoscaler]:
         """Who else scales this target; a ScaledObject before the HPA that KEDA makes of it."""

@@ -37,6 +37,11 @@ class Selector:
     text: str
     terms: tuple[Term, ...]
 
+    @property
+    def named(self) -> list[tuple[str, frozenset[str]]]:
+        """Labels that a pod must have, each with the values that it may have."""
+        return [(term.key, term.values) for term in self.terms if term.values is not None and not term.negated]
+
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Whether a pod with these labels is selected."""
         return all(term.admits(labels) for term in self.terms)

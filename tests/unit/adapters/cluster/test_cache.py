@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.autoscaling import PAUSED, PAUSED_REPLICAS
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, TargetKey
+from servingpool.adapters.cluster.selector import parse
 
 CHAT = TargetKey("chat", "vllm")
 
@@ -230,3 +232,41 @@ def test_a_pod_with_our_cost_is_found_even_without_its_deployment() -> None:
     cache.see_pod(marked("p-1"), gone=False)
     cache.see_workload(deployment(), gone=True)
     assert [(each.name, workload) for _, each, workload in cache.costly()] == [("p-1", None)]
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("app=a", ["a-0", "a-1"]),
+        ("team=x,app in (a, b)", ["a-0", "a-1", "b-0"]),
+        ("team=x,!canary", ["a-0", "b-0"]),
+        ("app notin (a)", ["b-0", "c-0"]),
+        ("canary", ["a-1"]),
+        ("app=nobody", []),
+    ],
+)
+def test_the_pods_of_other_kinds_are_those_of_the_selector_as_they_come_and_go(
+    selector: str, expected: list[str]
+) -> None:
+    cache = ClusterCache()
+    workload = replace(objects.workload(deployment()), selector=parse(selector))
+    labelled: dict[str, dict[str, str]] = {
+        "a-0": {"app": "a", "team": "x"},
+        "a-1": {"app": "a", "team": "x", "canary": ""},
+        "b-0": {"app": "b", "team": "x"},
+        "c-0": {},
+    }
+    for name, labels in labelled.items():
+        cache.see_pod(_with_labels(name, labels), gone=False)
+        cache.replicas(workload)  # what is remembered of it must not last
+    assert sorted(pods[0].name for pods in cache.replicas(workload)) == expected
+    cache.see_pod(_with_labels("a-0", labelled["a-0"]), gone=True)
+    assert sorted(pods[0].name for pods in cache.replicas(workload)) == [one for one in expected if one != "a-0"]
+    cache.see_pod(_with_labels("a-1", {"app": "moved"}), gone=False)
+    assert "a-1" not in {pods[0].name for pods in cache.replicas(workload)} or "notin" in selector
+
+
+def _with_labels(name: str, labels: dict[str, str]) -> dict[str, Any]:
+    raw = pod(name, None)
+    raw["metadata"]["labels"] = labels
+    return raw
