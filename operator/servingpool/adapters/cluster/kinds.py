@@ -74,6 +74,10 @@ KSERVE_CLASS, KSERVE_EXTERNAL = "serving.kserve.io/autoscalerClass", "external"
 `none` it sets them; by default it makes an HPA."""
 
 
+MOST_PODS = 1000
+"""Pods of a replica that are read from templates. Anyone who may create a LeaderWorkerSet may ask for 2 billion."""
+
+
 def group_of(api_version: str) -> str:
     """The API group of `apps/v1`; empty for core."""
     group, slash, _ = api_version.partition("/")
@@ -90,7 +94,7 @@ def group(sort: Sort, labels: Mapping[str, str]) -> tuple[str, str] | None:
 def pod_specs(sort: Sort, raw: Raw) -> list[Raw] | None:
     """The pods of one replica as the object's templates have them, the one that serves first.
 
-    None where the kind's templates are not known.
+    None where the kind's templates are not known, or ask for more than `MOST_PODS`.
     """
     spec: Raw = raw.get("spec", {})
     if sort in {DEPLOYMENT, STATEFUL_SET}:
@@ -98,6 +102,7 @@ def pod_specs(sort: Sort, raw: Raw) -> list[Raw] | None:
     if sort == LEADER_WORKER_SET:
         group: Raw = spec.get("leaderWorkerTemplate", {})
         worker = group.get("workerTemplate", {})
-        leader = group.get("leaderTemplate") or worker
-        return [each.get("spec", {}) for each in (leader, *[worker] * (int(group.get("size", 1)) - 1))]
+        leader, size = group.get("leaderTemplate") or worker, int(group.get("size", 1))
+        if size <= MOST_PODS:
+            return [each.get("spec", {}) for each in (leader, *[worker] * (size - 1))]
     return None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.cluster import objects, scale
+from servingpool.adapters.cluster import kinds, objects, scale
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.objects import Parent, Setter, TargetKey
@@ -112,6 +112,11 @@ async def test_an_object_that_has_not_changed_is_not_read_again() -> None:
     meta["resourceVersion"] = "8"
     await read_target(api, discovery, key, "leaderworkerset.x-k8s.io/v1", again)
     assert len([path for path in api.asked if path.endswith("/vllm")]) == 2
+
+
+def test_a_group_of_two_billion_pods_does_not_fill_the_memory() -> None:
+    raw = {"spec": {"leaderWorkerTemplate": {"size": 2**31 - 1, "workerTemplate": {"spec": {}}}}}
+    assert kinds.pod_specs(kinds.LEADER_WORKER_SET, raw) is None
 
 
 async def test_a_target_that_is_not_read_in_time_is_not_believed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
