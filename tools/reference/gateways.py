@@ -99,7 +99,8 @@ spec:
 - Each ready replica has an even share of what was counted. `MetricsAvailable` says so (MeteredAtGateway). What all
   replicas do together is counted, not estimated.
 - Requests in flight beyond those that the ready replicas run at once are the queue, an estimate. How many one runs is
-  `OLLAMA_NUM_PARALLEL` in the pod template, 1 where it is not set.
+  `OLLAMA_NUM_PARALLEL` in the pod template, 1 where it is not set, and unknown where `envFrom` or
+  `valueFrom` may set it.
 - What LiteLLM does not tell is unknown, and then nothing is removed. It counts requests in flight of all its models
   together: give each pool a LiteLLM of its own, or its queue is unknown and scale-down is blocked.
 - TTFT is measured at the gateway, whatever `measuredAt` says, and of streaming requests only: clients must stream. The

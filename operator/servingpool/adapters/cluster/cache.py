@@ -182,7 +182,8 @@ class ClusterCache:
         pods: Iterable[Pod] = self._spaces.get(namespace, {}).values()
         found = [[self._with(namespace, key).get(value, ()) for value in values] for key, values in selector.named]
         if found:
-            pods = chain.from_iterable(min(found, key=lambda lists: sum(len(each) for each in lists)))
+            fewest = min(found, key=lambda lists: sum(map(len, lists)))
+            pods = chain.from_iterable(fewest)
         return (pod for pod in pods if not pod.going and selector.admits(pod.labels))
 
     def _with(self, namespace: str, label: str) -> Mapping[str, Sequence[Pod]]:
