@@ -57,8 +57,8 @@ def empty_cluster(path: str) -> Reply:
         return 200, "application/json", json.dumps(scale)
     if path.endswith("/apis/apps/v1"):
         kind = {"kind": "Deployment", "namespaced": True}
-        found = [{**kind, "name": "deployments"}, {**kind, "name": "deployments/scale"}]
-        return 200, "application/json", json.dumps({"resources": found})
+        resources = [{**kind, "name": "deployments"}, {**kind, "name": "deployments/scale"}]
+        return 200, "application/json", json.dumps({"resources": resources})
     if path.endswith("/deployments/llama"):
         found = {
             "metadata": {"namespace": "team", "name": "llama", "uid": "d"},
