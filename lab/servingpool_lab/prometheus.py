@@ -31,6 +31,7 @@ class Prometheus:
         scrape_interval_seconds: float = 5.0,
         port: int | None = None,
         binary: Path | None = None,
+        operator: str | None = None,
     ) -> None:
         """Prepare; nothing runs before `start`.
 
@@ -41,6 +42,7 @@ class Prometheus:
             scrape_interval_seconds: also the evaluation interval; the timeout is no longer.
             port: loopback port to listen on; a free one if omitted.
             binary: the program, built first if omitted (minutes, once).
+            operator: `host:port` of the operator's own metrics, which are scraped too.
         """
         self._directory = directory.absolute()
         self._kubeconfig = kubeconfig.absolute()
@@ -48,6 +50,7 @@ class Prometheus:
         self._scrape_interval_seconds = scrape_interval_seconds
         self._port = port or free_ports(1)[0]
         self._binary = binary
+        self._operator = operator
         self._process: SupervisedProcess | None = None
 
     @property
@@ -107,19 +110,24 @@ class Prometheus:
         """The configuration file's content."""
         interval = f"{round(self._scrape_interval_seconds * 1000)}ms"
         timeout = f"{round(min(self._scrape_interval_seconds, 10.0) * 1000)}ms"
+        jobs: list[dict[str, Any]] = [
+            {
+                "job_name": "pods",
+                "kubernetes_sd_configs": [{"role": "pod", "kubeconfig_file": str(self._kubeconfig)}],
+                "relabel_configs": self._relabeling(),
+            }
+        ]
+        if self._operator is not None:
+            # As the chart's ServiceMonitor: the labels that name a pool are the operator's.
+            own = {"job_name": "operator", "honor_labels": True, "static_configs": [{"targets": [self._operator]}]}
+            jobs.append(own)
         return {
             "global": {
                 "scrape_interval": interval,
                 "scrape_timeout": timeout,
                 "evaluation_interval": interval,
             },
-            "scrape_configs": [
-                {
-                    "job_name": "pods",
-                    "kubernetes_sd_configs": [{"role": "pod", "kubeconfig_file": str(self._kubeconfig)}],
-                    "relabel_configs": self._relabeling(),
-                }
-            ],
+            "scrape_configs": jobs,
         }
 
     def _relabeling(self) -> list[dict[str, Any]]:

@@ -175,7 +175,11 @@ class Session:
 
     def _hints(self, stack: Stack, kubectl: Path) -> list[str]:
         command = "kubectl" if shutil.which("kubectl") else str(kubectl)
-        return [f"export KUBECONFIG={stack.plane.kubeconfig}", f"{command} get servingpools --watch"]
+        return [
+            f"export KUBECONFIG={stack.plane.kubeconfig} SERVINGPOOL_PROMETHEUS={stack.prometheus_url}",
+            f"{command} get servingpools --watch",
+            "servingpool dashboard",
+        ]
 
 
 def save_picture(path: Path, snapshot: Snapshot, scenario: Scenario, *, width: int = 100, height: int = 29) -> None:

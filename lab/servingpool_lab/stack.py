@@ -40,7 +40,7 @@ class Stack:
         self._exit = ExitStack()
         self._parts: dict[str, Callable[[], bool]] = {}
         self.plane: ControlPlane
-        self.emulator_url = ""
+        self.emulator_url = self.prometheus_url = ""
         self.operator: SupervisedProcess | None = None
 
     def start(self, say: Say) -> None:
@@ -64,10 +64,11 @@ class Stack:
             self._parts["control plane"] = lambda: not self.plane.exited()
         with _timed(say, "GPU nodes, CRD, the operator's rights, vLLM Deployment, ServingPool"):
             self._create_objects()
+        health, metrics = free_ports(2)
         with _timed(say, "emulated vLLM fleet, Prometheus"):
-            prometheus = self._start_metrics()
+            prometheus = self._start_metrics(metrics)
         with _timed(say, "operator"):
-            self._start_operator(prometheus)
+            self._start_operator(prometheus, health, metrics)
 
     def stop(self, say: Callable[[str], None] = lambda _: None) -> None:
         """Stop everything that `start` started, last first. Safe to call twice."""
@@ -98,7 +99,7 @@ class Stack:
         nodes = self.plane.client.items("/api/v1/nodes")
         return sum(not node["spec"].get("taints") for node in nodes)
 
-    def _start_metrics(self) -> Prometheus:
+    def _start_metrics(self, operator: int) -> Prometheus:
         scenario, slo = self.scenario, self.scenario.workload.slo
         kubeconfig = self.plane.user_kubeconfig(workload.EMULATOR)
         port = free_ports(1)[0]
@@ -129,17 +130,18 @@ class Stack:
                 f"127.0.0.1:{port}",
                 scrape_interval_seconds=SCRAPE_SECONDS,
                 binary=self._binaries["prometheus"],
+                operator=f"127.0.0.1:{operator}",
             )
         )
+        self.prometheus_url = prometheus.url
         self._parts["Prometheus"] = http_ready(f"{prometheus.url}/-/ready")
         emulator.wait_ready()
         self._parts["emulated fleet"] = lambda: emulator.running
         return prometheus
 
-    def _start_operator(self, prometheus: Prometheus) -> None:
+    def _start_operator(self, prometheus: Prometheus, health: int, metrics: int) -> None:
         configuration = self.directory / "operator.yaml"
         kubeconfig = self.plane.service_account_kubeconfig(workload.OPERATOR_NAMESPACE, workload.OPERATOR_ACCOUNT)
-        health, metrics = free_ports(2)
         settings = workload.operator_configuration(prometheus.url, health, metrics)
         configuration.write_text(json.dumps(settings, indent=1))
         flags = ["run", f"--config={configuration}", f"--kubeconfig={kubeconfig}", "--log-format=text"]

@@ -14,7 +14,7 @@ from servingpool_simulation.fleet import ColdStart, Fleet, Phase, Routing
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.policies import Policy, Static
 from servingpool_simulation.score import Outcomes, Score, Spending, outcomes, score
-from servingpool_simulation.scrape import EPOCH, ScrapeOptions, Scraper
+from servingpool_simulation.scrape import ScrapeOptions, Scraper
 from servingpool_simulation.tables import Floats
 from servingpool_simulation.traces import Trace
 from servingpool_simulation.upgrade import Upgrade
@@ -129,15 +129,16 @@ def simulate(
     recorder = _Recorder(fleet, options.history)
     learning = replace(pool, in_charge=False)
     every = policy.every if options.decide_every is None else options.decide_every
+    epoch = options.scrape.epoch
     for now in _ticks(options.history, trace.duration, every):
         scraper.arm(now)
         fleet.advance(now)
         observation = scraper.observe()
         if now < options.history:
-            policy.learn(observation, learning, EPOCH + now)
+            policy.learn(observation, learning, epoch + now)
             recorder.note("")
         else:
-            answer = policy.decide(observation, pool, EPOCH + now)
+            answer = policy.decide(observation, pool, epoch + now)
             recorder.scale(answer.replicas)
             recorder.note(answer.reason)
     fleet.advance(trace.duration)
@@ -260,6 +261,16 @@ def _quantile_by_minute(at: Floats, when: Floats, values: Floats, quantile: floa
     when, values = when[order], values[order]
     begins, ends = np.searchsorted(when, at - 60.0, side="right"), np.searchsorted(when, at, side="right")
     return [
-        float(np.quantile(values[begin:end], quantile)) if end > begin else None
-        for begin, end in zip(begins, ends, strict=True)
+        _quantile(values[begin:end], quantile) if end > begin else None
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
     ]
+
+
+def _quantile(values: Floats, quantile: float) -> float:
+    """As np.quantile, linear between two values, in a tenth of its time on the few that a minute holds."""
+    place = quantile * (len(values) - 1)
+    lower = int(place)
+    upper = min(lower + 1, len(values) - 1)
+    parted = np.partition(values, (lower, upper))
+    low, high = float(parted[lower]), float(parted[upper])
+    return low + (high - low) * (place - lower)

@@ -30,7 +30,7 @@ from servingpool_simulation.fleet import Fleet, Phase, SimulatedReplica
 from servingpool_simulation.tables import Floats
 
 EPOCH = 1_700_000_000.0
-"""Unix time of virtual second 0: what a policy sees is Unix time, as in the operator."""
+"""Unix time of virtual second 0 where nothing else is said: what a policy sees is Unix time, as in the operator."""
 
 _BLOCK = 512
 """Scrapes whose fate is drawn at once."""
@@ -57,6 +57,8 @@ class ScrapeOptions:
 
     Client libraries that create a labelled series when it is first used do so; vLLM's stand at 0 from the start.
     """
+    epoch: float = EPOCH
+    """Unix time of virtual second 0."""
 
     def __post_init__(self) -> None:
         if self.interval <= 0 or not 0 <= self.lost_share <= 1:
@@ -81,6 +83,9 @@ def without_unused(metrics: ReplicaMetrics) -> ReplicaMetrics:
 
 
 def _sum(pages: Floats, figure: Sum) -> list[float]:
+    if len(figure.plus) == 1 and not figure.minus:
+        alone: list[float] = pages[:, figure.plus[0]].tolist()
+        return alone
     total: list[float] = (pages[:, figure.plus].sum(axis=1) - pages[:, figure.minus].sum(axis=1)).tolist()
     return total
 
@@ -184,7 +189,7 @@ class Scraper:
         shown = (
             ReplicaMetrics(
                 replica=replica.name,
-                scraped_at=EPOCH + self._scraped_at[replica.ordinal],
+                scraped_at=self.options.epoch + self._scraped_at[replica.ordinal],
                 ttft_from_admission=self.fleet.profile.conduct.excludes_queue,
                 **dict(zip(columns, figures, strict=True)),
             )

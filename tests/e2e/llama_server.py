@@ -50,13 +50,14 @@ def binary() -> Path:
     return home / "llama-server"
 
 
-def write_model(path: Path) -> None:
-    """A Llama with random weights as GGUF, by the package `gguf`.
+def write_model(path: Path, *, small: bool = False) -> None:
+    """A Llama with random weights as GGUF, by the package `gguf`; a `small` one decodes ten times as fast.
 
     Raises:
         Unavailable: that package cannot be installed.
     """
-    _do([environment("gguf", GGUF_LOCK, "80 MB"), WRITE_MODEL, path], "the model cannot be written")
+    size = ["small"] if small else []
+    _do([environment("gguf", GGUF_LOCK, "80 MB"), WRITE_MODEL, path, *size], "the model cannot be written")
 
 
 def _build(home: Path) -> None:

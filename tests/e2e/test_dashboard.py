@@ -11,6 +11,8 @@ from .prometheus import PrometheusRelease, dashboard_queries
 from .results import Results
 from .waiting import eventually
 
+EMPTY = {"What limits the replicas"}
+"""Panels without data while all is well."""
 DASHBOARD = release.CHART / "files" / "dashboard.json"
 
 
@@ -21,7 +23,7 @@ def numbers(prometheus: PrometheusRelease, query: str) -> list[float]:
 
 
 def test_every_panel_has_data(prometheus: PrometheusRelease, results: Results) -> None:
-    queries = dashboard_queries(json.loads(DASHBOARD.read_text()))
+    queries = [each for each in dashboard_queries(json.loads(DASHBOARD.read_text())) if each[0] not in EMPTY]
     assert len(queries) >= 20
 
     found: dict[str, tuple[str, list[float]]] = {}

@@ -1,4 +1,4 @@
-"""get, pause and resume on a real API server, and under rights that do not suffice."""
+"""get, pause, resume and the dashboard on a real API server, and under rights that do not suffice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from servingpool.adapters.cluster import pools
+from servingpool_dashboard.board import Board
 from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
 
 from .operators import serving_pool
 
@@ -88,3 +91,40 @@ def test_failures_say_what_failed(run: Run, namespace: str, control_plane: Contr
     assert lost.returncode == 4
     assert "does not exist" in lost.stderr
     assert run("get", "--context", "elsewhere").returncode == 4
+
+
+def test_the_dashboard_follows_the_pools(
+    run: Run, namespace: str, control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "PAGE", 1)
+    control_plane.apply(serving_pool(namespace, "second"))
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"}
+    scaler = {"scaleTargetRef": reference, "minReplicas": 1, "maxReplicas": 3}
+    meta = {"name": "of-chat", "namespace": namespace}
+    control_plane.apply(
+        {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": scaler}
+    )
+    board = Board(lambda: pools.Pools.connect(str(control_plane.kubeconfig), None), namespace)
+    board.start()
+
+    def modes() -> dict[str, str]:
+        return {row.key[1]: row.spec.mode.value for row in board.sight.rows if row.spec is not None}
+
+    wait_until(lambda: modes() == {"chat": "Recommend", "second": "Auto"}, 60, "both pools listed")
+    run("pause", "chat", "-n", namespace)
+    wait_until(lambda: modes().get("chat") == "Paused", 60, "the pause seen")
+    board.probe()
+    assert board.sight.failure == ""
+    found = board.autoscaler((namespace, "Deployment", "chat"))
+    assert found is not None
+    assert found["metadata"]["name"] == "of-chat"
+    assert board.autoscaler((namespace, "StatefulSet", "chat")) is None
+    board.stop()
+
+
+def test_the_dashboard_says_which_right_is_missing(run: Run, namespace: str, control_plane: ControlPlane) -> None:
+    stranger = control_plane.service_account_kubeconfig(namespace, "default")
+    board = Board(lambda: pools.Pools.connect(str(stranger), None), None)
+    board.read()
+    assert "Cannot list servingpools: 403" in board.sight.failure
+    assert board.sight.read_at is None

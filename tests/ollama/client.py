@@ -113,3 +113,5 @@ async def _follow(response: aiohttp.ClientResponse, answer: Answer) -> None:
         if event.get("usage"):
             answer.prompt_tokens = event["usage"]["prompt_tokens"]
             answer.output_tokens = event["usage"]["completion_tokens"]
+    answer.ended = answer.ended or time.time()
+    answer.first = answer.first or answer.ended  # its only token ended it

@@ -27,7 +27,7 @@ def course(ollama: Path, binaries: dict[str, Path], tmp_path_factory: pytest.Tem
     directory = tmp_path_factory.mktemp("ollama")
     model = directory / "model.gguf"
     try:
-        write_model(model)
+        write_model(model, small=True)
     except Unavailable as lacking:
         pytest.skip(f"no model for Ollama: {lacking}")
     played = play(ollama, model, binaries, directory)

@@ -29,7 +29,7 @@ exec kubectl servingpool __complete "$@"
 
 All commands that ask a cluster take kubectl's `-n`, `--context` and `--kubeconfig`. Without `-n` the namespace is that
 of the kubeconfig's context. `get` and `explain` need the right to get and list pools; `pause` and `resume` need the
-right to patch them. `adopt` and `release` need that too, and the rights to get the Deployment, to list HPAs and
+right to patch them. `adopt` and `release` need that too, and the rights to get the target, to list HPAs and
 ScaledObjects, and to delete and create the HPA or patch the ScaledObject. `check KIND/NAME` needs the rights to get the
 target and its scale and to list pods. `suggest`, `record` and `backtest KIND/NAME` need the right to list autoscalers
 too, and a Prometheus that scrapes the engines. `history`, `compare` and `explain --at` ask a Prometheus that scrapes

@@ -1,7 +1,8 @@
 """The requests of a history, one by one again: when they came and how long they were.
 
 Counters tell how many began between two scrapes, and their tokens; the queue tells how many came and still wait. Within
-an interval they are spread evenly, and their lengths are drawn so that the interval's tokens are met.
+an interval they come at the rate that all pods show together, and their lengths are drawn so that the interval's tokens
+are met.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from servingpool.backtest.arrival_rate import Rate
 from servingpool.backtest.intervals import LONGEST_GAP, Intervals
 from servingpool.backtest.recording import Floats
 from servingpool_simulation.traces import Trace
@@ -23,8 +25,6 @@ LOCAL = 600.0
 """Seconds over which the mean length of answers is taken: their tokens are counted while they run."""
 OUTPUT_SPREAD = 0.8
 """Standard deviation over mean of answers' lengths, which no recorded metric tells; 0.77 in Azure's conversations."""
-FEW = 500
-"""Intervals with the fewest requests, which tell the spread of prompts: many requests at once resemble each other."""
 WITHIN_CLUMP = 0.2
 """Seconds that the requests of a clump are apart, at the mean."""
 LEAST_HOLE = 60.0
@@ -59,15 +59,22 @@ def reconstruct(intervals: Intervals, begin: float, end: float, seed: int = 0, c
     began = intervals.first_tokens
     came = _came(began, intervals.increase["waiting"])
     interval = np.repeat(np.arange(len(came)), came)
-    at = intervals.begin[interval] + _places(came, clump, random) * intervals.seconds[interval]
+    rate = Rate.of(intervals, came, begin, end)
+    at = rate.times(intervals.begin[interval], intervals.end[interval], _places(came, clump, random))
     if clump > 1.0:
         at = np.minimum(at + random.exponential(WITHIN_CLUMP, len(at)), intervals.end[interval])
+    holes, unseen = _holes(intervals, begin, end), rate.unseen(random)
+    for since, until in holes:
+        unseen = unseen[(unseen < since) | (unseen >= until)]
+    counted, at = len(at), np.concatenate((at, unseen))
+    nearest = np.minimum(np.searchsorted(intervals.end, unseen), len(came) - 1)
+    interval = np.concatenate((interval, nearest))
     asked = intervals.increase["prompt"]
     usual = _local_mean(intervals, asked)
     mean = np.where(began > 0, asked / np.maximum(began, 1.0), usual)
-    prompt = mean[interval] * _shape(mean / usual, began, random, len(interval))
+    prompt = mean[interval] * _shape(intervals, mean / usual, random, len(interval))
     # Each interval's tokens are met, but where requests began that had come in another.
-    drawn = np.bincount(interval, weights=prompt, minlength=len(came))
+    drawn = np.bincount(interval[:counted], weights=prompt[:counted], minlength=len(came))
     even = (came > 0) & (asked > 0) & (came == began)
     prompt *= np.where(even, asked / np.maximum(drawn, 1e-9), 1.0)[interval]
     spread = random.gamma(OUTPUT_SPREAD**-2, OUTPUT_SPREAD**2, len(interval))
@@ -75,7 +82,6 @@ def reconstruct(intervals: Intervals, begin: float, end: float, seed: int = 0, c
     uncertain = float(came[intervals.seconds > LONGEST_GAP].sum() / max(1, came.sum()))
     order = np.argsort(at, kind="stable")
     at, prompt, output = at[order], prompt[order], output[order]
-    holes = _holes(intervals, begin, end)
     for since, until in holes:
         first, last = np.searchsorted(at, (since - (until - since), since))
         copied = slice(int(first), int(last))
@@ -115,20 +121,33 @@ def _local_mean(intervals: Intervals, total: Floats) -> Floats:
     return np.asarray(np.maximum(1.0, means[place]), dtype=np.float64)
 
 
-def _shape(ratio: Floats, began: Floats, random: np.random.Generator, size: int) -> Floats:
+def _shape(intervals: Intervals, ratio: Floats, random: np.random.Generator, size: int) -> Floats:
     """Prompt lengths over the mean: as those of single requests, or lognormal with the spread that means show.
 
     `ratio`: each interval's mean length over the usual one.
     """
-    single = ratio[(began == 1) & (ratio > 0)]
+    single = ratio[(intervals.first_tokens == 1) & (ratio > 0)]
     if len(single) >= SINGLE_ENOUGH:
         return random.choice(single, size)
-    several = np.flatnonzero(began >= 1)
-    fewest = several[np.argsort(began[several], kind="stable")[:FEW]]
-    # The mean of n lengths varies n times less than a length does.
-    variance = float(np.mean(began[fewest] * (ratio[fewest] - 1.0) ** 2)) if len(fewest) else 0.0
-    spread = np.sqrt(np.log1p(variance))
+    spread = np.sqrt(np.log1p(_variance(intervals)))
     return random.lognormal(-0.5 * spread**2, spread, size)
+
+
+def _variance(intervals: Intervals) -> float:
+    """Of prompts' lengths over their mean, by how far two intervals that follow each other on a pod lie apart.
+
+    The mean of n lengths varies n times less than a length does; what all lengths share, such as the hour, cancels out.
+    """
+    began, asked = intervals.first_tokens, intervals.increase["prompt"]
+    order = np.argsort(intervals.begin, kind="stable")
+    after = order[np.minimum(np.searchsorted(intervals.begin[order], intervals.end), len(order) - 1)]
+    pairs = (intervals.begin[after] == intervals.end) & (began >= 1) & (began[after] >= 1)
+    if not pairs.any():
+        return 0.0
+    n, tokens, n_after, tokens_after = (each[pairs] for each in (began, asked, began[after], asked[after]))
+    apart = tokens / n - tokens_after / n_after
+    mean = np.maximum(1.0, (tokens + tokens_after) / (n + n_after))
+    return float(np.mean((apart / mean) ** 2 / (1.0 / n + 1.0 / n_after)))
 
 
 def _holes(intervals: Intervals, begin: float, end: float) -> tuple[tuple[float, float], ...]:

@@ -1,47 +1,67 @@
 """How many requests come together within a scrape interval: as many as explain the TTFT that was observed.
 
 Counters show no bursts shorter than the scrape interval, but TTFT does: requests that come together wait for each
-other's prefill. The history's own fleet is replayed with ever larger bursts until its mean TTFT is the observed one.
+other's prefill. The history's own fleet is replayed with ever larger bursts until TTFT is the observed one, minute by
+minute on a logarithmic scale: minutes of overload, whose TTFT tells of the fleet and not of bursts, count no more than
+others.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 
 from servingpool.backtest.arrivals import reconstruct
 from servingpool.backtest.intervals import Intervals
-from servingpool.backtest.replay import AsItWas, World, replay
+from servingpool.backtest.recording import Floats
+from servingpool.backtest.replay import AsItWas, World, replay_as_it_was
 
 CLUMPS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 WINDOW = 2 * 3600.0
 """Seconds of history, the busiest, that they are fitted to."""
+MINUTE = 60.0
+"""Seconds."""
+LEAST = 10
+"""Minutes with requests, below which bursts are unknown."""
 
 
 def burstiness(world: World, fleet: AsItWas, intervals: Intervals) -> float:
-    """Requests in a burst, 1 for none."""
+    """Requests in a burst at the mean, 1 for none."""
     begin = _busiest(intervals, world.begin, world.end)
     end = min(world.end, begin + WINDOW)
-    inside = (intervals.end > begin) & (intervals.end <= end)
-    count = float(intervals.increase["ttft_count"][inside].sum())
-    if count <= 0.0:
+    at = np.arange(begin, end - MINUTE + 1.0, MINUTE)
+    if len(at) < LEAST:
         return 1.0
-    observed = float(intervals.increase["ttft_sum"][inside].sum()) / count
+    observed = _by_minute(intervals, at)
     before: tuple[float, float] | None = None
     for clump in CLUMPS:
         arrivals = reconstruct(intervals, begin, end, world.seed, clump)
         part = replace(world, arrivals=arrivals, begin=begin, end=end, warm_up=0.0, initial=fleet.number(begin))
-        mean = replay(part, fleet).mean_ttft
-        if mean is None or mean >= observed:
-            if before is None or mean is None or mean <= before[1]:
+        replayed = replay_as_it_was(part, fleet).by_bin(at, MINUTE)
+        known = (replayed.ttft > 0.0) & (observed > 0.0)  # NaN is not
+        if known.sum() < LEAST:
+            return 1.0
+        # Over 0 where the model is slower.
+        log = np.log(replayed.ttft[known] / observed[known])
+        excess = float(np.average(log, weights=replayed.requests[known]))
+        if excess >= 0.0:
+            if before is None:
                 return clump
-            # Between the two sizes, on logarithmic scales.
-            share = math.log(observed / before[1]) / math.log(mean / before[1])
+            share = before[1] / (before[1] - excess)
             return float(before[0] * (clump / before[0]) ** share)
-        before = clump, mean
+        before = clump, excess
     return CLUMPS[-1]
+
+
+def _by_minute(intervals: Intervals, at: Floats) -> Floats:
+    """Mean TTFT in seconds of each minute that begins `at` these Unix times; NaN without a request."""
+    place = np.floor((intervals.end - at[0]) / MINUTE).astype(np.int64)
+    inside = (place >= 0) & (place < len(at))
+    count, seconds = (
+        np.bincount(place[inside], intervals.increase[name][inside], len(at)) for name in ("ttft_count", "ttft_sum")
+    )
+    return np.where(count > 0, seconds / np.maximum(count, 1.0), np.nan)
 
 
 def _busiest(intervals: Intervals, begin: float, end: float) -> float:

@@ -12,7 +12,7 @@ from servingpool.backtest.recording import Floats
 from servingpool.backtest.result import Backtest
 from servingpool_simulation.report.drawing import Label, stacked, style, svg
 from servingpool_simulation.report.figures import latency, target
-from servingpool_simulation.report.palette import BLUE, INK, MUTED, ORANGE
+from servingpool_simulation.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
 
 HOUR = 3600.0
 
@@ -49,7 +49,13 @@ def _replicas(axes: Axes, found: Backtest) -> list[Label]:
         Label(found.auto.requested[-1], "Auto, ordered", BLUE, bold=True),
         Label(float(found.observed.serving[-1]), "as it was", ORANGE),
     ]
-    axes.set_ylim(0, max(*found.auto.requested, float(found.observed.serving.max())) * 1.12)
+    most = max(*found.auto.requested, float(found.observed.serving.max()))
+    if found.rule is not None:
+        at = (np.array(found.rule.at) - found.scored_from) / HOUR
+        axes.step(at, found.rule.requested, where="post", color=GREEN, linewidth=1.2, linestyle=(0, (1.2, 1.2)))
+        labels.append(Label(found.rule.requested[-1], "its rule", GREEN))
+        most = max(most, *found.rule.requested)
+    axes.set_ylim(0, most * 1.12)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.set_title("Replicas; shaded: those of Auto that were ready")
     axes.set_ylabel("replicas")

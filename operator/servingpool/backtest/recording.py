@@ -56,6 +56,8 @@ class Header(BaseModel):
     """Seconds from creation to Ready of the pods that stood when it was recorded."""
     bounds: tuple[int, int] | None = None
     """min and max replicas of the autoscaler in force."""
+    autoscaler: dict[str, Any] | None = None
+    """It itself, kind, name and spec, to be replayed."""
 
 
 @dataclass(frozen=True, slots=True)

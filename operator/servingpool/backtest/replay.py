@@ -6,24 +6,27 @@ gets them a cold start later.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from servingpool.backtest.arrivals import Arrivals
 from servingpool.backtest.recording import Floats
-from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
 from servingpool_simulation.changes import Change, Watched
-from servingpool_simulation.fleet import ColdStart
+from servingpool_simulation.fleet import ColdStart, Fleet
 from servingpool_simulation.hardware import EngineProfile
-from servingpool_simulation.policies import TICK, Answer, Ours, Policy, Wrapped
-from servingpool_simulation.run import Result, SimulationOptions, simulate
-from servingpool_simulation.scrape import EPOCH, ScrapeOptions
+from servingpool_simulation.policies import Ours, Policy
+from servingpool_simulation.run import Series, SimulationOptions, simulate
+from servingpool_simulation.score import Outcomes, outcomes
+from servingpool_simulation.scrape import ScrapeOptions
 
 SEGMENT = 6 * 3600.0
 """Seconds simulated at once: memory holds their requests alone."""
+TAIL = SimulationOptions().tail
+"""Seconds after the last request of a segment, for requests to finish in."""
 QUANTILES = (0.5, 0.95, 0.99)
 
 
@@ -60,14 +63,11 @@ class Bins:
 
 @dataclass(slots=True, eq=False)
 class Replayed:
-    """One fleet's run over the scored time. Series have a place per decision; times are Unix seconds."""
+    """One fleet's run over the scored time. Lists have a place per decision; times are Unix seconds."""
 
     at: list[float] = field(default_factory=list)
     requested: list[int] = field(default_factory=list)
     ready: list[int] = field(default_factory=list)
-    ttft: list[float | None] = field(default_factory=list)
-    """Seconds at the SLO's percentile over the last minute, as `tpot`."""
-    tpot: list[float | None] = field(default_factory=list)
     changes: list[tuple[float, Change]] = field(default_factory=list)
     """(Unix seconds, change)"""
     requests: int = 0
@@ -115,91 +115,94 @@ class Replayed:
             means.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
         return Bins(requests, late, *means)
 
-    def add(self, result: Result, origin: float, warm_up: float, changes: list[Change]) -> None:
-        """One segment's run. `origin`: Unix time when its trace begins; the first `warm_up` seconds do not count."""
-        begin = origin + warm_up
-        series, truth = result.series, result.outcomes
-        scored = [place for place, at in enumerate(series.time) if at >= 0]
-        self.at += [begin + series.time[place] for place in scored]
-        for name in ("requested", "ready", "ttft", "tpot"):
-            column = getattr(series, name)
-            getattr(self, name).extend(column[place] for place in scored)
-        self.changes += [(begin + change.at, change) for change in changes]
-        self.requests += result.score.requests
-        self.met += result.score.attained
-        self.replica_seconds += result.score.replica_hours * 3600.0
+    def add(self, truth: Outcomes, origin: float, replica_seconds: float) -> None:
+        """One segment's requests. `origin`: Unix time when its trace begins."""
+        self.requests += len(truth.met)
+        self.met += int(truth.met.sum())
+        self.replica_seconds += replica_seconds
         self._arrival.append(origin + truth.arrival)
         self._met.append(truth.met.astype(np.float32))
         self._ttft.append(truth.ttft.astype(np.float32))
         self._tpot.append(truth.tpot.astype(np.float32))
 
+    def note(self, series: Series, begin: float, changes: list[Change]) -> None:
+        """One segment's decisions. `begin`: Unix time of the first."""
+        first = bisect_left(series.time, 0.0)
+        self.at += [begin + at for at in series.time[first:]]
+        self.requested += series.requested[first:]
+        self.ready += series.ready[first:]
+        self.changes += [(begin + change.at, change) for change in changes]
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class AsItWas:
     """The history's own fleet: at each time as many replicas as it had."""
 
     at: Floats
     """Unix seconds, ascending."""
     serving: Floats
-    name: str = "as it was"
-    every_bucket: bool = False
-    every: float = TICK
-
-    def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:  # noqa: ARG002, the protocol
-        """As many as there were."""
-        return Answer(self.number(now))
 
     def number(self, now: float) -> int:
         """How many served at a Unix time, 1 or more."""
         place = min(max(0, int(np.searchsorted(self.at, now, side="right")) - 1), len(self.at) - 1)
         return max(1, round(float(self.serving[place])))
 
-    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
-        """There is nothing to learn."""
-
-
-@dataclass(slots=True)
-class _Shifted(Wrapped):
-    """A policy that sees the history's time, not the simulator's."""
-
-    offset: float
-    """Seconds from the simulator's time to the history's."""
-
-    def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
-        return self.policy.decide(self._moved(observation), pool, now + self.offset)
-
-    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
-        self.policy.learn(self._moved(observation), pool, now + self.offset)
-
-    def _moved(self, observation: Observation) -> Observation:
-        if isinstance(observation.metrics, Unknown):
-            return observation
-        metrics = tuple(replace(one, scraped_at=one.scraped_at + self.offset) for one in observation.metrics)
-        return replace(observation, metrics=metrics)
+    def changes(self, begin: float, end: float) -> list[tuple[float, int]]:
+        """(Unix seconds, replicas from then on) within (begin, end)."""
+        numbers = np.maximum(1, np.rint(self.serving)).astype(np.int64)
+        changed = np.flatnonzero(np.diff(numbers)) + 1
+        changed = changed[(self.at[changed] > begin) & (self.at[changed] < end)]
+        return list(zip(self.at[changed].tolist(), numbers[changed].tolist(), strict=True))
 
 
 def replay(world: World, policy: Policy | None = None, progress: Callable[[float], None] = lambda _: None) -> Replayed:
     """Runs a policy, or the core, from begin to end. `progress` hears the share that is done, 0 to 1."""
     policy = Ours() if policy is None else policy
-    # The history's replicas served when they were counted.
-    cold_start = ColdStart(0.0, 0.0) if isinstance(policy, AsItWas) else world.cold_start
-    replayed, replicas, begin = Replayed(), world.initial, world.begin
-    while begin < world.end:
-        warm_up = world.warm_up if begin == world.begin else 0.0
-        # A short rest is no segment of its own.
-        rest = world.end - begin
-        end = world.end if rest < SEGMENT + warm_up + 0.5 * SEGMENT else begin + warm_up + SEGMENT
-        watched = Watched(_Shifted(policy, begin - EPOCH))
+    replayed, replicas = Replayed(), world.initial
+    for begin, end, warm_up in _segments(world):
+        watched = Watched(policy)
+        interval = world.scrape_interval
         options = SimulationOptions(
-            cold_start=cold_start,
-            scrape=ScrapeOptions(interval=world.scrape_interval, fresh_for=max(60.0, 4 * world.scrape_interval)),
+            cold_start=world.cold_start,
+            scrape=ScrapeOptions(interval=interval, fresh_for=max(60.0, 4 * interval), epoch=begin),
             initial_replicas=replicas,
             seed=world.seed,
             history=warm_up,
         )
         trace = world.arrivals.trace("history", begin, end)
         result = simulate(trace, world.profile, world.pool, watched, options)
-        replayed.add(result, begin, warm_up, watched.changes)
-        replicas, begin = replayed.requested[-1], end
-        progress((begin - world.begin) / (world.end - world.begin))
+        replayed.add(result.outcomes, begin, result.score.replica_hours * 3600.0)
+        replayed.note(result.series, begin + warm_up, watched.changes)
+        replicas = replayed.requested[-1]
+        progress((end - world.begin) / (world.end - world.begin))
     return replayed
+
+
+def replay_as_it_was(world: World, fleet: AsItWas) -> Replayed:
+    """Runs the history's own fleet. Nobody looks at it or decides, so it stops where it changes alone."""
+    replayed = Replayed()
+    for begin, end, warm_up in _segments(world):
+        trace = world.arrivals.trace("history", begin, end)
+        # The history's replicas served when they were counted.
+        served = Fleet(world.profile, trace, ColdStart(0.0, 0.0), seed=world.seed)
+        served.start_ready(fleet.number(begin))
+        for at, replicas in fleet.changes(begin, end):
+            served.advance(at - begin)
+            served.scale(replicas)
+        served.advance(trace.duration)
+        served.advance(trace.duration + TAIL)
+        truth = outcomes(served.requests, world.pool.slo, warm_up, trace.duration)
+        replayed.add(truth, begin, served.paid_for(warm_up, trace.duration))
+    return replayed
+
+
+def _segments(world: World) -> Iterator[tuple[float, float, float]]:
+    """(begin, end, seconds of warm-up in it): Unix times."""
+    begin = world.begin
+    while begin < world.end:
+        warm_up = world.warm_up if begin == world.begin else 0.0
+        # A short rest is no segment of its own.
+        rest = world.end - begin
+        end = world.end if rest < SEGMENT + warm_up + 0.5 * SEGMENT else begin + warm_up + SEGMENT
+        yield begin, end, warm_up
+        begin = end

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from servingpool.api.duration import brief, write
-from servingpool.backtest.arrivals import Arrivals, reconstruct
-from servingpool.backtest.bursts import burstiness
-from servingpool.backtest.engine_fit import USUAL_BATCH, EngineFit, fit
-from servingpool.backtest.intervals import gather
-from servingpool.backtest.observed import Observed, observe, serving
-from servingpool.backtest.recording import Chunk, Floats, Header, RecordingError
-from servingpool.backtest.replay import AsItWas, Bins, Replayed, World, replay
+from servingpool.backtest.arrivals import Arrivals
+from servingpool.backtest.autoscaler_rule import Rule
+from servingpool.backtest.engine_fit import USUAL_BATCH, EngineFit
+from servingpool.backtest.observed import Observed
+from servingpool.backtest.recording import Floats, Header
+from servingpool.backtest.replay import Bins, Replayed
 from servingpool.decision.pool import Pool
-from servingpool_simulation.fleet import ColdStart
-from servingpool_simulation.policies import TICK
 
 FORMAT = 1
 """Of the JSON; rises when a key changes its meaning."""
-WIDTH = 300.0
-"""Seconds of a bin."""
-WARM_UP = 7200.0
-"""Seconds that the core learns from before it is in charge, as the operator reads them from Prometheus."""
-LONGEST_WARM_UP = 0.25
-"""Of the history."""
 COLD_START = 120.0
 """Seconds where no start was recorded: the default of spec.behavior.coldStart."""
 RARE = 0.001
@@ -45,6 +34,8 @@ class Question:
     """Seconds; as recorded where None."""
     price: float | None = None
     """Dollars of a replica's hour."""
+    rule: Rule | None = None
+    """An autoscaler whose rule is replayed too."""
     seed: int = 0
 
 
@@ -63,6 +54,10 @@ class Backtest:
     was: Replayed
     """The history's own fleet in the simulator: what the model makes of what is known."""
     auto: Replayed
+    auto_hours: tuple[float, ...]
+    """GPU-hours of each time that Auto was replayed, ascending; `auto` is the middle one."""
+    rule: Replayed | None
+    """The autoscaler's rule in charge; None without one that can be replayed."""
     arrivals: Arrivals
     scored_from: float
     """Unix seconds."""
@@ -83,6 +78,11 @@ class Backtest:
         """GPU-hours of the history's fleet and of Auto's: loading and draining count where they are known."""
         was, auto = self.observed.replica_hours(self.scored_from), self.auto.replica_seconds / 3600.0
         return was * self.header.gpus, auto * self.header.gpus
+
+    @property
+    def rule_hours(self) -> float | None:
+        """GPU-hours of the autoscaler's rule, replayed; None without one."""
+        return None if self.rule is None else self.rule.replica_seconds / 3600.0 * self.header.gpus
 
     @property
     def dollars(self) -> tuple[float, float] | None:
@@ -136,9 +136,11 @@ class Backtest:
                 "Prometheus has no spec.replicas. The history's GPU-hours count pods while they were scraped, "
                 "not while they loaded."
             )
+        if self.question.rule is not None:
+            yield from self.question.rule.lost()
         yield (
             "Not recorded: the spread of answers' lengths (taken as 0.8 of their mean), the KV cache's size (taken as "
-            "enough), routing (taken as least-loaded), bursts within a scrape interval (fitted to the mean TTFT)."
+            "enough), routing (taken as least-loaded), bursts within a scrape interval (fitted to TTFT)."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,7 +154,12 @@ class Backtest:
             "end": self.scored_until,
             "slo": asdict(slo),
             "held": self.held,
-            "gpu_hours": {"observed": hours[0], "auto": hours[1], "saved": hours[0] - hours[1]},
+            "gpu_hours": {
+                "observed": hours[0],
+                "auto": hours[1],
+                "saved": hours[0] - hours[1],
+                "each_replay": self.auto_hours,
+            },
             "dollars": None
             if self.dollars is None
             else {"observed": self.dollars[0], "auto": self.dollars[1], "saved": self.dollars[0] - self.dollars[1]},
@@ -165,6 +172,16 @@ class Backtest:
             "engine": asdict(self.engine),
             "cold_start": self.cold_start,
             "clump": self.clump,
+            "rule": None
+            if self.rule is None or self.question.rule is None
+            else {
+                "name": self.question.rule.name,
+                "described": self.question.rule.described(),
+                "gpu_hours": self.rule_hours,
+                "attainment": self.rule.attainment,
+                "latency": self.rule.quantiles(),
+                "decisions": {"time": self.rule.at, "ordered": self.rule.requested, "ready": self.rule.ready},
+            },
             "unknowns": list(self.unknowns()),
             "series": {
                 "time": self.observed.at.tolist(),
@@ -178,77 +195,6 @@ class Backtest:
             "decisions": {"time": self.auto.at, "ordered": self.auto.requested, "ready": self.auto.ready},
             "changes": [{**change.to_dict(), "at": at} for at, change in self.auto.changes],
         }
-
-
-def backtest(
-    header: Header,
-    chunks: Iterable[Chunk],
-    question: Question,
-    progress: Callable[[str], None] = lambda _: None,
-    *,
-    processes: int = 2,
-) -> Backtest:
-    """Raises RecordingError where the history is too short or shows nothing to learn from."""
-    progress("reading")
-    intervals = gather(chunks, question.pool.slo, header.begin)
-    if not len(intervals.end):
-        raise RecordingError("holds no two scrapes of a pod")
-    end = min(header.end, float(intervals.end[-1]))
-    engine = fit(intervals)
-    observed = observe(intervals, question.pool.slo, header.begin, end, WIDTH)
-    warm_up = min(WARM_UP, LONGEST_WARM_UP * (end - header.begin)) // WIDTH * WIDTH
-    cold_start = question.cold_start
-    if cold_start is None:
-        cold_start = statistics.median(header.starts) if header.starts else COLD_START
-    world = World(
-        arrivals=reconstruct(intervals, header.begin, end, question.seed),
-        profile=engine.profile(header.engine, header.gpus),
-        pool=question.pool,
-        cold_start=ColdStart(cold_start),
-        scrape_interval=intervals.scrape_interval,
-        begin=header.begin,
-        end=end,
-        warm_up=warm_up,
-        initial=_initial(observed, warm_up),
-        seed=question.seed,
-    )
-    ticks = int((end - header.begin) // TICK) + 1
-    at = header.begin + TICK * np.arange(ticks, dtype=np.float64)
-    fleet = AsItWas(at, serving(intervals, header.begin, ticks, TICK))
-    progress("fitting the bursts")
-    clump = 1.0 if intervals.ttft_from_admission else burstiness(world, fleet, intervals)
-    arrivals = reconstruct(intervals, header.begin, end, question.seed, clump)
-    world = replace(world, arrivals=arrivals)
-    progress("replaying")
-    if processes > 1:
-        with ProcessPoolExecutor(1) as pool:
-            other = pool.submit(replay, world, fleet)
-            auto = replay(world)
-            was = other.result()
-    else:
-        was, auto = replay(world, fleet), replay(world)
-    return Backtest(
-        header=header,
-        question=question,
-        engine=engine,
-        cold_start=cold_start,
-        clump=clump,
-        observed=observed,
-        was=was,
-        auto=auto,
-        arrivals=arrivals,
-        scored_from=header.begin + warm_up,
-        scored_until=end,
-        auto_initial=world.initial,
-        ttft_from_admission=intervals.ttft_from_admission,
-        scrape_interval=intervals.scrape_interval,
-    )
-
-
-def _initial(observed: Observed, warm_up: float) -> int:
-    """Replicas of the warm-up."""
-    part = observed.at <= observed.at[0] + max(warm_up, observed.width)
-    return max(1, round(float(np.median(observed.serving[part]))))
 
 
 def _shown(requests: Floats, late: Floats, ttft: Floats, tpot: Floats) -> dict[str, list[float | None]]:

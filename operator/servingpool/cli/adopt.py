@@ -29,7 +29,7 @@ def adopt(
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Hand the pool's Deployment over from its HPA or ScaledObject to mode Auto, step by step.
+    """Hand the pool's target over from its HPA or ScaledObject to mode Auto, step by step.
 
     It checks what could go wrong, shows Auto's first answer, keeps a copy of the HPA in the pool, sets mode Auto, and
     deletes the HPA or pauses the ScaledObject. Until that is gone, the operator stands by. Run again after an
@@ -37,7 +37,7 @@ def adopt(
 
     Example: `servingpool adopt qwen3-8b -n chat --dry-run`
 
-    Exit codes: 0 adopted, or nothing else scales, 1 no such pool or Deployment, 2 wrong usage, 3 the check or a person
+    Exit codes: 0 adopted, or nothing else scales, 1 no such pool or target, 2 wrong usage, 3 the check or a person
     has stopped it, 4 the cluster refused or did not answer, 5 an object was changed at the same time, 6 a step took too
     long.
     """
@@ -51,7 +51,7 @@ def adopt(
         scene = cluster.look()
         typer.echo(_headline(cluster, scene))
         if not scene.contended and mode_of(scene.pool) == "Auto":
-            typer.echo("It is in mode Auto, and nothing else scales its Deployment.")
+            typer.echo("It is in mode Auto, and nothing else scales its target.")
             return
         said = refusal(scene)
         if said is not None:
@@ -74,14 +74,14 @@ def release(
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Give the pool's Deployment back to the HPA or ScaledObject that `servingpool adopt` took it from.
+    """Give the pool's target back to the HPA or ScaledObject that `servingpool adopt` took it from.
 
     It sets mode Recommend, waits until the operator has observed it, and creates the HPA from its copy or gives the
     ScaledObject its former annotations. Run again after an interruption, it goes on where it stopped.
 
     Example: `servingpool release qwen3-8b -n chat`
 
-    Exit codes: 0 given back, or nothing to give back, 1 no such pool or Deployment, 2 wrong usage, 3 a person has
+    Exit codes: 0 given back, or nothing to give back, 1 no such pool or target, 2 wrong usage, 3 a person has
     stopped it or there is no copy, 4 the cluster refused or did not answer, 5 an object was changed at the same time,
     6 a step took too long.
     """
@@ -113,10 +113,9 @@ def _headline(cluster: Handover, scene: Scene) -> str:
 
     by = [f"{named(raw)} ({bounds_of(raw)[0]} to {bounds_of(raw)[1]})" for raw in scene.autoscalers if not paused(raw)]
     scaled = f"scaled by {' and '.join(by)}" if by else "scaled by no HPA or ScaledObject"
-    name = scene.deployment["metadata"]["name"]
     return (
         f"ServingPool {'/'.join(cluster.key)}, mode {mode_of(scene.pool)}. "
-        f"Deployment '{name}' has {scene.replicas} replicas, {scaled}."
+        f"{scene.key} has {scene.replicas} replicas, {scaled}."
     )
 
 

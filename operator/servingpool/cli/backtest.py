@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-import shlex
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from servingpool.cli.extras import needs
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
 from servingpool.cli.source import Backend, Config, Prometheus
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from servingpool.backtest.recording import Header
-    from servingpool.backtest.result import Backtest, Question
-
-MISSED = 3
-"""Exit code: Auto would have missed the SLO."""
+INDEX = "JOB_COMPLETION_INDEX"
+"""Environment variable by which Kubernetes tells a Job's pod its index."""
 
 
 class Output(StrEnum):
     """A form for programs."""
 
     JSON = "json"
+    LINES = "lines"
 
 
 def backtest(  # noqa: PLR0913, a command line's options are its parameters
-    target: Annotated[
-        str | None, typer.Argument(metavar="[KIND/NAME]", help="A workload to record first. Or use --from.")
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KIND/NAME]...", help="Workloads to record first. Or use --from.", show_default=False),
     ] = None,
     *,
+    every: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="All Deployments that serve an LLM, in all namespaces.")
+    ] = False,
     source: Annotated[
-        Path | None, typer.Option("--from", help="A file that `servingpool record` wrote.", dir_okay=False)
+        list[Path] | None,
+        typer.Option("--from", help="A file that `servingpool record` wrote; repeat it.", dir_okay=False),
     ] = None,
     pool: Annotated[
         Path | None,
@@ -50,9 +50,29 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     cold_start: Annotated[
         str | None, typer.Option(help="Start-up time of a replica, 1s to 1h. Default: as recorded, else 2m.")
     ] = None,
+    autoscaler: Annotated[
+        Path | None,
+        typer.Option(help="An HPA's or ScaledObject's manifest to replay. Default: the recorded one.", dir_okay=False),
+    ] = None,
     price: Annotated[float | None, typer.Option(min=0, help="Dollars of a replica's hour.")] = None,
-    report: Annotated[Path, typer.Option(help="File for the report (HTML).")] = Path("report/backtest.html"),
-    output: Annotated[Output | None, typer.Option("--output", "-o", help="Print every figure.")] = None,
+    report: Annotated[
+        Path,
+        typer.Option(help="File for the report (HTML). Of several pools: for the summary, with a page each beside it."),
+    ] = Path("report/backtest.html"),
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", help="Print every figure, or a line a pool for --collect.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Pools replayed at once. Default: the CPUs.")] = None,
+    as_job: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help="Print an indexed Kubernetes Job that does this; IMAGE has the simulator."),
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Indexes of the Job. Default: one a target, 8 with -A.")
+    ] = None,
+    collect: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the pages from the logs of such a Job, `-` for stdin.")
+    ] = None,
     since: Annotated[str, typer.Option(help="How far back a target is recorded, 10m to 90d.")] = "7d",
     namespace: Namespace = None,
     prometheus: Prometheus = None,
@@ -64,116 +84,70 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     """Replay a workload's history with the operator in charge, before anything is installed.
 
     The requests are reconstructed from the history's counters and served by simulated engines with the history's own
-    step times. The operator's decision core scales them. A target is recorded into NAME.rec first.
+    step times. The operator's decision core scales them; the rule of the HPA or ScaledObject that was found is replayed
+    beside it. A target is recorded into NAME.rec first.
 
     Example: `servingpool backtest deployment/llama -n chat --ttft 2s --tpot 100ms --prometheus http://localhost:9090`
 
     Example: `servingpool backtest --from llama.rec --pool pool.yaml -o json`
 
+    Of several pools it replays as many at once as there are CPUs, and writes a summary with a page for each pool. With
+    --as-job it prints a Job instead, which does a share of them in each index.
+
+    Example: `servingpool backtest -A --ttft 2s --prometheus http://prometheus:9090 --as-job IMAGE | kubectl apply -f -`
+
+    Example: `kubectl logs -l job-name=servingpool-backtest --tail=-1 | servingpool backtest --collect -`
+
     Exit codes: 0 the SLO was held, 1 the history cannot be used, 2 wrong usage, 3 the SLO was missed, 4 the cluster
     did not answer.
     """
     from servingpool.cli import recorded, usage
+    from servingpool.cli import source as source_of
 
-    if (target is None) == (source is None):
-        usage.wrong("Give KIND/NAME or --from FILE, one of the two")
+    if sum(map(bool, (targets, every, source, collect))) != 1:
+        usage.wrong("Give KIND/NAME, -A, --from FILE or --collect FILE, one of the four")
+    names = [recorded.workload(one) for one in targets or ()]
+    if as_job is not None:
+        from servingpool.cli import backtest_job
+
+        backtest_job.refuse(source=source, collect=collect, pool=pool, autoscaler=autoscaler, config=config)
+        shards = shards or len(names) or backtest_job.SHARDS
+        within = namespace_of(namespace, kubeconfig, context)
+        typer.echo(backtest_job.manifest(as_job, within, sys.argv[1:], shards, cluster_wide=every), nl=False)
+        return
     with needs("simulation"):
-        from servingpool.backtest.recording import RecordingError
-        from servingpool.backtest.report import page, sentence
-        from servingpool.backtest.result import backtest as replayed
-        from servingpool.cli.demo import write
+        from servingpool.cli import backtesting
+    if collect is not None:
+        raise typer.Exit(backtesting.collect(collect, report))
+    given = (pool, ttft, tpot, attainment, min_replicas, max_replicas, cold_start, autoscaler, price)
+    asked = backtesting.Asked(*given)
     if source is None:
-        source = Path(f"{recorded.workload(str(target))[1]}.rec")
-        _record(
-            str(target),
-            source,
-            since=since,
-            namespace=namespace,
-            prometheus=prometheus,
-            config=config,
-            backend=backend,
-            context=context,
-            kubeconfig=kubeconfig,
-        )
-    try:
-        header, chunks = recorded.read(source)
-        question = _question(header, pool, ttft, tpot, attainment, min_replicas, max_replicas, cold_start, price)
-        found = _with_progress(lambda told: replayed(header, chunks, question, told))
-    except RecordingError as error:
-        typer.echo(f"{source} {error}", err=True)
-        raise typer.Exit(1) from None
-    write(report, page(found, shlex.join(["servingpool", *sys.argv[1:]])), "--report")
-    if output is Output.JSON:
-        import orjson
+        found, asked_of = source_of.chosen(config, prometheus, backend)
+        seconds = usage.span("--since", since, *usage.HISTORY)
+        from servingpool.cli import recording
+        from servingpool.cli.logs import quiet
 
-        typer.echo(orjson.dumps(found.to_dict()))
+        quiet()
+        where = recording.Where(found, asked_of, None if kubeconfig is None else str(kubeconfig), context)
+        if every:
+            keys = recording.serving(where)
+        else:
+            within = namespace_of(namespace, kubeconfig, context)
+            keys = [(within, kind, name) for kind, name in names]
+        mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
+        if len(mine) == 1 and not every and output is not Output.LINES:
+            (key,) = mine
+            source = [Path(f"{key[2]}.rec")]
+            order = recording.Order(source[0], seconds, recording.STEP)
+            code = recording.run(where.target(*key), order, found, asked_of)
+            if code:
+                raise typer.Exit(code)
+            files = dict.fromkeys(source, "")
+        else:
+            files = recording.record_each(mine, seconds, where, with_namespace=every)
     else:
-        typer.echo(f"{sentence(found)}.\nReport: {report}")
-    raise typer.Exit(0 if found.held else MISSED)
-
-
-def _record(target: str, output: Path, **options: Any) -> None:
-    """As `servingpool record` does. Raises typer.Exit where that fails."""
-    from servingpool.cli.record import record
-
-    usual = {"engine": None, "model": None, "step": 15, "max_samples": 200_000, "pause": 0.2}
-    try:
-        record(target, output=output, **{**usual, **options})
-    except typer.Exit as done:
-        if done.exit_code:
-            raise
-
-
-def _question(  # noqa: PLR0913, the options
-    header: Header,
-    manifest: Path | None,
-    ttft: str,
-    tpot: str,
-    attainment: float,
-    low: int | None,
-    high: int | None,
-    cold_start: str | None,
-    price: float | None,
-) -> Question:
-    """From a manifest or from options. Wrong ones end the command."""
-    from servingpool.backtest.result import Question
-    from servingpool.cli.demo import bound, duration
-    from servingpool.decision.pool import Pool
-    from servingpool.decision.slo import Slo
-    from servingpool.reconcile.pool_plan import core_pool
-    from servingpool_simulation.inputs import InputError, read_pool
-
-    starts = None if cold_start is None else duration(cold_start, "--cold-start", "1s", "1h")
-    if manifest is not None:
-        try:
-            read = read_pool(manifest)
-        except InputError as error:
-            raise typer.BadParameter(str(error), param_hint="--pool") from error
-        core, behavior = core_pool(read, in_charge=True, during=(header.begin, header.end)), read.spec.behavior
-        if core.slo.at_gateway:
-            raise typer.BadParameter(
-                "a recording has no gateway: set slo.measuredAt to Engine, got Gateway", param_hint="--pool"
-            )
-        if starts is None and "cold_start" in behavior.model_fields_set:
-            starts = behavior.cold_start
-        return Question(core, starts, read.spec.targets[0].cost_per_replica_hour)
-    recorded = header.bounds or (1, None)
-    most = high or recorded[1]
-    if most is None:
-        raise typer.BadParameter(
-            "the recording names no autoscaler: give the highest replica count", param_hint="--max"
-        )
-    least = max(1, recorded[0]) if low is None else low
-    try:
-        slo = Slo(bound(ttft, "--ttft", "10m"), bound(tpot, "--tpot", "10s"), round(attainment / 100, 6))
-        return Question(Pool(slo, least, most), starts, price)
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}; give --ttft, --tpot or --pool") from error
-
-
-def _with_progress(work: Callable[[Callable[[str], None]], Backtest]) -> Backtest:
-    """Run it beside a line on stderr that says what is under way."""
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as line:
-        return work(line.update)
+        files = dict.fromkeys(source, "")
+    if len(files) == 1 and not every and output is not Output.LINES:
+        raise typer.Exit(backtesting.single(next(iter(files)), asked, report, figures=output is Output.JSON))
+    form = "" if output is None else output.value
+    raise typer.Exit(backtesting.several(files, asked, report, form=form, jobs=jobs or os.cpu_count() or 1))

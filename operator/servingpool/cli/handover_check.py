@@ -1,4 +1,4 @@
-"""What is to be known before a pool takes a Deployment over from its autoscaler."""
+"""What is to be known before a pool takes a workload over from its autoscaler."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from servingpool.adapters.cluster.autoscaling import bounds_of, controller_of, managers, manifest_writers
 from servingpool.adapters.cluster.handover import Scene, named
-from servingpool.adapters.cluster.objects import Raw
+from servingpool.adapters.cluster.objects import Raw, autoscaler
 from servingpool.api.mode import Mode
 
 GUIDE = "docs/how-to/gitops.md"
 AUTO_WOULD_BE = re.compile(r"Auto would be (?P<effect>blocked|limited) \((?P<reason>\w+)\): (?P<message>.*)", re.DOTALL)
 """In the message of Ready, beside an autoscaler: `Note.AUTO_WOULD_BE`."""
 OWNED = {"OwnedByHPA", "OwnedByKEDA"}
-"""Reasons of Ready while another autoscaler scales the Deployment."""
+"""Reasons of Ready while another autoscaler scales the target."""
 MAY_GO_ON = {"ReplicasContested", "Unschedulable"}
 """Reasons of Ready False with which the operator scales nevertheless."""
 REMEDIES = (
@@ -50,17 +50,16 @@ class Finding(NamedTuple):
 
 def refusal(scene: Scene) -> str | None:
     """Why this is nothing to hand over at all; None where it can be checked further."""
-    mode, deployment = mode_of(scene.pool), scene.deployment["metadata"]["name"]
-    if mode == Mode.PAUSED:
+    if mode_of(scene.pool) == Mode.PAUSED:
         return "The pool is Paused. Set it to Recommend first: servingpool resume --mode Recommend."
     if len(scene.autoscalers) > 1:
         names = ", ".join(named(each) for each in scene.autoscalers)
-        return f"{names} all scale Deployment '{deployment}'. Delete all but one first."
+        return f"{names} all scale {scene.key}. Delete all but one first."
     if not scene.autoscalers and scene.namesakes and scene.kept is None:
         raw = scene.namesakes[0]
-        target = raw.get("spec", {}).get("scaleTargetRef", {})
-        scaled = f"{target.get('kind', 'Deployment')} '{target.get('name')}'"
-        return f"{named(raw)} scales {scaled}, not Deployment '{deployment}'. Correct spec.targets[].name of the pool."
+        scaled = autoscaler(raw)
+        what = "nothing" if scaled is None else scaled.target
+        return f"{named(raw)} scales {what}, not {scene.key}. Correct spec.targets of the pool."
     for raw in scene.autoscalers:
         controller = controller_of(raw)
         if controller is not None:
@@ -138,17 +137,16 @@ def _bounds(scene: Scene) -> Iterator[Finding]:
 
 
 def _owners(scene: Scene) -> Iterator[Finding]:
-    deployment = scene.deployment["metadata"]["name"]
     found = False
-    for writer in manifest_writers(scene.deployment):
+    for writer in manifest_writers(scene.target, scene.path):
         found = True
         remedy = next((text for start, text in REMEDIES if writer.lower().startswith(start)), OTHER_REMEDY)
-        said = f"{writer} sets spec.replicas of Deployment '{deployment}' and would set it again. {remedy}"
+        said = f"{writer} sets the replicas of {scene.key} and would set it again. {remedy}"
         yield Finding(Level.DOUBT, "owners", said)
-    for manager in () if found else managers(scene.deployment):
+    for manager in () if found else managers(scene.target):
         # An autoscaler that has scaled since took the field over, so its manager no longer tells.
         found = True
-        said = f"{manager} manages Deployment '{deployment}'. Make sure that its manifest sets no replicas: {GUIDE}."
+        said = f"{manager} manages {scene.key}. Make sure that its manifest sets no replicas: {GUIDE}."
         yield Finding(Level.NOTE, "owners", said)
     for raw in scene.autoscalers:
         for manager in managers(raw):
@@ -164,7 +162,7 @@ def _owners(scene: Scene) -> Iterator[Finding]:
         said = f"{manager} manages the pool and may set its mode back. Write mode: Auto there too."
         yield Finding(Level.NOTE, "owners", said)
     if not found:
-        yield Finding(Level.OK, "owners", f"No manifest sets spec.replicas of Deployment '{deployment}'.")
+        yield Finding(Level.OK, "owners", f"No manifest sets the replicas of {scene.key}.")
 
 
 def _first_answer(scene: Scene) -> Finding:

@@ -11,6 +11,7 @@ from servingpool.cli.check_profile import check_profile
 from servingpool.cli.compare import compare
 from servingpool.cli.completing import complete_for_kubectl
 from servingpool.cli.crd import crd
+from servingpool.cli.dashboard import dashboard
 from servingpool.cli.demo import demo
 from servingpool.cli.explain import explain
 from servingpool.cli.get import get
@@ -29,7 +30,7 @@ app = typer.Typer(
     help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-commands = (run, get, explain, history, compare, adopt, release, pause, resume, check, check_profile)
+commands = (run, get, explain, history, compare, dashboard, adopt, release, pause, resume, check, check_profile)
 for command in (*commands, suggest, record, backtest, demo, simulate, lab, crd):
     app.command()(command)
 app.command("__complete", hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})(

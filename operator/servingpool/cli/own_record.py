@@ -13,6 +13,7 @@ import typer
 from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
+    from servingpool.adapters.prometheus import BackendConfig
     from servingpool.adapters.prometheus.own_record import OwnRecord
 
 T = TypeVar("T")
@@ -72,10 +73,8 @@ class Source:
     backend: str
     match: list[str] | None
 
-    def ask(self, key: tuple[str, str], question: Callable[[Asked], T]) -> T:
-        """What it answers of a pool; without an answer the command ends with one sentence."""
-        from servingpool.adapters.prometheus.http_client import MetricsUnavailable
-        from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
+    def chosen(self) -> tuple[BackendConfig, dict[str, str]]:
+        """The server, and the labels that series must have. Wrong ones end the command."""
         from servingpool.cli import source
         from servingpool.cli.logs import quiet
 
@@ -86,7 +85,15 @@ class Source:
             if not equals or not name.isidentifier():
                 wrong(f"--match must be LABEL=VALUE, got '{each}'")
             labels[name] = value
-        asked = source.chosen(self.config, self.prometheus, self.backend)[1]
+        return source.chosen(self.config, self.prometheus, self.backend)[1], labels
+
+    def ask(self, key: tuple[str, str], question: Callable[[Asked], T]) -> T:
+        """What it answers of a pool; without an answer the command ends with one sentence."""
+        from servingpool.adapters.prometheus.http_client import MetricsUnavailable
+        from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
+        from servingpool.cli import source
+
+        asked, labels = self.chosen()
         try:
             return question(Asked(OwnRecord(asked, key, labels), source.now(asked)))
         except MetricsUnavailable as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.adapters.prometheus.own_record import OwnRecord, Record, one
@@ -68,8 +68,16 @@ def changes(source: OwnRecord, start: float, end: float, step: float) -> Iterato
 
     Raises as `OwnRecord.over`. A change that another followed before the next scrape is not seen.
     """
+    records = source.over(ASKED, start, end, step)
+    return changes_in(records, start, lambda time: status_of(source.at(time)))
+
+
+def changes_in(
+    records: Iterable[tuple[float, Record]], start: float, status_at: Callable[[float], Status | None]
+) -> Iterator[Change]:
+    """The changes since `start` in a record; `status_at` is the status at one of its times."""
     last: Change | None = None
-    for seen_at, record in source.over(ASKED, start, end, step):
+    for seen_at, record in records:
         change = _change(record)
         if change is None or change.at.timestamp() < start:
             continue
@@ -77,7 +85,7 @@ def changes(source: OwnRecord, start: float, end: float, step: float) -> Iterato
         if last is None or change.at != last.at:
             if last is not None:
                 yield _ended(last, ready, change.at.timestamp())
-            last = _explained(source, change, seen_at)
+            last = _explained(change, status_at(seen_at))
         if ready is not None:
             (last,) = judged((last,), last.to, round(ready), seen_at)
     if last is not None:
@@ -101,9 +109,8 @@ def _change(record: Record) -> Change | None:
     return Change(at=at, from_=round(before), to=round(after), why="", by=newest.labels["by"])
 
 
-def _explained(source: OwnRecord, change: Change, seen_at: float) -> Change:
+def _explained(change: Change, status: Status | None) -> Change:
     """The change with its reason: the decision that made it, or what the operator wanted meanwhile."""
-    status = status_of(source.at(seen_at))
     decision = None if status is None else status.last_decision
     if decision is None:
         return change

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import typer
@@ -15,9 +15,10 @@ from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.scale import known_sort
-from servingpool.adapters.cluster.survey import Survey, survey
+from servingpool.adapters.cluster.survey import Survey, deployments, survey
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend
 from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
+from servingpool.backtest.autoscaler_rule import kept
 from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
 from servingpool.cli.check_target import ANY_ENGINE
@@ -29,6 +30,8 @@ from servingpool.reconcile.config import OperatorConfig
 
 SETTLED = 60.0
 """Seconds before now at which a recording ends: younger scrapes may be under way."""
+STEP = 15.0
+"""Seconds between two samples of a target that is recorded for a backtest."""
 NOT_ANSWERED = 1
 """Exit code."""
 
@@ -65,24 +68,87 @@ class Order:
     seconds: float
     """How far back."""
     step: float
-    pace: Pace
+    pace: Pace = field(default_factory=Pace)
 
 
 def run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> int:
     """The exit code."""
     try:
         with told():
-            asyncio.run(_run(target, order, config, source, now(source)))
-    except MetricsUnavailable as error:
-        typer.echo(unavailable(str(error), source), err=True)
-        return NOT_ANSWERED
-    except RecordingError as error:
-        typer.echo(f"{order.output} {error}", err=True)
-        return NOT_ANSWERED
+            attempt(target, order, config, source)
     except Failed as error:
         typer.echo(str(error), err=True)
         return error.code
     return 0
+
+
+def attempt(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> None:
+    """Record it, or raise Failed or ClusterError."""
+    try:
+        asyncio.run(_run(target, order, config, source, now(source)))
+    except MetricsUnavailable as error:
+        raise Failed(unavailable(str(error), source)) from error
+    except RecordingError as error:
+        raise Failed(f"{order.output} {error}") from error
+
+
+Chosen = tuple[str, str, str]
+"""Namespace, kind as kubectl takes it, and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What is asked, and of whom."""
+
+    config: OperatorConfig
+    source: BackendConfig
+    kubeconfig: str | None
+    context: str | None
+
+    def target(self, namespace: str, kind: str, name: str) -> Target:
+        """A target there."""
+        return Target(namespace, kind, name, None, None, self.kubeconfig, self.context)
+
+
+def record_each(targets: Iterable[Chosen], seconds: float, where: Where, *, with_namespace: bool) -> dict[Path, str]:
+    """One file for each target in turn: the server bears the load of one. By file why there is none, else empty."""
+    files = {}
+    for namespace, kind, name in targets:
+        file = Path(f"{namespace}.{name}.rec" if with_namespace else f"{name}.rec")
+        order = Order(file, seconds, STEP)
+        try:
+            attempt(where.target(namespace, kind, name), order, where.config, where.source)
+            files[file] = ""
+        except (Failed, ClusterError) as error:
+            files[file] = str(error).rstrip(".")
+    return files
+
+
+def serving(where: Where) -> list[Chosen]:
+    """All Deployments whose pods export an engine's metrics. Raises typer.Exit."""
+    try:
+        with told():
+            return asyncio.run(_serving(where))
+    except Failed as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(error.code) from None
+
+
+async def _serving(where: Where) -> list[Chosen]:
+    prometheus = PrometheusBackend(where.source, where.config.known_engines)
+    cluster, found = await Cluster.connect(where.kubeconfig, where.context), []
+    try:
+        for namespace, name in await deployments(cluster):
+            target = where.target(namespace, "deployment", name)
+            ready = (await survey(cluster, namespace, "deployment", name)).ready
+            if ready and (await identify(target, ready, prometheus, where.config.known_engines))[0] is not None:
+                found.append((namespace, "deployment", name))
+    finally:
+        await cluster.close()
+        await prometheus.close()
+    if not found:
+        raise Failed("No Deployment exports metrics of an engine that is known.")
+    return found
 
 
 async def _run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig, now: float) -> None:
@@ -138,6 +204,7 @@ async def _header(
             f"Prometheus has no metrics of a known engine from the pods of {sort[1]} "
             f"{target.namespace}/{target.name}. Give --engine and --model if it had them before."
         )
+    scaler = around.autoscalers[0] if around is not None and around.autoscalers else None
     end = (now - SETTLED) // order.step * order.step
     return Header(
         namespace=target.namespace,
@@ -150,7 +217,8 @@ async def _header(
         step=order.step,
         gpus=max(1, around.workload.gpus) if around is not None else 1,
         starts=around.starts if around is not None else (),
-        bounds=bounds_of(around.autoscalers[0]) if around is not None and around.autoscalers else None,
+        bounds=None if scaler is None else bounds_of(scaler),
+        autoscaler=None if scaler is None else kept(scaler),
     )
 
 

@@ -215,7 +215,12 @@ def diff_counters(
             if one.tells and (begun := one.increase[BEGUN]) > 0.0 and (one.now is not None or gateways[1] is not None)
         ),
         queue_excluded=any(_shows_no_wait(one, ttft_bound) for one in serving),
-        full=tuple(_full(one) for one, begin, end in waits if min(begin, end) >= pool.slo.queue_bound),
+        full=tuple(
+            # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
+            _full(one, room=one.room and not observation.metered)
+            for one, begin, end in waits
+            if min(begin, end) >= pool.slo.queue_bound
+        ),
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
         running=_gauge([one.running for one in serving], share),
         most_running=max((one.running for one in serving if not isinstance(one.running, Unknown)), default=0.0),
@@ -367,6 +372,6 @@ def _late_by_queue(
     return requests * 0.5 * (begin + end), late
 
 
-def _full(one: _Served) -> Full:
+def _full(one: _Served, *, room: bool) -> Full:
     """What a full replica did."""
-    return Full(one.room, one.seconds, one.increase[BEGUN], one.increase[GENERATED], one.increase[ITL_SUM])
+    return Full(room, one.seconds, one.increase[BEGUN], one.increase[GENERATED], one.increase[ITL_SUM])

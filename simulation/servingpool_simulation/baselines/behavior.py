@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from servingpool.decision.pool import Pool
@@ -49,6 +50,16 @@ class Limit:
         return start - self.pods if self.pods is not None else math.floor(start * (1 - (self.percent or 0.0) / 100))
 
 
+class Select(StrEnum):
+    """Which of several limits counts (selectPolicy)."""
+
+    MAX = "Max"
+    """The one that allows the most change."""
+    MIN = "Min"
+    DISABLED = "Disabled"
+    """No change in this direction."""
+
+
 UP = (Limit(15.0, pods=4), Limit(15.0, percent=100))
 """HPA's scaleUp policies where `behavior` names none."""
 DOWN = (Limit(15.0, percent=100),)
@@ -57,7 +68,7 @@ DOWN = (Limit(15.0, percent=100),)
 
 @dataclass(slots=True)
 class Configured:
-    """`behavior` set. Of several limits the one that allows the most counts (selectPolicy Max)."""
+    """`behavior` set."""
 
     up: tuple[Limit, ...] = UP
     down: tuple[Limit, ...] = DOWN
@@ -65,6 +76,8 @@ class Configured:
     """Seconds."""
     down_window: float = 300.0
     """Seconds."""
+    up_select: Select = Select.MAX
+    down_select: Select = Select.MAX
     _up: Window = field(init=False)
     _down: Window = field(init=False)
     _changes: deque[tuple[float, int]] = field(default_factory=deque, init=False)
@@ -81,11 +94,13 @@ class Configured:
             self._changes.popleft()
         replicas = bounded(stable, pool)
         if replicas > current:
-            most = max(limit.most(self._start(limit, current, now)) for limit in self.up)
-            replicas = min(replicas, max(current, most))
+            of_several = min if self.up_select is Select.MIN else max
+            most = of_several(limit.most(self._start(limit, current, now)) for limit in self.up)
+            replicas = current if self.up_select is Select.DISABLED else min(replicas, max(current, most))
         elif replicas < current:
-            fewest = min(limit.fewest(self._start(limit, current, now)) for limit in self.down)
-            replicas = max(replicas, min(current, fewest))
+            of_several = max if self.down_select is Select.MIN else min
+            fewest = of_several(limit.fewest(self._start(limit, current, now)) for limit in self.down)
+            replicas = current if self.down_select is Select.DISABLED else max(replicas, min(current, fewest))
         if replicas != current:
             self._changes.append((now, replicas - current))
         return replicas

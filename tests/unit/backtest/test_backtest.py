@@ -12,7 +12,8 @@ from servingpool.backtest.arrivals import reconstruct
 from servingpool.backtest.engine_fit import fit
 from servingpool.backtest.intervals import gather
 from servingpool.backtest.recording import Chunk, Header, RecordingError
-from servingpool.backtest.result import Backtest, Question, backtest
+from servingpool.backtest.result import Backtest, Question
+from servingpool.backtest.run import backtest
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.policies import Ours
 from servingpool_simulation.run import Result, SimulationOptions, simulate

@@ -10,8 +10,10 @@ from pathlib import Path
 import orjson
 import pytest
 import typer
+import yaml
 from typer.testing import CliRunner, Result
 
+from servingpool.cli import recording
 from servingpool.cli.backtest import backtest
 from servingpool.cli.record import record
 from servingpool_simulation.hardware import engine_profile
@@ -64,11 +66,13 @@ def test_exits_3_where_auto_would_have_missed_the_slo(servingpool: Command) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("backtest",), 2, "Give KIND/NAME or --from FILE"),
+        (("backtest",), 2, "Give KIND/NAME, -A, --from FILE or --collect FILE"),
         (("backtest", "--from", "llama.rec"), 2, "give --ttft, --tpot or --pool"),
         ((*BASE, "--min", "17"), 2, "need 0 <= min <= max replicas, got min 17, max 16"),
         ((*BASE, "--cold-start", "2 minutes"), 2, "allowed: 1s to 1h"),
         (("backtest", "hpa/x", "--ttft", "1s"), 2, "Write the target as KIND/NAME, such as deployment/x, got 'hpa/x'"),
+        (("backtest", "deployment/x", "--as-job", "i", "--pool", "x.yaml"), 2, "--as-job cannot be used with --pool"),
+        (("backtest", "--collect", "llama.rec"), 1, "holds no line of"),
         (("record", "deployment/x", "-o", "x.rec"), 2, "Give --prometheus URL or --config FILE"),
         (
             ("record", "deployment/x", "-o", "x.rec", "--prometheus", "http://localhost:1", "--since", "2y"),
@@ -120,3 +124,87 @@ def test_a_file_that_is_no_recording_is_named_with_the_reason(servingpool: Comma
     result = servingpool(*BASE)
     assert result.exit_code == 1
     assert "llama.rec is no recording: it is not a gzip file, or damaged" in result.output
+
+
+@pytest.fixture
+def two(servingpool: Command) -> Command:
+    """A second recording beside the first, of a quiet pool, and one that was cut off."""
+    header, chunks, _ = recorded(
+        poisson("calm", (2.0,), 1800.0, prompt=500, output=100), engine_profile("a100-70b-tp4"), 2
+    )
+    write(Path("calm.rec"), header.model_copy(update={"target": "calm"}), chunks)
+    Path("cut.rec").write_bytes(Path("calm.rec").read_bytes()[:200])
+    return servingpool
+
+
+BOTH = (*BASE, "--from", "calm.rec")
+
+
+def test_several_pools_get_a_page_each_and_a_summary_with_links(two: Command) -> None:
+    result = two(*BOTH, "--report", "out/all.html")
+    assert result.exit_code in {0, 3}, result.output
+    assert "2 pools: Auto would have used" in result.output
+    summary = Path("out/all.html").read_text()
+    for pool in ("llama", "calm"):
+        assert f'href="chat.{pool}.html"' in summary
+        assert f"Backtest of chat/{pool}" in Path(f"out/chat.{pool}.html").read_text()
+
+
+def test_a_pool_that_cannot_be_backtested_has_a_line_with_the_reason(two: Command) -> None:
+    result = two(*BOTH, "--from", "cut.rec", "-o", "json")
+    assert result.exit_code == 1
+    found = orjson.loads(result.stdout)
+    assert [one["target"] for one in found["pools"]] == ["chat/llama", "chat/calm"]
+    assert "cut.rec holds no two scrapes" in found["failed"]["cut"]
+    assert "cut.rec holds no two scrapes" in Path("report/backtest.html").read_text()
+
+
+def test_a_jobs_lines_are_collected_into_the_same_pages(two: Command) -> None:
+    directly = two(*BOTH, "--report", "direct/all.html")
+    lines = two(*BOTH, "-o", "lines")
+    assert lines.exit_code == 0
+    assert len(lines.stdout.splitlines()) == 2
+    Path("lines.txt").write_text(f"a pod's warning\n{lines.stdout}")
+    collected = two("backtest", "--collect", "lines.txt", "--report", "collected/all.html")
+    assert collected.exit_code == directly.exit_code
+    assert Path("collected/chat.llama.html").read_text() == Path("direct/chat.llama.html").read_text()
+    assert 'href="chat.calm.html"' in Path("collected/all.html").read_text()
+
+
+def test_as_a_job_each_index_takes_its_share(servingpool: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = (
+        "backtest",
+        "deployment/a",
+        "deployment/b",
+        "-n",
+        "chat",
+        "--ttft",
+        "2s",
+        "--prometheus",
+        "http://prometheus",
+    )
+    monkeypatch.setattr("sys.argv", ["servingpool", *given, "--as-job", "tools:1"])
+    result = servingpool(*given, "--as-job", "tools:1")
+    account, role, binding, job = yaml.safe_load_all(result.stdout)
+    assert (account["kind"], role["kind"], binding["kind"]) == ("ServiceAccount", "Role", "RoleBinding")
+    assert (job["spec"]["completionMode"], job["spec"]["completions"]) == ("Indexed", 2)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "tools:1"
+    assert container["args"] == [*given, "--shards", "2", "--output", "lines"]
+    assert {one["metadata"]["namespace"] for one in (account, role, binding, job)} == {"chat"}
+
+
+def test_an_index_records_and_replays_its_share_alone(servingpool: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def attempt(target: recording.Target, *_: object) -> None:
+        asked.append(target.name)
+        raise recording.Failed("Prometheus does not answer.")
+
+    monkeypatch.setattr(recording, "attempt", attempt)
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
+    names = ("deployment/c", "deployment/a", "deployment/b", "--shards", "2", "-o", "lines")
+    result = servingpool("backtest", *names, "--ttft", "2s", "--prometheus", "http://prometheus")
+    assert asked == ["b"]
+    (line,) = result.stdout.splitlines()
+    assert orjson.loads(line)["line"]["failed"] == "Prometheus does not answer"

@@ -20,10 +20,10 @@ def test_report_and_evidence_give_the_same_figures(measured: Error) -> None:
 
 
 def test_scrapes_each_15_s_have_the_narrow_error() -> None:
-    assert "2.7% off at the mean and 13.8% at worst, attainment 1.0 and 3.2 points" in error(15.0)
+    assert "1.7% off at the mean and 6.7% at worst, attainment 0.5 and 2.4 points" in error(15.0)
     assert "this wide" not in error(15.0)
 
 
 def test_rare_scrapes_have_the_wide_error_and_the_report_says_so() -> None:
-    assert "15% off at the mean and 42% at worst, attainment 0.9 and 1.8 points" in error(30.0)
+    assert "6.1% off at the mean and 31% at worst, attainment 0.8 and 2.2 points" in error(30.0)
     assert error(30.0).endswith("This history's scrapes are 30s apart: expect an error this wide")

@@ -14,6 +14,10 @@ from servingpool.adapters.cluster.refusals import Conflict, Forbidden, NotFound,
 
 POOLS = "/apis/servingpool.dev/v1alpha1/namespaces/chat/servingpools"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/chat/deployments"
+GROUPS = "/apis/leaderworkerset.x-k8s.io/v1"
+GROUP_SETS = f"{GROUPS}/namespaces/chat/leaderworkersets"
+DISCOVERY = {GROUPS: [{"name": "leaderworkersets", "kind": "LeaderWorkerSet"}], "/apis/keda.sh/v1alpha1": []}
+"""Kinds by API group and version."""
 HPAS = "/apis/autoscaling/v2/namespaces/chat/horizontalpodautoscalers"
 SCALED_OBJECTS = "/apis/keda.sh/v1alpha1/namespaces/chat/scaledobjects"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -59,6 +63,8 @@ class World:
     """Replicas that the operator wants."""
     other_wants: int = 4
     """Replicas that the HPA wants, within its bounds."""
+    target: str = DEPLOYMENTS
+    """Where its target is."""
     namespace: str = "chat"
     now: float = START
     operator_runs: bool = True
@@ -86,7 +92,7 @@ class World:
 
     def __post_init__(self) -> None:
         spec = {"replicas": 4}
-        self.put(DEPLOYMENTS, {"metadata": {"name": "qwen", "namespace": "chat"}, "spec": spec})
+        self.put(self.target, {"metadata": {"name": "qwen", "namespace": "chat"}, "spec": spec})
         self.conditions = {
             "MetricsAvailable": ("True", "ValidMetrics", "All 4 ready replicas are scraped."),
             "Calibrating": ("False", "Learned", "Learned."),
@@ -147,7 +153,7 @@ class World:
 
     @property
     def replicas(self) -> int:
-        return int(self.objects[f"{DEPLOYMENTS}/qwen"]["spec"]["replicas"])
+        return int(self.objects[f"{self.target}/qwen"]["spec"]["replicas"])
 
     @property
     def writers(self) -> list[str]:
@@ -167,8 +173,8 @@ class World:
             return {"status": {"allowed": f"{asked['verb']} {asked['resource']}" not in self.forbidden}}
         if path.startswith("/apis/keda.sh"):
             self._admit_keda(path, what)
-            if path == "/apis/keda.sh/v1alpha1":
-                return {}
+        if path in DISCOVERY:
+            return {"resources": DISCOVERY[path]}
         if path in {HPAS, SCALED_OBJECTS}:
             return self._collection(method, path, body)
         if path not in self.objects:
@@ -212,7 +218,7 @@ class World:
 
     def _scale(self, writer: str, replicas: int) -> None:
         if replicas != self.replicas:
-            self.objects[f"{DEPLOYMENTS}/qwen"]["spec"]["replicas"] = replicas
+            self.objects[f"{self.target}/qwen"]["spec"]["replicas"] = replicas
             self.both += writer == "operator" and self._blocked() is not None
             self.writes.append((self.now, writer, replicas))
 

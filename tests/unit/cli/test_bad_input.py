@@ -57,8 +57,8 @@ def empty_cluster(path: str) -> Reply:
         return 200, "application/json", json.dumps(scale)
     if path.endswith("/apis/apps/v1"):
         kind = {"kind": "Deployment", "namespaced": True}
-        resources = [{**kind, "name": "deployments"}, {**kind, "name": "deployments/scale"}]
-        return 200, "application/json", json.dumps({"resources": resources})
+        kinds = [{**kind, "name": "deployments"}, {**kind, "name": "deployments/scale"}]
+        return 200, "application/json", json.dumps({"resources": kinds})
     if path.endswith("/deployments/llama"):
         found = {
             "metadata": {"namespace": "team", "name": "llama", "uid": "d"},

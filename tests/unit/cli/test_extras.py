@@ -37,6 +37,9 @@ def servingpool(*arguments: str, without: str) -> subprocess.CompletedProcess[st
         (("simulate", "--pool", "pool.yaml"), "servingpool_simulation", "simulation"),
         (("lab",), "servingpool_lab", "lab"),
         (("lab",), "cryptography", "lab"),
+        (("dashboard",), "servingpool_dashboard", "dashboard"),
+        (("dashboard",), "starlette", "dashboard"),
+        (("dashboard",), "uvicorn", "dashboard"),
     ],
 )
 def test_without_its_packages_a_command_names_the_extra_in_one_line(
@@ -50,7 +53,7 @@ def test_without_its_packages_a_command_names_the_extra_in_one_line(
     assert ran.stdout == ""
 
 
-@pytest.mark.parametrize("package", ["servingpool_simulation", "servingpool_lab"])
+@pytest.mark.parametrize("package", ["servingpool_simulation", "servingpool_lab", "servingpool_dashboard"])
 def test_what_runs_in_a_cluster_starts_without_them(package: str) -> None:
     assert servingpool("crd", without=package).returncode == 0
     listed = servingpool("--help", without=package)

@@ -16,7 +16,19 @@ from servingpool.adapters.cluster.pools import Pools
 from servingpool.cli import handover
 from servingpool.cli.main import app
 
-from .handover_world import DEPLOYMENTS, HPAS, OPERATOR, POOLS, SCALED_OBJECTS, Killed, World, hpa, pool, scaled_object
+from .handover_world import (
+    DEPLOYMENTS,
+    GROUP_SETS,
+    HPAS,
+    OPERATOR,
+    POOLS,
+    SCALED_OBJECTS,
+    Killed,
+    World,
+    hpa,
+    pool,
+    scaled_object,
+)
 
 Make = Callable[..., World]
 COMMAND = get_command(app)
@@ -93,6 +105,27 @@ def test_from_an_hpa_to_auto_and_back(make: Make) -> None:
         assert after["metadata"][name] == before["metadata"][name]
     assert "managedFields" not in after["metadata"], "the API server's own"
     assert world.unbounded <= 20.0, "while the operator observes the mode"
+
+
+def test_groups_of_pods_are_handed_over_as_a_deployment_is(make: Make) -> None:
+    sort = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
+    raw = hpa()
+    raw["spec"]["scaleTargetRef"] |= sort
+    world = make(of=pool(**sort), hpas=[raw], target=GROUP_SETS, wanted=6)
+    adopted = run("adopt", "qwen", "--yes", "--accept")
+    assert adopted.exit_code == 0, adopted.output
+    assert "LeaderWorkerSet qwen has 4 replicas, scaled by HorizontalPodAutoscaler 'qwen' (2 to 12)." in adopted.stdout
+    assert (world.replicas, world.all(HPAS)) == (6, [])
+    assert run("release", "qwen", "--yes").exit_code == 0
+    assert world.all(HPAS)[0]["spec"] == raw["spec"]
+
+
+def test_an_hpa_of_another_kind_of_that_name_is_no_autoscaler_of_the_target(make: Make) -> None:
+    raw = hpa()
+    raw["spec"]["scaleTargetRef"]["kind"] = "StatefulSet"
+    make(hpas=[raw])
+    refused = run("adopt", "qwen", "--yes")
+    assert (refused.exit_code, "scales StatefulSet qwen, not Deployment qwen." in refused.stderr) == (3, True)
 
 
 def test_the_operator_takes_over_only_when_the_hpa_is_gone(make: Make) -> None:
@@ -275,7 +308,7 @@ def test_who_scales_or_edits_by_hand_is_no_owner_of_the_number(make: Make) -> No
     world.all(DEPLOYMENTS)[0]["metadata"]["managedFields"] = fields
     shown = run("adopt", "qwen", "--dry-run")
     assert shown.exit_code == 0
-    assert "No manifest sets spec.replicas" in shown.stdout
+    assert "No manifest sets the replicas" in shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -283,7 +316,7 @@ def test_who_scales_or_edits_by_hand_is_no_owner_of_the_number(make: Make) -> No
     [
         (
             DEPLOYMENTS,
-            "Argo CD application 'chat' manages Deployment 'qwen'. Make sure that its manifest sets no replicas",
+            "Argo CD application 'chat' manages Deployment qwen. Make sure that its manifest sets no replicas",
         ),
         (SCALED_OBJECTS, "manages ScaledObject 'qwen'. Its manifest must not set the annotation that pauses it."),
         (POOLS, "manages the pool and may set its mode back. Write mode: Auto there too."),
@@ -301,8 +334,8 @@ def test_what_git_manages_is_named_without_a_doubt(make: Make, plural: str, said
     ("given", "code", "said"),
     [
         ({"of": pool("Paused"), "hpas": [hpa()]}, 3, "The pool is Paused."),
-        ({"hpas": [hpa(), hpa("second")]}, 3, "all scale Deployment 'qwen'. Delete all but one first."),
-        ({"hpas": [hpa(target="llama")]}, 3, "scales Deployment 'llama', not Deployment 'qwen'."),
+        ({"hpas": [hpa(), hpa("second")]}, 3, "all scale Deployment qwen. Delete all but one first."),
+        ({"hpas": [hpa(target="llama")]}, 3, "scales Deployment llama, not Deployment qwen."),
         ({"hpas": [hpa()], "forbidden": {"delete horizontalpodautoscalers"}}, 3, "You may not delete horizontal"),
         ({"hpas": [hpa()], "operator_runs": False}, 3, "is it running?"),
         ({"objects": [scaled_object()], "refuse_all_of_keda": True}, 4, "403"),
@@ -339,7 +372,7 @@ def test_a_pool_in_auto_that_nobody_else_scales_is_adopted_already(make: Make) -
     world = make(of=pool("Auto"))
     shown = run("adopt", "qwen", "--yes")
     assert shown.exit_code == 0
-    assert shown.stdout.endswith("It is in mode Auto, and nothing else scales its Deployment.\n")
+    assert shown.stdout.endswith("It is in mode Auto, and nothing else scales its target.\n")
     refused = run("release", "qwen", "--yes")
     assert (refused.exit_code, "No copy of an autoscaler is kept." in refused.stderr) == (3, True)
     assert world.pool["spec"]["mode"] == "Auto"

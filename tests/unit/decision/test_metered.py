@@ -114,7 +114,7 @@ def test_a_pool_grows_with_the_load_and_shrinks_again_by_the_gateways_figures_al
     assert world.step(minutes=20).replicas == 1
     world.rate = 5.0
     peak = world.step(minutes=20)
-    assert 3 <= peak.replicas <= 6
+    assert 3 <= peak.need <= 6
     assert not world.queue
     assert peak.figures.arrivals == pytest.approx(5.0, rel=0.1)
     assert peak.figures.generation_rate == pytest.approx(5.0 * TOKENS, rel=0.1)

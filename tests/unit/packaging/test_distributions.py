@@ -1,4 +1,4 @@
-"""What the three wheels hold: the image is made of the operator's alone."""
+"""What the wheels hold: the image is made of the operator's alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from packaging.requirements import Requirement
 from servingpool import __version__
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = {"servingpool-operator": ".", "servingpool-simulation": "simulation", "servingpool-lab": "lab"}
+FOLDERS = {
+    "servingpool-operator": ".",
+    "servingpool-simulation": "simulation",
+    "servingpool-lab": "lab",
+    "servingpool-dashboard": "dashboard",
+}
+LICENCES = dict.fromkeys(FOLDERS, "Apache-2.0") | {"servingpool-dashboard": "Apache-2.0 AND 0BSD AND MIT"}
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +70,25 @@ def test_the_other_wheels_hold_a_package_with_its_data_each(wheels: Mapping[str,
     assert "servingpool_lab/manifests/stages.yaml" in lab.namelist()
 
 
+def test_the_dashboards_wheel_holds_its_assets_with_their_licences(wheels: Mapping[str, ZipFile]) -> None:
+    wheel = wheels["servingpool-dashboard"]
+    assert packages(wheel) == {"servingpool_dashboard"}
+    for name in (
+        "templates/base.html.j2",
+        "static/style.css",
+        "static/charts.js",
+        "static/vendor/htmx.min.js",
+        "static/vendor/uPlot.iife.min.js",
+    ):
+        assert f"servingpool_dashboard/{name}" in wheel.namelist()
+    licences = [file for file in wheel.namelist() if ".dist-info/licenses/" in file]
+    assert {Path(file).name for file in licences} == {"LICENSE", "htmx.LICENSE.txt", "uPlot.LICENSE.txt"}
+
+
 def test_all_have_one_version_and_licence(wheels: Mapping[str, ZipFile]) -> None:
     for name, wheel in wheels.items():
         told = metadata(wheel)
-        assert (told["Name"], told["Version"], told["License-Expression"]) == (name, __version__, "Apache-2.0")
+        assert (told["Name"], told["Version"], told["License-Expression"]) == (name, __version__, LICENCES[name])
         assert any(file.endswith("/LICENSE") for file in wheel.namelist())
 
 
@@ -75,11 +96,11 @@ def test_the_extras_bring_them(wheels: Mapping[str, ZipFile]) -> None:
     told = metadata(wheels["servingpool-operator"])
     needed = [Requirement(line) for line in told.get_all("Requires-Dist", [])]
     extras = {each.name: str(each.marker) for each in needed if each.marker is not None}
-    assert extras == {"servingpool-simulation": 'extra == "simulation"', "servingpool-lab": 'extra == "lab"'}
+    assert extras == {f"servingpool-{name}": f'extra == "{name}"' for name in ("simulation", "lab", "dashboard")}
 
 
 def test_the_images_lock_pins_nothing_of_theirs() -> None:
     lines = (ROOT / "requirements-operator.lock").read_text().splitlines()
     pinned = {Requirement(line.rstrip(" \\")).name for line in lines if line[:1].isalpha()}
     assert pinned.isdisjoint(FOLDERS)
-    assert pinned.isdisjoint({"jinja2", "matplotlib", "numba", "cryptography"})
+    assert pinned.isdisjoint({"jinja2", "matplotlib", "numba", "cryptography", "starlette", "uvicorn"})

@@ -1,8 +1,9 @@
-"""Other autoscalers of a Deployment, and the tools that manage an object: all of it read from the objects alone."""
+"""Other autoscalers of a workload, and the tools that manage an object: all of it read from the objects alone."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Raw, holders
@@ -78,14 +79,14 @@ def managers(raw: Raw) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def manifest_writers(deployment: Raw) -> list[str]:
-    """Programs whose manifest sets a Deployment's replicas, by field manager. Each of them would set the number again.
+def manifest_writers(target: Raw, path: Sequence[str]) -> list[str]:
+    """Programs whose manifest sets a target's replicas at this path, by field manager: each would set them again.
 
     Left out are autoscalers, and people who scale, edit or create with kubectl.
     """
-    found = [str(each.get("manager")) for each in holders(deployment["metadata"], "spec", "replicas") if _applies(each)]
-    applied = (deployment["metadata"].get("annotations") or {}).get(LAST_APPLIED)
-    if applied is not None and _sets_replicas(applied):
+    found = [str(each.get("manager")) for each in holders(target["metadata"], *path) if _applies(each)]
+    applied = (target["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    if applied is not None and _sets(applied, path):
         found.append("kubectl-client-side-apply")
     return sorted(set(found))
 
@@ -106,8 +107,11 @@ def _applies(entry: Raw) -> bool:
     return operation == "Apply" or not by_hand
 
 
-def _sets_replicas(applied: str) -> bool:
+def _sets(applied: str, path: Sequence[str]) -> bool:
     try:
-        return "replicas" in json.loads(applied).get("spec", {})
-    except (ValueError, AttributeError):
+        held = json.loads(applied)
+        for name in path:
+            held = held[name]
+    except (ValueError, KeyError, TypeError):
         return False
+    return True

@@ -1,4 +1,4 @@
-"""Requests that hand a Deployment from its autoscaler to a pool and back, with a person's kubeconfig and rights."""
+"""Requests that hand a workload from its autoscaler to a pool and back, with a person's kubeconfig and rights."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from servingpool.adapters.cluster import kinds
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, PAUSED, PAUSED_REPLICAS, made_by_keda, paused
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey, autoscaler
 from servingpool.adapters.cluster.pools import Pools
@@ -16,34 +17,44 @@ from servingpool.adapters.cluster.refusals import Forbidden, NotFound, Unfit
 KEPT = "servingpool.dev/adopted"
 """Annotation of the pool with the autoscaler's copy, as JSON. Whoever may switch the pool's mode may write it, a sync
 or an upgrade of the pool leaves it alone, and each change of it is checked against the pool's resourceVersion."""
+PLURALS_OF_APPS = {("/apis/apps/v1", "Deployment"): "deployments", ("/apis/apps/v1", "StatefulSet"): "statefulsets"}
 PLURALS = {kind: plural for _, plural, kind in AUTOSCALERS.values()}
 GROUPS = {kind: group for group, _, kind in AUTOSCALERS.values()}
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A pool, its Deployment, and who else scales that, as read one after the other."""
+    """A pool, its target, and who else scales that, as read one after the other."""
 
     pool: Raw
-    deployment: Raw
+    key: TargetKey
+    target: Raw
     autoscalers: tuple[Raw, ...]
-    """HPAs and ScaledObjects that name the Deployment, paused ones too; no HPA that KEDA made."""
+    """HPAs and ScaledObjects that name the target, paused ones too; no HPA that KEDA made."""
     keda_hpas: tuple[Raw, ...]
     """HPAs that KEDA made of those ScaledObjects."""
     namesakes: tuple[Raw, ...]
-    """Autoscalers that are called like the pool or its Deployment, and scale something else."""
+    """Autoscalers that are called like the pool or its target, and scale something else."""
     kept: Raw | None
     """The copy of the autoscaler that was here; None where none is kept."""
 
     @property
     def contended(self) -> bool:
-        """Another autoscaler scales the Deployment."""
+        """Another autoscaler scales the target."""
         return any(not paused(raw) for raw in self.autoscalers) or bool(self.keda_hpas)
 
     @property
     def replicas(self) -> int:
-        """The Deployment's spec.replicas."""
-        return int(self.deployment["spec"].get("replicas", 1))
+        """What the target's spec orders."""
+        found: Any = self.target
+        for name in self.path:
+            found = found.get(name, {} if name != self.path[-1] else 1)
+        return int(found)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where the target keeps that number."""
+        return kinds.REPLICAS.get(self.key.sort, ("spec", "replicas"))
 
 
 class Handover:
@@ -53,29 +64,28 @@ class Handover:
         self._pools, self.key = pools, key
 
     def look(self) -> Scene:
-        """Read all of it. NotFound without the pool or its Deployment, Unfit where it scales another kind."""
+        """Read all of it. NotFound without the pool or its target."""
         namespace, name = self.key
         pool = self._pools.read(namespace, name)
-        target = str(pool["spec"]["targets"][0]["name"])
-        kind = pool["spec"]["targets"][0].get("kind", "Deployment")
-        if kind != "Deployment":
-            raise Unfit(
-                f"ServingPool {namespace}/{name} scales {kind} '{target}': only a Deployment can be handed over"
-            )
-        path = f"/apis/apps/v1/namespaces/{_quoted(namespace)}/deployments/{_quoted(target)}"
-        deployment = self._pools.request("GET", path, f"read Deployment {namespace}/{target}")
+        spec = pool["spec"]["targets"][0]
+        version, kind = str(spec.get("apiVersion", "apps/v1")), str(spec.get("kind", "Deployment"))
+        key = TargetKey(namespace, str(spec["name"]), kind, kinds.group_of(version))
+        base = f"/apis/{version}" if key.group else f"/api/{version}"
+        path = f"{base}/namespaces/{_quoted(namespace)}/{self._plural(base, kind)}/{_quoted(key.name)}"
+        target = self._pools.request("GET", path, f"read {key} in namespace {namespace}")
         found = [each for kind in GROUPS for each in self._list(kind)]
         scaling, namesakes = [], []
         for raw in found:
             scaled = autoscaler(raw)
-            if scaled is not None and scaled.target == TargetKey(namespace, target):
+            if scaled is not None and scaled.target == key:
                 scaling.append(raw)
-            elif raw["metadata"]["name"] in {name, target}:
+            elif raw["metadata"]["name"] in {name, key.name}:
                 namesakes.append(raw)
         kept = (pool["metadata"].get("annotations") or {}).get(KEPT)
         return Scene(
             pool=pool,
-            deployment=deployment,
+            key=key,
+            target=target,
             autoscalers=tuple(raw for raw in scaling if made_by_keda(raw) is None),
             keda_hpas=tuple(raw for raw in scaling if made_by_keda(raw) is not None),
             namesakes=tuple(namesakes),
@@ -138,6 +148,15 @@ class Handover:
     def _change(self, pool: Raw, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Raw:
         version = pool["metadata"]["resourceVersion"]
         return self._pools.patch(*self.key, {"metadata": {"resourceVersion": version, **metadata}, "spec": dict(spec)})
+
+    def _plural(self, base: str, kind: str) -> str:
+        if (base, kind) in PLURALS_OF_APPS:
+            return PLURALS_OF_APPS[base, kind]
+        known = self._pools.request("GET", base, f"read {base}")["resources"]
+        found = next((str(one["name"]) for one in known if one["kind"] == kind and "/" not in one["name"]), None)
+        if found is None:
+            raise Unfit(f"The API server has no kind {kind} in {base}")
+        return found
 
     def _list(self, kind: str) -> list[dict[str, Any]]:
         path = f"/apis/{GROUPS[kind]}/namespaces/{_quoted(self.key[0])}/{PLURALS[kind]}"

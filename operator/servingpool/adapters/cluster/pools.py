@@ -19,6 +19,10 @@ from servingpool.api.group import GROUP, PLURAL, VERSION
 
 TIMEOUT = 30.0
 """Seconds to connect and for each read: a person waits for it."""
+PROBED = 5.0
+"""The same for `probe`, which asks for one pool alone."""
+PAGE = 500
+"""Pools in a page of a list, as kubectl asks for."""
 WATCHED = 300
 """Seconds after which the API server ends a watch. We open a new one then."""
 REFUSED, MISSING = 400, 404
@@ -54,12 +58,32 @@ class Pools:
             response = self._send("GET", path_of(namespace, name), accept=accept)
             return _parsed(response.read(), _reading(namespace, name), response.status)
 
+    def pages(self, namespace: str | None) -> Iterator[dict[str, Any]]:
+        """The list of a namespace, or of all, page by page: 5,000 pools at once are 50 MB."""
+        token: str | None = ""
+        while token is not None:
+            found = self._list(path_of(namespace, None), {"limit": str(PAGE), "continue": token})
+            yield found
+            token = found["metadata"].get("continue") or None
+
+    def probe(self, namespace: str | None) -> None:
+        """Nothing, if the API server answers: a watch is silent where nothing changes."""
+        self._list(path_of(namespace, None), {"limit": "1"}, PROBED)
+
+    def autoscalers(self, namespace: str) -> list[dict[str, Any]]:
+        """The HorizontalPodAutoscalers of a namespace."""
+        path = f"/apis/autoscaling/v2/namespaces/{quote(namespace, safe='')}/horizontalpodautoscalers"
+        found: list[dict[str, Any]] = self._list(path, {}, PROBED)["items"]
+        return found
+
     def watch(self, namespace: str | None, name: str | None, since: str, *, table: bool) -> Iterator[dict[str, Any]]:
         """Changes after a resourceVersion, as `type` and `object`, until the API server ends the watch."""
         query: dict[str, str] = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(WATCHED)}
         query |= {} if name is None else {"fieldSelector": f"metadata.name={name}"}
         with _translated(f"watch {PLURAL}"):
-            response = self._send("GET", path_of(namespace, None), query=query, accept=TABLE if table else JSON)
+            response = self._send(
+                "GET", path_of(namespace, None), query=query, accept=TABLE if table else JSON, timeout=TIMEOUT + WATCHED
+            )
             if response.status >= REFUSED:
                 _parsed(response.read(), f"watch {PLURAL}", response.status)
             kept = b""
@@ -77,6 +101,12 @@ class Pools:
             response = self._send(method, path, body=body)
             return _parsed(response.read(), what, response.status)
 
+    def _list(self, path: str, query: Mapping[str, str], timeout: float = TIMEOUT) -> dict[str, Any]:
+        what = f"list {path.rpartition('/')[2]}"
+        with _translated(what):
+            response = self._send("GET", path, query=query, timeout=timeout)
+            return _parsed(response.read(), what, response.status)
+
     def _send(
         self,
         method: str,
@@ -85,6 +115,7 @@ class Pools:
         accept: str = JSON,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
+        timeout: float = TIMEOUT,
     ) -> HTTPResponse:
         form = MERGE_PATCH if method == "PATCH" else JSON
         headers = {"Accept": accept, **({} if body is None else {"Content-Type": form})}
@@ -94,7 +125,7 @@ class Pools:
             path + (f"?{urlencode(given)}" if given else ""),
             headers,
             None if body is None else json.dumps(body).encode(),
-            TIMEOUT + (WATCHED if query else 0.0),
+            timeout,
         )
 
 

@@ -14,10 +14,9 @@ from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Prom
 from servingpool.adapters.prometheus.promql import quote
 from servingpool.catalogue.metrics import POOL, Metric
 
-TIMEOUT = 60.0
-"""Seconds for one query: a person waits for it."""
 MOST_POINTS = 10_000
 """Points of a series in one answer; Prometheus refuses more than 11,000."""
+HPA_DESIRED = "kube_horizontalpodautoscaler_status_desired_replicas"
 SCRAPING = frozenset(
     {
         "instance",
@@ -72,7 +71,7 @@ class OwnRecord:
     def at(self, time: float) -> Record:
         """As of the last scrape before `time`, Unix seconds. Raises MetricsUnavailable or AmbiguousRecord."""
         with closing(PrometheusClient(self.config)) as client:
-            answer = client.custom_query(self._selector(Metric), {"time": f"{time:.3f}"}, TIMEOUT)
+            answer = client.custom_query(self._selector(Metric), {"time": f"{time:.3f}"}, self.config.timeout)
             found = self._by_time(client, answer.rows(), lambda row: [row["value"]])
         return next(iter(found.values()), {})
 
@@ -84,9 +83,24 @@ class OwnRecord:
             for first in range(0, steps + 1, MOST_POINTS):
                 last = min(first + MOST_POINTS - 1, steps)
                 answer = client.custom_query_range(
-                    selector, start + first * step, start + last * step, step, timeout=TIMEOUT
+                    selector, start + first * step, start + last * step, step, timeout=self.config.timeout
                 )
                 yield from sorted(self._by_time(client, answer.rows(), lambda row: row["values"]).items())
+
+    def autoscaler(self, name: str, start: float, end: float, step: float) -> dict[float, float]:
+        """Replicas that a HorizontalPodAutoscaler of the pool's namespace wanted, by time; from kube-state-metrics.
+
+        Raises MetricsUnavailable.
+        """
+        labels = {"horizontalpodautoscaler": name, **self.match}
+        selector = f"{HPA_DESIRED}{{{','.join(f'{name}={quote(to)}' for name, to in labels.items())}}}"
+        found: dict[float, float] = {}
+        with closing(PrometheusClient(self.config)) as client:
+            for row in client.custom_query_range(selector, start, end, step, timeout=self.config.timeout).rows():
+                said = row["metric"]
+                if (said.get("exported_namespace") or said.get("namespace")) == self.key[0]:
+                    found |= {float(at): float(value) for at, value in row["values"]}
+        return found
 
     def _selector(self, metrics: Iterable[Metric]) -> str:
         names = "|".join(sorted(metric.value for metric in metrics if metric.labels[:2] == POOL))

@@ -1,0 +1,186 @@
+"""The pages. Every route reads; there is none that writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from servingpool import __version__
+from servingpool.api.spec import Spec
+from servingpool_dashboard import words
+from servingpool_dashboard.board import Board, Sight, Workload
+from servingpool_dashboard.detail import decisions, detail, headline, recommending
+from servingpool_dashboard.guard import Guard
+from servingpool_dashboard.record import SPANS, Courses, to_json
+from servingpool_dashboard.rows import Filter, Key, Row, Trouble, counted
+
+LINES = 100
+"""Pools on a page of the table: a screen or three, and what a browser lays out in a tenth of a second."""
+SPAN = "1h"
+
+
+class Files(StaticFiles):
+    """Assets, which the browser keeps and asks about."""
+
+    def file_response(self, *args: Any, **settings: Any) -> Response:
+        """With a word on caching."""
+        response = super().file_response(*args, **settings)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+class Pages:
+    """What the routes answer."""
+
+    def __init__(self, board: Board, courses: Courses, clock: Callable[[], float] = time.time) -> None:
+        self._board, self._courses, self._clock = board, courses, clock
+        self._templates = Environment(
+            loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        )
+        self._templates.filters |= {
+            name: getattr(words, name) for name in ("number", "dollars", "percent", "brief", "ago", "clock")
+        }
+
+    def pools(self, request: Request) -> Response:
+        """All pools."""
+        return self._page("pools.html.j2", **self._listed(request))
+
+    def rows(self, request: Request) -> Response:
+        """The table alone; no content where it is as `seen`."""
+        listed = self._listed(request)
+        sight: Sight = listed["sight"]
+        if request.query_params.get("seen") == listed["seen"] and not sight.failure:
+            return Response(status_code=204)
+        response = self._page("_rows.html.j2", **listed)
+        response.headers["HX-Replace-Url"] = f"/?{listed['query']}"
+        return response
+
+    def pool(self, request: Request) -> Response:
+        """One pool."""
+        return self._page("pool.html.j2", swapped=False, **self._detailed(request))
+
+    def now(self, request: Request) -> Response:
+        """What changes on a pool's page, but for the charts."""
+        return self._page("_changed.html.j2", swapped=True, **self._detailed(request))
+
+    def course(self, request: Request) -> Response:
+        """The charts' figures. It waits for Prometheus, so no page waits for it."""
+        row, span = self._row(request), _span(request)
+        scaler = None if row.spec is None else self._board.autoscaler(_target(row.key, row.spec))
+        name = None if scaler is None else scaler["metadata"]["name"]
+        course = self._courses.of(row.key, span, recommending=recommending(row.spec), autoscaler=name)
+        told = to_json(course, decisions(row, course, span, self._clock()))
+        return Response(orjson.dumps(told), media_type="application/json")
+
+    def problem(self, _: Request, error: Exception) -> Response:
+        """A page that there is not."""
+        assert isinstance(error, HTTPException)
+        response = self._page("problem.html.j2", sight=self._board.sight, said=error.detail)
+        response.status_code = error.status_code
+        return response
+
+    def _listed(self, request: Request) -> dict[str, Any]:
+        given, sight = request.query_params, self._board.sight
+        trouble = next((one for one in Trouble if one.name.lower() == given.get("trouble")), None)
+        wanted = Filter(given.get("q", "")[:200], given.get("namespace", ""), trouble)
+        likely = sight.found(replace(wanted, trouble=None))
+        found, counts = sight.found(wanted), counted(likely)
+        pages = max(1, -(-len(found) // LINES))
+        page = min(max(1, _whole(given.get("page", "1"))), pages)
+
+        def query(**changed: object) -> str:
+            named = {"q": wanted.text, "namespace": wanted.namespace, "trouble": _name(wanted.trouble), "page": page}
+            return urlencode({name: to for name, to in (named | changed).items() if to not in {"", None, 1}})
+
+        return {
+            "sight": sight,
+            "wanted": wanted,
+            "rows": found[(page - 1) * LINES : page * LINES],
+            "matching": len(found),
+            "page": page,
+            "pages": pages,
+            "query": query(),
+            "with_query": query,
+            "seen": str(sight.version),
+            "everything": len(likely),
+            "troubles": [(one, _name(one), counts[one]) for one in Trouble],
+        }
+
+    def _row(self, request: Request) -> Row:
+        key: Key = request.path_params["namespace"], request.path_params["name"]
+        row = self._board.pool(key)
+        if row is not None:
+            return row
+        sight = self._board.sight
+        if sight.read_at is None:
+            raise HTTPException(503, sight.failure or "The pools are being read. Reload this page in a moment.")
+        raise HTTPException(404, f"There is no ServingPool {'/'.join(key)}.")
+
+    def _detailed(self, request: Request) -> dict[str, Any]:
+        row, span = self._row(request), _span(request)
+        course = self._courses.last(row.key, span)
+        scaler = None if row.spec is None else self._board.last_autoscaler(_target(row.key, row.spec))
+        return {
+            "sight": self._board.sight,
+            "pool": detail(row, course, span, scaler, self._clock()),
+            "headline": headline(row.spec),
+            "span": span,
+            "spans": list(SPANS),
+            "recommending": recommending(row.spec),
+        }
+
+    def _page(self, template: str, **given: Any) -> HTMLResponse:
+        now = self._clock()
+        return HTMLResponse(self._templates.get_template(template).render(now=now, version=__version__, **given))
+
+
+def application(
+    board: Board, courses: Courses, hosts: Collection[str], clock: Callable[[], float] = time.time
+) -> Starlette:
+    """The pages as an ASGI application. `hosts`: names by which it may be asked for, without a port."""
+    pages = Pages(board, courses, clock)
+    one = "/pools/{namespace}/{name}"
+    routes = [
+        Route("/", pages.pools),
+        Route("/rows", pages.rows),
+        Route(one, pages.pool),
+        Route(f"{one}/now", pages.now),
+        Route(f"{one}/course.json", pages.course),
+        Mount("/static", Files(directory=Path(__file__).parent / "static")),
+    ]
+    middleware = [Middleware(Guard, hosts=hosts), Middleware(GZipMiddleware, minimum_size=2000)]
+    return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: pages.problem})
+
+
+def _span(request: Request) -> str:
+    given = request.query_params.get("since", SPAN)
+    if given not in SPANS:
+        raise HTTPException(400, f"The time must be one of {', '.join(SPANS)}, got '{given[:20]}'.")
+    return given
+
+
+def _target(key: Key, spec: Spec) -> Workload:
+    return key[0], spec.targets[0].kind, spec.targets[0].name
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 7 else 1
+
+
+def _name(trouble: Trouble | None) -> str:
+    return "" if trouble is None else trouble.name.lower()

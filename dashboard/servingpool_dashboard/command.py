@@ -1,0 +1,60 @@
+"""Serves the pages until Ctrl-C."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import webbrowser
+from collections.abc import Callable, Sequence
+
+import uvicorn
+
+from servingpool_dashboard.app import application
+from servingpool_dashboard.board import Board, Cluster
+from servingpool_dashboard.guard import LOCAL
+from servingpool_dashboard.record import Courses, Source
+from servingpool_dashboard.rows import Key
+
+
+class PortError(RuntimeError):
+    """The address cannot be listened on; the message says why."""
+
+
+def run(
+    connect: Callable[[], Cluster],
+    source_of: Callable[[Key], Source] | None,
+    *,
+    namespace: str | None,
+    address: str,
+    port: int,
+    names: Sequence[str],
+    say: Callable[[str], None],
+    browse: bool,
+) -> None:
+    """Serve to the end. `names` are further host names that may be asked for. Raises PortError."""
+    board = Board(connect, namespace)
+    host = f"[{address}]" if ":" in address else address
+    hosts = {*LOCAL, host, *names}
+    try:
+        listening = socket.create_server(
+            (address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=128
+        )
+    except OSError as error:
+        raise PortError(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --port") from error
+    url = f"http://{host}:{listening.getsockname()[1]}"
+    config = uvicorn.Config(
+        application(board, Courses(source_of), hosts),
+        access_log=False,
+        log_level=logging.WARNING,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=2,
+    )
+    board.start()
+    say(url)
+    if browse:
+        webbrowser.open(url)
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        board.stop()

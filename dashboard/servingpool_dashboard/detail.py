@@ -1,0 +1,183 @@
+"""What the page of one pool says beside its charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from servingpool.adapters.cluster.objects import FIELD_MANAGER
+from servingpool.api.conditions import Condition, Reason
+from servingpool.api.spec import Mode, Spec
+from servingpool.api.status import Change, Limit, Status
+from servingpool.catalogue.limits import LimitName
+from servingpool_dashboard.record import SPANS, Course, merged
+from servingpool_dashboard.rows import Row
+from servingpool_dashboard.words import bounds, brief, dollars, number, percent
+
+NOTHING = "Nothing."
+"""The catalogue's word where nothing is to be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure."""
+
+    name: str
+    value: str
+    aside: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A condition or a limit, and what to do."""
+
+    name: str
+    said: str
+    action: str
+    state: str = ""
+    """A condition's status and reason."""
+    good: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """All of it."""
+
+    row: Row
+    course: Course
+    tiles: list[Tile]
+    limits: list[Advice]
+    conditions: list[Advice]
+    decisions: list[tuple[int, Change]]
+    """With the number that the charts show too; newest first."""
+    warnings: tuple[str, ...] = ()
+    learned: list[tuple[str, str]] = field(default_factory=list)
+    """Every figure of the last decision."""
+
+
+def detail(row: Row, course: Course, span: str, autoscaler: Mapping[str, Any] | None, now: float) -> Detail:
+    """Figures are those of Prometheus if it has some of now, else those of the status."""
+    status, live = row.status, course.live
+    decision = status.last_decision
+    seen = live if live is not None else status
+    return Detail(
+        row,
+        course,
+        tiles=_tiles(row.spec, seen, status, course, autoscaler),
+        limits=[_limit(limit) for limit in _limits(status, live)],
+        conditions=sorted((_condition(one) for one in status.conditions), key=lambda one: one.good),
+        decisions=list(reversed(list(enumerate(decisions(row, course, span, now), start=1)))),
+        warnings=() if decision is None else decision.warnings,
+        learned=[(name, number(value, 4)) for name, value in sorted(_figures(seen).items())],
+    )
+
+
+def recommending(spec: Spec | None) -> bool:
+    """Whether decisions are told without being carried out."""
+    return spec is not None and spec.mode is not Mode.AUTO
+
+
+def decisions(row: Row, course: Course, span: str, now: float) -> list[Change]:
+    """The changes within the time that is shown, oldest first."""
+    return merged(row.status.history, course.changes, now - SPANS[span])
+
+
+def _figures(status: Status) -> Mapping[str, float]:
+    return {} if status.last_decision is None else status.last_decision.figures
+
+
+def _tiles(
+    spec: Spec | None, seen: Status, status: Status, course: Course, autoscaler: Mapping[str, Any] | None
+) -> list[Tile]:
+    figures = _figures(seen)
+    tiles = [
+        Tile("Ready", _of(seen), _set_by(status), _below(seen)),
+        Tile("Recommended", _count(seen.desired_replicas), _range(spec, seen)),
+    ]
+    if autoscaler is not None:
+        wanted = autoscaler.get("status", {}).get("desiredReplicas")
+        tiles.append(Tile("HPA's", _count(wanted), autoscaler["metadata"]["name"]))
+    load, safe = figures.get("load"), figures.get("safeLoad")
+    over = load is not None and safe is not None and load > safe
+    tiles.append(Tile("Load", number(load), "" if safe is None else f"safe to {number(safe)}", bad=over))
+    if spec is not None:
+        slo, percentile = spec.slo, f"p{spec.slo.attainment:g}"
+        for name, bound, figure in (
+            ("TTFT", slo.time_to_first_token, figures.get("timeToFirstToken")),
+            ("TPOT", slo.time_per_output_token, figures.get("timePerOutputToken")),
+        ):
+            if bound is not None:
+                late = figure is not None and figure > bound
+                tiles.append(Tile(f"{name} {percentile}", brief(figure), f"SLO {brief(bound)}", bad=late))
+        met, allowed = seen.attainment, 100.0 - slo.attainment
+        missed = met is not None and met < slo.attainment
+        tiles.append(Tile("In time", percent(met), f"last hour; SLO {slo.attainment:g}%", bad=missed))
+        burn = None if met is None else (100.0 - met) / allowed
+        tiles.append(Tile("Budget spent", number(burn, 2), "1 is allowed", bad=missed))
+    tiles.append(Tile("Queue", number(seen.queue_depth), "requests wait"))
+    tiles.append(_cost(status, course))
+    return tiles
+
+
+def _cost(status: Status, course: Course) -> Tile:
+    here, hosted = course.dollars
+    if course.live is None and status.cost is not None:
+        here, hosted = status.cost.dollars_per_hour, status.cost.compared_dollars_per_hour
+    if here is None:
+        return Tile("Cost per hour", dollars(None), "not in the spec")
+    return Tile("Cost per hour", dollars(here), "" if hosted is None else f"hosted {dollars(hosted)}")
+
+
+def _limits(status: Status, live: Status | None) -> tuple[Limit, ...]:
+    """Those of the status have the better sentences, if they are still the same."""
+    kept = () if status.last_decision is None else status.last_decision.limits
+    now = kept if live is None or live.last_decision is None else live.last_decision.limits
+    return kept if [one.name for one in kept] == [one.name for one in now] else now
+
+
+def _limit(limit: Limit) -> Advice:
+    known = next((one for one in LimitName if one.value == limit.name), None)
+    action = "" if known is None or known.action == NOTHING else known.action
+    return Advice(limit.name, limit.reason, action, f"{limit.before} → {limit.after}")
+
+
+def _condition(one: Condition) -> Advice:
+    known = next((reason for reason in Reason if reason.value == one.reason and reason.type is one.type), None)
+    action = "" if known is None or known.action == NOTHING else known.action
+    return Advice(one.type.value, one.message, action, f"{one.status.value}: {one.reason}", one.status is one.type.good)
+
+
+def _count(figure: int | None) -> str:
+    return "?" if figure is None else str(figure)
+
+
+def _of(status: Status) -> str:
+    return f"{_count(status.ready_replicas)} of {_count(status.replicas)}"
+
+
+def _set_by(status: Status) -> str:
+    if not status.history:
+        return ""
+    by = status.history[0].by
+    return f"set by {'the operator' if by == FIELD_MANAGER else by}"
+
+
+def _below(status: Status) -> bool:
+    return status.ready_replicas is not None and status.replicas is not None and status.ready_replicas < status.replicas
+
+
+def _range(spec: Spec | None, status: Status) -> str:
+    """The bounds in force: a schedule's, or the spec's."""
+    if (told := status.bounds) is not None:
+        return f"{told.min} to {told.max}" + ("" if told.schedule is None else f", schedule {told.schedule}")
+    return "" if spec is None else f"{spec.targets[0].min} to {spec.targets[0].max}"
+
+
+def headline(spec: Spec | None) -> str:
+    """What the pool is about, in one line."""
+    if spec is None:
+        return "Its spec is not valid."
+    target = spec.targets[0]
+    return f"{spec.mode.value}: {spec.model} on {target.kind} {target.name}; {bounds(spec.slo)}"

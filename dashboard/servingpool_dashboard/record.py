@@ -1,0 +1,227 @@
+"""The course of a pool from the operator's own metrics, read once for all who look at it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable
+from servingpool.adapters.prometheus.own_record import AmbiguousRecord, Record, one
+from servingpool.api.status import Change, Status
+from servingpool.api.time import from_unix
+from servingpool.catalogue.metrics import POOL, Metric
+from servingpool.cli.past import changes_in, status_of
+from servingpool_dashboard.rows import Key
+
+POINTS = 360
+"""Points of a chart: more than two a pixel nobody sees."""
+FINEST = 15.0
+"""Seconds between two points at least: the operator's usual interval."""
+FRESH = 10.0
+"""Seconds for which an answer of Prometheus is shown again, so that many tabs ask it as often as one."""
+LIVE = 90.0
+"""Seconds after which the last figures in Prometheus are no longer called live: six intervals of the operator."""
+KEPT = 3600.0
+"""Seconds after which a course that nobody looks at is forgotten."""
+SPANS = {"15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "1d": 86_400.0, "7d": 604_800.0}
+"""What can be looked back on, in seconds."""
+ASKED = tuple(metric for metric in Metric if metric.labels[:2] == POOL and metric is not Metric.CANDIDATE_MISSES)
+RECOMMENDATION = "recommendation"
+"""Who changed nothing: the operator in mode Recommend or Paused."""
+NAMELESS = "No Prometheus was named: start with --prometheus URL, or set SERVINGPOOL_PROMETHEUS."
+UNSEEN = "Its decision was not scraped."
+
+Column = list[float | None]
+
+
+class Source(Protocol):
+    """Where a pool's record is; `adapters.prometheus.own_record.OwnRecord`."""
+
+    def over(self, metrics: Iterable[Metric], start: float, end: float, step: float) -> Iterable[tuple[float, Record]]:
+        """What was known at each step."""
+        ...
+
+    def autoscaler(self, name: str, start: float, end: float, step: float) -> Mapping[float, float]:
+        """What a HorizontalPodAutoscaler wanted at each step."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One pool over a span of time."""
+
+    times: list[float] = field(default_factory=list)
+    """Unix seconds, evenly spaced; on beyond the present by the horizon, for what is forecast."""
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    """By name, a figure at each time; None where it is not known."""
+    changes: tuple[Change, ...] = ()
+    """Of the replicas, or of the recommendation where nothing is scaled; oldest first."""
+    live: Status | None = None
+    """As of the last point, if that is of now."""
+    dollars: tuple[float | None, float | None] = (None, None)
+    """Cost per hour here, and at the hosted price, as of then."""
+    present: float = 0.0
+    """The last of the times that is not ahead, Unix seconds."""
+    read_at: float | None = None
+    """When Prometheus answered last, Unix seconds."""
+    failure: str = ""
+    """Why there is nothing newer; empty if there is."""
+
+
+class Courses:
+    """The courses that were asked for lately."""
+
+    def __init__(self, source_of: Callable[[Key], Source] | None, clock: Callable[[], float] = time.time) -> None:
+        """`source_of` is None where no Prometheus was named."""
+        self._source_of, self._clock = source_of, clock
+        self._known: dict[tuple[Key, str], tuple[float, Course]] = {}
+        self._asking: dict[tuple[Key, str], threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def last(self, key: Key, span: str) -> Course:
+        """What is known without asking: a page must not wait for a Prometheus that does not answer."""
+        if self._source_of is None:
+            return Course(failure=NAMELESS)
+        return self._known.get((key, span), (0.0, Course()))[1]
+
+    def of(self, key: Key, span: str, *, recommending: bool, autoscaler: str | None) -> Course:
+        """A pool's course; where Prometheus does not answer, the last one with the reason."""
+        if self._source_of is None:
+            return self.last(key, span)
+        with self._lock:
+            mine = self._asking.setdefault((key, span), threading.Lock())
+        with mine:
+            now = self._clock()
+            asked_at, known = self._known.get((key, span), (-math.inf, Course()))
+            if now - asked_at < FRESH:
+                return known
+            try:
+                course = course_of(
+                    self._source_of(key), now, SPANS[span], recommending=recommending, autoscaler=autoscaler
+                )
+            except (MetricsUnavailable, AmbiguousRecord) as error:
+                more = " Choose one with --match LABEL=VALUE." if isinstance(error, AmbiguousRecord) else ""
+                course = replace(known, live=None, dollars=(None, None), failure=f"{error}.{more}")
+            with self._lock:
+                self._known[key, span] = self._clock(), course
+                for each in [each for each, (told, _) in self._known.items() if now - told > KEPT]:
+                    del self._known[each]
+            return course
+
+
+def course_of(source: Source, now: float, span: float, *, recommending: bool, autoscaler: str | None) -> Course:
+    """Read it. Raises as `OwnRecord.over`."""
+    step = max(FINEST, span / POINTS)
+    end = float(math.floor(now))
+    start = end - math.floor(span / step) * step
+    records = dict(source.over(ASKED, start, end, step))
+    ahead = max((one(record, Metric.HORIZON) or 0.0 for record in records.values()), default=0.0)
+    times = [start + number * step for number in range(math.floor(span / step) + 1 + math.ceil(ahead / step))]
+    last = max(records, default=None)
+    newest = {} if last is None else records[last]
+    decided = one(newest, Metric.DECIDED_AT)
+    fresh = decided is not None and now - decided < LIVE
+    wanted = source.autoscaler(autoscaler, start, end, step) if autoscaler and records else {}
+    return Course(
+        times=times,
+        columns={**_columns(times, records, step), "hpa": [wanted.get(moment) for moment in times]},
+        changes=tuple(_changes(records, start, step, recommending=recommending)),
+        live=status_of(newest) if fresh else None,
+        dollars=(one(newest, Metric.COST), one(newest, Metric.COMPARED_COST)) if fresh else (None, None),
+        present=end,
+        read_at=now,
+        failure="" if records else "Prometheus has no record of this pool in this time: does it scrape the operator?",
+    )
+
+
+PLAIN = {
+    "asked": Metric.REQUESTED_REPLICAS,
+    "ready": Metric.READY_REPLICAS,
+    "recommended": Metric.DESIRED_REPLICAS,
+    "ttft": Metric.TIME_TO_FIRST_TOKEN,
+    "ttft_slo": Metric.TTFT_BOUND,
+    "tpot": Metric.TIME_PER_OUTPUT_TOKEN,
+    "tpot_slo": Metric.TPOT_BOUND,
+    "cost": Metric.COST,
+    "hosted": Metric.COMPARED_COST,
+    "gpus": Metric.GPUS,
+}
+"""Columns that are one metric each."""
+
+
+def _columns(times: list[float], records: Mapping[float, Record], step: float) -> dict[str, Column]:
+    at = [records.get(moment, {}) for moment in times]
+    found: dict[str, Column] = {name: [one(record, metric) for record in at] for name, metric in PLAIN.items()}
+    found["load"] = [_times(record, Metric.LOAD, Metric.READY_REPLICAS) for record in at]
+    found["capacity"] = [_times(record, Metric.SAFE_LOAD, Metric.READY_REPLICAS) for record in at]
+    found["burn_hour"] = [_burn(record, Metric.ATTAINMENT) for record in at]
+    found["burn_now"] = [_burn(record, Metric.RECENT_ATTAINMENT) for record in at]
+    forecast: Column = [None] * len(times)
+    burst: Column = [None] * len(times)
+    for number, record in enumerate(at):
+        # What is forecast now is for one horizon later: there it can be compared with what came.
+        then = number + round((one(record, Metric.HORIZON) or 0.0) / step)
+        if record and then < len(times):
+            forecast[then], burst[then] = one(record, Metric.FORECAST), one(record, Metric.BURST)
+    return {**found, "forecast": forecast, "burst": burst}
+
+
+def _changes(records: Mapping[float, Record], start: float, step: float, *, recommending: bool) -> Iterable[Change]:
+    for change in changes_in(records.items(), start, lambda moment: status_of(records[moment])):
+        coarse = change.why == UNSEEN and step > FINEST
+        yield change.model_copy(update={"why": "Look at a shorter time for the reason."}) if coarse else change
+    if not recommending:
+        return
+    before: int | None = None
+    for moment in sorted(records):
+        status = status_of(records[moment])
+        decision = None if status is None else status.last_decision
+        if decision is None or decision.need is None:
+            continue
+        if before is not None and decision.replicas != before:
+            at = from_unix(decision.at.timestamp())
+            yield Change(at=at, from_=before, to=decision.replicas, why=decision.reason, by=RECOMMENDATION)
+        before = decision.replicas
+
+
+def _times(record: Record, share: Metric, of: Metric) -> float | None:
+    left, right = one(record, share), one(record, of)
+    return None if left is None or right is None else left * right
+
+
+def _burn(record: Record, attained: Metric) -> float | None:
+    """How fast the error budget is spent: 1 is exactly what the objective allows."""
+    met, objective = one(record, attained), one(record, Metric.OBJECTIVE)
+    if met is None or objective is None or objective >= 1.0:
+        return None
+    return (1.0 - met) / (1.0 - objective)
+
+
+def merged(kept: Iterable[Change], recorded: Iterable[Change], since: float) -> list[Change]:
+    """Those of the status and of the record, oldest first. The status has the better sentence, so it wins."""
+    found: dict[tuple[int, bool], Change] = {}
+    for change in (*recorded, *kept):
+        at = int(change.at.timestamp())
+        if at >= since:
+            found[at, change.by == RECOMMENDATION] = change
+    return [found[each] for each in sorted(found)]
+
+
+def rounded(column: Column) -> list[float | None]:
+    """For the page: six digits."""
+    return [None if value is None or not math.isfinite(value) else float(f"{value:.6g}") for value in column]
+
+
+def to_json(course: Course, changes: Iterable[Change]) -> dict[str, Any]:
+    """As the page's script takes it."""
+    return {
+        "times": course.times,
+        "columns": {name: rounded(column) for name, column in course.columns.items()},
+        "now": course.present,
+        "changes": [{**change.to_dict(), "unix": change.at.timestamp()} for change in changes],
+        "failure": course.failure,
+    }

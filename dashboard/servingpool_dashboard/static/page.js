@@ -1,0 +1,74 @@
+// Theme, search by key, and what must outlast a refresh.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const byId = (id) => document.getElementById(id);
+
+  const theme = byId("theme");
+  const other = () => (root.dataset.theme === "dark" ? "light" : "dark");
+  const named = () => (theme.textContent = other() === "dark" ? "Dark theme" : "Light theme");
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    root.dataset.theme = other();
+    localStorage.setItem("theme", root.dataset.theme);
+    document.dispatchEvent(new Event("themed"));
+  });
+  document.addEventListener("themed", named);
+  named();
+
+  const live = byId("live");
+  live.hidden = false;
+  live.textContent = "Live updates";
+  live.addEventListener("click", () => {
+    live.setAttribute("aria-pressed", String(live.getAttribute("aria-pressed") !== "true"));
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const search = byId("q");
+    event.preventDefault();
+    if (search) {
+      search.focus();
+      search.select();
+    } else {
+      location.assign("/#q");
+    }
+  });
+  if (location.hash === "#q" && byId("q")) byId("q").focus();
+
+  // The poll of a page that is not looked at, or that was told to stand still, is left out.
+  document.body.addEventListener("htmx:beforeRequest", (event) => {
+    const polled = event.detail.elt.id === "table" || event.detail.elt.id === "now";
+    if (polled && (live.getAttribute("aria-pressed") !== "true" || document.hidden)) event.preventDefault();
+  });
+
+  const gone = byId("gone");
+  const said = (text) => {
+    if (gone.textContent !== text) gone.textContent = text;
+    gone.hidden = text === "";
+  };
+  document.body.addEventListener("htmx:sendError", () =>
+    said("`servingpool dashboard` does not answer: it has stopped. This page shows what it said last."));
+  document.body.addEventListener("htmx:responseError", (event) =>
+    said(`The dashboard answered ${event.detail.xhr.status}. This page shows what it said last.`));
+  document.body.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.successful) said("");
+  });
+
+  // A refresh replaces what it shows: how far a wide table was scrolled, and what was unfolded, stays.
+  let scrolled = {};
+  let unfolded = {};
+  document.body.addEventListener("htmx:beforeSwap", () => {
+    scrolled = {};
+    unfolded = {};
+    document.querySelectorAll(".wide").forEach((each) => (scrolled[each.id] = each.scrollLeft));
+    document.querySelectorAll("details").forEach((each) => (unfolded[each.id] = each.open));
+  });
+  const restore = () => {
+    document.querySelectorAll(".wide").forEach((each) => (each.scrollLeft = scrolled[each.id] || 0));
+    document.querySelectorAll("details").forEach((each) => (each.open = unfolded[each.id] || false));
+  };
+  document.body.addEventListener("htmx:afterSwap", restore);
+  document.body.addEventListener("htmx:oobAfterSwap", restore);
+})();

@@ -1,0 +1,92 @@
+"""One page over the backtests of several pools: a line each, with a link to the pool's own page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from servingpool import __version__
+from servingpool.backtest.report import environment, sentence
+from servingpool.backtest.result import Backtest
+from servingpool_simulation.report.figures import more_or_less, objective, percent
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One pool's."""
+
+    target: str
+    """Namespace and Deployment, or the file where nothing more is known."""
+    page: str = ""
+    """Name of its page's file, beside the summary; empty where the backtest failed."""
+    sentence: str = ""
+    objective: str = ""
+    held: bool = False
+    was: float = 0.0
+    """GPU-hours, as the next two."""
+    auto: float = 0.0
+    rule: float | None = None
+    """Of the autoscaler's rule; None where there is none to replay, as in the next."""
+    rule_attained: float | None = None
+    observed: float | None = None
+    """Attainment of the history, a share; None without a request, as in the next."""
+    attained: float | None = None
+    saved: float | None = None
+    """Dollars; None without a price."""
+    failed: str = ""
+    """Why there is no backtest; empty where there is one."""
+
+    @classmethod
+    def of(cls, found: Backtest) -> Line:
+        """Of a backtest."""
+        header, (was, auto), dollars = found.header, found.hours, found.dollars
+        return cls(
+            target=f"{header.namespace}/{header.target}",
+            page=f"{header.namespace}.{header.target}.html",
+            sentence=sentence(found),
+            objective=objective(found.question.pool.slo),
+            held=found.held,
+            was=was,
+            auto=auto,
+            rule=found.rule_hours,
+            rule_attained=None if found.rule is None else found.rule.attainment,
+            observed=found.observed.attainment(found.scored_from),
+            attained=found.auto.attainment,
+            saved=None if dollars is None else dollars[0] - dollars[1],
+        )
+
+
+def summary(lines: Sequence[Line], command: str) -> str:
+    """The HTML; those that failed first, then those with the most to save."""
+    done = sorted((one for one in lines if not one.failed), key=lambda one: one.auto - one.was)
+    was, auto = sum(one.was for one in done), sum(one.auto for one in done)
+    saved = [one.saved for one in done if one.saved is not None]
+    return (
+        environment()
+        .get_template("summary.html.j2")
+        .render(
+            done=done,
+            failed=[one for one in lines if one.failed],
+            said=said(lines),
+            was=was,
+            auto=auto,
+            change=more_or_less(auto, was) if was else "",
+            saved=sum(saved) if saved else None,
+            missed=sum(not one.held for one in done),
+            share=lambda one: "-" if one is None else percent(one),
+            command=command,
+            version=__version__,
+        )
+    )
+
+
+def said(lines: Sequence[Line]) -> str:
+    """All of them in one sentence."""
+    done = [one for one in lines if not one.failed]
+    was, auto = sum(one.was for one in done), sum(one.auto for one in done)
+    held = sum(one.held for one in done)
+    text = f"{len(done)} pools: Auto would have used {auto:,.1f} GPU-hours where {was:,.1f} were used"
+    text += f" ({more_or_less(auto, was)})" if was else ""
+    text += f", and {held} would have kept the SLO"
+    failed = len(lines) - len(done)
+    return f"{text}. {failed} could not be backtested" if failed else text

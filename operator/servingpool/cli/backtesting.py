@@ -1,0 +1,199 @@
+"""The work of `servingpool backtest`: one history or several at once, into pages, a summary, JSON or lines."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import typer
+import yaml
+
+from servingpool.backtest.autoscaler_rule import Rule
+from servingpool.backtest.recording import Header, RecordingError
+from servingpool.backtest.report import page, sentence
+from servingpool.backtest.result import FORMAT, Backtest, Question
+from servingpool.backtest.run import backtest
+from servingpool.backtest.summary import Line, said, summary
+from servingpool.cli import recorded
+from servingpool.cli.demo import bound, duration, write
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
+from servingpool.reconcile.pool_plan import core_pool
+from servingpool_simulation.inputs import InputError, read_pool
+
+NOT_USABLE, MISSED = 1, 3
+"""Exit codes: a history cannot be used; Auto would have missed the SLO."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options, as they were given."""
+
+    pool: Path | None
+    ttft: str
+    tpot: str
+    attainment: float
+    low: int | None
+    high: int | None
+    cold_start: str | None
+    autoscaler: Path | None
+    price: float | None
+
+    def question(self, header: Header) -> Question:
+        """From a manifest or from options. Raises typer.BadParameter."""
+        starts = None if self.cold_start is None else duration(self.cold_start, "--cold-start", "1s", "1h")
+        rule = self._rule(header)
+        if self.pool is not None:
+            return self._of_manifest(header, self.pool, starts, rule)
+        found = header.bounds or (1, None)
+        most = self.high or found[1]
+        if most is None:
+            raise typer.BadParameter(
+                "the recording names no autoscaler: give the highest replica count", param_hint="--max"
+            )
+        least = max(1, found[0]) if self.low is None else self.low
+        try:
+            share = round(self.attainment / 100, 6)
+            slo = Slo(bound(self.ttft, "--ttft", "10m"), bound(self.tpot, "--tpot", "10s"), share)
+            return Question(Pool(slo, least, most), starts, self.price, rule)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error}; give --ttft, --tpot or --pool") from error
+
+    @staticmethod
+    def _of_manifest(header: Header, manifest: Path, starts: float | None, rule: Rule | None) -> Question:
+        try:
+            read = read_pool(manifest)
+        except InputError as error:
+            raise typer.BadParameter(str(error), param_hint="--pool") from error
+        core, behavior = core_pool(read, in_charge=True, during=(header.begin, header.end)), read.spec.behavior
+        if core.slo.at_gateway:
+            raise typer.BadParameter(
+                "a recording has no gateway: set slo.measuredAt to Engine, got Gateway", param_hint="--pool"
+            )
+        if starts is None and "cold_start" in behavior.model_fields_set:
+            starts = behavior.cold_start
+        return Question(core, starts, read.spec.targets[0].cost_per_replica_hour, rule)
+
+    def _rule(self, header: Header) -> Rule | None:
+        """The autoscaler to replay; None without one."""
+        if self.autoscaler is None:
+            return None if header.autoscaler is None else Rule(header.autoscaler, header.engine)
+        try:
+            raw = yaml.safe_load(self.autoscaler.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise typer.BadParameter(f"cannot be read: {error}", param_hint="--autoscaler") from error
+        if not isinstance(raw, dict) or raw.get("kind") not in {"HorizontalPodAutoscaler", "ScaledObject"}:
+            raise typer.BadParameter("must hold one HorizontalPodAutoscaler or ScaledObject", param_hint="--autoscaler")
+        return Rule(raw, header.engine)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """One history of several, small enough to pass between processes."""
+
+    line: Line
+    page: str = ""
+    figures: bytes = b""
+    """JSON."""
+
+
+def single(source: Path, asked: Asked, report: Path, *, figures: bool) -> int:
+    """One history into one page. The exit code."""
+    from rich.console import Console
+
+    try:
+        header, chunks = recorded.read(source)
+        with Console(stderr=True).status("starting") as line:
+            found = backtest(header, chunks, asked.question(header), line.update)
+    except RecordingError as error:
+        typer.echo(f"{source} {error}", err=True)
+        return NOT_USABLE
+    write(report, page(found, _command()), "--report")
+    if figures:
+        typer.echo(orjson.dumps(found.to_dict()))
+    else:
+        typer.echo(f"{sentence(found)}.\nReport: {report}")
+    return 0 if found.held else MISSED
+
+
+def several(files: Mapping[Path, str], asked: Asked, report: Path, *, form: str, jobs: int) -> int:
+    """A page each and a summary, by so many processes at once; as `json` or `lines` on stdout too. The exit code.
+
+    `files`: by recording why there is none, empty where there is one.
+    """
+    done = []
+    with ProcessPoolExecutor(max(1, min(jobs, len(files)))) as pool:
+        work = [pool.submit(_one, file, failed, asked, _command()) for file, failed in files.items()]
+        for one in (each.result() for each in work):
+            typer.echo(f"{one.line.target}: {one.line.failed or one.line.sentence}.", err=True)
+            if form == "lines":
+                squeezed = base64.b64encode(zlib.compress(one.page.encode(), 9)).decode()
+                typer.echo(orjson.dumps({"line": asdict(one.line), "page": squeezed}))
+            done.append(one)
+    if form == "lines":
+        return 0
+    if form == "json":
+        parts = b",".join(one.figures for one in done if one.figures)
+        failed = orjson.dumps({one.line.target: one.line.failed for one in done if one.line.failed})
+        typer.echo(b'{"format":%d,"pools":[%b],"failed":%b}' % (FORMAT, parts, failed))
+    return _written(done, report, told=form != "json")
+
+
+def collect(file: Path, report: Path) -> int:
+    """The pages and the summary from the lines of a Job's pods, `-` for stdin. The exit code."""
+    done = []
+    try:
+        told = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise typer.BadParameter(f"cannot be read: {error.strerror}", param_hint="--collect") from error
+    for text in told.splitlines():
+        if text.startswith('{"line":'):
+            raw: dict[str, Any] = orjson.loads(text)
+            page_text = zlib.decompress(base64.b64decode(raw["page"])).decode()
+            done.append(_Done(Line(**raw["line"]), page_text))
+    if not done:
+        typer.echo(f"{file} holds no line of `servingpool backtest -o lines`.", err=True)
+        return NOT_USABLE
+    return _written(done, report, told=True)
+
+
+def _written(done: Sequence[_Done], report: Path, *, told: bool) -> int:
+    lines = [one.line for one in done]
+    for one in done:
+        if one.page:
+            write(report.parent / Path(one.line.page).name, one.page, "--report")
+    write(report, summary(lines, _command()), "--report")
+    if told:
+        typer.echo(f"{said(lines)}.\nReport: {report}")
+    if any(line.failed for line in lines):
+        return NOT_USABLE
+    return 0 if all(line.held for line in lines) else MISSED
+
+
+def _one(source: Path, failed: str, asked: Asked, command: str) -> _Done:
+    if failed:
+        return _Done(Line(source.stem, failed=failed))
+    try:
+        found = _replayed(source, asked)
+    except RecordingError as error:
+        return _Done(Line(source.stem, failed=f"{source} {error}"))
+    except typer.BadParameter as error:
+        return _Done(Line(source.stem, failed=error.format_message()))
+    return _Done(Line.of(found), page(found, command), orjson.dumps(found.to_dict()))
+
+
+def _replayed(source: Path, asked: Asked) -> Backtest:
+    header, chunks = recorded.read(source)
+    return backtest(header, chunks, asked.question(header), processes=1)
+
+
+def _command() -> str:
+    return shlex.join(["servingpool", *sys.argv[1:]])

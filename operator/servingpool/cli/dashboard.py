@@ -1,0 +1,87 @@
+"""`servingpool dashboard`: pages about the pools, on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from servingpool.cli.extras import needs
+from servingpool.cli.kubectl import Context, Kubeconfig, connect, told
+from servingpool.cli.own_record import Match, Prometheus, Source
+from servingpool.cli.source import Backend, Config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from servingpool.adapters.prometheus.own_record import OwnRecord
+
+LOOPBACK = "127.0.0.1"
+TIMEOUT = 10.0
+"""Seconds for one query: charts are asked for again after some seconds."""
+
+
+def dashboard(  # noqa: PLR0913, one parameter an option
+    *,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "-n", help="Pools of one namespace. Default: of all.", show_default=False),
+    ] = None,
+    prometheus: Prometheus = None,
+    config: Config = None,
+    backend: Backend = "default",
+    match: Match = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8765,
+    address: Annotated[
+        str, typer.Option(help="Address to listen on. Whoever reaches it sees what you may see: there is no login.")
+    ] = LOOPBACK,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A further host name by which browsers may ask for it. Repeatable."),
+    ] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Serve pages about the pools on localhost: who is in trouble, and each pool's decisions, latency and cost.
+
+    It reads the cluster with your rights and writes nothing. Charts come from the operator's own metrics in
+    Prometheus; without it, pages show what the pools' status holds.
+
+    Example: `servingpool dashboard --prometheus http://localhost:9090 --open`
+
+    Exit codes: 0 stopped on request, 2 wrong usage or a port in use, 4 the kubeconfig cannot be used.
+    """
+    with needs("dashboard"):
+        from servingpool_dashboard.command import PortError, run
+
+    record = None if prometheus is None and config is None else _record(Source(prometheus, config, backend, match))
+    with told():
+        connect(kubeconfig, context)
+    if address not in {LOOPBACK, "::1", "localhost"}:
+        typer.echo(f"Anyone who reaches {address} sees the pools with your rights; there is no login.", err=True)
+    try:
+        run(
+            lambda: connect(kubeconfig, context),
+            record,
+            namespace=namespace,
+            address=address,
+            port=port,
+            names=host or (),
+            say=lambda url: typer.echo(f"Dashboard on {url}. Ctrl-C stops it."),
+            browse=browse,
+        )
+    except PortError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        return
+
+
+def _record(source: Source) -> Callable[[tuple[str, str]], OwnRecord]:
+    """Where each pool's record is. A wrong URL ends the command."""
+    from servingpool.adapters.prometheus.own_record import OwnRecord
+
+    asked, labels = source.chosen()
+    asked = asked.model_copy(update={"timeout": TIMEOUT})
+    return lambda key: OwnRecord(asked, key, labels)

@@ -1,0 +1,162 @@
+"""An HPA or a ScaledObject that the cluster has, as a policy on a recorded history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.prometheus.engines import shipped
+from servingpool.backtest.autoscaler_rule import Rule
+from servingpool.backtest.promql_value import Names, Unreadable, read
+from servingpool.backtest.result import Question
+from servingpool.backtest.run import backtest
+from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
+from servingpool_simulation.baselines import hpa, keda
+from servingpool_simulation.hardware import engine_profile
+from servingpool_simulation.policies import Policy
+from servingpool_simulation.run import SimulationOptions, simulate
+from servingpool_simulation.traces import poisson
+
+from .histories import POOL, recorded
+
+PROFILE = engine_profile("a100-70b-tp4")
+TRACE = poisson("steps", (2.0, 14.0, 4.0), 900.0, prompt=1100, output=200)
+NAMES = Names.of(shipped()["vllm"])
+
+
+def an_hpa(metric: dict[str, Any], **spec: Any) -> Rule:
+    raw = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "llama"}}
+    return Rule({**raw, "spec": {"minReplicas": 1, "maxReplicas": 16, "metrics": [metric], **spec}}, "vllm")
+
+
+def external(name: str, **target: str) -> dict[str, Any]:
+    return {"type": "External", "external": {"metric": {"name": name}, "target": target}}
+
+
+def a_scaled_object(*triggers: dict[str, Any], **spec: Any) -> Rule:
+    raw = {"kind": "ScaledObject", "metadata": {"name": "llama"}}
+    return Rule({**raw, "spec": {"minReplicaCount": 1, "maxReplicaCount": 16, "triggers": triggers, **spec}}, "vllm")
+
+
+def prometheus(query: str, threshold: str) -> dict[str, Any]:
+    return {"type": "prometheus", "metadata": {"query": query, "threshold": threshold}}
+
+
+def orders(policy: Policy | None) -> list[int]:
+    assert policy is not None
+    return simulate(TRACE, PROFILE, POOL, policy, SimulationOptions(initial_replicas=2)).series.requested
+
+
+@pytest.mark.parametrize("name", ["vllm:num_requests_running", "vllm_num_requests_running"])
+def test_an_hpa_from_the_cluster_orders_what_the_baseline_of_the_same_rule_orders(name: str) -> None:
+    rule = an_hpa(external(name, type="AverageValue", averageValue="16"))
+    assert orders(rule.policy()) == orders(hpa.on_running(16.0))
+    assert len(set(orders(rule.policy()))) > 2
+
+
+def test_a_metric_of_type_value_has_one_target_for_the_whole_fleet() -> None:
+    rule = an_hpa(external("vllm:num_requests_waiting", type="Value", value="1"))
+    assert orders(rule.policy()) == orders(hpa.on_waiting(1.0))
+
+
+def test_a_scaled_object_orders_what_the_production_stack_orders() -> None:
+    minute = {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}
+    config = {"horizontalPodAutoscalerConfig": {"behavior": {"scaleUp": minute, "scaleDown": minute}}}
+    trigger = prometheus('sum(vllm:num_requests_waiting{namespace="chat"})', "5")
+    assert orders(a_scaled_object(trigger, advanced=config).policy()) == orders(keda.ProductionStack(5.0))
+
+
+def test_a_disabled_direction_is_never_taken() -> None:
+    metric = external("vllm:num_requests_running", type="AverageValue", averageValue="16")
+    course = orders(an_hpa(metric, behavior={"scaleDown": {"selectPolicy": "Disabled"}}).policy())
+    assert course == sorted(course)
+
+
+def look(now: float) -> Observation:
+    """Two replicas: 10 and 20 running, 100 and 300 tokens/s, half of the first tokens within 1 s, the rest in 2 s."""
+    pages = tuple(
+        ReplicaMetrics(
+            replica=f"vllm-{each}",
+            scraped_at=now,
+            running=10.0 * each,
+            waiting=float(each),
+            generation_tokens=tokens * now,
+            prompt_tokens=tokens * now,
+            time_to_first_token=Histogram((1.0, 2.0), (now, 2.0 * now), 2.0 * now, 2.0 * now),
+        )
+        for each, tokens in ((1, 100.0), (2, 300.0))
+    )
+    return Observation(2, ready=tuple(Replica(one.replica, 900.0, 800.0) for one in pages), metrics=pages)
+
+
+@pytest.mark.parametrize(
+    ("query", "value"),
+    [
+        ("sum(vllm:num_requests_running)", 30.0),
+        ('avg(vllm:num_requests_running{model_name="llama"})', 15.0),
+        ("sum(vllm:num_requests_running) + sum(vllm:num_requests_waiting)", 33.0),
+        ("sum by (namespace) (vllm:num_requests_waiting) / 2", 1.5),
+        ("max(max_over_time(vllm:num_requests_running[1m])) * 2", 40.0),
+        ("sum(rate(vllm:generation_tokens_total[1m]))", 400.0),
+        ("sum(increase(vllm:generation_tokens_total[1m]))", 24_000.0),
+        ("sum(rate(vllm:generation_tokens_total[1m])) / count(vllm:num_requests_running)", 200.0),
+        ("histogram_quantile(0.75, sum(rate(vllm:time_to_first_token_seconds_bucket[5m])) by (le))", 1.5),
+        ("sum(vllm:num_requests_waiting) or vector(0)", 3.0),
+    ],
+)
+def test_queries_of_scalers_are_answered_from_what_the_fleet_shows(query: str, value: float) -> None:
+    node = read(query, NAMES)
+    for tick in range(1, 21):
+        found = node(look(15.0 * tick), 15.0 * tick)
+    assert found == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("avg(DCGM_FI_DEV_GPU_UTIL)", "'DCGM_FI_DEV_GPU_UTIL' is not among the engine's series"),
+        ("avg(vllm:kv_cache_usage_perc)", "'vllm:kv_cache_usage_perc' is not among"),
+        ("sum(vllm:generation_tokens_total)", "a counter that is read without rate()"),
+        ("sum(deriv(vllm:num_requests_running[5m]))", "the function 'deriv' is not understood"),
+        ("sum(vllm:num_requests_running) > 3", "'> 3' in the query is not understood"),
+        ("sum(vllm:num_requests_running", "is not understood"),
+        ("sum(vllm:num_requests_running offset 5m)", "'offset 5m)' in the query is not understood"),
+    ],
+)
+def test_a_query_that_no_history_answers_is_refused_with_the_reason(query: str, said: str) -> None:
+    with pytest.raises(Unreadable) as refused:
+        read(query, NAMES)
+    assert said in str(refused.value)
+
+
+def test_what_is_not_replayed_is_said_and_the_rest_is_replayed() -> None:
+    rule = a_scaled_object(
+        {"type": "cron", "metadata": {"timezone": "UTC"}},
+        {"type": "cpu", "metadata": {"value": "60"}},
+        prometheus("sum(vllm:num_requests_waiting)", "5"),
+        minReplicaCount=0,
+    )
+    assert rule.policy() is not None
+    assert list(rule.lost()) == [
+        "ScaledObject llama: a trigger of type 'cron' is in no recording, so it is not replayed.",
+        "ScaledObject llama: a trigger of type 'cpu' is in no recording, so it is not replayed.",
+        "ScaledObject llama: scale to zero is not replayed; its minimum is taken as 1.",
+    ]
+    alone = an_hpa({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}})
+    assert alone.policy() is None
+    assert list(alone.lost()) == [
+        "HorizontalPodAutoscaler llama: the resource metric 'cpu' is in no recording, so it is not replayed."
+    ]
+
+
+def test_the_report_has_the_rule_as_a_fleet_of_its_own_within_its_own_bounds() -> None:
+    header, chunks, _ = recorded(TRACE, PROFILE, 4)
+    rule = an_hpa(external("vllm:num_requests_running", type="AverageValue", averageValue="2"), maxReplicas=3)
+    question = Question(POOL, cold_start=100.0, rule=rule)
+    found = backtest(header, chunks, question, processes=1)
+    assert found.rule is not None
+    assert max(found.rule.requested) == 3
+    assert found.to_dict()["rule"]["gpu_hours"] == found.rule_hours
+    assert found.to_dict() == backtest(header, chunks, replace(question), processes=2).to_dict()

@@ -1,0 +1,138 @@
+"""A dashboard on the operator of a fake cluster: what it read, decided and exported, on virtual time."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from servingpool.adapters.cluster.refusals import ClusterError
+from servingpool.adapters.prometheus import BackendConfig, own_record
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable
+from servingpool.adapters.prometheus.own_record import OwnRecord
+from servingpool_dashboard.app import application
+from servingpool_dashboard.board import Board
+from servingpool_dashboard.guard import LOCAL
+from servingpool_dashboard.record import Courses
+
+from ..cli.recorder import Answer, Recorder  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252
+
+Raw = dict[str, Any]
+
+
+@dataclass
+class Silence:
+    """Why the API server, or Prometheus, does not answer; empty if it does."""
+
+    api: str = ""
+    watch: str = ""
+    prometheus: str = ""
+
+
+@dataclass
+class FakeApi:
+    """`board.Cluster`."""
+
+    silence: Silence
+    pools: list[Raw]
+    events: list[Raw] = field(default_factory=list)
+    """What the next watch brings."""
+    scalers: list[Raw] = field(default_factory=list)
+    lists: int = 0
+    asked_scalers: int = 0
+
+    def pages(self, _: str | None) -> Iterator[Raw]:
+        self._answer()
+        self.lists += 1
+        half = len(self.pools) // 2
+        yield {"metadata": {"resourceVersion": "7", "continue": "x"}, "items": self.pools[:half]}
+        yield {"metadata": {"resourceVersion": "7"}, "items": self.pools[half:]}
+
+    def watch(self, *_: object, **__: object) -> Iterator[Raw]:
+        self._answer()
+        if self.silence.watch:
+            raise ClusterError(self.silence.watch)
+        events, self.events = self.events, []
+        yield from events
+
+    def probe(self, _: str | None) -> None:
+        self._answer()
+
+    def autoscalers(self, _: str) -> list[Raw]:
+        self.asked_scalers += 1
+        self._answer()
+        return self.scalers
+
+    def _answer(self) -> None:
+        if self.silence.api:
+            raise ClusterError(self.silence.api)
+
+
+@dataclass
+class Prometheus:
+    """The recorder, unless it is silent; and kube-state-metrics."""
+
+    recorder: Recorder
+    silence: Silence
+    hpa: dict[float, float] = field(default_factory=dict)
+    asked: int = 0
+
+    def custom_query_range(self, query: str, start: float, end: float, step: float, *, timeout: float) -> Any:
+        self.asked += 1
+        if self.silence.prometheus:
+            raise MetricsUnavailable("default", self.silence.prometheus)
+        if query.startswith(own_record.HPA_DESIRED):
+            labels = {"namespace": "monitoring", "exported_namespace": "chat", "horizontalpodautoscaler": "vllm"}
+            return Answer([{"metric": labels, "values": [[at, str(value)] for at, value in self.hpa.items()]}])
+        return self.recorder.custom_query_range(query, start, end, step, timeout=timeout)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def stored(world: FakeCluster) -> list[Raw]:
+    """The world's pools, as the API server has them."""
+    return [copy.deepcopy(dict(raw)) for raw in world.cache.pools.values()]
+
+
+class Scene:
+    """The parts, and a browser of a few lines."""
+
+    def __init__(self, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.recorder, self.world, self.silence = recorder, recorder.world, Silence()
+        self.api = FakeApi(self.silence, stored(recorder.world))
+        self.prometheus = Prometheus(recorder, self.silence)
+        monkeypatch.setattr(own_record, "PrometheusClient", lambda _: self.prometheus)
+        self.later = 0.0
+        """Seconds since the world stood still."""
+        self.courses = Courses(self.source, self.clock)
+        self.start()
+        self.board.read()
+
+    def start(self) -> None:
+        """A new process, which has read nothing yet."""
+        self.board = Board(lambda: self.api, None, self.clock)
+        self.app = application(self.board, self.courses, LOCAL, self.clock)
+        self.browser = TestClient(self.app, base_url="http://127.0.0.1:8765")
+
+    def store(self, *pools: Raw) -> None:
+        """The cluster holds these pools, or those of the world; they were read."""
+        self.api.pools = list(pools) or stored(self.world)
+        self.start()
+        self.board.read()
+
+    def clock(self) -> float:
+        return self.world.now + self.later
+
+    def source(self, key: tuple[str, str]) -> OwnRecord:
+        return OwnRecord(BackendConfig(url="http://prometheus:9090"), key)
+
+    def page(self, path: str) -> str:
+        answer = self.browser.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text

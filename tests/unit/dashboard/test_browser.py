@@ -1,0 +1,230 @@
+"""The pages in Chromium, as a person uses them. Without Chromium these are skipped."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import assets
+from servingpool_dashboard.rows import Trouble
+
+from ..cli.recorder import Recorder  # noqa: TID252, tests are no package of an installed name
+from .scene import Scene
+from .test_pools_page import pool
+
+AXE = Path(__file__).parents[3] / "build/dashboard"
+ONE = "/pools/chat/pool"
+WAIT = 60_000
+"""Milliseconds; a poll takes 5 s, and the machine may be busy."""
+expect.set_options(timeout=WAIT)
+
+
+@pytest.fixture(scope="module")
+def chromium(burst: Recorder, recommended: Recorder) -> Iterator[Browser]:
+    """The browser. What it shows is made before: Playwright keeps an event loop running in this thread."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The accessibility checker, fetched once."""
+    file = AXE / "axe.min.js"
+    if not file.is_file():
+        try:
+            assets.fetch([assets.AXE], AXE)
+        except assets.AssetError as error:
+            pytest.skip(f"axe-core cannot be fetched from npm: {error}")
+    return file.read_text()
+
+
+class Served:
+    """A scene behind a real port, and pages that tell what the browser complains of."""
+
+    def __init__(self, scene: Scene, chromium: Browser) -> None:
+        self.scene, self._chromium = scene, chromium
+        self.complaints: list[str] = []
+        self._server = uvicorn.Server(uvicorn.Config(scene.app, port=0, log_level="critical", lifespan="off"))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            assert self._thread.is_alive(), "the server did not start"
+        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+
+    def stop(self) -> None:
+        self._server.should_exit = self._server.force_exit = True
+        self._thread.join(30)
+
+    def open(self, path: str, **options: Any) -> Page:
+        page = self._chromium.new_page(base_url=self.url, **options)
+        page.set_default_timeout(WAIT)
+        page.on("console", lambda told: self.complaints.append(told.text) if told.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.goto(path)
+        if path.startswith("/pools/"):
+            page.wait_for_selector("#charts[data-ready]", state="attached")
+        return page
+
+
+@pytest.fixture
+def served(scene: Scene, chromium: Browser) -> Iterator[Served]:
+    site = Served(scene, chromium)
+    yield site
+    site.stop()
+
+
+def serious(page: Page, axe: str) -> list[str]:
+    """What axe finds to be serious or critical."""
+    page.evaluate(axe)  # as the debugger does, so the page's policy does not hinder it
+    found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+    return [
+        f"{each['id']}: {node['html']}"
+        for each in found
+        if each["impact"] in {"serious", "critical"}
+        for node in each["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_serious_stands_in_anybodys_way(served: Served, axe: str, theme: Any, width: int) -> None:
+    served.scene.api.events = [{"type": "ADDED", "object": pool(one.name.lower(), one)} for one in Trouble]
+    served.scene.board.read()
+    for path in ("/", ONE):
+        page = served.open(path, color_scheme=theme, viewport={"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        assert serious(page, axe) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "only tables scroll sideways"
+        page.close()
+    assert served.complaints == []
+
+
+def test_each_chart_is_drawn_and_tells_its_figures(served: Served) -> None:
+    page = served.open(ONE)
+    titles = page.locator("figcaption").all_inner_texts()
+    assert titles == [
+        "Replicas",
+        "Load, in busy replicas",
+        "Time to first token, s",
+        "Time per output token, ms",
+        "Error budget, times what the SLO allows",
+        "Cost, dollars per hour",
+    ]
+    blank = """() => [...document.querySelectorAll("canvas")].filter((canvas) => {
+        const empty = document.createElement("canvas");
+        [empty.width, empty.height] = [canvas.width, canvas.height];
+        return empty.toDataURL() === canvas.toDataURL();
+    }).length"""
+    assert page.locator("canvas").count() == 6
+    assert page.evaluate(blank) == 0
+    status = served.scene.world.status()
+    summary = page.locator("figure .unseen").first
+    expect(summary).to_have_text(
+        f"Now: ready {status['readyReplicas']}, asked {status['replicas']}, recommended {status['desiredReplicas']}"
+    )
+    expect(page.locator("figure").nth(3)).to_contain_text("SLO 100 ms")
+    expect(page.locator("figure").nth(5)).to_contain_text(f"this fleet ${12 * status['readyReplicas']}")
+    first = page.locator("figure").first
+    first.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(summary).to_contain_text("ready unknown")  # ahead of now there is only the forecast
+    for _ in range(20):
+        page.keyboard.press("ArrowLeft")
+    expect(summary).to_contain_text(f"ready {status['readyReplicas']}")
+    assert served.complaints == []
+
+
+def test_search_and_pages_work_by_keyboard_alone(served: Served) -> None:
+    served.scene.api.events = [{"type": "ADDED", "object": pool(f"other-{number}")} for number in range(3)]
+    served.scene.board.read()
+    page = served.open("/")
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.type("llama")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert page.url.endswith("/?q=llama")
+    expect(page.locator("#q")).to_be_focused()
+    page.locator("tbody a").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("chat/pool")
+    page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
+    assert served.complaints == []
+
+
+def test_the_table_follows_the_cluster_and_keeps_the_focus(served: Served) -> None:
+    page = served.open("/")
+    page.evaluate("window.same = true")
+    link = page.locator("tbody a")
+    link.focus()
+    served.scene.api.events = [{"type": "ADDED", "object": pool("late")}]
+    served.scene.board.read()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.locator(f'a[href="{ONE}"]')).to_be_focused()
+    assert page.evaluate("window.same"), "the page was not loaded again"
+    live = page.get_by_role("button", name="Live updates")
+    live.click()
+    expect(live).to_have_attribute("aria-pressed", "false")
+
+
+def test_a_theme_once_chosen_stays(served: Served) -> None:
+    page = served.open(ONE, color_scheme="light")
+    page.get_by_role("button", name="Dark theme").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(page.get_by_role("button", name="Light theme")).to_be_visible()
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert served.complaints == []
+
+
+def test_what_does_not_answer_is_said(served: Served) -> None:
+    served.scene.silence.prometheus = "cannot be reached"
+    page = served.open(ONE)
+    expect(page.locator("#course-failure")).to_have_text("Prometheus backend 'default' cannot be reached.")
+    expect(page.locator(".tiles")).to_contain_text("set by the operator")
+    served.scene.silence.api = "Cannot list servingpools: the API server did not answer"
+    served.scene.board.probe()
+    expect(page.locator("#now .banner")).to_contain_text("The pools cannot be read now.")
+    assert served.complaints == []
+    served.stop()
+    expect(page.locator("#gone")).to_contain_text("it has stopped")
+
+
+def test_beside_an_hpa_its_line_is_drawn(beside: Scene, chromium: Browser) -> None:
+    served = Served(beside, chromium)
+    try:
+        page = served.open(ONE)
+        expect(page.locator("figure").first).to_contain_text("HPA's 5")
+        expect(page.locator(".tiles")).to_contain_text("HPA's")
+        assert served.complaints == []
+    finally:
+        served.stop()
+
+
+def test_a_pool_without_a_record_says_so(chromium: Browser, scene: Scene) -> None:
+    scene.recorder.scraped.clear()
+    served = Served(scene, chromium)
+    try:
+        page = served.open(ONE)
+        expect(page.locator("#course-failure")).to_contain_text("Prometheus has no record of this pool")
+        expect(page.locator("figure").first).to_contain_text("No figures of this time.")
+    finally:
+        served.stop()

@@ -1,0 +1,205 @@
+"""The page of one pool, and the figures of its charts."""
+
+from __future__ import annotations
+
+import pytest
+
+from servingpool.adapters.cluster.objects import FIELD_MANAGER
+from servingpool_dashboard.record import FRESH, RECOMMENDATION
+
+from .scene import Scene, stored
+
+ONE, COURSE = "/pools/chat/pool", "/pools/chat/pool/course.json"
+
+
+def flat(page: str) -> str:
+    return " ".join(page.split())
+
+
+def test_figures_of_prometheus_are_shown_where_it_has_some_of_now(scene: Scene) -> None:
+    before = flat(scene.page(ONE))
+    assert "Figures of the pool's status, decided" in before
+    scene.browser.get(COURSE)
+    page = flat(scene.page(ONE))
+    assert "ago, from Prometheus." in page
+    status = scene.world.status()
+    assert f"<dt>Ready</dt><dd>{status['readyReplicas']} of {status['replicas']}</dd>" in page
+    assert "SLO 2s" in page
+    assert "1 to 10</dd>" in page
+    assert f"<dt>Cost per hour</dt><dd>${12.0 * status['readyReplicas']:.2f}</dd>" in page
+
+
+def test_the_charts_have_what_the_operator_exported(scene: Scene) -> None:
+    told = scene.browser.get(COURSE).json()
+    assert told["failure"] == ""
+    columns, times = told["columns"], told["times"]
+    at = times.index(told["now"])
+    status, decision = scene.world.status(), scene.world.state().decision
+    assert decision is not None
+    assert {len(column) for column in columns.values()} == {len(times)}
+    assert columns["asked"][at] == status["replicas"]
+    assert columns["recommended"][at] == decision.replicas
+    assert columns["load"][at] == pytest.approx(decision.figures.load * columns["ready"][at], rel=1e-4)
+    assert columns["ttft_slo"][at] == 2.0
+    assert columns["tpot_slo"][at] == 0.1
+    missed = 1.0 - decision.figures.attainment  # type: ignore[operator]
+    assert columns["burn_hour"][at] == pytest.approx(missed / 0.05, rel=1e-4)
+    assert columns["cost"][at] == 12.0 * columns["ready"][at]
+    assert columns["hpa"] == [None] * len(times)
+
+
+def test_a_forecast_stands_at_the_time_that_it_is_for(scene: Scene) -> None:
+    told, decision = scene.browser.get(COURSE).json(), scene.world.state().decision
+    assert decision is not None
+    columns, times = told["columns"], told["times"]
+    ahead = times.index(told["now"]) + round(decision.figures.horizon / 15.0)
+    assert times[ahead] > told["now"]
+    assert columns["forecast"][ahead] == pytest.approx(decision.figures.forecast, rel=1e-4)
+    assert columns["burst"][ahead] == pytest.approx(decision.figures.burst, rel=1e-4)
+    assert columns["ready"][ahead] is None
+
+
+def test_decisions_have_the_sentences_of_the_status(scene: Scene) -> None:
+    changes = scene.browser.get(COURSE).json()["changes"]
+    kept = scene.world.status()["history"]
+    assert [one["why"] for one in changes[-len(kept) :]] == [one["why"] for one in reversed(kept)]
+    page = scene.page(ONE)
+    for one in kept:
+        assert one["why"].split(";")[0].replace(">", "&gt;") in page
+    assert {one["by"] for one in changes} == {FIELD_MANAGER}
+
+
+def test_changes_that_the_status_no_longer_has_come_from_prometheus(scene: Scene) -> None:
+    complete = scene.browser.get(COURSE).json()["changes"]
+    (raw,) = stored(scene.world)
+    raw["status"]["history"] = raw["status"]["history"][:1]
+    scene.store(raw)
+    scene.later = FRESH
+    found = scene.browser.get(COURSE).json()["changes"]
+    alike = ("at", "from", "to", "by")
+    assert [[one[name] for name in alike] for one in found] == [[one[name] for name in alike] for one in complete]
+    assert len(found) > 1
+    assert all(one["why"].startswith(("scale up ", "scale down ")) for one in found)
+
+
+def test_beside_an_hpa_both_answers_are_shown(beside: Scene) -> None:
+    told = beside.browser.get(COURSE).json()
+    at = told["times"].index(told["now"])
+    assert told["columns"]["hpa"][at] == 5.0
+    assert told["columns"]["asked"][at] == 5.0
+    assert told["columns"]["recommended"][0 if at < 20 else at - 20] < 5.0 < told["columns"]["recommended"][at]
+    page = flat(beside.page(ONE))
+    assert "<dt>HPA&#39;s</dt><dd>5</dd>" in page
+    assert "set by kube-controller-manager" in page
+
+
+def test_a_recommendation_is_a_decision_with_its_sentence(beside: Scene) -> None:
+    changes = beside.browser.get(COURSE).json()["changes"]
+    recommended = [one for one in changes if one["by"] == RECOMMENDATION]
+    assert recommended
+    assert recommended[-1]["to"] == beside.world.status()["desiredReplicas"] > 5
+    assert recommended[-1]["why"].startswith(f"scale up 5 -> {recommended[-1]['to']}: ")
+    assert recommended[-1]["why"] in beside.page(ONE).replace("&gt;", ">")
+    assert [one["at"] for one in changes] == sorted(one["at"] for one in changes)
+
+
+def test_without_prometheus_the_page_shows_what_the_status_holds(scene: Scene) -> None:
+    scene.silence.prometheus = "cannot be reached"
+    told = scene.browser.get(COURSE).json()
+    assert told["failure"] == "Prometheus backend 'default' cannot be reached."
+    assert told["times"] == []
+    assert [one["to"] for one in told["changes"]] == [one["to"] for one in reversed(scene.world.status()["history"])]
+    page = flat(scene.page(ONE))
+    assert "Figures of the pool's status, decided" in page
+    assert f"of {scene.world.status()['replicas']}</dd>" in page
+
+
+def test_charts_end_where_prometheus_last_answered(scene: Scene) -> None:
+    before = scene.browser.get(COURSE).json()
+    scene.silence.prometheus = "did not answer within 10 s"
+    scene.later = 600.0
+    after = scene.browser.get(COURSE).json()
+    assert after["failure"] == "Prometheus backend 'default' did not answer within 10 s."
+    assert after["times"] == before["times"]
+    assert "Figures of the pool's status, decided" in flat(scene.page(ONE)), "old figures are not called live"
+
+
+def test_a_page_waits_neither_for_prometheus_nor_for_the_api_server(scene: Scene) -> None:
+    for path in ("/", ONE, f"{ONE}/now"):
+        scene.page(path)
+    assert (scene.prometheus.asked, scene.api.asked_scalers, scene.api.lists) == (0, 0, 1)
+
+
+def test_many_who_look_ask_prometheus_once(scene: Scene) -> None:
+    for _ in range(5):
+        scene.browser.get(COURSE)
+    assert scene.prometheus.asked == 1
+    scene.later = FRESH
+    scene.browser.get(COURSE)
+    assert scene.prometheus.asked == 2
+
+
+def test_an_operator_that_stopped_is_not_called_live(scene: Scene) -> None:
+    scene.later = 240.0
+    scene.browser.get(COURSE)
+    assert "ago, from Prometheus." not in flat(scene.page(ONE))
+
+
+def test_what_is_bad_comes_first_and_says_what_to_do(scene: Scene) -> None:
+    (raw,) = stored(scene.world)
+    bad = next(one for one in raw["status"]["conditions"] if one["type"] == "DrainReady")
+    bad |= {"status": "False", "reason": "NoShutdownTimeout", "message": "Scale-down aborts running requests."}
+    raw["status"]["conditions"].append(raw["status"]["conditions"].pop(raw["status"]["conditions"].index(bad)))
+    raw["status"]["lastDecision"]["limits"] = [
+        {"name": "TooManyReplicas", "before": 9, "after": 4, "reason": "max is 4"}
+    ]
+    scene.store(raw)
+    page = flat(scene.page(ONE))
+    assert "False: NoShutdownTimeout" in page
+    assert "Add --shutdown-timeout with the longest request&#39;s seconds to vLLM&#39;s arguments." in page
+    assert page.index(">DrainReady<") < page.index(">MetricsAvailable<")
+    assert '<th scope="row">TooManyReplicas</th><td>9 → 4</td><td class="why">max is 4</td>' in page
+    assert "Raise max if there are GPUs, or relax the SLO." in page
+
+
+def test_the_bounds_in_force_are_told_with_their_schedule(scene: Scene) -> None:
+    (raw,) = stored(scene.world)
+    raw["status"]["bounds"] = {"min": 3, "max": 7, "schedule": "office"}
+    scene.store(raw)
+    assert "3 to 7, schedule office" in scene.page(ONE)
+    assert '<td class="figure">7</td>' in scene.page("/")
+
+
+@pytest.mark.parametrize("span", ["15m", "6h", "1d", "7d"])
+def test_other_times_are_drawn_with_no_more_points(scene: Scene, span: str) -> None:
+    told = scene.browser.get(f"{COURSE}?since={span}").json()
+    assert 2 < len([one for one in told["times"] if one <= told["now"]]) <= 361
+    assert told["changes"]
+    assert f'aria-current="true">{span}</a>' in scene.page(f"{ONE}?since={span}")
+
+
+def test_a_time_that_is_none_and_a_pool_that_is_not_there_are_said(scene: Scene) -> None:
+    wrong = scene.browser.get(f"{ONE}?since=2y")
+    assert (wrong.status_code, "one of 15m, 1h, 6h, 1d, 7d" in wrong.text) == (400, True)
+    missing = scene.browser.get("/pools/chat/nobody")
+    assert (missing.status_code, "There is no ServingPool chat/nobody." in missing.text) == (404, True)
+    assert scene.browser.get("/else").status_code == 404
+
+
+def test_two_pools_of_one_name_in_prometheus_are_not_mixed_up(scene: Scene) -> None:
+    newest = max(scene.recorder.scraped)
+    rows = scene.recorder.scraped[newest]
+    scene.recorder.scraped[newest] = [({**labels, "cluster": name}, value) for name in "ab" for labels, value in rows]
+    told = scene.browser.get(COURSE).json()
+    assert told["failure"].endswith('they differ by cluster="a". Choose one with --match LABEL=VALUE.')
+
+
+def test_a_scrape_without_honor_labels_is_understood(scene: Scene) -> None:
+    scene.recorder.scraped = {
+        at: [
+            ({("exported_namespace" if name == "namespace" else name): to for name, to in labels.items()}, value)
+            for labels, value in rows
+        ]
+        for at, rows in scene.recorder.scraped.items()
+    }
+    assert scene.browser.get(COURSE).json()["failure"] == ""
