@@ -118,7 +118,7 @@ def test_read_as_another_engine_nothing_is_found(
 
 def test_a_deployment_that_does_not_exist_is_the_clusters_answer(check: Check) -> None:
     done = check(target="deployment/nobody")
-    assert done.exit_code == 4
+    assert done.exit_code == 1
     assert "nobody" in done.stderr
 
 

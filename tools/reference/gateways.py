@@ -90,7 +90,7 @@ spec:
   engine: ollama
   model: chat                       # model_name in LiteLLM's model_list
   mode: Recommend
-  slo: {timeToFirstToken: 2s, timePerOutputToken: 200ms}
+  slo: {timeToFirstToken: 2500ms, timePerOutputToken: 200ms}
   targets: [{name: chat-ollama, max: 8}]
   metrics:
     gateway: {name: litellm, workload: chat-litellm}

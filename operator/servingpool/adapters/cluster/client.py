@@ -264,7 +264,9 @@ async def _configuration(kubeconfig: str | None, context: str | None) -> client.
                     raise config.ConfigException("a context is of a kubeconfig")  # noqa: TRY301
                 config.load_incluster_config(client_configuration=settings)
             except config.ConfigException:
-                if choose(None, context) is None:
+                chosen = choose(None, context)
+                if chosen is None:
                     raise config.ConfigException(NO_FILE) from None
-                await config.load_kube_config(context=context, client_configuration=settings)
+                # Named, for the client takes KUBECONFIG as it was when it was imported.
+                await config.load_kube_config(chosen.path, context=context, client_configuration=settings)
     return settings

@@ -12,7 +12,7 @@ from servingpool.adapters.cluster import kinds
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, PAUSED, PAUSED_REPLICAS, made_by_keda, paused
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey, autoscaler
 from servingpool.adapters.cluster.pools import Pools
-from servingpool.adapters.cluster.refusals import Forbidden, NotFound
+from servingpool.adapters.cluster.refusals import Forbidden, NotFound, Unfit
 
 KEPT = "servingpool.dev/adopted"
 """Annotation of the pool with the autoscaler's copy, as JSON. Whoever may switch the pool's mode may write it, a sync
@@ -155,7 +155,7 @@ class Handover:
         known = self._pools.request("GET", base, f"read {base}")["resources"]
         found = next((str(one["name"]) for one in known if one["kind"] == kind and "/" not in one["name"]), None)
         if found is None:
-            raise NotFound(f"The API server has no kind {kind} in {base}")
+            raise Unfit(f"The API server has no kind {kind} in {base}")
         return found
 
     def _list(self, kind: str) -> list[dict[str, Any]]:
