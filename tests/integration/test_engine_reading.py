@@ -122,7 +122,9 @@ def standing(metrics: ReplicaMetrics) -> ReplicaMetrics:
     return replace(metrics, replica="", scraped_at=0.0)
 
 
-@pytest.mark.parametrize("engine", [engine for engine in usable(shipped()) if engine != "vllm"])
+@pytest.mark.parametrize(
+    "engine", [engine for engine in usable(shipped()) if engine != "vllm" and not profile_of(engine).metered]
+)
 async def test_every_figure_of_every_page_is_read_back(url: str, engine: str) -> None:
     """Two jobs scrape each pod, and one target has labels that collide with the engine's."""
     names = {name for name in PAGES if engine_of(name) == engine}

@@ -197,5 +197,5 @@ def test_a_pool_whose_pods_export_no_metrics_of_an_engine_says_so(cluster: Clust
 
 def test_a_pool_of_an_engine_that_nobody_knows_is_refused_with_those_that_are(cluster: Cluster) -> None:
     cluster.wait_condition("sglang-unheard", "Ready", ("False", "UnknownEngine"))
-    known = "known engines are acme, llamacpp, lmdeploy, nim, sglang, tensorrt-llm, tgi, vllm."
+    known = "known engines are acme, llamacpp, lmdeploy, nim, ollama, sglang, tensorrt-llm, tgi, vllm."
     assert cluster.told("sglang-unheard", "Ready").endswith(known)
