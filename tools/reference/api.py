@@ -20,16 +20,18 @@ value and says what it expected: [all messages](../records/bad-input.md). `kubec
 TARGETS = """\
 Anything with a scale subresource. Its kind is found by discovery; replicas are read and set through `/scale` only, and
 its pods are those that the selector in the scale's status names. Kinds other than Deployment and StatefulSet need
-rights: the Helm value [`extraTargets`](configuration.md). A workload that another controller owns is refused as
-`OwnedByParent`, with what to do.
+rights: the Helm value [`extraTargets`](configuration.md), such as
+`{{apiGroups: [leaderworkerset.x-k8s.io], resources: [leaderworkersets]}}`. The target is then
+`{{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: chat, max: 4}}`.
+A workload that another controller owns is refused as `OwnedByParent`, with what to do.
 
 A replica is a pod, or the pods that share a label of a group: the first that they have of {labels}. A group is ready
 once all its pods are, and has their GPUs. Some of its pods serve, such as a leader: their metrics are added up. Where a
-kind has several pods a replica and none of these labels, the pool is not scaled (`PodsNotGrouped`).
-Of groups other than LeaderWorkerSet's no history is loaded, and a backtest takes each pod that served for a replica.
+kind has several pods for each replica and none of these labels, the pool is not scaled (`PodsNotGrouped`).
+For groups other than LeaderWorkerSet's, no history is loaded, and a backtest counts each pod that served as a replica.
 
-A scale-down takes the least busy pods of a Deployment. Of other kinds their controllers choose: a StatefulSet and a
-LeaderWorkerSet take the highest ordinal, however busy.
+A scale-down removes the least busy pods of a Deployment. For other kinds, their controllers choose: a StatefulSet and
+a LeaderWorkerSet remove the highest ordinal, however busy.
 """
 SCALED = (
     ("Deployment", "pod", "watched, not polled; the operator chooses the pods that go"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from enum import EnumMeta
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -16,7 +17,8 @@ from servingpool.cli.main import app
 INTRODUCTION = """\
 `servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. It is also
 `kubectl servingpool`, if `kubectl-servingpool` is on the PATH. `make zipapp` writes it as one file,
-`dist/kubectl-servingpool`, that needs Python and no network.
+`dist/kubectl-servingpool`. That needs Python of the same minor version, on the same platform, and no network.
+`make zipapp EXTRAS=simulation` adds what `backtest`, `demo` and `simulate` need, `EXTRAS=dashboard` the dashboard.
 
 Completion has commands, options, contexts and names of pools. `servingpool --install-completion` sets it up for bash,
 zsh or fish. `kubectl servingpool` is completed by `kubectl_complete-servingpool` on the PATH. pip installs it; beside
@@ -36,7 +38,7 @@ too, and a Prometheus that scrapes the engines. `history`, `compare` and `explai
 the operator, and no cluster. `record --engine NAME --model NAME` and the other commands need no cluster. The chart
 starts `run`, and `check` in `helm test`.
 
-[What wrong input is told](../records/cli-bad-input.md), by command.
+[Messages for wrong input](../records/cli-bad-input.md), by command.
 """
 EXIT = re.compile(r"Exit codes: (.*)", re.DOTALL)
 
@@ -73,10 +75,18 @@ def _section(name: str, command: TyperCommand) -> Iterator[str]:
 
 def _option(option: TyperOption) -> tuple[str, str, str]:
     names = ", ".join(code(each) for each in (*option.opts, *option.secondary_opts))
+    takes = _takes(option)
+    names += f" {code(takes)}" if takes else ""
     plain = option.is_flag or option.default is None or option.default is False
     default = "required" if option.required else "" if plain else code(str(option.default))
     variable = f" Or set `{option.envvar}`." if option.envvar else ""
     return names, default, f"{option.help or ''}{variable}"
+
+
+def _takes(option: TyperOption) -> str:
+    """Its choices, or what the command calls its value; empty where only the type would be told."""
+    kind = option.type_descriptor.annotation
+    return "|".join(each.value for each in kind) if isinstance(kind, EnumMeta) else option.metavar or ""
 
 
 def _summary(command: TyperCommand) -> str:

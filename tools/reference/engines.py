@@ -22,7 +22,8 @@ $ servingpool check deployment/llama -n chat --prometheus http://localhost:9090
 ```
 
 For each figure it shows the series, their labels and the newest sample; for each pod without a usable sample it says
-why. It suggests `spec.engine` and `spec.model`. It needs the right to get the Deployment's scale and to list pods.
+why. It suggests `spec.engine` and `spec.model`. It needs the rights to get the workload and its scale, and to list
+pods.
 
 The operator asks the same of Prometheus. A pool whose pods all lack a sample has the cause as reason of
 [MetricsAvailable](conditions.md): NotScraped, ScrapeFailed, NoEngineSeries, WrongEngine, RouterSeries,

@@ -25,9 +25,9 @@ A gateway or router sees requests first. Where it holds them, the engines see th
 than the engines' TTFT says. The operator reads these figures of it:
 
 - `queue`: requests that it holds. They count as demand. Where it is unknown, scale-down is blocked.
-- `arrivals`: requests that came. A pool of llama.cpp needs them.
+- `arrivals`: requests that came. Pools of llama.cpp and Ollama need them.
 - `timeToFirstToken`: the client's. The SLO is judged by it with `slo.measuredAt: Gateway`. By default it is judged at
-  the engines. `SLOMet` says where it was measured. Time per output token is always the engines'.
+  the engines. `SLOMet` says where it was measured. Time per output token stays the engines'.
 - `inFlight`, `generationTokens`, `promptTokens`, `interTokenLatency`: in place of the engine's own metrics, for
   [Ollama](#ollama-behind-litellm).
 
@@ -96,13 +96,13 @@ spec:
     gateway: {name: litellm, workload: chat-litellm}
 ```
 
-- Each ready replica has an even share of what was counted. `MetricsAvailable` says so (MeteredAtGateway). What all
-  replicas do together is counted, not estimated.
+- The gateway counts what all replicas do together. Each ready replica is taken to do an even share, as
+  `MetricsAvailable` says (MeteredAtGateway).
 - Requests in flight beyond those that the ready replicas run at once are the queue, an estimate. How many one runs is
   `OLLAMA_NUM_PARALLEL` in the pod template, 1 where it is not set, and unknown where `envFrom` or
   `valueFrom` may set it.
-- What LiteLLM does not tell is unknown, and then nothing is removed. It counts requests in flight of all its models
-  together: give each pool a LiteLLM of its own, or its queue is unknown and scale-down is blocked.
+- While a figure is missing, nothing is removed. LiteLLM counts requests in flight of all its models together: give each
+  pool a LiteLLM of its own, or its queue is unknown and scale-down is blocked.
 - TTFT is measured at the gateway, whatever `measuredAt` says, and of streaming requests only: clients must stream. The
   time per output token is judged by its mean.
 - Nothing is learned from history. Which pod is least busy is not known, so the youngest goes first.

@@ -70,7 +70,7 @@ class Schedule(Part):
     """Other bounds at certain hours. A window that ends before it starts ends on the next day."""
 
     name: Annotated[str, Field(max_length=63), SCHEDULE_NAME]
-    """Name, which decisions and the status tell, of lower-case letters, digits and -."""
+    """Name, which decisions and the status show: lower-case letters, digits and -."""
     time_zone: Annotated[str, Field(max_length=64), TimeZone()]
     """IANA time zone of start and end, such as `Europe/Berlin` or `UTC`. Its daylight saving time is followed."""
     days: Annotated[

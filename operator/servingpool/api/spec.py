@@ -195,8 +195,8 @@ class Spec(Part):
     model: Annotated[str, Field(min_length=1, max_length=256)]
     """Served model name, as the engine's metrics label it. Not compared where an engine has no such label."""
     engine: Annotated[str, Field(max_length=63), ENGINE_NAME] = "vllm"
-    """Inference engine of the replicas: vllm, sglang, lmdeploy, nim, tensorrt-llm, tgi, or one whose metrics the
-    operator's configuration describes."""
+    """Inference engine of the replicas: vllm, sglang, lmdeploy, nim, tensorrt-llm, tgi; llamacpp and ollama with a
+    gateway; or one whose metrics the operator's configuration describes."""
     slo: Slo
     """Latency objective. A request is good if it meets every bound that is set."""
     targets: Annotated[

@@ -36,7 +36,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     ] = False,
     source: Annotated[
         list[Path] | None,
-        typer.Option("--from", help="A file that `servingpool record` wrote; repeat it.", dir_okay=False),
+        typer.Option("--from", help="A file that `servingpool record` wrote. Repeatable.", dir_okay=False),
     ] = None,
     pool: Annotated[
         Path | None,
@@ -54,13 +54,14 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         Path | None,
         typer.Option(help="An HPA's or ScaledObject's manifest to replay. Default: the recorded one.", dir_okay=False),
     ] = None,
-    price: Annotated[float | None, typer.Option(min=0, help="Dollars of a replica's hour.")] = None,
+    price: Annotated[float | None, typer.Option(min=0, help="Dollars per hour of a replica.")] = None,
     report: Annotated[
         Path,
-        typer.Option(help="File for the report (HTML). Of several pools: for the summary, with a page each beside it."),
+        typer.Option(help="File for the report (HTML). With several pools: the summary; their pages stand beside it."),
     ] = Path("report/backtest.html"),
     output: Annotated[
-        Output | None, typer.Option("--output", "-o", help="Print every figure, or a line a pool for --collect.")
+        Output | None,
+        typer.Option("--output", "-o", help="Print every figure, or a line for each pool, for --collect."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Pools replayed at once. Default: the CPUs.")] = None,
     as_job: Annotated[
@@ -68,7 +69,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         typer.Option(metavar="IMAGE", help="Print an indexed Kubernetes Job that does this; IMAGE has the simulator."),
     ] = None,
     shards: Annotated[
-        int | None, typer.Option(min=1, help="Indexes of the Job. Default: one a target, 8 with -A.")
+        int | None, typer.Option(min=1, help="Indexes of the Job. Default: one for each target, 8 with -A.")
     ] = None,
     collect: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the pages from the logs of such a Job, `-` for stdin.")
@@ -91,8 +92,8 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
 
     Example: `servingpool backtest --from llama.rec --pool pool.yaml -o json`
 
-    Of several pools it replays as many at once as there are CPUs, and writes a summary with a page for each pool. With
-    --as-job it prints a Job instead, which does a share of them in each index.
+    With several pools it replays as many at once as there are CPUs, and writes a summary and a page for each pool. With
+    --as-job it prints a Job that does this in the cluster, with a share of the pools in each index.
 
     Example: `servingpool backtest -A --ttft 2s --prometheus http://prometheus:9090 --as-job IMAGE | kubectl apply -f -`
 

@@ -32,7 +32,7 @@ def check(  # noqa: PLR0913, a command's options
     prometheus: Annotated[
         str | None, typer.Option(metavar="URL", help="A Prometheus, instead of one of the configuration.")
     ] = None,
-    backend: Annotated[str, typer.Option(help="The configuration's Prometheus for a target.")] = "default",
+    backend: Annotated[str, typer.Option(help="Which Prometheus of the configuration, for a target.")] = "default",
     namespace: Namespace = None,
     engine: Annotated[
         str | None, typer.Option(help="Read the pods as this engine. Default: as their metrics tell.")

@@ -51,7 +51,9 @@ class Finding(NamedTuple):
 def refusal(scene: Scene) -> str | None:
     """Why this is nothing to hand over at all; None where it can be checked further."""
     if mode_of(scene.pool) == Mode.PAUSED:
-        return "The pool is Paused. Set it to Recommend first: servingpool resume --mode Recommend."
+        meta = scene.pool["metadata"]
+        resume = f"servingpool resume {meta['name']} -n {meta['namespace']} --mode Recommend"
+        return f"The pool is Paused. Set it to Recommend first: {resume}."
     if len(scene.autoscalers) > 1:
         names = ", ".join(named(each) for each in scene.autoscalers)
         return f"{names} all scale {scene.key}. Delete all but one first."

@@ -21,7 +21,7 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
     namespace: Namespace = None,
     since: Annotated[str, typer.Option(help="How far to look back, such as 12h or 7d.")] = "1d",
     step: Annotated[
-        str, typer.Option(help="Time between two looks. Changes closer than this and the scrape interval are missed.")
+        str, typer.Option(help="Time between two samples. Changes closer than this and the scrape interval are missed.")
     ] = "15s",
     prometheus: Prometheus = None,
     config: Config = None,

@@ -72,7 +72,7 @@ Kubeconfig = Annotated[
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", help="Default: that of the context.", show_default=False)
 ]
-AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")]
 Context = Annotated[str | None, typer.Option(help="Context in the kubeconfig.", autocompletion=complete_context)]
 PoolName = Annotated[
     str,

@@ -23,7 +23,7 @@ SKEW = 60.0
 Config = Annotated[
     Path | None, typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG")
 ]
-Backend = Annotated[str, typer.Option(help="The configuration's Prometheus.")]
+Backend = Annotated[str, typer.Option(help="Which Prometheus of the configuration.")]
 Prometheus = Annotated[str | None, typer.Option(metavar="URL", help="A Prometheus that scrapes the engines.")]
 
 

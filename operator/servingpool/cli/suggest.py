@@ -13,7 +13,7 @@ from servingpool.cli.source import Backend, Config, Prometheus
 def suggest(  # noqa: PLR0913, a command line's options are its parameters
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[KIND/NAME]", help="Also hpa/NAME or scaledobject/NAME, for what it scales."),
+        typer.Argument(metavar="[KIND/NAME]", help="A workload, or hpa/NAME or scaledobject/NAME for what it scales."),
     ] = None,
     *,
     all_namespaces: AllNamespaces = False,
@@ -21,7 +21,7 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
     since: Annotated[str, typer.Option(help="History that the SLO is taken from, 10m to 90d.")] = "7d",
     gpu_price: Annotated[
         list[str] | None,
-        typer.Option(metavar="PRODUCT=DOLLARS", help="Dollars of a GPU-hour by the node's GPU product; repeat it."),
+        typer.Option(metavar="PRODUCT=DOLLARS", help="Dollars per hour of this GPU product. Repeatable."),
     ] = None,
     prometheus: Prometheus = None,
     config: Config = None,
@@ -33,7 +33,7 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
 
     Engine and model come from the pods' metrics, min and max from the HPA or ScaledObject, the SLO from what was
     attained. The price comes from the node label servingpool.dev/dollars-per-gpu-hour or --gpu-price. Comments say what
-    is lost of the autoscaler, what the pod template lacks for a drain, and what Prometheus lacks. Nothing is written.
+    of the autoscaler is lost, what the pod template lacks for a drain, and what Prometheus lacks. Nothing is written.
     With -A it looks at all Deployments that serve an LLM.
 
     Example: `servingpool suggest hpa/llama -n chat --prometheus http://localhost:9090 > pool.yaml`
