@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from enum import EnumMeta
+from enum import Enum
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -86,7 +86,9 @@ def _option(option: TyperOption) -> tuple[str, str, str]:
 def _takes(option: TyperOption) -> str:
     """Its choices, or what the command calls its value; empty where only the type would be told."""
     kind = option.type_descriptor.annotation
-    return "|".join(each.value for each in kind) if isinstance(kind, EnumMeta) else option.metavar or ""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "|".join(str(each.value) for each in kind)
+    return option.metavar or ""
 
 
 def _summary(command: TyperCommand) -> str:

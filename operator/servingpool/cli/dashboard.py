@@ -25,7 +25,9 @@ def dashboard(  # noqa: PLR0913, one parameter an option
     *,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "-n", help="Pools of one namespace. Default: of all.", show_default=False),
+        typer.Option(
+            "--namespace", "-n", help="Only the pools of this namespace. Default: all namespaces.", show_default=False
+        ),
     ] = None,
     prometheus: Prometheus = None,
     config: Config = None,
