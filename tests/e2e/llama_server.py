@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import shutil
-import subprocess
 import sys
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 
-from servingpool_lab.go_modules import cache_directory
-
-from ..vllm.installation import Unavailable, environment  # noqa: TID252, tests are no package of an installed name
+from ..vllm.installation import Unavailable, do, environment, program  # noqa: TID252, tests are no package of an installed name
 
 FOLDER = Path(__file__).parent
 LOCK, GGUF_LOCK = FOLDER / "llamacpp.lock", FOLDER / "gguf.lock"
@@ -35,19 +29,8 @@ def binary() -> Path:
     Raises:
         Unavailable: there is none and none can be built.
     """
-    named = os.environ.get("LLAMA_SERVER")
-    if named:
-        if not os.access(named, os.X_OK):
-            raise Unavailable(f"LLAMA_SERVER is {named}, which is no program")
-        return Path(named)
     digest = hashlib.sha256(LOCK.read_bytes() + " ".join(OPTIONS).encode()).hexdigest()[:16]
-    home = cache_directory() / "bin" / f"llama-server-{digest}"
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with home.with_name(f"{home.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not home.is_dir():
-            _build(home)
-    return home / "llama-server"
+    return program("LLAMA_SERVER", f"llama-server-{digest}", "llama-server", _build)
 
 
 def write_model(path: Path, *, small: bool = False) -> None:
@@ -57,7 +40,7 @@ def write_model(path: Path, *, small: bool = False) -> None:
         Unavailable: that package cannot be installed.
     """
     size = ["small"] if small else []
-    _do([environment("gguf", GGUF_LOCK, "80 MB"), WRITE_MODEL, path, *size], "the model cannot be written")
+    do([environment("gguf", GGUF_LOCK, "80 MB"), WRITE_MODEL, path, *size], "the model cannot be written")
 
 
 def _build(home: Path) -> None:
@@ -70,8 +53,8 @@ def _build(home: Path) -> None:
     work.mkdir()
     source = unpacked_source(work)
     flags = [f"-D{option}" for option in OPTIONS]
-    _do(["cmake", "-G", "Ninja", "-S", source, "-B", work / "build", *flags], "cmake")
-    _do(["cmake", "--build", work / "build", "--target", "llama-server"], "the compiler")
+    do(["cmake", "-G", "Ninja", "-S", source, "-B", work / "build", *flags], "cmake fails")
+    do(["cmake", "--build", work / "build", "--target", "llama-server"], "the compiler fails")
     done = work / "done"
     done.mkdir()
     shutil.copy2(work / "build" / "bin" / "llama-server", done)
@@ -86,19 +69,15 @@ def unpacked_source(folder: Path) -> Path:
         Unavailable: it cannot be had.
     """
     pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--quiet", "--no-deps"]
-    _do([*pip, "--no-binary=llama-cpp-python", "--require-hashes", f"--requirement={LOCK}", f"--dest={folder}"], "pip")
+    do(
+        [*pip, "--no-binary=llama-cpp-python", "--require-hashes", f"--requirement={LOCK}", f"--dest={folder}"],
+        "pip fails",
+    )
     (archive,) = folder.glob("llama_cpp_python-*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     (source,) = folder.glob("llama_cpp_python-*/vendor/llama.cpp")
     return source
-
-
-def _do(command: Sequence[str | Path], what: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise Unavailable(f"{what} fails ({said[-1] if said else f'exit status {done.returncode}'})")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 
+ROOT = Path(__file__).parents[2]
 NAMESPACE, ACCOUNT = "servingpool-system", "servingpool-operator"
 BASE, PER_REQUEST, PER_PREFILL_TOKEN = 0.016, 0.00008, 0.00007
 PROMPT, OUTPUT = 1000, 200
@@ -277,6 +278,14 @@ class Cluster:
         wait_until(lambda: self.events(name, reason) != [], seconds, f"{name}: an event {reason}")
 
 
+def install(plane: ControlPlane, namespace: str) -> None:
+    """What a cluster has before the operator starts: CRD, the operator's namespace and rights, and a namespace."""
+    plane.apply(ROOT / "crds")
+    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
+        plane.apply(ROOT / "deploy" / manifest)
+    plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+
+
 class OperatorProcess:
     """`servingpool run` under its own service account's rights."""
 
@@ -307,6 +316,15 @@ class OperatorProcess:
     def start(self) -> Self:
         self.process.start().wait_ready()
         return self
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Self]:
+        """Started, and stopped at the end."""
+        self.start()
+        try:
+            yield self
+        finally:
+            self.process.stop()
 
     def healthy(self) -> int:
         """The status that a kubelet's probe sees."""

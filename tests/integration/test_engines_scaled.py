@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,8 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import OUTPUT, Cluster, OperatorProcess, Traffic
+from .operators import OUTPUT, Cluster, OperatorProcess, Traffic, install
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 ACME = {
     "modelLabel": "served",
@@ -118,10 +116,7 @@ class Pages(dict[tuple[str, str], str]):
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    control_plane.apply(ROOT / "crds")
-    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
-        control_plane.apply(ROOT / "deploy" / manifest)
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "engines"}})
+    install(control_plane, "engines")
     with Traffic(control_plane, Pages(pod_metrics)) as traffic:
         yield Cluster(control_plane, traffic, "engines")
     control_plane.client.delete("/api/v1/namespaces/engines")
@@ -147,9 +142,8 @@ def _operator(
     cluster.pool("silent")
     cluster.serve("sglang-unheard", rate=1.0)
     cluster.pool("sglang-unheard", engine="unheard-of")
-    operator = OperatorProcess(cluster.plane, tmp_path_factory.mktemp("engines"), settings).start()
-    yield operator
-    operator.process.stop()
+    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("engines"), settings).running() as operator:
+        yield operator
 
 
 @pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm", "tgi"])

@@ -18,9 +18,8 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from . import audit, keda
-from .operators import ACCOUNT, NAMESPACE, Cluster, OperatorProcess, Traffic
+from .operators import ACCOUNT, NAMESPACE, Cluster, OperatorProcess, Traffic, install
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 HPA_CONTROLLER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
@@ -43,10 +42,7 @@ pytestmark = pytest.mark.timeout(240, func_only=True)
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    control_plane.apply(ROOT / "crds")
-    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
-        control_plane.apply(ROOT / "deploy" / manifest)
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "handover"}})
+    install(control_plane, "handover")
     with Traffic(control_plane, pod_metrics) as traffic:
         yield Cluster(control_plane, traffic, "handover")
     control_plane.client.delete("/api/v1/namespaces/handover")
@@ -61,10 +57,8 @@ def _operator(
         "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
         "leaderElection": {"duration": "6s", "deadline": "4s", "retry": "500ms"},
     }
-    operator = OperatorProcess(cluster.plane, tmp_path_factory.mktemp("handover"), settings)
-    operator.start()
-    yield operator
-    operator.process.stop()
+    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("handover"), settings).running() as operator:
+        yield operator
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,8 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import NAMESPACE, Cluster, OperatorProcess, Traffic
+from .operators import NAMESPACE, Cluster, OperatorProcess, Traffic, install
 
-ROOT = Path(__file__).parents[2]
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
 DURATION = 6.0
 PATIENCE = 60.0
@@ -28,10 +26,7 @@ pytestmark = pytest.mark.timeout(240, func_only=True)
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    control_plane.apply(ROOT / "crds")
-    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
-        control_plane.apply(ROOT / "deploy" / manifest)
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "leading"}})
+    install(control_plane, "leading")
     with Traffic(control_plane, pod_metrics) as traffic:
         cluster = Cluster(control_plane, traffic, "leading")
         cluster.serve("chat", rate=4.0)

@@ -17,9 +17,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import NAMESPACE, Cluster, OperatorProcess, Traffic
-
-ROOT = Path(__file__).parents[2]
+from .operators import NAMESPACE, Cluster, OperatorProcess, Traffic, install
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 LEASE_S = 6
@@ -32,10 +30,7 @@ pytestmark = pytest.mark.timeout(180, func_only=True)
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    control_plane.apply(ROOT / "crds")
-    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
-        control_plane.apply(ROOT / "deploy" / manifest)
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "stories"}})
+    install(control_plane, "stories")
     with Traffic(control_plane, pod_metrics) as traffic:
         yield Cluster(control_plane, traffic, "stories")
     control_plane.client.delete("/api/v1/namespaces/stories")
@@ -54,10 +49,8 @@ def operator(
         "leaderElection": {"duration": f"{LEASE_S}s", "deadline": "4s", "retry": "500ms"},
         "prices": {"acme": {"input": 0.5, "output": 1.5, "noted": "2026-11-01"}},
     }
-    operator = OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings)
-    operator.start()
-    yield operator
-    operator.process.stop()
+    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
+        yield operator
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -473,13 +466,10 @@ def test_logs_in_as_kubectl_does_and_keeps_to_its_namespaces(
     own = Cluster(cluster.plane, cluster.traffic, namespace)
     own.pool("orphan")
     seen = cluster.found("orphan")["metadata"]["resourceVersion"]
-    operator = OperatorProcess(cluster.plane, tmp_path, settings, kubeconfig=login(cluster.plane, tmp_path))
-    operator.start()
-    try:
+    logged_in = OperatorProcess(cluster.plane, tmp_path, settings, kubeconfig=login(cluster.plane, tmp_path))
+    with logged_in.running() as operator:
         own.wait_condition("orphan", "Ready", ("False", "TargetNotFound"))
         wait_until(lambda: operator.figure("servingpool_pools") == 1, PATIENCE, "one pool is watched")
-    finally:
-        operator.process.stop()
         cluster.plane.client.delete(f"/api/v1/namespaces/{namespace}")
     assert cluster.found("orphan")["metadata"]["resourceVersion"] == seen
 

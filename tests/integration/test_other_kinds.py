@@ -20,7 +20,7 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from .leader_worker_set import API_VERSION, controller, leader_worker_set
-from .operators import Cluster, OperatorProcess, Service, Traffic, deployment
+from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install
 from .stand_ins import ROLE_SCALER, SCALING_ADAPTER, SCALING_GROUP, Kind, StandIn
 
 ROOT = Path(__file__).parents[2]
@@ -60,12 +60,9 @@ def cluster(
     binaries: dict[str, Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cluster]:
-    control_plane.apply(ROOT / "crds")
-    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
-        control_plane.apply(ROOT / "deploy" / manifest)
+    install(control_plane, NAMESPACE)
     control_plane.apply(rights(binaries, tmp_path_factory.mktemp("helm")))
     control_plane.apply(CRDS)
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     control_plane.add_gpu_node("gpu-kinds", gpus=64)
     with Traffic(control_plane, pod_metrics) as traffic, StandIn(control_plane, NAMESPACE, KINDS):
         yield Cluster(control_plane, traffic, NAMESPACE)
@@ -82,10 +79,8 @@ def operator(
         "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
         "leaderElection": {"enabled": False},
     }
-    operator = OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings)
-    operator.start()
-    yield operator
-    operator.process.stop()
+    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
+        yield operator
 
 
 def path(kind: Kind, name: str) -> str:

@@ -17,9 +17,8 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Traffic, prometheus
+from .operators import Cluster, OperatorProcess, Traffic, install, prometheus
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 OPERATOR = "servingpool-operator"
 
@@ -53,10 +52,7 @@ def past(
     binaries: dict[str, Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Past]:
-    control_plane.apply(ROOT / "crds")
-    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
-        control_plane.apply(ROOT / "deploy" / manifest)
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "past"}})
+    install(control_plane, "past")
     settings = {
         "interval": "1s",
         "namespaces": ["past"],

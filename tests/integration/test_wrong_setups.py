@@ -21,7 +21,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import open_local, wait_until
 
 from .conftest import UNAUTHORIZED
-from .operators import Cluster, Engine, OperatorProcess, Traffic, deployment, prometheus, serving_pool
+from .operators import Cluster, Engine, OperatorProcess, Traffic, deployment, install, prometheus, serving_pool
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs/records/wrong-setups.md"
@@ -83,10 +83,7 @@ SET_UPS = [
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    control_plane.apply(ROOT / "crds")
-    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
-        control_plane.apply(ROOT / "deploy" / manifest)
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    install(control_plane, NAMESPACE)
     found = Cluster(control_plane, Traffic(control_plane, pod_metrics), NAMESPACE)
     for each in SET_UPS:
         control_plane.apply(deployment(NAMESPACE, each.name, 1))
@@ -153,9 +150,8 @@ def _operator(cluster: Cluster, url: str, tmp_path_factory: pytest.TempPathFacto
         "leaderElection": {"enabled": False},
         "namespaces": [NAMESPACE],
     }
-    operator = OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).start()
-    yield
-    operator.process.stop()
+    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running():
+        yield
 
 
 @pytest.mark.parametrize("wrong", SET_UPS, ids=lambda wrong: wrong.name)

@@ -12,27 +12,15 @@ from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.go_modules import BuildError
 
 from ..vllm.installation import Unavailable  # noqa: TID252, tests are no package of an installed name
-from ..vllm.notes import NOTES, Note  # noqa: TID252
+from ..vllm.notes import note, pytest_terminal_summary, unless_named  # noqa: TID252
 from . import installation
+
+__all__ = ["note", "pytest_terminal_summary"]
+"""What pytest finds here."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A run of all tests must not build for 20 minutes."""
-    here = Path(__file__).parent
-    named = [(config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args]
-    return None if any(here in (path, *path.parents) for path in named) else True
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What was measured, at the end of the run."""
-    for line in config.stash.get(NOTES, []):
-        terminalreporter.write_line(line)
-
-
-@pytest.fixture(scope="session")
-def note(request: pytest.FixtureRequest) -> Note:
-    """Keeps a line for the end of the run."""
-    return request.config.stash.setdefault(NOTES, []).append
+    return unless_named(Path(__file__).parent, config)
 
 
 @pytest.fixture(scope="session")

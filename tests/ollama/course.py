@@ -27,7 +27,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.kwok import LOAD_SECONDS_ANNOTATION
 from servingpool_lab.processes import wait_until
 
-from ..integration.operators import Cluster, OperatorProcess, Traffic, prometheus  # noqa: TID252
+from ..integration.operators import Cluster, OperatorProcess, Traffic, install, prometheus  # noqa: TID252
 from .client import Answer, Client
 from .fleet import MODEL, Fleet
 from .litellm import LiteLLM
@@ -158,10 +158,7 @@ def play(program: Path, model: Path, binaries: dict[str, Path], directory: Path)
     steps = [(float(rate), float(seconds)) for rate, _, seconds in (one.partition("x") for one in STEPS.split(","))]
     with ControlPlane(directory / "plane", binaries=binaries) as plane:
         plane.add_gpu_node("gpu-0", gpus=8)
-        plane.apply(ROOT / "crds")
-        for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
-            plane.apply(ROOT / "deploy" / manifest)
-        plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        install(plane, NAMESPACE)
         cluster = Cluster(plane, Traffic(plane, {}), NAMESPACE)
         fleet = Fleet(plane, NAMESPACE, NAME, program, directory, slots=SLOTS, cores=CORES)
         fleet.load(model)

@@ -15,28 +15,16 @@ from servingpool_lab.prometheus import Prometheus
 
 from . import installation
 from .engine import StartVllm, Vllm
-from .notes import NOTES, Note
+from .notes import Note, note, pytest_terminal_summary, unless_named
 from .run import Run, play
 from .ticks import NAMESPACE, POD, OneTarget, Watch
 
+__all__ = ["note", "pytest_terminal_summary"]
+"""What pytest finds here."""
+
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A run of all tests must not install 6 GB."""
-    here = Path(__file__).parent
-    named = [(config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args]
-    return None if any(here in (path, *path.parents) for path in named) else True
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What was measured, at the end of the run."""
-    for line in config.stash.get(NOTES, []):
-        terminalreporter.write_line(line)
-
-
-@pytest.fixture(scope="session")
-def note(request: pytest.FixtureRequest) -> Note:
-    """Keeps a line for the end of the run."""
-    return request.config.stash.setdefault(NOTES, []).append
+    return unless_named(Path(__file__).parent, config)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -9,7 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from servingpool_lab.go_modules import cache_directory
@@ -61,6 +62,26 @@ def environment(name: str, lock: Path, size: str, check: Callable[[], None] = la
     return home / "bin" / "python"
 
 
+def program(variable: str, folder: str, name: str, build: Callable[[Path], None]) -> Path:
+    """The program that an environment variable names, or one of our own in a folder of the cache, built first (once).
+
+    Raises:
+        Unavailable: there is none and none can be built.
+    """
+    named = os.environ.get(variable)
+    if named:
+        if not os.access(named, os.X_OK):
+            raise Unavailable(f"{variable} is {named}, which is no program")
+        return Path(named)
+    home = cache_directory() / "bin" / folder
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with home.with_name(f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.is_dir():
+            build(home)
+    return home / name
+
+
 def _has_vllm(program: Path) -> bool:
     probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
     return subprocess.run([program, "-c", probe], capture_output=True, check=False).returncode == 0
@@ -87,7 +108,7 @@ def _check_machine() -> None:
 
 def _install(home: Path, lock: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
-    _do(
+    do(
         [sys.executable, "-m", "venv", home],
         "the venv module fails: on Debian and Ubuntu, apt-get install python3-venv",
     )
@@ -101,11 +122,18 @@ def _install(home: Path, lock: Path) -> None:
         "--quiet",
         "--no-deps",
     ]
-    _do([*pip, "--require-hashes", "--only-binary=:all:", "--no-cache-dir", "--requirement", lock], "pip fails")
+    do([*pip, "--require-hashes", "--only-binary=:all:", "--no-cache-dir", "--requirement", lock], "pip fails")
 
 
-def _do(command: Sequence[str | Path], complaint: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def do(command: Sequence[str | Path], complaint: str, settings: Mapping[str, str] | None = None) -> str:
+    """What a command prints; `settings` are added to its environment.
+
+    Raises:
+        Unavailable: it fails: the complaint, and the last line that it said.
+    """
+    environment = {**os.environ, **(settings or {})}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise Unavailable(f"{complaint} ({said[-1] if said else f'exit status {done.returncode}'})")
+    return done.stdout
