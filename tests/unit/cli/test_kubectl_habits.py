@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from servingpool.adapters.cluster.pools import Pools, path_of
+from servingpool.adapters.cluster.pools import Pools, pool_path
 from servingpool.adapters.cluster.refusals import ClusterError, Conflict, NotFound
 from servingpool.cli.main import app
 
@@ -259,4 +259,4 @@ def test_help_and_get_import_nothing_that_they_do_not_need() -> None:
 
 
 def test_a_name_that_is_none_reaches_no_other_pool() -> None:
-    assert path_of("chat", "llama?x").endswith("/namespaces/chat/servingpools/llama%3Fx")
+    assert pool_path("chat", "llama?x").endswith("/namespaces/chat/servingpools/llama%3Fx")

@@ -12,6 +12,7 @@ from kubernetes.aio.client.exceptions import ApiException
 from servingpool.adapters.cluster.errors import ClusterError, NotFound, translated
 from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, choose
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind, Workload
+from servingpool.adapters.cluster.paths import path_of, version_of
 from servingpool.api.group import API_VERSION, GROUP, KIND, PLURAL, VERSION
 
 TIMEOUT = 10.0
@@ -227,8 +228,7 @@ class Cluster:
         `token` is what the page before said to go on with.
         """
         group, version, plural = kind
-        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        path += f"/{plural}" if namespace is None else f"/namespaces/{namespace}/{plural}"
+        path = path_of(version_of(group, version), plural, namespace)
         try:
             with translated(f"list {plural}"):
                 query = [("limit", limit), ("continue", token)]

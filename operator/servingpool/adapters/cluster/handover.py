@@ -6,18 +6,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from servingpool.adapters.cluster import kinds
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, PAUSED, PAUSED_REPLICAS, made_by_keda, paused
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey, autoscaler
+from servingpool.adapters.cluster.paths import base_of, path_of, plural_of
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.adapters.cluster.refusals import Forbidden, NotFound, Unfit
 
 KEPT = "servingpool.dev/adopted"
 """Annotation of the pool with the autoscaler's copy, as JSON. Whoever may switch the pool's mode may write it, a sync
 or an upgrade of the pool leaves it alone, and each change of it is checked against the pool's resourceVersion."""
-PLURALS_OF_APPS = {("/apis/apps/v1", "Deployment"): "deployments", ("/apis/apps/v1", "StatefulSet"): "statefulsets"}
+PLURALS_OF_APPS = {("apps/v1", "Deployment"): "deployments", ("apps/v1", "StatefulSet"): "statefulsets"}
 PLURALS = {kind: plural for _, plural, kind in AUTOSCALERS.values()}
 GROUPS = {kind: group for group, _, kind in AUTOSCALERS.values()}
 
@@ -70,8 +70,7 @@ class Handover:
         spec = pool["spec"]["targets"][0]
         version, kind = str(spec.get("apiVersion", "apps/v1")), str(spec.get("kind", "Deployment"))
         key = TargetKey(namespace, str(spec["name"]), kind, kinds.group_of(version))
-        base = f"/apis/{version}" if key.group else f"/api/{version}"
-        path = f"{base}/namespaces/{_quoted(namespace)}/{self._plural(base, kind)}/{_quoted(key.name)}"
+        path = path_of(version, self._plural(version, kind), namespace, key.name)
         target = self._pools.request("GET", path, f"read {key} in namespace {namespace}")
         found = [each for kind in GROUPS for each in self._list(kind)]
         scaling, namesakes = [], []
@@ -125,9 +124,7 @@ class Handover:
 
     def create(self, copy: Raw) -> None:
         """Create an HPA from its copy. Conflict if one of that name exists by now."""
-        namespace = _quoted(self.key[0])
-        path = f"/apis/{GROUPS[copy['kind']]}/namespaces/{namespace}/{PLURALS[copy['kind']]}"
-        self._pools.request("POST", path, f"create {named(copy)}", copy)
+        self._pools.request("POST", self._path(copy["kind"]), f"create {named(copy)}", copy)
 
     def find(self, like: Raw) -> Raw | None:
         """The autoscaler of the kind and name of this one; None without it."""
@@ -149,19 +146,18 @@ class Handover:
         version = pool["metadata"]["resourceVersion"]
         return self._pools.patch(*self.key, {"metadata": {"resourceVersion": version, **metadata}, "spec": dict(spec)})
 
-    def _plural(self, base: str, kind: str) -> str:
-        if (base, kind) in PLURALS_OF_APPS:
-            return PLURALS_OF_APPS[base, kind]
-        known = self._pools.request("GET", base, f"read {base}")["resources"]
-        found = next((str(one["name"]) for one in known if one["kind"] == kind and "/" not in one["name"]), None)
+    def _plural(self, api_version: str, kind: str) -> str:
+        if (api_version, kind) in PLURALS_OF_APPS:
+            return PLURALS_OF_APPS[api_version, kind]
+        base = base_of(api_version)
+        found = plural_of(self._pools.request("GET", base, f"read {base}")["resources"], kind)
         if found is None:
             raise Unfit(f"The API server has no kind {kind} in {base}")
         return found
 
     def _list(self, kind: str) -> list[dict[str, Any]]:
-        path = f"/apis/{GROUPS[kind]}/namespaces/{_quoted(self.key[0])}/{PLURALS[kind]}"
         try:
-            items = self._pools.request("GET", path, f"list {PLURALS[kind]}")["items"]
+            items = self._pools.request("GET", self._path(kind), f"list {PLURALS[kind]}")["items"]
         except NotFound:
             return []
         except Forbidden:
@@ -178,16 +174,15 @@ class Handover:
             return False
         return True
 
+    def _path(self, kind: str, name: str | None = None) -> str:
+        """Of an autoscaler of the namespace, or of all of its kind."""
+        return path_of(GROUPS[kind], PLURALS[kind], self.key[0], name)
+
     def _request(self, method: str, of: Raw, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         kind, name = of["kind"], of["metadata"]["name"]
-        path = f"/apis/{GROUPS[kind]}/namespaces/{_quoted(self.key[0])}/{PLURALS[kind]}/{_quoted(name)}"
-        return self._pools.request(method, path, f"{what} {named(of)}", body)
+        return self._pools.request(method, self._path(kind, name), f"{what} {named(of)}", body)
 
 
 def named(raw: Raw) -> str:
     """Kind and name, as messages write them."""
     return f"{raw['kind']} '{raw['metadata']['name']}'"
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")

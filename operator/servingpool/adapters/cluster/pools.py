@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse
 from typing import Any, Self
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from servingpool.adapters.cluster.api_server import ApiServer
 from servingpool.adapters.cluster.kubeconfig import credentials_of
+from servingpool.adapters.cluster.paths import path_of
 from servingpool.adapters.cluster.refusals import NotInstalled, Unanswered, kind_of, why
-from servingpool.api.group import GROUP, PLURAL, VERSION
+from servingpool.api.group import API_VERSION, PLURAL
 
 TIMEOUT = 30.0
 """Seconds to connect and for each read: a person waits for it."""
@@ -55,24 +56,24 @@ class Pools:
         """One pool, or the list of a namespace, or of all; as stored, or as the table of its columns."""
         accept = TABLE if table else JSON
         with _translated(_reading(namespace, name)):
-            response = self._send("GET", path_of(namespace, name), accept=accept)
+            response = self._send("GET", pool_path(namespace, name), accept=accept)
             return _parsed(response.read(), _reading(namespace, name), response.status)
 
     def pages(self, namespace: str | None) -> Iterator[dict[str, Any]]:
         """The list of a namespace, or of all, page by page: 5,000 pools at once are 50 MB."""
         token: str | None = ""
         while token is not None:
-            found = self._list(path_of(namespace, None), {"limit": str(PAGE), "continue": token})
+            found = self._list(pool_path(namespace, None), {"limit": str(PAGE), "continue": token})
             yield found
             token = found["metadata"].get("continue") or None
 
     def probe(self, namespace: str | None) -> None:
         """Nothing, if the API server answers: a watch is silent where nothing changes."""
-        self._list(path_of(namespace, None), {"limit": "1"}, PROBED)
+        self._list(pool_path(namespace, None), {"limit": "1"}, PROBED)
 
     def autoscalers(self, namespace: str) -> list[dict[str, Any]]:
         """The HorizontalPodAutoscalers of a namespace."""
-        path = f"/apis/autoscaling/v2/namespaces/{quote(namespace, safe='')}/horizontalpodautoscalers"
+        path = path_of("autoscaling/v2", "horizontalpodautoscalers", namespace)
         found: list[dict[str, Any]] = self._list(path, {}, PROBED)["items"]
         return found
 
@@ -82,7 +83,11 @@ class Pools:
         query |= {} if name is None else {"fieldSelector": f"metadata.name={name}"}
         with _translated(f"watch {PLURAL}"):
             response = self._send(
-                "GET", path_of(namespace, None), query=query, accept=TABLE if table else JSON, timeout=TIMEOUT + WATCHED
+                "GET",
+                pool_path(namespace, None),
+                query=query,
+                accept=TABLE if table else JSON,
+                timeout=TIMEOUT + WATCHED,
             )
             if response.status >= REFUSED:
                 _parsed(response.read(), f"watch {PLURAL}", response.status)
@@ -93,7 +98,7 @@ class Pools:
 
     def patch(self, namespace: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Merge changes into a pool. Conflict where it has another `metadata.resourceVersion` than they name."""
-        return self.request("PATCH", path_of(namespace, name), f"change ServingPool {namespace}/{name}", changes)
+        return self.request("PATCH", pool_path(namespace, name), f"change ServingPool {namespace}/{name}", changes)
 
     def request(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Any request for one object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
@@ -129,10 +134,9 @@ class Pools:
         )
 
 
-def path_of(namespace: str | None, name: str | None) -> str:
-    """Path of one pool, of a namespace's or of all. A name cannot change what is asked for."""
-    within = "" if namespace is None else f"/namespaces/{quote(namespace, safe='')}"
-    return f"/apis/{GROUP}/{VERSION}{within}/{PLURAL}" + ("" if name is None else f"/{quote(name, safe='')}")
+def pool_path(namespace: str | None, name: str | None) -> str:
+    """Path of one pool, of a namespace's or of all."""
+    return path_of(API_VERSION, PLURAL, namespace, name)
 
 
 def _reading(namespace: str | None, name: str | None) -> str:

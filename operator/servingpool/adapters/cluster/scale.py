@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, Protocol
-from urllib.parse import quote
 
 from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.arguments import batch_limit
@@ -23,6 +22,7 @@ from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.objects import Kind, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.paths import base_of, path_of, plural_of
 from servingpool.adapters.cluster.selector import parse
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class Discovery:
     async def resource(self, api_version: str, kind: str) -> Kind:
         """The resource of a kind. Raises Unscalable; ClusterError where discovery fails."""
         resources = await self._resources(api_version)
-        plural = next((each["name"] for each in resources if each["kind"] == kind and "/" not in each["name"]), None)
+        plural = plural_of(resources, kind)
         if plural is None:
             raise Unscalable(Fault.UNKNOWN_KIND)
         if not any(each["name"] == f"{plural}/scale" and each["namespaced"] for each in resources):
@@ -115,7 +115,7 @@ class Discovery:
         raise Unscalable(Fault.UNKNOWN_KIND)
 
     async def _resources(self, api_version: str) -> Sequence[Raw]:
-        path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        path = base_of(api_version)
         held = self._listed.get(path)
         if held is None or not 0.0 <= self._clock() - held[0] < DISCOVERED_FOR:
             try:
@@ -126,13 +126,6 @@ class Discovery:
         return held[1]
 
 
-def path_of(resource: Kind, namespace: str, name: str = "") -> str:
-    """Of an object, or of all of a namespace."""
-    group, version, plural = resource
-    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    return f"{base}/namespaces/{quote(namespace, safe='')}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
-
-
 async def read_target(
     api: Api, discovery: Discovery, key: TargetKey, api_version: str, held: tuple[str, Workload] | None = None
 ) -> tuple[str, Workload]:
@@ -141,7 +134,7 @@ async def read_target(
     `held` is what was read last: what has not changed since is not read again.
     """
     resource = await discovery.resource(api_version, key.kind)
-    path = path_of(resource, key.namespace, key.name)
+    path = path_of(api_version, resource[2], key.namespace, key.name)
     try:
         scale = await api.get(f"{path}/scale")
         version = str(scale["metadata"].get("resourceVersion"))
@@ -167,7 +160,7 @@ async def read_target(
 
 async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
     """The target with what its pods say of a replica: it has no templates that are known."""
-    path = f"/api/v1/namespaces/{target.key.namespace}/pods"
+    path = path_of("v1", "pods", target.key.namespace)
     selected = (await api.get(path, labelSelector=selector))["items"]
     if not selected:
         return target

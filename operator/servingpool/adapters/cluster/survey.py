@@ -11,6 +11,7 @@ from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, made_by_keda
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError, NotFound, Unfit
 from servingpool.adapters.cluster.objects import Key, Pod, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.paths import path_of
 from servingpool.adapters.cluster.scale import Discovery, Unscalable, read_target
 
 
@@ -53,7 +54,7 @@ async def workload_of(cluster: Cluster, namespace: str, kind: str, name: str) ->
             raise problem.__cause__ from None
         raise Unfit(f"Cannot read {kind} {namespace}/{name}: {problem.fault.value}") from problem
     assert workload.selector is not None
-    listed = await cluster.get(f"/api/v1/namespaces/{namespace}/pods", labelSelector=workload.selector.text)
+    listed = await cluster.get(path_of("v1", "pods", namespace), labelSelector=workload.selector.text)
     return workload, listed["items"]
 
 
@@ -79,14 +80,14 @@ async def survey(cluster: Cluster, namespace: str, kind: str, name: str) -> Surv
 
 async def deployments(cluster: Cluster) -> list[Key]:
     """Namespaces and names of all Deployments with a replica. ClusterError."""
-    listed = await cluster.get("/apis/apps/v1/deployments")
+    listed = await cluster.get(path_of("apps/v1", "deployments"))
     return sorted(objects.key_of(raw) for raw in listed["items"] if raw.get("status", {}).get("readyReplicas"))
 
 
 async def scaled_by(cluster: Cluster, namespace: str, kind: str, name: str) -> TargetKey:
     """What an HPA (`hpa`) or a ScaledObject scales. NotFound, and ClusterError."""
-    group, plural = AUTOSCALERS[kind][:2]
-    raw = await cluster.get(f"/apis/{group}/namespaces/{namespace}/{plural}/{name}")
+    version, plural = AUTOSCALERS[kind][:2]
+    raw = await cluster.get(path_of(version, plural, namespace, name))
     found = objects.autoscaler({**raw, "kind": AUTOSCALERS[kind][2]})
     if found is None:
         raise ClusterError(f"{plural}/{name} scales nothing")
@@ -96,9 +97,9 @@ async def scaled_by(cluster: Cluster, namespace: str, kind: str, name: str) -> T
 async def autoscalers(cluster: Cluster, namespace: str) -> list[Raw]:
     """HPAs and, where KEDA is installed, ScaledObjects of a namespace. A ScaledObject's own HPA is left out."""
     found: list[Raw] = []
-    for group, plural, kind in AUTOSCALERS.values():
+    for version, plural, kind in AUTOSCALERS.values():
         try:
-            listed = await cluster.get(f"/apis/{group}/namespaces/{namespace}/{plural}")
+            listed = await cluster.get(path_of(version, plural, namespace))
         except NotFound:
             continue
         found += [{**each, "kind": kind} for each in listed["items"] if made_by_keda(each) is None]
@@ -107,7 +108,7 @@ async def autoscalers(cluster: Cluster, namespace: str) -> list[Raw]:
 
 async def _labels(cluster: Cluster, node: str) -> dict[str, str] | None:
     try:
-        return dict((await cluster.get(f"/api/v1/nodes/{node}"))["metadata"].get("labels", {}))
+        return dict((await cluster.get(path_of("v1", "nodes", name=node)))["metadata"].get("labels", {}))
     except ClusterError:  # a tenant may not read nodes
         return None
 
