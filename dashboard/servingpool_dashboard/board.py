@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Cluster(Protocol):
-    """What is read of a cluster; `adapters.cluster.pools.Pools`."""
+    """Requests that only read. `adapters.cluster.pools.Pools` has them."""
 
     def pages(self, namespace: str | None) -> Iterator[dict[str, Any]]:
         """All pools, page by page."""
@@ -72,7 +72,7 @@ class Board:
         namespace: str | None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`connect` is called anew after each failure: credentials may have been renewed. Raises ClusterError."""
+        """`connect` may raise ClusterError. It is called again after each failure, as credentials may be new."""
         self._connect, self._namespace, self._clock = connect, namespace, clock
         self._lock = threading.Lock()
         self._rows: dict[Key, Row] = {}

@@ -39,10 +39,10 @@ Column = list[float | None]
 
 
 class Source(Protocol):
-    """Where a pool's record is; `adapters.prometheus.own_record.OwnRecord`."""
+    """A pool's record in Prometheus. `adapters.prometheus.own_record.OwnRecord` is one."""
 
     def over(self, metrics: Iterable[Metric], start: float, end: float, step: float) -> Iterable[tuple[float, Record]]:
-        """What was known at each step."""
+        """The pool's figures from `start` to `end`, one record for each step."""
         ...
 
     def autoscaler(self, name: str, start: float, end: float, step: float) -> Mapping[float, float]:
@@ -59,7 +59,7 @@ class Course:
     columns: Mapping[str, Column] = field(default_factory=dict)
     """By name, a figure at each time; None where it is not known."""
     changes: tuple[Change, ...] = ()
-    """Of the replicas, or of the recommendation where nothing is scaled; oldest first."""
+    """Changes of the replicas, oldest first. In mode Recommend, changes of the recommendation."""
     live: Status | None = None
     """As of the last point, if that is of now."""
     dollars: tuple[float | None, float | None] = (None, None)
@@ -83,7 +83,7 @@ class Courses:
         self._lock = threading.Lock()
 
     def last(self, key: Key, span: str) -> Course:
-        """What is known without asking: a page must not wait for a Prometheus that does not answer."""
+        """The course as it was last read. Prometheus is not asked: a page does not wait for one that hangs."""
         if self._source_of is None:
             return Course(failure=NAMELESS)
         return self._known.get((key, span), (0.0, Course()))[1]
@@ -163,7 +163,7 @@ def _columns(times: list[float], records: Mapping[float, Record], step: float) -
     forecast: Column = [None] * len(times)
     burst: Column = [None] * len(times)
     for number, record in enumerate(at):
-        # What is forecast now is for one horizon later: there it can be compared with what came.
+        # A forecast is drawn at the time that it is for, one horizon later, beside the load that came.
         then = number + round((one(record, Metric.HORIZON) or 0.0) / step)
         if record and then < len(times):
             forecast[then], burst[then] = one(record, Metric.FORECAST), one(record, Metric.BURST)

@@ -18,7 +18,7 @@ Key = tuple[str, str]
 
 
 class Trouble(IntEnum):
-    """What is wrong with a pool, the worst first."""
+    """Kinds of trouble, from the worst to none. Pools are sorted by it."""
 
     word: str
 

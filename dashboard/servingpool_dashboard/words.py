@@ -23,7 +23,7 @@ def dollars(figure: float | None) -> str:
 
 
 def percent(figure: float | None) -> str:
-    """Of a figure that is in percent already."""
+    """A share in percent, 0 to 100, as the page writes it."""
     return UNKNOWN if figure is None else f"{figure:.1f}%"
 
 
