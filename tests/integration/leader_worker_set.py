@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.credentials import CertificateAuthority, write_private
 from servingpool_lab.go_modules import MODULES, BuildError
 from servingpool_lab.go_toolchain import find_go
-from servingpool_lab.processes import SupervisedProcess, http_ready
+from servingpool_lab.processes import SupervisedProcess, http_ready, wait_until
 
 MODULE = "sigs.k8s.io/lws"
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
@@ -76,6 +77,7 @@ def controller(plane: ControlPlane, namespace: str, directory: Path) -> Iterator
     paths = []
     try:
         process.wait_ready()
+        wait_until(lambda: _listens(webhook), 60.0, "the webhooks' server listens: readyz does not tell")
         for manifest in load_manifests(config / "webhook/manifests.yaml"):
             hooks = _local(manifest, namespace, f"https://127.0.0.1:{webhook}", authority.certificate)
             paths.append(plane.client.path_of(hooks))
@@ -85,6 +87,11 @@ def controller(plane: ControlPlane, namespace: str, directory: Path) -> Iterator
         for path in paths:  # they would refuse every pod of the namespace
             plane.client.delete(path)
         process.stop()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _local(manifest: Any, namespace: str, url: str, authority: bytes) -> dict[str, Any]:
