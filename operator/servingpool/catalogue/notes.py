@@ -168,3 +168,39 @@ class Note(Templated, StrEnum):
         "scale-down blocked until enough requests were decoded to know the engine's speed",
         "In the limit Calibrating: the pool has served few requests so far.",
     )
+    IDLE = (
+        "idle for {idle}",
+        "Why a fleet goes to 0, in a decision's reason.",
+    )
+    STILL_IDLE = (
+        "no request at the gateway for {idle}",
+        "Why a fleet stays at 0.",
+    )
+    ARRIVED = (
+        "requests that arrived at the gateway at 0 replicas: {requests:.0f}",
+        "Why a fleet comes back from 0.",
+    )
+    HELD = (
+        "requests that the gateway holds at 0 replicas: {requests:.0f}",
+        "Why a fleet comes back from 0.",
+    )
+    TRIED = (
+        "tries of requests at the gateway at 0 replicas: {tries:.0f}",
+        "Why a fleet comes back from 0. Such a gateway counts each try of a request, not the request.",
+    )
+    USUAL_UNKNOWN = (
+        "the usual demand is not learned yet",
+        "Why a fleet comes back from 0 with one replica.",
+    )
+    VANISHED = (
+        "at 0 replicas the gateway's series were gone from {at} on",
+        "Why a fleet comes back from 0, and stays.",
+    )
+    UNKNOWN_AT_ZERO = (
+        "demand at the gateway is unknown for {seconds:.0f} s ({reason}), after {longest:.0f} s 1 replica is started",
+        "Why a fleet at 0 comes back without a request.",
+    )
+    FIRST_LOADS = (
+        "the first replica after 0 is starting",
+        "Why a fleet stays as it is until a replica serves.",
+    )

@@ -136,6 +136,8 @@ class Figures:
     """Cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
     recommended: Reading
     """Most replicas that were recommended within the scale-down window."""
+    idle_for: Reading
+    """Seconds since a request was seen last, at the gateway or the engines, of a pool that may go to zero."""
 
 
 def slo_met(figures: Figures, attainment: float) -> bool | None:

@@ -10,6 +10,7 @@ from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.client_ttft import ClientTtft
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
+from servingpool.decision.gateway_demand import Busy, GatewayDemand, Vanished
 from servingpool.decision.gateway_requests import Unbegun
 from servingpool.decision.metered import Shares
 from servingpool.decision.miss_curve import Curve, MissCurve
@@ -47,6 +48,9 @@ class Profile:
     """The SLO that curve and budget speak of: TTFT and TPOT in seconds, attainment."""
     at_gateway: bool = False
     """Its TTFT is the client's."""
+    busy: Busy = field(default_factory=Busy)
+    vanished: Vanished | None = None
+    """The gateway's series were gone at 0 replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class Memory:
     """None where the engines count their requests themselves."""
     shares: Shares | None = None
     """None where the engines export metrics of their own."""
+    demand: GatewayDemand | None = None
+    """None where the pool never goes to zero."""
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
     queue_unknown: str | None = None
@@ -181,6 +187,7 @@ class Memory:
             self.profile,
             curve=self.profile.curve.in_other_units(ratio),
             forecast=self.profile.forecast.in_other_units(ratio),
+            busy=self.profile.busy.in_other_units(ratio),
         )
         return replace(
             self,
