@@ -124,6 +124,7 @@ def plan(
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
     pool, during, metered = seen.pool, (seen.at, seen.at + AHEAD), seen.observation.metered
     core = core_pool(pool, seen.workload.batch_limit, in_charge=False, during=during, metered=metered)
+    core = replace(core, gateway="" if seen.gateway is None else seen.gateway[0].text)
     auto = check(seen, unschedulable(seen.observation, core, memory), drift.problem)
     permission = in_mode(pool.spec.mode, auto)
     decision, learning = decide(seen.observation, replace(core, in_charge=permission.act), memory, seen.at)
@@ -187,5 +188,6 @@ def core_pool(
         windows=tuple(
             Window(one.schedule.name, one.begin, one.end, one.schedule.min, one.schedule.max) for one in windows
         ),
+        idle_after=spec.behavior.idle_after if spec.targets[0].min == 0 else None,
         max_change=math.inf if spec.behavior.max_change_per_step is None else spec.behavior.max_change_per_step,
     )
