@@ -204,3 +204,43 @@ class Note(Templated, StrEnum):
         "the first replica after 0 is starting",
         "Why a fleet stays as it is until a replica serves.",
     )
+    HOLDS = (
+        "holds a request for {time}",
+        "In ZeroReady: what the first request meets.",
+    )
+    RETRIES = (
+        "tries a request again for {time}, and refuses it then",
+        "In ZeroReady: what the first request meets.",
+    )
+    REJECTS = (
+        "refuses requests",
+        "In ZeroReady: what the first request meets.",
+    )
+    UNKNOWN_TIME = (
+        "an unknown time",
+        "In ZeroReady: neither the gateway's profile nor spec.metrics.gateway.holdsFor says how long.",
+    )
+    NO_COLD_START = (
+        "no cold start was measured yet",
+        "In FirstRequestUnknown.",
+    )
+    NO_HOLD_TIME = (
+        "spec.metrics.gateway.holdsFor is not set, and the gateway's profile does not say",
+        "In FirstRequestUnknown.",
+    )
+    HELD_ARE_LATE = (
+        "Requests that arrive then count as late.",
+        "In ZeroReady: how SLOMet counts them.",
+    )
+    REFUSED_ARE_LATE = (
+        "Requests that it refuses count as late; those that it tries again are judged from when a replica serves them.",
+        "In ZeroReady: how SLOMet counts them.",
+    )
+    REFUSED_NOT_COUNTED = (
+        "Requests that it refuses are not in its time to first token, so SLOMet does not count them.",
+        "In ZeroReady: slo.measuredAt is Gateway.",
+    )
+    TTFT_NOT_JUDGED = (
+        "The SLO has no timeToFirstToken, so they do not count as late.",
+        "In ZeroReady: how SLOMet counts requests that wait for a cold start.",
+    )

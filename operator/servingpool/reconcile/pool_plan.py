@@ -58,6 +58,10 @@ class Learned:
     """Seconds from order to Ready, as measured; None if no start was seen."""
     ttft_inferred: bool = False
     """The engines tell no time to first token."""
+    demand_unknown: str | None = None
+    """Why demand is not known, of a pool that may go to zero."""
+    vanished: float | None = None
+    """Unix time in seconds from which on the gateway's series were gone at 0 replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,8 @@ def learned(learning: Memory, kept: Memory) -> Learned:
         buckets=buckets._replace(ttft=buckets.client) if at_gateway else buckets,
         cold_start=starts.expected(0.0) if starts.seconds else None,
         ttft_inferred=kept.unbegun is not None,
+        demand_unknown=None if learning.demand is None else learning.demand.unknown,
+        vanished=None if learning.profile.vanished is None else learning.profile.vanished.at,
     )
 
 
