@@ -7,8 +7,9 @@ idle: it keeps a replica, and brings one back. Requests bring back what the usua
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import NamedTuple
+
+import numpy as np
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.costs import cheapest, miss_penalty
@@ -135,4 +136,4 @@ def span(seconds: float) -> str:
 
 def clock(at: float) -> str:
     """A Unix time as a person reads it, in UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"{np.datetime64(int(at // 60), 'm')}".replace("T", " ") + " UTC"
