@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from servingpool.decision import report, zero
-from servingpool.decision.decision import Decision, Plan, Verdict
+from servingpool.decision import report
+from servingpool.decision.decision import AtZero, Decision, Plan, Verdict
 from servingpool.decision.lateness import Queues
 from servingpool.decision.limits import limit
 from servingpool.decision.observation import Observation, Reading, Unknown
@@ -13,6 +13,7 @@ from servingpool.decision.plan import plan, remembered
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
 from servingpool.decision.update import update
+from servingpool.decision.zero import at_zero
 
 
 class Outcome(NamedTuple):
@@ -31,21 +32,21 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     updated = update(observation, pool.within(pool.bounds(now, memory.horizon(pool))), memory, now)
     bounds = pool.bounds(now, updated.memory.horizon(pool))
     pool = pool.within(bounds)
-    planned = plan(observation, pool, updated, unused=zero.unused(pool, updated.memory, now))
+    planned = plan(observation, pool, updated, unused=updated.memory.unused(pool, now))
     memory = remembered(updated.memory, pool, planned, now)
     # By the clock of the samples: Prometheus's may differ from ours.
     since = max((one.at for one in memory.samples.values()), default=now) - pool.params.longest_gap
     queues = Queues.recent(observation, memory.samples, memory.gateway_queue, since)
-    at_zero = zero.at_zero(observation, pool, memory, now)
-    limited = limit(observation, pool, bounds, memory, planned, now, queues.longest_wait, at_zero)
+    sleeping = at_zero(observation, pool, memory, now)
+    limited = limit(observation, pool, bounds, memory, planned, now, queues.longest_wait, sleeping)
     figures = report.figures(pool, memory, updated, planned, queues, now)
     decision = Decision(
         at=now,
         replicas=limited.replicas,
         verdict=_verdict(limited.replicas, observation.requested),
-        need=_need(pool, memory, planned, at_zero, now),
+        need=_need(pool, memory, planned, sleeping, now),
         limits=limited.applied,
-        reason=report.reason(observation.requested, pool, planned, limited, figures, at_zero),
+        reason=report.reason(observation.requested, pool, planned, limited, figures, sleeping),
         figures=figures,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
@@ -55,12 +56,12 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     return Outcome(decision, memory)
 
 
-def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, at_zero: zero.AtZero | None, now: float) -> Reading:
+def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, sleeping: AtZero | None, now: float) -> Reading:
     """The raw need in replicas."""
-    if at_zero is not None:
-        return float(at_zero.replicas)
+    if sleeping is not None:
+        return float(sleeping.replicas)
     if isinstance(planned, Unknown):
-        return 0.0 if zero.idle(pool, memory, now) else planned
+        return 0.0 if memory.idle(pool, now) else planned
     return planned.need
 
 

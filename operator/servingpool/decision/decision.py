@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.template import render
@@ -214,6 +215,13 @@ class Plan:
     def proportionate(self, load: float) -> float:
         """Replicas that serve the larger of forecast and present demand, and the queue, at this load."""
         return (max(self.expected, self.level) + self.backlog) / load
+
+
+class AtZero(NamedTuple):
+    """How many replicas there should be while none serves because there were to be none, and why."""
+
+    replicas: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

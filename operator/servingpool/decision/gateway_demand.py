@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from servingpool.decision.observation import Absent, Observation, Reading, Unknown
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 
+NEVER_ZERO = Unknown("min is at least 1")
 LATE_RETURN = 600.0
 """Seconds after the first replica turned Ready. Series that come back later do not come back with the replica: the
 gateway was away."""
@@ -183,3 +186,15 @@ def vanished(
         ready = [one.ready_for or 0.0 for one in observation.ready]
         return before if ready and max(ready) < LATE_RETURN else None
     return before
+
+
+def span(seconds: float) -> str:
+    """A time in a few characters."""
+    if seconds < 120.0:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 7200.0 else f"{seconds / 3600.0:.1f} h"
+
+
+def clock(at: float) -> str:
+    """A Unix time as a person reads it, in UTC."""
+    return f"{np.datetime64(int(at // 60), 'm')}".replace("T", " ") + " UTC"

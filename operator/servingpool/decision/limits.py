@@ -7,13 +7,13 @@ import math
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.bounds import Bounds
-from servingpool.decision.decision import Limited, Plan
+from servingpool.decision.decision import AtZero, Limited, Plan
+from servingpool.decision.gateway_demand import clock, span
 from servingpool.decision.lateness import Lateness
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
 from servingpool.decision.window import WAITING
-from servingpool.decision.zero import AtZero, clock, idle, idle_after, idle_for, span
 
 CALM_WINDOW = 60.0
 """Seconds."""
@@ -37,16 +37,16 @@ def limit(
     requested = observation.requested
     if at_zero is not None:
         return _bounded(_while_no_node(Limited(at_zero.replicas), observation, pool, memory), requested, pool, bounds)
-    unused = idle(pool, memory, now)
+    idle = memory.idle(pool, now)
     if isinstance(plan, Unknown):
-        answer = Limited(0 if unused else requested)
+        answer = Limited(0 if idle else requested)
         answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
         return _bounded(answer, requested, pool, bounds)
     answer = Limited(math.ceil(plan.need))
     answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
-    if not unused and not memory.calibrated(pool):
+    if not idle and not memory.calibrated(pool):
         answer = _while_calibrating(answer, requested, pool, memory)
-    if not unused:
+    if not idle:
         answer = _scale_down_window(answer, requested, pool, memory, now)
     if 0 < abs(answer.replicas - requested) <= pool.params.tolerance * requested:
         change, tolerance = answer.replicas, pool.params.tolerance
@@ -59,14 +59,14 @@ def limit(
 
 def _last_replica(answer: Limited, pool: Pool, memory: Memory, now: float) -> Limited:
     """Why the last replica of a pool that may go to zero stays."""
-    if pool.idle_after is None or idle(pool, memory, now):
+    if pool.idle_after is None or memory.idle(pool, now):
         return answer
-    without, seen = idle_for(memory, now), memory.profile.vanished
+    without, seen = memory.idle_for(now), memory.profile.vanished
     if seen is not None:
         return answer.at_least(1, LimitName.DEMAND_VANISHED, at=clock(seen.at))
     if isinstance(without, Unknown):
         return answer.at_least(1, LimitName.DEMAND_UNKNOWN, reason=without.reason)
-    return answer.at_least(1, LimitName.NOT_IDLE, idle=span(without), after=span(idle_after(pool, memory)))
+    return answer.at_least(1, LimitName.NOT_IDLE, idle=span(without), after=span(memory.idle_after(pool)))
 
 
 def _while_no_node(answer: Limited, observation: Observation, pool: Pool, memory: Memory) -> Limited:

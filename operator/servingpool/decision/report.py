@@ -9,7 +9,8 @@ import numpy as np
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.counters import WAITED
-from servingpool.decision.decision import Figures, Limited, Plan
+from servingpool.decision.decision import AtZero, Figures, Limited, Plan
+from servingpool.decision.gateway_demand import span
 from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
 from servingpool.decision.observation import Reading, Unknown
@@ -17,7 +18,6 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.samples import BEGUN, GENERATED, PROMPTS, TTFT_COUNT, TTFT_SUM
 from servingpool.decision.state import Memory, UpdateResult
 from servingpool.decision.window import READY, RUNNING, SUMS, WAITING, Slice, rate_window
-from servingpool.decision.zero import AtZero, idle_for, span
 
 NEVER_FULL = Unknown("no replica was seen full")
 
@@ -77,7 +77,7 @@ def figures(
         for_initial_fleet=of_plan(lambda plan: plan.for_initial_fleet),
         for_present_load=of_plan(lambda plan: plan.for_present_load),
         recommended=of_plan(lambda _: memory.highest_recommendation),
-        idle_for=idle_for(memory, now),
+        idle_for=memory.idle_for(now),
     )
 
 

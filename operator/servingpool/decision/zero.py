@@ -7,28 +7,16 @@ idle: it keeps a replica, and brings one back. Requests bring back what the usua
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
 from servingpool.catalogue.notes import Note
 from servingpool.decision.costs import cheapest, miss_penalty
-from servingpool.decision.gateway_demand import Busy, GatewayDemand
+from servingpool.decision.decision import AtZero
+from servingpool.decision.gateway_demand import Busy, GatewayDemand, clock, span
 from servingpool.decision.knee import posterior
-from servingpool.decision.observation import Observation, Reading, Unknown
+from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
 from servingpool.decision.step_time import StepTime
-
-NEVER_ZERO = Unknown("min is at least 1")
-
-
-class AtZero(NamedTuple):
-    """How many replicas there should be while none serves, and why."""
-
-    replicas: int
-    why: str
 
 
 def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float) -> AtZero | None:
@@ -54,32 +42,6 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float) ->
         return AtZero(requested, Note.STILL_IDLE.message(idle=idle) if requested == 0 else Note.FIRST_LOADS.message())
     said = Note.UNKNOWN_AT_ZERO.message(seconds=unknown, reason=demand.unknown, longest=longest)
     return AtZero(max(requested, 1 if unknown > longest else 0), said)
-
-
-def idle(pool: Pool, memory: Memory, now: float) -> bool:
-    """Whether it is certain that no request came for so long that the last replica may go."""
-    if pool.idle_after is None or memory.profile.vanished is not None:
-        return False
-    without = idle_for(memory, now)
-    return not isinstance(without, Unknown) and without >= idle_after(pool, memory)
-
-
-def unused(pool: Pool, memory: Memory, now: float) -> bool:
-    """Whether nothing is kept for what may come: the last replica may go, or came back without a request."""
-    return idle(pool, memory, now) or (memory.demand is not None and memory.demand.rested)
-
-
-def idle_for(memory: Memory, now: float) -> Reading:
-    """Seconds since a request was seen last."""
-    return NEVER_ZERO if memory.demand is None else memory.demand.idle_for(now)
-
-
-def idle_after(pool: Pool, memory: Memory) -> float:
-    """Seconds without a request after which the fleet goes.
-
-    What goes and comes back sooner than the scale-down window costs more than it saved.
-    """
-    return max(pool.idle_after or 0.0, memory.scale_down_window(pool))
 
 
 def _for_the_usual(pool: Pool, memory: Memory, demand: GatewayDemand, held: float, now: float) -> tuple[int, bool]:
@@ -125,15 +87,3 @@ def _requests(demand: GatewayDemand, held: float) -> str:
     if held > 0.0:
         return Note.HELD.message(requests=held)
     return Note.TRIED.message(tries=demand.asked)
-
-
-def span(seconds: float) -> str:
-    """A time in a few characters."""
-    if seconds < 120.0:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60.0:.0f} min" if seconds < 7200.0 else f"{seconds / 3600.0:.1f} h"
-
-
-def clock(at: float) -> str:
-    """A Unix time as a person reads it, in UTC."""
-    return f"{np.datetime64(int(at // 60), 'm')}".replace("T", " ") + " UTC"

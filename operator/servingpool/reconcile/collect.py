@@ -177,7 +177,7 @@ class Readings:
         keys = {(pool.metadata.namespace, pod) for pod in pods[:EXPLAINED_OF_A_POOL]}
         self._reader(pool).unexplained[share_of(pool)] |= keys
 
-    def gateway(self, pool: ServingPool, replicas: Collection[PodKey]) -> GatewayMetrics:
+    def gateway(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
         """What the gateway in front of this pool of such pods said last."""
         return self._reader(pool).gateways.of(pool, replicas)
 

@@ -197,7 +197,7 @@ class GatewayTotals:
             return hidden
         if not pods:
             return Absent(own.unseen)
-        shows = profile.at_zero.shows
+        shows = () if profile.at_zero is None else profile.at_zero.shows
         counted = any(one is not GatewayFigure.QUEUE for one in shows)
         if counted and (self.last or profile.model_label is None):
             return self.newcomers + _shown(profile, self.counts)

@@ -7,7 +7,7 @@ from servingpool.api.conditions import Reason
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.notes import Note
-from servingpool.decision.zero import clock
+from servingpool.decision.gateway_demand import clock
 from servingpool.reconcile.gateways import OwnGateway, bound_of
 from servingpool.reconcile.pool_plan import Learned, PoolPlan
 

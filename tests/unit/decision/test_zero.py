@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 
 from servingpool.catalogue.limits import LimitName
@@ -329,3 +330,32 @@ def test_the_time_without_a_request_is_a_figure():
     figures = world.run(0.0, 5)[-1].decision.figures
     assert figures.idle_for == pytest.approx(300.0, abs=15.0)
     assert isinstance(World().tick(1.0).decision.figures.idle_for, Unknown)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_comes_it_sleeps_on_proof_only_and_wakes_in_the_tick_of_a_request(seed: int):
+    """An hour of requests, gaps, outages, series that are gone and operators that restart, in random turn."""
+    random = np.random.default_rng(seed)
+    world = Gated(holds=bool(random.integers(2)), pool=replace(ZERO, idle_after=float(random.choice([60.0, 300.0]))))
+    world.run(8.0, 8)
+    quiet_since, asked = world.now, False
+    for _ in range(60):
+        rate = float(random.choice([0.0, 0.0, 0.0, 0.0, 0.0, 1.0 / 15.0, 5.0]))
+        told = random.choice(np.array([None, None, None, None, None, None, DOWN, GONE], dtype=object))
+        if random.random() < 0.03:
+            world.memory = Memory(restored(world.memory).profile)
+            quiet_since, asked = world.now, False
+        for _ in range(int(random.integers(1, 12))):
+            before, world.told = world.requested, told
+            # Without a count to compare with, as after a restart, only what is held shows.
+            counted = world.memory.demand is not None and world.memory.demand.known_at is not None
+            outcome = world.tick(rate)
+            hidden = told is not None
+            quiet_since = world.now if rate > 0.0 else quiet_since
+            asked = asked or (rate > 0.0 and before == 0 and (counted or world.holds))
+            down = before > 0 and world.requested == 0
+            assert not (down and (hidden or world.now - quiet_since < world.pool.idle_after - 15.0)), told
+            if asked and not hidden:
+                assert world.requested > 0, outcome.decision.reason
+            asked = asked and world.requested == 0
+            assert 0 <= world.requested <= world.pool.max_replicas
