@@ -193,8 +193,8 @@ def sections() -> Iterator[str]:
     model = ("names the model", *(code(known[name].model_label) or "no: needs `workload`" for name in known))
     yield table(("figure", *known), [model, *rows])
     yield AT_ZERO
-    head = ("gateway", "a request at 0 replicas", "for", "shown by", "note")
-    yield table(head, [_at_zero(name, profile) for name, profile in known.items()])
+    heading = ("gateway", "a request at 0 replicas", "for", "shown by", "note")
+    yield table(heading, [_at_zero(name, profile) for name, profile in known.items()])
     series = [row for name, profile in known.items() for row in _rows(name, profile)]
     yield table(("gateway", "figure", "series", "counted", "versions", "note"), series)
     yield "\n".join(f"- {name} ({profile.versions}): {profile.doc}" for name, profile in known.items())

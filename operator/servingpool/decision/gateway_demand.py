@@ -90,6 +90,8 @@ class GatewayDemand:
     """Requests, or tries of them, since `zero_at`."""
     arrived: float = 0.0
     """Requests since then, where the gateway counts those that meet no engine."""
+    held: float = 0.0
+    """Requests that the gateway holds, as far as it tells."""
     rested: bool = False
     """No request was seen since there were to be no replicas, whether some serve now or not."""
     unknown: str | None = None
@@ -130,7 +132,7 @@ def updated(
     arrived = 0.0
     if not isinstance(arrivals, Unknown) and demand.arrivals is not None:
         arrived = max(0.0, arrivals - demand.arrivals)
-    held = not isinstance(queue, Unknown) and queue > 0.0
+    held = 0.0 if isinstance(queue, Unknown) else queue
     serves = bool(observation.ready)
     unknown = told.reason if isinstance(told, Unknown) else None
     if unknown is None and serves and not engines.known:
@@ -138,7 +140,7 @@ def updated(
     # Within a long gap a request may have come and gone.
     gap = now - (demand.since if demand.known_at is None else demand.known_at) > pool.params.longest_gap
     awaited = not serves and observation.requested > 0
-    request = came > 0.0 or held or (serves and engines.busy)
+    request = came > 0.0 or held > 0.0 or (serves and engines.busy)
     request_at = now if request or first or gap or awaited else demand.request_at
     asked, zero_at = demand.asked, demand.zero_at
     if serves:
@@ -147,7 +149,7 @@ def updated(
         zero_at = now if zero_at is None and observation.requested == 0 else zero_at
         at_zero = zero_at is not None
         asked, arrived_since = (asked + came, demand.arrived + arrived) if at_zero else (0.0, 0.0)
-        asked_at = demand.asked_at or (now if at_zero and (came > 0.0 or held) else None)
+        asked_at = demand.asked_at or (now if at_zero and (came > 0.0 or held > 0.0) else None)
     return GatewayDemand(
         since=demand.since,
         request_at=request_at,
@@ -158,6 +160,7 @@ def updated(
         asked_at=asked_at,
         asked=asked,
         arrived=arrived_since,
+        held=held,
         rested=(demand.rested or observation.requested == 0) and not request,
         unknown=unknown,
     )

@@ -12,7 +12,7 @@ from servingpool.decision.costs import cheapest, miss_penalty
 from servingpool.decision.decision import AtZero
 from servingpool.decision.gateway_demand import Busy, GatewayDemand, clock, span
 from servingpool.decision.knee import posterior
-from servingpool.decision.observation import Observation, Unknown
+from servingpool.decision.observation import Observation
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
@@ -26,10 +26,8 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float) ->
         return None
     requested = observation.requested
     if demand.asked_at is not None:
-        held = observation.gateway.queue
-        held = 0.0 if isinstance(held, Unknown) else held
-        replicas, learned = _for_the_usual(pool, memory, demand, held, now)
-        why = _requests(demand, held)
+        replicas, learned = _for_the_usual(pool, memory, demand, now)
+        why = _requests(demand)
         if not learned:
             why = f"{why}; {Note.USUAL_UNKNOWN.message()}"
         return AtZero(max(requested, replicas), why)
@@ -44,7 +42,7 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float) ->
     return AtZero(max(requested, 1 if unknown > longest else 0), said)
 
 
-def _for_the_usual(pool: Pool, memory: Memory, demand: GatewayDemand, held: float, now: float) -> tuple[int, bool]:
+def _for_the_usual(pool: Pool, memory: Memory, demand: GatewayDemand, now: float) -> tuple[int, bool]:
     """Replicas for the usual demand of busy hours, or for what has come where that is more, and True.
 
     1 and False where nothing is known of it.
@@ -56,7 +54,7 @@ def _for_the_usual(pool: Pool, memory: Memory, demand: GatewayDemand, held: floa
     work, horizon = step.work(busy.prompt, busy.steps), memory.horizon(pool)
     since = now if demand.asked_at is None else demand.asked_at
     arriving = demand.arrived * work / max(horizon, now - since)
-    level = max(busy.level, arriving) + held * work / horizon
+    level = max(busy.level, arriving) + demand.held * work / horizon
     curve, allowed = posterior(profile.curve, pool, step), pool.slo.allowed
     ratio = profile.calibration.ratio(params)
     allowance = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=ratio, params=params)
@@ -81,9 +79,9 @@ def _step_of(memory: Memory, busy: Busy, params: Params) -> StepTime | None:
     return step.limited(batch=batch, tokens=busy.tokens, prompt_tokens=busy.prompt, steps=busy.steps)
 
 
-def _requests(demand: GatewayDemand, held: float) -> str:
+def _requests(demand: GatewayDemand) -> str:
     if demand.arrived > 0.0:
         return Note.ARRIVED.message(requests=demand.arrived)
-    if held > 0.0:
-        return Note.HELD.message(requests=held)
+    if demand.held > 0.0:
+        return Note.HELD.message(requests=demand.held)
     return Note.TRIED.message(tries=demand.asked)

@@ -215,7 +215,7 @@ class GatewayTotals:
             if cause is not None and cause.cause is Cause.SCRAPE_FAILED:
                 return Unknown(f"gateway pod {pod[1]}: {cause.reason}")
         for pod in own.pods(reading.stale):
-            return Unknown(f"gateway pod {pod[1]} was not scraped for {reading.stale[pod]:.0f} s")
+            return Unknown(f"gateway pod {pod[1]} has no fresh scrape")
         return reading.partial
 
     def _add(self, pod: PodKey, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
