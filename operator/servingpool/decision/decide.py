@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from servingpool.decision import report
-from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.decision import Decision, verdict_of
 from servingpool.decision.lateness import Queues
 from servingpool.decision.limits import limit
 from servingpool.decision.observation import Observation, Unknown
@@ -41,20 +41,15 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     decision = Decision(
         at=now,
         replicas=limited.replicas,
-        verdict=_verdict(limited.replicas, observation.requested),
+        verdict=verdict_of(limited.replicas, observation.requested),
         need=planned if isinstance(planned, Unknown) else planned.need,
         limits=limited.applied,
         reason=report.reason(observation.requested, pool, planned, limited, figures),
         figures=figures,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
+        course=None if isinstance(planned, Unknown) else planned.course,
         calibrating=not memory.calibrated(pool),
         warning=report.warning(pool, updated, planned),
     )
     return Outcome(decision, memory)
-
-
-def _verdict(replicas: int, requested: int) -> Verdict:
-    if replicas == requested:
-        return Verdict.HOLD
-    return Verdict.SCALE_UP if replicas > requested else Verdict.SCALE_DOWN

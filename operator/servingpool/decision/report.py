@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from servingpool.decision.counters import WAITED
-from servingpool.decision.decision import Figures, Limited, Plan
+from servingpool.decision.decision import Figures, Limited, Plan, move
 from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
 from servingpool.decision.observation import Reading, Unknown
@@ -107,7 +107,7 @@ def reason(requested: int, pool: Pool, plan: Plan | Unknown, answer: Limited, fi
     """Why this many replicas, in one sentence with units."""
     parts = [f"the need is unknown ({plan.reason})"] if isinstance(plan, Unknown) else _weighed(pool, plan, figures)
     parts += [limit.reason for limit in answer.applied]
-    return f"{_move(requested, answer.replicas)}: {'; '.join(parts)}"
+    return f"{move(requested, answer.replicas)}: {'; '.join(parts)}"
 
 
 def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
@@ -213,12 +213,6 @@ def _attainment(memory: Memory, overdue: float, now: float) -> Reading:
 
 def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else f"{share:.2%}"
-
-
-def _move(requested: int, replicas: int) -> str:
-    if replicas == requested:
-        return f"hold {replicas}"
-    return f"scale {'up' if replicas > requested else 'down'} {requested} -> {replicas}"
 
 
 def _number(figure: Reading) -> str:
