@@ -85,7 +85,7 @@ format: $(STAMP)  ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
 
 generate: $(STAMP)  ## Write everything that is generated: CRD, the chart's versions, schema and README, deploy/, reference pages
-	@$(BIN)/servingpool crd > crds/servingpools.servingpool.dev.yaml
+	@for crd in servingpools gpubudgets; do $(BIN)/servingpool crd $$crd.servingpool.dev > crds/$$crd.servingpool.dev.yaml; done
 	@PYTHONPATH=tools $(BIN)/python -m chart
 	@PYTHONPATH=tools $(BIN)/python -m reference
 

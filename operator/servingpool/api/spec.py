@@ -214,6 +214,8 @@ class Spec(Part):
     """Workload to scale; exactly one is supported."""
     mode: Annotated[Mode, Field(strict=False)] = Mode.AUTO
     """Auto: scales. Recommend: computes a replica count and does not apply it. Paused: observes and does not scale."""
+    priority: Annotated[int, Between(0, 9)] = 5
+    """Rank among the pools of a GPUBudget, 0 to 9. A miss counts as ten misses at the next lower priority."""
     compare_to: Annotated[str, Field(max_length=63), PRICE_NAME] | None = None
     """Name of a hosted price in the operator's configuration. The status then says what the traffic would cost there.
     It does not change scaling."""
