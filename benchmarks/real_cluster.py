@@ -60,8 +60,8 @@ class RealCluster:
     def populate(self) -> None:
         """Create nodes, Deployments and pools, and wait until every pod is Ready."""
         plane = self.plane
-        for manifest in manifests().values():
-            plane.apply(manifest)
+        for definition in manifests().values():
+            plane.apply(definition)
         for manifest in ("namespace.yaml", "rbac.yaml"):
             plane.apply(ROOT / "deploy" / manifest)
         nodes = 2 + 2 * len(self._every) * self._pods // PODS_PER_NODE

@@ -124,7 +124,7 @@ class LimitName(StrEnum):
     )
     GPU_BUDGET = (
         "GPUBudget",
-        "the GPU budget allows {most}: {detail}",
+        "GPUBudget {budget} allows {most}: {detail}",
         "Reduced to what the GPUBudget of the pool allows now, also below min.",
         "Raise spec.gpus of the GPUBudget if there are GPUs, or the pool's priority. See docs/how-to/share-gpus.md.",
     )

@@ -164,6 +164,18 @@ class Note(Templated, StrEnum):
         "{replicas} by schedule {schedule}, which begins in {seconds:.0f} s",
         "A min or max in TooFewReplicas and TooManyReplicas: replicas are ordered one cold start before the window.",
     )
+    GPUS_UNKNOWN = (
+        "the GPUs of {pool} are unknown ({why})",
+        "In the limit GPUBudget: nothing is ordered while the GPUs of one pool of the budget are unknown.",
+    )
+    NO_GPUS_STATED = (
+        "neither its pods nor targets[].gpusPerReplica tell them",
+        "In NotCounted and the limit GPUBudget: the kind's templates are not known, and no pod exists.",
+    )
+    TARGET_NOT_READ = (
+        "its target cannot be read: {fault}",
+        "In NotCounted: pods that the operator does not see may hold GPUs.",
+    )
     WAITS_FOR_GPUS = (
         "{held} of {gpus} GPUs are held; waits for GPUs of {pools}",
         "In the limit GPUBudget: these pools hold GPUs that are due to this one, and give them up.",

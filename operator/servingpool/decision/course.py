@@ -25,12 +25,13 @@ class Course(NamedTuple):
     """Work that comes now."""
     curve: Curve
 
-    def upto(self, most: int) -> tuple[float, ...]:
-        """Misses with 0, 1, ... `most` replicas: the more of those at the horizon and those of now.
+    def beyond(self, least: int) -> tuple[float, ...]:
+        """Misses with 0, 1, ... `least` replicas and more: the more of those at the horizon and those of now.
 
-        What goes now is missing now, and what is ordered serves at the horizon.
+        What goes now is missing now, and what is ordered serves at the horizon. To where even the highest demand is
+        served: a pool far from that would seem to have no use for its next replica.
         """
-        replicas = np.arange(most + 1.0)
+        replicas = np.arange(max(float(least), self.fleets[-1]) + 1.0)
         ahead = np.interp(replicas, np.append(0.0, self.fleets), np.append(self.expected, self.misses))
         load = self.level / np.maximum(replicas, 0.5)
         now = np.minimum(self.level * self.curve.cost(load), self.level)

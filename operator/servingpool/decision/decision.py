@@ -244,14 +244,15 @@ class Decision:
     warning: str | None = None
     """What is wrong but not fatal, such as an SLO that no fleet size can hold, as a sentence."""
 
-    def within_budget(self, requested: int, most: int, detail: str) -> Decision:
+    def within_budget(self, requested: int, most: int, budget: str, detail: str) -> Decision:
         """The decision cut to what the budget of GPUs lets the pool order: the last limit, also below min.
 
         `requested` replicas stand; `detail` says why it is no more.
         """
         if self.replicas <= most:
             return self
-        limited = Limited(self.replicas, self.limits).at_most(most, LimitName.GPU_BUDGET, most=most, detail=detail)
+        limited = Limited(self.replicas, self.limits)
+        limited = limited.at_most(most, LimitName.GPU_BUDGET, budget=budget, most=most, detail=detail)
         told = f"{move(requested, most)}: {self.reason.partition(': ')[2]}; {limited.applied[-1].reason}"
         verdict = verdict_of(most, requested)
         return replace(self, replicas=most, verdict=verdict, limits=limited.applied, reason=told)

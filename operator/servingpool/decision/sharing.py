@@ -42,8 +42,9 @@ class Claim:
     wanted: int
     """Replicas that its decision asks for, with every other limit applied."""
     misses: tuple[float, ...] | None
-    """Expected misses with 0, 1, ... `wanted` replicas, in multiples of what the SLO allows, each miss in the GPU time
-    that it costs over that of a replica. None where the need is unknown: then it keeps what it has."""
+    """Expected misses with 0, 1, ... replicas, `wanted` and beyond, to where one more avoids none. In multiples of what
+    the SLO allows, each miss in the GPU time that it costs over that of a replica. None where the need is unknown: then
+    it keeps what it has."""
     least: int = 0
     """Its min in force."""
     floor: int = 0
@@ -160,7 +161,7 @@ def _worths(claim: Claim, start: int) -> Iterator[tuple[float, bool, int]]:
 
     A replica of g GPUs avoids work of g GPUs for each miss of one replica's work: misses for each GPU need no g.
     """
-    for number, avoided in enumerate(worth(claim.misses or (), start), start + 1):
+    for number, avoided in zip(range(start + 1, claim.wanted + 1), worth(claim.misses or (), start), strict=False):
         new = number > claim.ordered
         yield -avoided * weight(claim.priority) * (1.0 if new else HYSTERESIS), new, -claim.priority
 

@@ -122,25 +122,37 @@ def test_pools_without_gpus_of_the_budget_are_not_bounded_by_it(lending: bool) -
 
 def test_a_fleet_that_grows_while_its_pods_leave_holds_both_though_no_watch_says_so() -> None:
     standing = [{"a": 1}, {"b": 1}, {"c": 1}, {"d": 1}]
-    held = Holding().seen(4, standing, 1, 1, lambda _: True, {})
-    held = held.seen(3, standing, 1, 1, lambda _: True, {})
+    held = Holding().seen(4, standing, 1, 1, lambda _: True, {}, 0.0)
+    held = held.seen(3, standing, 1, 1, lambda _: True, {}, 0.0)
     assert held.gpus == 4
-    held = held.seen(4, standing, 1, 1, lambda _: True, {})
+    held = held.seen(4, standing, 1, 1, lambda _: True, {}, 0.0)
     assert held.gpus == 5, "one leaves, and one more was ordered"
-    held = held.seen(4, [{"a": 1}, {"b": 1}, {"c": 1}, {"e": 1}], 1, 1, lambda _: True, {"d": 1})
+    held = held.seen(4, [{"a": 1}, {"b": 1}, {"c": 1}, {"e": 1}], 1, 1, lambda _: True, {"d": 1}, 0.0)
     assert held.gpus == 5
-    held = held.seen(4, [{"a": 1}, {"b": 1}, {"c": 1}, {"e": 1}], 1, 1, lambda uid: uid != "d", {})
+    held = held.seen(4, [{"a": 1}, {"b": 1}, {"c": 1}, {"e": 1}], 1, 1, lambda uid: uid != "d", {}, 0.0)
     assert held.gpus == 4
+
+
+def test_what_was_ordered_away_before_it_had_pods_is_held_for_a_minute_only() -> None:
+    held = Holding().seen(4, [{"a": 1}, {"b": 1}], 1, 1, lambda _: True, {}, 0.0)
+    for now, gpus in ((1.0, 4), (40.0, 4), (61.0, 2)):
+        held = held.seen(2, [{"a": 1}, {"b": 1}], 1, 1, lambda _: True, {}, now)
+        assert held.gpus == gpus
+
+
+def test_a_pod_that_is_gone_when_the_order_is_seen_is_not_waited_for() -> None:
+    held = Holding().seen(2, [{"a": 1}, {"b": 1}], 1, 1, lambda _: True, {}, 0.0)
+    assert held.seen(1, [{"a": 1}], 1, 1, lambda uid: uid == "a", {}, 1.0).gpus == 1
 
 
 def test_pods_of_a_deleted_target_are_held_until_they_are_gone() -> None:
-    held = Holding().seen(2, [{"a": 4}, {"b": 4}], 4, 1, lambda _: True, {})
+    held = Holding().seen(2, [{"a": 4}, {"b": 4}], 4, 1, lambda _: True, {}, 0.0)
     assert held.gone(lambda uid: uid == "b").gpus == 4
     assert held.gone(lambda _: False).gpus == 0
 
 
 def test_groups_of_pods_hold_what_their_pods_ask_for_and_a_whole_replica_while_they_come() -> None:
-    held = Holding().seen(2, [{"leader": 0, "worker": 8}, {"leader-2": 0}], 8, 2, lambda _: True, {"old": 8})
+    held = Holding().seen(2, [{"leader": 0, "worker": 8}, {"leader-2": 0}], 8, 2, lambda _: True, {"old": 8}, 0.0)
     assert held.gpus == 24
 
 
@@ -196,6 +208,7 @@ class Fleet:
             1,
             runs.__contains__,
             dict.fromkeys(draining, gpus),
+            0.0,
         )
 
     @property
