@@ -555,7 +555,7 @@ class Metric(StrEnum):
         ("budget", *POOL),
         "GPUs",
         "GPUs that a pool's pods hold: ordered, loading and draining.",
-        "The sum over the pools of a budget stays within gpu_budget_gpus. Absent while the GPUs of one pool are unknown.",
+        "The sum over a budget stays within gpu_budget_gpus. Absent while the GPUs of one pool are unknown.",
     )
     BUDGET_DUE = (
         "servingpool_gpu_budget_due_gpus",
