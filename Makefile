@@ -37,9 +37,10 @@ run: $(STAMP)  ## Real API server, real Prometheus, emulated vLLM fleet, the ope
 demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML report; no cluster, no Go
 	@$(BIN)/servingpool demo
 
+# A file is whole in one of two processes, each with a control plane of its own: its tests may come in an order.
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool_lab.binaries
-	@$(LANE) $@ $(BIN)/python -m pytest
+	@$(LANE) $@ $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
 	@$(BIN)/python tools/build_keda.py

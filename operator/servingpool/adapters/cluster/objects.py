@@ -304,8 +304,10 @@ def _parent(key: TargetKey, meta: Raw) -> Parent | None:
     if owner is None or key.sort not in kinds.WORKLOADS:
         return None
     sort = kinds.group_of(owner.get("apiVersion", "")), owner["kind"]
-    external = (meta.get("annotations") or {}).get(kinds.KSERVE_CLASS) == kinds.KSERVE_EXTERNAL
-    return None if sort == kinds.KSERVE and external else Parent(sort, str(owner.get("name")))
+    annotations = meta.get("annotations") or {}
+    external = sort == kinds.KSERVE and annotations.get(kinds.KSERVE_CLASS) == kinds.KSERVE_EXTERNAL
+    left = external or annotations.get(kinds.PARENT_SETS) == kinds.FALSE
+    return None if left else Parent(sort, str(owner.get("name")))
 
 
 @lru_cache(maxsize=4096)
