@@ -40,6 +40,15 @@ NIGHT = 0.15
 """Traffic at night over that at noon."""
 EFFORT = Effort(requests=1_500_000)
 """Of the search for each clairvoyant course."""
+INTRODUCTION = """\
+Pools of three kinds take turns: an 8B model on 1 GPU with priority 9, a 70B model on 4 GPUs with priority 5, and a
+batch tier of the 8B model with priority 1. A day lasts two hours. Held are GPUs of replicas that load, serve or drain;
+a run stops if they are more than the budget. Alone, each pool has GPUs without end. Where "alone, most" is within the
+budget, it does not bind. The clairvoyant holds a pool if the cheapest course found for it alone fits beside those of
+higher priority at every tick. It is a search with an effort of 1.5 million requests for each pool, so another course
+may fit where this one does not. Changes are orders in two and a half hours. A pool that needs another one's GPU waits
+until that replica has drained; in the simulator an overloaded replica first serves its whole queue, for minutes.
+"""
 KINDS = (
     (engine_profile("h100-8b-tp1"), Slo(1.0, 0.04), 6.0),
     (engine_profile("h100-70b-tp4"), Slo(2.0, 0.1), 2.5),
@@ -222,14 +231,7 @@ def text(rows: Sequence[Row], left_out: Sequence[int]) -> Iterator[str]:
     """The page."""
     yield "# Pools that share GPUs\n"
     yield "Written by `python benchmarks/gpu_budget.py`. Simulated, as all of these pages; seed 0.\n"
-    yield (
-        "Pools of three kinds take turns: an 8B model on 1 GPU with priority 9, a 70B model on 4 GPUs with priority\n"
-        "5, and a batch tier of the 8B model with priority 1. A day lasts two hours. Held are GPUs of replicas that\n"
-        "load, serve or drain; a run stops if they are more than the budget. Alone, each pool has GPUs without end.\n"
-        "The clairvoyant holds a pool if the cheapest course found for it alone fits beside those of higher priority\n"
-        "at every tick. It is a search with an effort of 1.5 million requests for each pool, so another course may\n"
-        "fit where this one does not. Changes are orders in two and a half hours.\n"
-    )
+    yield INTRODUCTION
     names = ("case", "budget", "most held", "alone, most", "pools that hold: ours", "alone", "clairvoyant")
     yield "| " + " | ".join((*names, "changes, alone", "seconds")) + " |"
     yield "|---|---|---|---|---|---|---|---|---|"
