@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from servingpool.api.crd import crd
+from servingpool.api.crd import manifests
 from servingpool_lab import workload
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, wait_until
@@ -86,7 +86,8 @@ class Stack:
         plane, scenario = self.plane, self.scenario
         nodes = workload.nodes(scenario)
         plane.apply(nodes)
-        plane.apply(crd())
+        for manifest in manifests().values():
+            plane.apply(manifest)
         plane.apply(workload.operator_manifests())
         plane.apply(workload.emulator_rights(scenario))
         wait_until(lambda: self._schedulable() == len(nodes), 30, "GPU nodes ready")
