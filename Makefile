@@ -14,7 +14,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist zipapp sbom version clean
+.PHONY: help go run demo afternoon test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist zipapp sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ run: $(STAMP)  ## Real API server, real Prometheus, emulated vLLM fleet, the ope
 
 demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML report; no cluster, no Go
 	@$(BIN)/servingpool demo
+
+afternoon: $(STAMP)  ## From an HPA to Auto and back in real time (100 minutes), written down in docs/records/afternoon.md
+	@PYTHONPATH=tools $(BIN)/python -m afternoon
 
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool_lab.binaries
@@ -131,7 +134,10 @@ lab-image: image  ## Build the emulated vLLM engine and the load generator as an
 	@cp -r simulation/servingpool_simulation lab/servingpool_lab build/lab-image/packages && cp tests/e2e/images/vllm build/lab-image
 	@docker build --file tests/e2e/images/lab.Dockerfile --tag $(LAB_IMAGE) --build-arg BASE=$(IMAGE) build/lab-image
 
-image-test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing that compiles, a bill as locked; needs Docker
+image-afternoon: $(STAMP)  ## From an HPA to Auto and back in real time (100 minutes), written down in docs/records/afternoon.md
+	@PYTHONPATH=tools $(BIN)/python -m afternoon
+
+test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing that compiles, a bill as locked; needs Docker
 	@$(BIN)/python -m pytest --verbose --timeout 900 tests/image
 
 wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a build that reaches no package index
