@@ -32,6 +32,8 @@ TARGET = 16.0
 """Running requests for each replica: what the benchmark's HPA has."""
 MINIMUM = 2
 LOOK_SECONDS = 5.0
+SHORTEST = 10.0
+"""Minutes of history that `suggest` and `record` take at least."""
 NAME = WORKLOADS["conv"].name
 HPAS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 
@@ -94,7 +96,7 @@ class Afternoon:
         self._type("cat hpa.yaml")
         self._type("kubectl apply -f hpa.yaml")
         self._begin("hpa", minutes.hpa)
-        span = f"{minutes.hpa:.0f}m"
+        span = f"{max(SHORTEST, minutes.hpa):.0f}m --prometheus $PROMETHEUS"
         self._type(f"kubectl get hpa {NAME}")
         self._type(
             f"servingpool suggest hpa/{NAME} --since {span} "
@@ -113,7 +115,7 @@ class Afternoon:
         self._begin("recommend", minutes.recommend)
         self._type("servingpool get")
         self._type(f"servingpool explain {NAME}")
-        self._type(f"servingpool compare {NAME} --since {minutes.recommend:.0f}m")
+        self._type(f"servingpool compare {NAME} --since {minutes.recommend:.0f}m --prometheus $PROMETHEUS")
         self._type(f"servingpool adopt {NAME} --dry-run", allowed=(0, 3))
         if self._type(f"servingpool adopt {NAME} --yes", allowed=(0, 3)) == 3:
             self._type(f"servingpool adopt {NAME} --yes --accept")
@@ -121,7 +123,7 @@ class Afternoon:
         self._begin("auto", minutes.auto)
         self._type("servingpool get")
         self._type(f"servingpool explain {NAME}")
-        self._type(f"servingpool history {NAME} --since {minutes.auto:.0f}m")
+        self._type(f"servingpool history {NAME} --since {minutes.auto:.0f}m --prometheus $PROMETHEUS")
         self._type(f"servingpool release {NAME} --yes")
         self._begin("released", minutes.released)
         self._type("kubectl get hpa")
@@ -138,7 +140,7 @@ class Afternoon:
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._stack.plane.kubeconfig),
-            "SERVINGPOOL_PROMETHEUS": self._stack.prometheus_url,
+            "PROMETHEUS": self._stack.prometheus_url,
             "PATH": f"{self._bin}:{os.environ['PATH']}",
             "COLUMNS": "120",
         }

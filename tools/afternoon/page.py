@@ -84,8 +84,9 @@ def _head(record: Record) -> Iterator[str]:
     yield from ("", "```console", "$ make afternoon", "```", "")
     yield (
         "etcd, kube-apiserver, kube-controller-manager with its HPA controller, kube-scheduler and Prometheus are "
-        f"real. Pods are kwok's. The engines are emulated: {record.hardware}. The {record.title} comes at its own pace, "
-        "open loop. A stand-in for prometheus-adapter gives the engines' running requests to the HPA controller. The SLO: "
+        f"real. Pods are kwok's. The engines are emulated: {record.hardware}. The {record.title} comes at its own "
+        "pace, open loop. A stand-in for prometheus-adapter gives the HPA controller the engines' running requests. "
+        "`$PROMETHEUS` is the URL of Prometheus. The SLO: "
         f"first token within {slo['time_to_first_token']:g} s and {1000 * (slo['time_per_output_token'] or 0):.0f} ms "
         f"for each later token, for {100 * (slo['attainment'] or 0):.0f}% of requests."
     )

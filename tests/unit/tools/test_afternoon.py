@@ -42,9 +42,7 @@ def afternoon(*writes: Write, lost: int = 0) -> Record:
             "released": 5710.0,
             "end": 6000.0,
         },
-        commands=[
-            Command(60.0, f"{begins} x", "line\n" * 50, 1.25, 0) for one in SECTIONS for begins in one.commands
-        ],
+        commands=[Command(60.0, f"{begins} x", "line\n" * 50, 1.25, 0) for one in SECTIONS for begins in one.commands],
         looks=[look(minute) for minute in range(100)] + [look(100, lost=lost)],
         writes=list(writes),
     )
