@@ -74,7 +74,7 @@ class Afternoon:
 
         Raises:
             ProcessError, ApiError, LabError: a part did not start.
-            RuntimeError: a command failed.
+            AssertionError: the HPA was not deleted and created again, so there is nothing to show.
         """
         watching = threading.Thread(target=self._look, daemon=True)
         try:
@@ -85,6 +85,7 @@ class Afternoon:
             with PodMetrics(self._stack.plane, self._stack.prometheus_url):
                 self._phases()
             self.record.writes = self._writes()
+            assert {"hpa_deleted", "hpa_created"} <= self.record.marks.keys(), "the HPA was not deleted and created"
             return self.record
         finally:
             self._over.set()
@@ -156,10 +157,9 @@ class Afternoon:
             check=False,
         )
         seconds = time.monotonic() - begun
-        self.record.commands.append(Command(at, typed, done.stdout, seconds, done.returncode))
+        failed = done.returncode not in allowed
+        self.record.commands.append(Command(at, typed, done.stdout, seconds, done.returncode, failed))
         _say(f"$ {typed}\n{done.stdout}", seconds)
-        if done.returncode not in allowed:
-            raise RuntimeError(f"`{typed}` ended with {done.returncode}:\n{done.stdout}")
         return done.returncode
 
     def _set_the_desk(self) -> None:

@@ -90,6 +90,9 @@ def by_minute(record: Record) -> dict[int, dict[str, list[int]]]:
 def faults(record: Record) -> Iterator[str]:
     """Each thing that must not have happened, as a sentence."""
     last, marks = record.looks[-1], record.marks
+    for command in record.commands:
+        if command.failed:
+            yield f"`{command.typed}` ended with {command.status}."
     if last.lost:
         yield f"{last.lost} requests were lost."
     for writer, one in by_robots(record):

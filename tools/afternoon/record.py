@@ -19,6 +19,8 @@ class Command:
     printed: str
     seconds: float
     status: int
+    failed: bool
+    """It ended with another status than it should."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import typer
 
 from servingpool.adapters.cluster.autoscaling import PAUSED, copy_of, pause_asked, paused
 from servingpool.adapters.cluster.handover import KEPT, Handover, Scene, named
-from servingpool.adapters.cluster.objects import Raw, unix
+from servingpool.adapters.cluster.objects import Raw, autoscaler, unix
 from servingpool.adapters.cluster.refusals import Conflict, NotFound
 from servingpool.api.duration import brief, parse
 from servingpool.api.mode import Mode
@@ -239,8 +239,7 @@ class Release:
                 self._cluster.create(self._kept)
             except Conflict:  # somebody else has, meanwhile
                 found = self._cluster.find(self._kept)
-        target = self._kept["spec"]["scaleTargetRef"]["name"]
-        if found is not None and found["spec"]["scaleTargetRef"].get("name") != target:
+        if found is not None and autoscaler(found) != autoscaler({**self._kept, "metadata": found["metadata"]}):
             raise Stopped(f"{named(self._kept)} exists and scales something else. Delete or rename it, and run again.")
         try:
             wait_for("The HPA controller's first look", self._taken_up, TAKEN_UP)

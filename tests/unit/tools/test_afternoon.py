@@ -42,7 +42,11 @@ def afternoon(*writes: Write, lost: int = 0) -> Record:
             "released": 5710.0,
             "end": 6000.0,
         },
-        commands=[Command(60.0, f"{begins} x", "line\n" * 50, 1.25, 0) for one in SECTIONS for begins in one.commands],
+        commands=[
+            Command(60.0, f"{begins} x", "line\n" * 50, 1.25, 0, failed=False)
+            for one in SECTIONS
+            for begins in one.commands
+        ],
         looks=[look(minute) for minute in range(100)] + [look(100, lost=lost)],
         writes=list(writes),
     )
@@ -69,6 +73,12 @@ def test_the_operator_writing_before_its_time_is_a_fault() -> None:
 def test_two_writers_within_a_step_are_a_fault() -> None:
     found = list(faults(afternoon(Write(2095.0, HPA, 4), Write(2105.0, OPERATOR, 3))))
     assert found == ["Two writers set replicas within 10.0 s."]
+
+
+def test_a_command_that_failed_is_a_fault() -> None:
+    record = afternoon(*GOOD)
+    record.commands[0] = replace(record.commands[0], status=4, failed=True)
+    assert list(faults(record)) == [f"`{record.commands[0].typed}` ended with 4."]
 
 
 def test_a_lost_request_is_a_fault() -> None:
