@@ -282,11 +282,20 @@ def _controller(raw: Raw, kind: str) -> str | None:
     return None
 
 
+def controller_sort(meta: Raw) -> Sort | None:
+    """Group and kind of the object that controls this one; None without one."""
+    owner = _owner(meta)
+    return None if owner is None else (kinds.group_of(owner.get("apiVersion", "")), owner["kind"])
+
+
+def _owner(meta: Raw) -> Raw | None:
+    return next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
+
+
 def _parent(key: TargetKey, meta: Raw) -> Parent | None:
-    owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
-    if owner is None or key.sort not in kinds.WORKLOADS:
+    owner, sort = _owner(meta), controller_sort(meta)
+    if owner is None or sort is None or key.sort not in kinds.WORKLOADS:
         return None
-    sort = kinds.group_of(owner.get("apiVersion", "")), owner["kind"]
     external = (meta.get("annotations") or {}).get(kinds.KSERVE_CLASS) == kinds.KSERVE_EXTERNAL
     return None if sort == kinds.KSERVE and external else Parent(sort, str(owner.get("name")))
 
