@@ -83,7 +83,7 @@ class Record:
         """What `write` stored."""
         raw: dict[str, Any] = json.loads(path.read_text())
         kinds = {"commands": Command, "looks": Look, "writes": Write}
-        return cls(**{name: _read(kinds[name], value) if name in kinds else value for name, value in raw.items()})
+        return cls(**raw | {name: _read(kind, raw[name]) for name, kind in kinds.items()})
 
     def look(self, at: float) -> Look:
         """The first look at a time or after it; the last one beyond the end."""

@@ -125,6 +125,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     if source is None:
         found, asked_of = source_of.chosen(config, prometheus, backend)
         seconds = usage.span("--since", since, *usage.HISTORY)
+        from servingpool.adapters.cluster.survey import Named
         from servingpool.cli import recording
         from servingpool.cli.logs import quiet
 
@@ -134,7 +135,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
             keys = recording.serving(where)
         else:
             within = namespace_of(namespace, kubeconfig, context)
-            keys = [recording.Named(within, kind, name) for kind, name in names]
+            keys = [Named(within, kind, name) for kind, name in names]
         mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
         if len(mine) == 1 and not every and output is not Output.LINES:
             (key,) = mine

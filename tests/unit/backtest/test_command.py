@@ -17,6 +17,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from servingpool.adapters.cluster.errors import Forbidden
+from servingpool.adapters.cluster.survey import Named
 from servingpool.adapters.prometheus import BackendConfig
 from servingpool.backtest.summary import Line
 from servingpool.cli import recording
@@ -168,7 +169,7 @@ def test_two_kinds_of_one_name_have_a_file_and_a_page_each(two: Command) -> None
     assert "chat/calm (StatefulSet): " in result.output
     assert {"chat.calm.html", "chat.statefulset.calm.html"} <= {one.name for one in Path("report").iterdir()}
     files = [
-        recording.file_of(recording.Named("chat", kind, "calm"), with_namespace=False)
+        recording.file_of(Named("chat", kind, "calm"), with_namespace=False)
         for kind in ("deploy", "deployments.apps", "sts", "statefulset", "leaderworkerset.leaderworkerset.x-k8s.io")
     ]
     assert list(map(str, files)) == [
@@ -203,7 +204,7 @@ def test_why_a_target_has_no_recording_has_the_api_servers_words(monkeypatch: py
     monkeypatch.setattr(recording, "attempt", fails)
     source = BackendConfig(url="http://prometheus")
     where = recording.Where(OperatorConfig(backends=(source,)), source, None, None)
-    found = recording.record_each([recording.Named("chat", "sts", "llama")], 600.0, where, with_namespace=True)
+    found = recording.record_each([Named("chat", "sts", "llama")], 600.0, where, with_namespace=True)
     said = 'Cannot read chat/llama: 403 Forbidden: User "alice" cannot list pods'
     assert found == {Path("chat.statefulset.llama.rec"): said}
 

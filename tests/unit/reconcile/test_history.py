@@ -12,7 +12,8 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, TargetKey, Workl
 from servingpool.api.crd import crd
 from servingpool.reconcile import history
 
-from .fake_cluster import START, FakeCluster, stamp
+from ..decision.world import START  # noqa: TID252, tests are no package of an installed name
+from .fake_cluster import FakeCluster, stamp
 from .stories import settled
 
 HPA = "kube-controller-manager"
