@@ -11,6 +11,9 @@ from afternoon.record import Command, Record
 
 SHOWN_LINES = 45
 """Of a command's output; the rest is left out, which the page says."""
+LEFT_OUT_FROM = 5
+"""Lines that a command prints as the one before it did, from which on they are left out."""
+PHASES = ("hpa", "recommend", "auto", "released")
 PICTURE = "../images/afternoon.svg"
 
 
@@ -52,7 +55,7 @@ SECTIONS: Sequence[Section] = (
     ),
     Section(
         "Adopt",
-        "The check has doubts, so it is read first, and accepted then.",
+        "A dry run comes first. A doubt of its check has to be accepted, also with `--yes`.",
         ("servingpool adopt", "kubectl get hpa"),
     ),
     Section(
@@ -79,9 +82,11 @@ def _head(record: Record) -> Iterator[str]:
     yield ""
     yield (
         "The steps of [From an HPA or KEDA, and back](../how-to/from-hpa-or-keda.md) on the local control plane, in "
-        f"real time. {day}, {total:.0f} minutes. This repeats it and writes this page:"
+        f"real time: {total:.0f} minutes on {day}. `make afternoon` repeats it with longer phases and writes this "
+        "page. With these phases:"
     )
-    yield from ("", "```console", "$ make afternoon", "```", "")
+    options = " ".join(f"--{phase} {_waited(record, phase):.0f}" for phase in PHASES)
+    yield from ("", "```console", f"$ PYTHONPATH=tools .venv/bin/python -m afternoon {options}", "```", "")
     yield (
         "etcd, kube-apiserver, kube-controller-manager with its HPA controller, kube-scheduler and Prometheus are "
         f"real. Pods are kwok's. The engines are emulated: {record.hardware}. The {record.title} comes at its own "
@@ -101,10 +106,7 @@ def _head(record: Record) -> Iterator[str]:
 
 
 def _sections(record: Record) -> Iterator[str]:
-    marks = record.marks
-    # A phase's minutes end with the next command that was typed.
-    ends = {"hpa": "recommend", "recommend": "hpa_deleted", "auto": "hpa_created", "released": "end"}
-    lasted = {name: (marks[end] - marks[name]) / 60 for name, end in ends.items()}
+    waited = {phase: _waited(record, phase) for phase in PHASES}
     left = list(record.commands)
     for section in SECTIONS:
         mine: list[Command] = []
@@ -112,22 +114,39 @@ def _sections(record: Record) -> Iterator[str]:
             mine.append(left.pop(0))
         yield f"## {section.title}"
         yield ""
-        yield section.said.format(target=record.target, **lasted)
+        yield section.said.format(target=record.target, **waited)
         yield ""
+        before: list[str] = []
         for one in mine:
-            yield from _command(one)
+            lines = [line.rstrip() for line in one.printed.strip("\n").splitlines()]
+            yield from _command(one.typed, lines, _alike(before, lines))
+            before = lines
     assert not left, f"no section shows {left[0].typed!r}"
 
 
-def _command(one: Command) -> Iterator[str]:
-    lines = [line.rstrip() for line in one.printed.rstrip().splitlines()]
+def _command(typed: str, lines: Sequence[str], alike: int) -> Iterator[str]:
+    """`alike` lines at the beginning are those of the command before."""
     yield "```console"
-    yield f"$ {one.typed}"
+    yield f"$ {typed}"
+    if alike >= LEFT_OUT_FROM:
+        yield f"... {alike} lines as above"
+        lines = lines[alike:]
     yield from lines[:SHOWN_LINES]
     if len(lines) > SHOWN_LINES:
         yield f"... {len(lines) - SHOWN_LINES} lines more"
     yield "```"
     yield ""
+
+
+def _alike(before: Sequence[str], lines: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    return next((at for at, pair in enumerate(zip(before, lines, strict=False)) if pair[0] != pair[1]), 0)
+
+
+def _waited(record: Record, phase: str) -> float:
+    """Minutes from a phase's begin to the next command."""
+    begin = record.marks[phase]
+    return (min(one.at for one in record.commands if one.at > begin) - begin) / 60
 
 
 def _results(record: Record) -> Iterator[str]:
@@ -154,7 +173,7 @@ def _results(record: Record) -> Iterator[str]:
     yield ""
     bad = list(faults(record))
     if bad:
-        yield f"**What must not happen, and did:** {' '.join(bad)}"
+        yield f"**What should not have happened:** {' '.join(bad)}"
         yield ""
     yield from _writers(record, found)
     yield from _times(record)
@@ -166,8 +185,8 @@ def _writers(record: Record, found: list[Phase]) -> Iterator[str]:
     yield "## Who wrote"
     yield ""
     said = (
-        f"By the API server's audit log, the HPA controller set the Deployment's replicas {counts[HPA]} times and the "
-        f"operator {counts[OPERATOR]} times."
+        f"Writes of the Deployment's replicas by the API server's audit log: {counts[HPA]} of the HPA controller and "
+        f"{counts[OPERATOR]} of the operator."
     )
     if least is not None:
         said += f" Between a write of one and the next write of the other at least {least:.0f} s passed."

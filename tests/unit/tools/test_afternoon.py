@@ -12,6 +12,8 @@ from afternoon.pod_metrics import ROOT, PodMetrics
 from afternoon.record import Command, Look, Record, Write
 
 HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
+TYPED = (0.0, 1320.0, 1330.0, 1340.0, 1400.0, 2100.0, 2110.0, 4410.0, 5710.0, 5890.0)
+"""When the commands of each section were typed."""
 OPERATOR = "system:serviceaccount:servingpool-system:servingpool-operator"
 
 
@@ -43,8 +45,8 @@ def afternoon(*writes: Write, lost: int = 0) -> Record:
             "end": 6000.0,
         },
         commands=[
-            Command(60.0, f"{begins} x", "line\n" * 50, 1.25, 0, failed=False)
-            for one in SECTIONS
+            Command(at, f"{begins} x", f"{begins}\n" + "line\n" * 49, 1.25, 0, failed=False)
+            for at, one in zip(TYPED, SECTIONS, strict=True)
             for begins in one.commands
         ],
         looks=[look(minute) for minute in range(100)] + [look(100, lost=lost)],
@@ -98,12 +100,21 @@ def test_each_phase_has_its_own_requests_and_replica_hours() -> None:
 
 def test_the_page_shows_each_command_and_who_wrote_when() -> None:
     text = page(afternoon(*GOOD))
-    assert "$ servingpool backtest x\nline\n" in text
+    assert "$ servingpool backtest x\nservingpool backtest\nline\n" in text
     assert "... 5 lines more" in text
+    assert "--hpa 22 --recommend 10 --auto 38 --released 3" in text
     assert "| 35 | Auto |  | 3 |" in text
-    assert "must not happen" not in text
+    assert "should not have happened" not in text
     bad = page(afternoon(*GOOD, lost=2))
-    assert "**What must not happen, and did:** 2 requests were lost." in bad
+    assert "**What should not have happened:** 2 requests were lost." in bad
+
+
+def test_what_the_command_before_has_printed_is_not_shown_again() -> None:
+    record = afternoon(*GOOD)
+    last = record.commands[-1]
+    checked = "".join(f"check {number}\n" for number in range(6))
+    record.commands[-1:] = [replace(last, printed=f"{checked}refused\n"), replace(last, printed=f"{checked}Done.\n")]
+    assert "... 6 lines as above\nDone.\n```" in page(record)
 
 
 def test_a_picture_names_both_writers() -> None:
