@@ -41,9 +41,10 @@ demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML repo
 afternoon: $(STAMP)  ## From an HPA to Auto and back in real time (100 minutes), written down in docs/records/afternoon.md
 	@PYTHONPATH=tools $(BIN)/python -m afternoon
 
+# A file is whole in one of two processes, each with a control plane of its own: its tests may come in an order.
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool_lab.binaries
-	@$(LANE) $@ $(BIN)/python -m pytest
+	@$(LANE) $@ $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
 	@$(BIN)/python tools/build_keda.py

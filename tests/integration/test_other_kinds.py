@@ -137,9 +137,18 @@ def stateful_set(name: str) -> dict[str, Any]:
     return manifest
 
 
-def test_a_stateful_set_grows_and_shrinks_from_its_highest_ordinal(cluster: Cluster, operator: OperatorProcess) -> None:
-    cluster.plane.apply(stateful_set("sts"))
-    cluster.traffic.services[NAMESPACE, "sts"] = Service("sts", 4.0)
+@pytest.fixture(scope="module")
+def workloads(cluster: Cluster, prometheus: Prometheus) -> None:
+    """One of each kind that a stand-in or Kubernetes itself makes pods for, with its traffic; scraped."""
+    cluster.plane.apply([stateful_set("sts"), *(kind.manifest(NAMESPACE, name, 1) for kind, name in NAMES.items())])
+    for name in ("sts", *NAMES.values()):
+        cluster.traffic.services[NAMESPACE, name] = Service(name, 4.0)
+    series = f'vllm:num_requests_running{{namespace="{NAMESPACE}"}}'
+    wait_until(lambda: len(prometheus.query(series)) >= len(NAMES) + 1, PATIENCE, "each is scraped")
+
+
+@pytest.mark.usefixtures("operator", "workloads")
+def test_a_stateful_set_grows_and_shrinks_from_its_highest_ordinal(cluster: Cluster) -> None:
     pool(cluster, STATEFUL_SET, "sts")
     most = up_and_back(cluster, STATEFUL_SET, "sts")
     wait_until(lambda: len(cluster.pods("sts")) < most, PATIENCE, "pods go")
@@ -148,11 +157,10 @@ def test_a_stateful_set_grows_and_shrinks_from_its_highest_ordinal(cluster: Clus
     assert not any("pod-deletion-cost" in str(pod["metadata"].get("annotations")) for pod in pods.values())
 
 
+@pytest.mark.usefixtures("workloads")
 def test_kinds_of_other_projects_are_scaled_by_their_crds_alone(cluster: Cluster, operator: OperatorProcess) -> None:
     """Their controllers are stand-ins: each replica is two pods, of which one serves."""
     for kind, name in NAMES.items():
-        cluster.plane.apply(kind.manifest(NAMESPACE, name, 1))
-        cluster.traffic.services[NAMESPACE, name] = Service(name, 4.0)
         pool(cluster, kind, name)
     most = {name: up(cluster, kind, name) for kind, name in NAMES.items()}
     for kind, name in NAMES.items():
@@ -182,9 +190,8 @@ def test_a_leader_worker_set_is_scaled_group_by_group_with_its_own_controller(
 
 
 def test_what_cannot_be_scaled_is_told_and_the_others_go_on(cluster: Cluster, operator: OperatorProcess) -> None:
-    api = "example.com/v1"
-    cluster.pool("unknown", targets=[{"apiVersion": api, "kind": "Fleet", "name": "x", "max": 2}])
-    cluster.pool("unscalable", targets=[{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "max": 2}])
+    cluster.pool("unknown", targets=[{"apiVersion": "example.com/v1", "kind": "Fleet", "name": "x", "max": 2}])
+    cluster.pool("unscalable", targets=[{"apiVersion": "batch/v1", "kind": "Job", "name": "x", "max": 2}])
     cluster.pool("forbidden", targets=[{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "max": 2}])
     cluster.pool("absent", targets=[{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "x", "max": 2}])
     manifest = stateful_set("child")
@@ -210,6 +217,7 @@ def test_what_cannot_be_scaled_is_told_and_the_others_go_on(cluster: Cluster, op
     assert operator.healthy() == 200
 
 
+@pytest.mark.usefixtures("workloads")
 def test_commands_take_any_kind_as_kubectl_names_it(cluster: Cluster, prometheus: Prometheus) -> None:
     def run(command: str, target: str) -> str:
         done = subprocess.run(

@@ -197,7 +197,7 @@ async def test_every_figure_agrees_with_the_page(url: str) -> None:
 async def test_slices_together_are_the_whole(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = await scraped(url, PAGES.keys() - {"silent"})
     whole = await backend.read(REQUEST, time.time())
-    monkeypatch.setattr("servingpool.adapters.prometheus.plan.ROWS_PER_SLICE", 20)
+    monkeypatch.setattr("servingpool.adapters.prometheus.plan.ROWS_PER_SLICE", 10)
     sliced = await backend.read(REQUEST, time.time())
     await backend.close()
     assert not isinstance(whole, Unknown)

@@ -7,7 +7,7 @@ from typing import Any
 
 from reference.markdown import code, table
 from reference.markdown import page as whole
-from servingpool.adapters.cluster.kinds import GROUP_LABELS, INDEX_LABELS
+from servingpool.adapters.cluster.kinds import FALSE, GROUP_LABELS, INDEX_LABELS, PARENT_SETS
 from servingpool.api.crd import crd
 
 Schema = Mapping[str, Any]
@@ -62,6 +62,11 @@ SCALED = (
         "no scale subresource: name its Deployment, with the annotation `serving.kserve.io/autoscalerClass: external`",
     ),
     ("KServe LLMInferenceService, NIMService", "", "refused: they set the replicas of what they made"),
+    (
+        "What an object of another kind controls",
+        "",
+        f"refused, unless the target has the annotation `{PARENT_SETS}: '{FALSE}'`",
+    ),
 )
 COLUMNS = "`kubectl get sp` shows these columns; those marked *wide* with `-o wide`."
 STATUS = """\

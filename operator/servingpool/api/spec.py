@@ -20,7 +20,7 @@ WORKLOAD_NAME = Matches(
     rf"{_DNS_LABEL}(\.{_DNS_LABEL})*",
     "a workload's name in the pool's own namespace, of lower-case letters, digits, - and .",
 )
-API_VERSION = Matches(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*", "an API group and version, such as apps/v1")
+API_VERSION = Matches(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9][a-z0-9]*", "an API group and version, such as apps/v1")
 KIND = Matches("[A-Z][A-Za-z0-9]*", "a kind with a scale subresource, such as Deployment or StatefulSet")
 BACKEND_NAME = Matches(_DNS_LABEL, "the name of a backend in the operator's configuration, never a URL")
 ENGINE_NAME = Matches(_DNS_LABEL, "the name of an engine, such as vllm, of lower-case letters, digits and -")

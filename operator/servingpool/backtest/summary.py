@@ -86,7 +86,8 @@ def said(lines: Sequence[Line]) -> str:
     done = [one for one in lines if not one.failed]
     was, auto = sum(one.was for one in done), sum(one.auto for one in done)
     held = sum(one.held for one in done)
-    text = f"{len(done)} pools: Auto would have used {auto:,.1f} GPU-hours where {was:,.1f} were used"
+    pools = "1 pool" if len(done) == 1 else f"{len(done)} pools"
+    text = f"{pools}: Auto would have used {auto:,.1f} GPU-hours where {was:,.1f} were used"
     text += f" ({more_or_less(auto, was)})" if was else ""
     text += f", and {held} would have kept the SLO"
     failed = len(lines) - len(done)

@@ -33,7 +33,10 @@ class Note(Templated, StrEnum):
         "In OwnedByParent: the parent has a scale subresource itself.",
     )
     SET_AT_PARENT = (
-        "Set the replicas there, or name it in spec.targets[] if it has a scale subresource.",
+        (
+            "Set the replicas there, or name it in spec.targets[] if it has a scale subresource. "
+            "If it leaves replicas to others, say so with annotation {setting} on the target."
+        ),
         "In OwnedByParent: nothing is known of the parent's kind.",
     )
     AUTO_WOULD_BE = (

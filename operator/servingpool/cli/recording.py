@@ -180,7 +180,9 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
             f"Prometheus has no sample of {header.sort[1]} {target.namespace}/{target.name} in this time. "
             f"`servingpool check {target.kind}/{target.name} -n {target.namespace}` says why."
         )
-    typer.echo(f"{order.output}: {order.output.stat().st_size / 1e6:.1f} MB, {scrapes:,} scrapes recorded.", err=True)
+    size = order.output.stat().st_size
+    told_size = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+    typer.echo(f"{order.output}: {told_size}, {scrapes:,} scrapes recorded.", err=True)
 
 
 def _is_of(header: Header, target: Target) -> bool:

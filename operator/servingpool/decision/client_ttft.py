@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, Unknown
-from servingpool.decision.samples import Bucket, around
+from servingpool.decision.observation import NOT_EXPOSED, Bucket, GatewayMetrics, Histogram, Unknown
 from servingpool.decision.slo import Slo
 
 NOTHING = (0.0, 0.0, 0.0)
@@ -35,7 +34,7 @@ def since(
         return None, NOTHING
     if not isinstance(ttft, Histogram) or at is None or (before is not None and at <= before.at):
         return before, NOTHING
-    counts, bucket = around(ttft, slo.time_to_first_token)
+    counts, bucket = ttft.around(slo.time_to_first_token)
     now = ClientTtft(at, bucket, counts)
     if before is None or at - before.at > longest_gap or bucket != before.bucket or counts[0] < before.counts[0]:
         return now, NOTHING  # its counting begins here

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from servingpool.decision.counters import LATE_BY_QUEUE
 from servingpool.decision.latency_count import Misses, late_share_by_mean
-from servingpool.decision.observation import Observation
+from servingpool.decision.observation import Bucket, Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.queueing import Queue, overdue
-from servingpool.decision.samples import BEGUN, GENERATED, ITL_COUNT, ITL_SUM, TTFT_COUNT, Bucket, Sample
+from servingpool.decision.samples import BEGUN, GENERATED, ITL_COUNT, ITL_SUM, TTFT_COUNT, Sample
 from servingpool.decision.window import KEPT_SECONDS, SampleWindow, Slice
 
 SPEED_WINDOW = 60.0

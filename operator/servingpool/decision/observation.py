@@ -6,7 +6,10 @@ with their ages. Nothing is averaged, filled or guessed on the way in.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,13 @@ NOT_EXPOSED = Unknown("the engine does not expose it")
 NOT_READ = Unknown("no metrics were read")
 
 
+class Bucket(NamedTuple):
+    """Ends, in seconds, of the histogram bucket that holds a bound; equal where the bound is a bucket's end."""
+
+    lower: float = 0.0
+    upper: float = math.inf
+
+
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """A cumulative Prometheus histogram of seconds.
@@ -44,6 +54,23 @@ class Histogram:
     total: float
     """Sum of all observed values, in seconds (the `_sum` series)."""
     count: float
+
+    def around(self, bound: float | None) -> tuple[tuple[float, float, float], Bucket]:
+        """Count in all, at most the lower and at most the upper end of the bucket that holds `bound`; and that bucket.
+
+        `bound` in seconds; without one, or without buckets, the bucket is all that there is.
+        """
+        if bound is None or not self.bounds:
+            return (self.count, self.count, self.count), Bucket()
+        bounds, counts = self.bounds, self.counts
+        above = bisect_left(bounds, bound * (1 - 1e-9))
+        upper_end = bounds[above] if above < len(bounds) else math.inf
+        upper = counts[above] if above < len(bounds) else self.count
+        if upper_end <= bound * (1 + 1e-9):
+            return (self.count, upper, upper), Bucket(upper_end, upper_end)
+        if above == 0:
+            return (self.count, 0.0, upper), Bucket(0.0, upper_end)
+        return (self.count, counts[above - 1], upper), Bucket(bounds[above - 1], upper_end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 from operator import gt, itemgetter, lt
 from typing import NamedTuple
 
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Bucket, Histogram, Reading, ReplicaMetrics, Unknown
 from servingpool.decision.queueing import Queue, queue
 from servingpool.decision.slo import Slo
 
@@ -27,13 +26,6 @@ RESTARTED = 0.25
 """Share of what a counter was: an engine that restarted, and loaded its model, has counted less than that."""
 NO_ARRIVALS = "a count of requests, and the gateway tells none either"
 EMPTY = Histogram((), (), 0.0, 0.0)
-
-
-class Bucket(NamedTuple):
-    """Ends, in seconds, of the histogram bucket that holds a bound; equal where the bound is a bucket's end."""
-
-    lower: float = 0.0
-    upper: float = math.inf
 
 
 class Buckets(NamedTuple):
@@ -119,9 +111,9 @@ def _idle(metrics: ReplicaMetrics) -> bool:
 def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: float) -> Sample:
     """The figures of one scrape; `full_from`: running requests from which on a replica may be full."""
     ttft, itl = metrics.time_to_first_token, metrics.inter_token_latency
-    ttft_figures, ttft_bucket = around(ttft, slo.time_to_first_token)
-    tpot_figures, tpot_bucket = around(metrics.time_per_output_token, slo.time_per_output_token)
-    queue_figures, queue_bucket = around(metrics.queue_time, slo.time_to_first_token)
+    ttft_figures, ttft_bucket = _around(ttft, slo.time_to_first_token)
+    tpot_figures, tpot_bucket = _around(metrics.time_per_output_token, slo.time_per_output_token)
+    queue_figures, queue_bucket = _around(metrics.queue_time, slo.time_to_first_token)
     figures = (
         *ttft_figures,
         ttft.total if isinstance(ttft, Histogram) else math.nan,
@@ -183,21 +175,8 @@ def _queue_after(
     return queue(last, at=metrics.scraped_at, requests=metrics.waiting, left=left, room=room, reset=reset)
 
 
-def around(histogram: Histogram | Unknown, bound: float | None) -> tuple[tuple[float, float, float], Bucket]:
-    """Count in all, at most the lower and at most the upper end of the bucket that holds `bound`; and that bucket."""
-    if isinstance(histogram, Unknown):
-        return (math.nan, math.nan, math.nan), Bucket()
-    if bound is None or not histogram.bounds:
-        return (histogram.count, histogram.count, histogram.count), Bucket()
-    bounds, counts = histogram.bounds, histogram.counts
-    above = bisect_left(bounds, bound * (1 - 1e-9))
-    upper_end = bounds[above] if above < len(bounds) else math.inf
-    upper = counts[above] if above < len(bounds) else histogram.count
-    if upper_end <= bound * (1 + 1e-9):
-        return (histogram.count, upper, upper), Bucket(upper_end, upper_end)
-    if above == 0:
-        return (histogram.count, 0.0, upper), Bucket(0.0, upper_end)
-    return (histogram.count, counts[above - 1], upper), Bucket(bounds[above - 1], upper_end)
+def _around(histogram: Histogram | Unknown, bound: float | None) -> tuple[tuple[float, float, float], Bucket]:
+    return ((math.nan,) * 3, Bucket()) if isinstance(histogram, Unknown) else histogram.around(bound)
 
 
 def _or_nan(reading: Reading) -> float:

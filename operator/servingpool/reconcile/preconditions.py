@@ -92,7 +92,9 @@ def _remedy(parent: Parent) -> str:
         return Note.LEAVE_TO_OTHERS.message(setting=f"{kinds.KSERVE_CLASS}: {kinds.KSERVE_EXTERNAL}")
     if adapter is not None:
         return Note.NAME_ADAPTER.message(kind=adapter)
-    return Note.NAME_PARENT.message() if parent.sort in kinds.SCALABLE_PARENTS else Note.SET_AT_PARENT.message()
+    if parent.sort in kinds.SCALABLE_PARENTS:
+        return Note.NAME_PARENT.message()
+    return Note.SET_AT_PARENT.message(setting=f"{kinds.PARENT_SETS}: '{kinds.FALSE}'")
 
 
 NOT_APPLIED = {

@@ -10,8 +10,8 @@ import pytest
 from servingpool.decision.attribution import LoadAttribution, attribute_load
 from servingpool.decision.counters import FIELDS, CounterDelta
 from servingpool.decision.latency_count import Misses
-from servingpool.decision.observation import NOT_EXPOSED
-from servingpool.decision.samples import BEGUN, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Bucket, Buckets
+from servingpool.decision.observation import NOT_EXPOSED, Bucket
+from servingpool.decision.samples import BEGUN, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Buckets
 from servingpool.decision.state import PastLoads
 from servingpool.decision.window import Demand, SampleWindow
 

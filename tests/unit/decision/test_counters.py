@@ -10,10 +10,10 @@ import pytest
 
 from servingpool.decision.counters import QUEUED, CounterDelta, diff_counters
 from servingpool.decision.latency_count import LatencyCount, late_share_of_straddling
-from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observation import Bucket, Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import Pool
-from servingpool.decision.samples import TTFT_COUNT, Bucket, Sample
+from servingpool.decision.samples import TTFT_COUNT, Sample
 from servingpool.decision.slo import Slo
 from servingpool.decision.window import SampleWindow
 

@@ -72,6 +72,8 @@ KSERVE: Sort = ("serving.kserve.io", "InferenceService")
 KSERVE_CLASS, KSERVE_EXTERNAL = "serving.kserve.io/autoscalerClass", "external"
 """Annotation of an InferenceService, and of its Deployment, with which KServe leaves the replicas to others. With
 `none` it sets them; by default it makes an HPA."""
+PARENT_SETS, FALSE = "servingpool.dev/parent-sets-replicas", "false"
+"""Annotation of a target with which its user says that the object above it leaves the replicas to others."""
 
 
 MOST_PODS = 1000

@@ -194,7 +194,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
         drain=read_drain(pods[0] if pods else {}),
         batch_limit=batch_limit(serving),
         size=max(1, len(pods)),
-        parent=_parent(key, raw["metadata"]),
+        parent=parent_of(key, raw["metadata"]),
     )
 
 
@@ -282,22 +282,16 @@ def _controller(raw: Raw, kind: str) -> str | None:
     return None
 
 
-def controller_sort(meta: Raw) -> Sort | None:
-    """Group and kind of the object that controls this one; None without one."""
-    owner = _owner(meta)
-    return None if owner is None else (kinds.group_of(owner.get("apiVersion", "")), owner["kind"])
-
-
-def _owner(meta: Raw) -> Raw | None:
-    return next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
-
-
-def _parent(key: TargetKey, meta: Raw) -> Parent | None:
-    owner, sort = _owner(meta), controller_sort(meta)
-    if owner is None or sort is None or key.sort not in kinds.WORKLOADS:
+def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
+    """The object that sets the replicas of this one; None where it has none, or leaves them to others."""
+    owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
+    if owner is None or key.sort not in kinds.WORKLOADS:
         return None
-    external = (meta.get("annotations") or {}).get(kinds.KSERVE_CLASS) == kinds.KSERVE_EXTERNAL
-    return None if sort == kinds.KSERVE and external else Parent(sort, str(owner.get("name")))
+    sort = kinds.group_of(owner.get("apiVersion", "")), owner["kind"]
+    annotations = meta.get("annotations") or {}
+    external = sort == kinds.KSERVE and annotations.get(kinds.KSERVE_CLASS) == kinds.KSERVE_EXTERNAL
+    left = external or annotations.get(kinds.PARENT_SETS) == kinds.FALSE
+    return None if left else Parent(sort, str(owner.get("name")))
 
 
 @lru_cache(maxsize=16_384)

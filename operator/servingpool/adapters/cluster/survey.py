@@ -105,13 +105,13 @@ async def scalables(cluster: Cluster, say: Callable[[str], object]) -> list[Name
         except ClusterError as error:
             say(f"{error}: left out.")
     return sorted(
-        Named(namespace, kind, name)
-        for sort, (kind, items) in found.items()
+        Named(key.namespace, kind, key.name)
+        for (group, sort), (kind, items) in found.items()
         for raw in items
         # Other kinds have no such figure; whether they have pods, the survey of each tells.
-        if sort[0] != "apps" or raw.get("status", {}).get("readyReplicas")
-        if objects.controller_sort(raw["metadata"]) not in found
-        for namespace, name in [objects.key_of(raw)]
+        if group != "apps" or raw.get("status", {}).get("readyReplicas")
+        for key in [TargetKey(*objects.key_of(raw), sort, group)]
+        if (parent := objects.parent_of(key, raw["metadata"])) is None or parent.sort not in found
     )
 
 

@@ -159,6 +159,14 @@ def test_kserve_leaves_the_replicas_of_its_deployment_to_others_by_an_annotation
     assert objects.workload({"metadata": meta}).parent == parent
 
 
+@pytest.mark.parametrize(("value", "left"), [("false", True), ("true", False)])
+def test_a_parent_of_any_kind_may_be_said_to_leave_the_replicas_to_others(value: str, left: bool) -> None:
+    owner = {"apiVersion": "example.com/v1", "kind": "Model", "name": "llama", "controller": True}
+    marked = {"annotations": {"servingpool.dev/parent-sets-replicas": value}, "ownerReferences": [owner]}
+    meta = {"namespace": "chat", "name": "vllm", "uid": "d", **marked}
+    assert (objects.workload({"metadata": meta}).parent is None) == left
+
+
 def test_an_owner_that_does_not_control_sets_no_replicas() -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "llama"}
     meta = {"namespace": "chat", "name": "vllm", "uid": "d", "ownerReferences": [owner]}
