@@ -42,7 +42,7 @@ def phases(record: Record) -> list[Phase]:
     marks = record.marks
     begins = [
         ("HPA", marks["hpa"]),
-        ("HPA, Recommend beside it", marks["recommend"]),
+        ("Recommend", marks["recommend"]),
         ("Auto", marks["hpa_deleted"]),
         ("HPA again", marks["hpa_created"]),
     ]

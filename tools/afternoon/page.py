@@ -168,7 +168,7 @@ def _results(record: Record) -> Iterator[str]:
         f"In all {last.arrived:,} requests were sent: {last.finished:,} were answered in full, {last.lost} were lost, "
         f"{last.rejected} were rejected, and {last.in_flight} were being answered when the run ended. Attainment is "
         "that of the emulated engines' users; a request counts in the phase in which it ended. Replicas that load or "
-        "drain count too."
+        "drain count too. In Recommend the HPA goes on scaling."
     )
     yield ""
     bad = list(faults(record))

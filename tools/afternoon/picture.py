@@ -56,10 +56,13 @@ def _replicas(axes: Axes, record: Record) -> list[Label]:
     for (_, before), (writer, after) in pairwise(writes):
         moment = [_minutes(record, after.at)] * 2
         axes.plot(moment, [before.replicas, after.replicas], color=colors.get(writer, BLUE), linewidth=1.0)
+    wide = _minutes(record, record.marks["end"])
     for phase in phases(record)[1:]:
         axes.axvline(_minutes(record, phase.begin), color=MUTED, linewidth=0.8, linestyle=(0, (2.0, 2.0)))
     for phase in phases(record):
-        axes.text(_minutes(record, phase.begin) + 0.3, record.maximum + 0.25, phase.name, fontsize=8, color=MUTED)
+        axes.text(
+            _minutes(record, phase.begin) + wide / 200, record.maximum + 0.25, phase.name, fontsize=8, color=MUTED
+        )
     axes.set_ylim(0, record.maximum + 1)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.set_title("Replicas")

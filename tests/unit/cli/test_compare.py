@@ -47,7 +47,7 @@ def test_both_fleets_are_summed_over_the_time_that_is_recorded(
 
 def test_people_read_the_difference(beside: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = beside.ask(monkeypatch, "compare", "--since", f"{MINUTES}m").output
-    assert "both known for 100% of the time" in shown
+    assert "both fleets known for 100% of the time" in shown
     rows = {line.split("  ")[0]: line for line in shown.splitlines()}
     assert "-" in rows["GPU-hours"]
     assert "expected" in rows["attainment"]

@@ -91,7 +91,7 @@ def test_each_phase_has_its_own_requests_and_replica_hours() -> None:
     found = phases(afternoon(*GOOD))
     assert [(one.name, one.sent, one.attainment) for one in found] == [
         ("HPA", 250, 0.9),
-        ("HPA, Recommend beside it", 100, 0.9),
+        ("Recommend", 100, 0.9),
         ("Auto", 600, 0.9),
         ("HPA again", 50, 0.9),
     ]
