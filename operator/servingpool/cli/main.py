@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
 from servingpool.cli.adopt import adopt, release
@@ -36,6 +38,12 @@ for command in (*commands, suggest, record, backtest, demo, simulate, lab, crd):
 app.command("__complete", hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})(
     complete_for_kubectl
 )
+
+
+def complete() -> None:
+    """`kubectl_complete-servingpool`, which kubectl runs."""
+    app(["__complete", *sys.argv[1:]])
+
 
 if __name__ == "__main__":
     app()

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from servingpool.decision.counters import FIELDS, CounterDelta
-from servingpool.decision.observation import NOT_EXPOSED
+from servingpool.decision.observation import NOT_EXPOSED, Bucket
 from servingpool.decision.samples import (
     TPOT_COUNT,
     TPOT_LOWER,
@@ -15,7 +15,6 @@ from servingpool.decision.samples import (
     TTFT_COUNT,
     TTFT_LOWER,
     TTFT_UPPER,
-    Bucket,
     Buckets,
 )
 from servingpool.decision.state import Memory
