@@ -83,7 +83,7 @@ def _seen(known: History, before: int, workload: Workload, now: float, wanted: i
     if by == FIELD_MANAGER and sent is not None and sent.to == workload.replicas:
         return sent
     if by == FIELD_MANAGER:
-        why = (Note.UNRECORDED_ORDER if scales else Note.SET_FOR_OTHER_POOL).message()
+        why = Note.UNRECORDED_ORDER.message() if scales else Note.SET_FOR_OTHER_POOL.message()
     elif wanted is None:
         why = Note.SET_BY_OTHER.message()
     else:
