@@ -50,7 +50,7 @@ class Write:
         if self.resource not in {"deployments", "deployments/scale"}:
             return None
         if isinstance(self.body, list):
-            return next((one["value"] for one in self.body if one["op"] == "replace"), None)
+            return next((one["value"] for one in self.body if one["op"] in {"replace", "add"}), None)
         replicas: int | None = (self.body or {}).get("spec", {}).get("replicas")
         return replicas
 

@@ -16,6 +16,7 @@ from servingpool_simulation import page
 from servingpool_simulation.balancer import serve, settle_all
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.tables import (
+    TURNED_AWAY,
     Floats,
     Ints,
     Records,
@@ -105,13 +106,16 @@ class Fleet:
     """Ascending in time, in seconds of the trace."""
     half_speed: tuple[int, ...] = ()
     """Ordinals of the replicas whose every step lasts twice as long, as on a throttled GPU."""
+    holds_for: float = math.inf
+    """Seconds that the gateway holds a request while no replica is ready; then it turns the request away."""
     now: float = field(default=0.0, init=False)
     replicas: list[SimulatedReplica] = field(default_factory=list, init=False)
     """All that ever were, in order of creation."""
     state: State = field(init=False, repr=False)
     requests: Records = field(init=False, repr=False)
     served: int = field(default=0, init=False)
-    """Requests of the trace that went to a replica; the others have not come or wait at the front door."""
+    """Requests of the trace that went to a replica or were turned away; the others have not come, or wait at the front
+    door."""
     _alive: list[SimulatedReplica] = field(default_factory=list, init=False)
     _free_rows: deque[int] = field(default_factory=deque, init=False)
     _cursor: int = field(default=0, init=False)
@@ -212,6 +216,7 @@ class Fleet:
         """Sends the requests that arrive before `until` to the ready replicas, and those that waited for one."""
         ready = self.of(Phase.READY)
         if not ready:
+            self._turn_away(until - self.holds_for)
             return
         end = int(np.searchsorted(self.trace.arrival, until, side="right"))
         if end > self.served:
@@ -225,6 +230,15 @@ class Fleet:
                 end,
                 self.now,
             )
+            self.served = end
+
+    def _turn_away(self, arrived: float) -> None:
+        """Give up on the requests that arrived up to then and that no replica has."""
+        end = int(np.searchsorted(self.trace.arrival, arrived, side="right"))
+        if end > self.served:
+            given_up = self.requests[self.served : end]
+            given_up.status = TURNED_AWAY
+            given_up.finished = given_up.arrival + self.holds_for
             self.served = end
 
     @staticmethod

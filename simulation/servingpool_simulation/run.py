@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -39,6 +40,8 @@ class SimulationOptions:
     """The first seconds of the trace: served by the initial replicas, shown to the policy, not scored."""
     upgrades: tuple[Upgrade, ...] = ()
     """Changes of the engine's profile, for all replicas at once."""
+    holds_for: float = math.inf
+    """Seconds that the gateway holds a request while no replica is ready; 0 where it refuses it at once."""
     half_speed: tuple[int, ...] = ()
     """Ordinals of the replicas whose every step lasts twice as long."""
     tail: float = 600.0
@@ -121,7 +124,14 @@ def simulate(
         raise ValueError(f"history of {options.history:g} s leaves nothing of a trace of {trace.duration:g} s")
     upgrades = tuple(replace(upgrade, at=options.history + upgrade.at) for upgrade in options.upgrades)
     fleet = Fleet(
-        profile, trace, options.cold_start, options.routing, options.seed, upgrades, half_speed=options.half_speed
+        profile,
+        trace,
+        options.cold_start,
+        options.routing,
+        options.seed,
+        upgrades,
+        half_speed=options.half_speed,
+        holds_for=options.holds_for,
     )
     initial = options.initial_replicas
     fleet.start_ready(max(1, pool.min_replicas) if initial is None else initial)

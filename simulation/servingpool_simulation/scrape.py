@@ -232,4 +232,4 @@ class Scraper:
         at = max(0.0, now - self.options.interval)
         arrivals = int(np.searchsorted(self.fleet.trace.arrival, at, side="right"))
         held = float(max(0, arrivals - self.fleet.served)) if self.options.gateway else NOT_EXPOSED
-        return GatewayMetrics(at, queue=held, arrivals=float(arrivals))
+        return GatewayMetrics(at, queue=held, arrivals=float(arrivals), at_zero=float(arrivals))

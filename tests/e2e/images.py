@@ -110,6 +110,21 @@ def build_real_llamacpp(tag: str, server: Path, router: Path) -> None:
     shutil.copy2(server, context / "llama-server")
     write_gguf(context / "model.gguf")
     write_model(context / "model")
+    _copy_router(router, context)
+    base = (f"--build-arg={argument}" for argument in _base())
+    _build(DOCKERFILES / "real-llamacpp.Dockerfile", tag, context, *base)
+
+
+def build_router(tag: str, router: Path) -> None:
+    """`vllm-router` with what it imports, from an environment that has it."""
+    context = ROOT / "build" / "e2e" / "router"
+    shutil.rmtree(context, ignore_errors=True)
+    context.mkdir(parents=True)
+    _copy_router(router, context)
+    _build(DOCKERFILES / "router.Dockerfile", tag, context, *(f"--build-arg={argument}" for argument in _base()))
+
+
+def _copy_router(router: Path, context: Path) -> None:
     packages = _packages(router)
     found = run(router, "-c", "import sys, vllm_router.launch_router; print(*(one for one in sys.modules))").split()
     wanted = {name.partition(".")[0] for name in found}
@@ -122,8 +137,6 @@ def build_real_llamacpp(tag: str, server: Path, router: Path) -> None:
         else:
             (context / "router").mkdir(exist_ok=True)
             shutil.copy2(one, context / "router")
-    base = (f"--build-arg={argument}" for argument in _base())
-    _build(DOCKERFILES / "real-llamacpp.Dockerfile", tag, context, *base)
 
 
 def _packages(python: Path) -> Path:

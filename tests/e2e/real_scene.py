@@ -24,6 +24,8 @@ class RealScene(Scene):
     """Has the engine, its model and the router."""
     policy: str = "power_of_two"
     """How the router chooses an engine."""
+    router_options: tuple[str, ...] = ()
+    """Further ones of the router."""
 
     def manifests(self) -> list[Manifest]:
         """The sample's Deployment with probes and drain as they are there; its Service; the router."""
@@ -59,7 +61,7 @@ class RealScene(Scene):
             "args": [
                 *(f"--policy={self.policy}", "--service-discovery", "--selector", f"{APP}={self.name}"),
                 *(f"--service-discovery-port={PORT}", f"--service-discovery-namespace={self.name}"),
-                *("--prometheus-host=0.0.0.0", f"--prometheus-port={ROUTER_METRICS}"),
+                *("--prometheus-host=0.0.0.0", f"--prometheus-port={ROUTER_METRICS}", *self.router_options),
             ],
             "ports": [{"name": "http", "containerPort": PORT}],
             "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1},

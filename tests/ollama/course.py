@@ -41,8 +41,8 @@ TOKENS, LOAD_SECONDS = 48, 8.0
 TTFT, TPOT, ATTAINMENT, MOST = 2.0, 0.5, 90.0, 3
 EVERY = 5
 """Seconds between two scrapes, and between two ticks."""
-GIVEN_BACK = 900.0
-"""Seconds from the last answer until one replica is left."""
+GIVEN_BACK = 1500.0
+"""Seconds from the last answer until one replica is left: the last spare goes after 20 minutes without a request."""
 SETTLED = 30.0
 """Seconds until what LiteLLM counts after an answer has been scraped."""
 

@@ -1,7 +1,7 @@
 """`python tools/engine_pages/gateways.py [NAME ...]`: pages of real gateways, run on loopback before two tiny engines.
 
 Six requests are over, three of them streamed; two streamed and two not are in flight when the page is read.
-The page of `noworkers` is read after one request to a gateway with no engine.
+The page of `noworkers` is read after one request to a gateway with no engine; of LiteLLM, whose engine does not answer.
 """
 
 import json
@@ -29,6 +29,9 @@ EXTRAS = {"litellm": "[proxy]"}
 KEY = f"sk-{secrets.token_hex(16)}"
 """LiteLLM does not start without one; the others pass it on."""
 START_LIMIT_S = 120.0
+NO_ENGINE = "http://127.0.0.1:9"
+REFUSED = {"litellm": 500}
+"""What a gateway answers without an engine, where that is not 503."""
 
 
 def _free_port() -> int:
@@ -59,7 +62,7 @@ def _command(name: str, programs: Path, port: int, metrics: int, engines: list[s
         to = {"model": f"openai/{tiny_engine.MODEL}", "api_key": "none"}
         models = [
             {"model_name": tiny_engine.MODEL, "litellm_params": {**to, "api_base": f"{engine}/v1"}}
-            for engine in engines
+            for engine in engines or [NO_ENGINE]
         ]
         settings = {"callbacks": ["prometheus"], "require_auth_for_metrics_endpoint": False}
         config = CACHE / "litellm.json"
@@ -105,7 +108,7 @@ def _page(name: str, *, with_engines: bool) -> str:
     ):
         try:
             limit = time.monotonic() + START_LIMIT_S
-            wanted = 200 if with_engines else 503
+            wanted = 200 if with_engines else REFUSED.get(name, 503)
             while (status := _ask(port, stream=False)) != wanted:
                 if time.monotonic() > limit or gateway.poll() is not None:
                     raise RuntimeError(f"{name} did not start (HTTP {status}): see {log.name}")
@@ -132,7 +135,7 @@ def main() -> int:
     """Write the chosen gateways' pages, or all of them."""
     CACHE.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[1:] or VERSIONS:
-        for variant in ("", "noworkers") if name != "litellm" else ("",):
+        for variant in ("", "noworkers"):
             page = _page(name, with_engines=not variant)
             version = VERSIONS[name]
             said = "no engine, one request refused" if variant else "two engines, six requests over, four in flight"

@@ -150,6 +150,9 @@ spec:
     - {port: metrics, path: /metrics, interval: 15s}    # vllm-router; for LiteLLM its port, and path /metrics/
 ```
 """
+AT_ZERO = """\
+What a gateway does and shows while there is no engine, for pools with [min 0](../how-to/scale-to-zero.md):
+"""
 OWN = """\
 The Helm value `gateways` adds profiles, in the form of [engines](#an-engine-of-your-own):
 
@@ -158,6 +161,7 @@ gateways:
   acme-gateway:
     modelLabel: model
     sumOver: [tenant]
+    atZero: {firstRequest: Holds, holdsFor: 120, shows: [queue]}   # seconds; shows: arrivals, queue or unserved
     figures:
       queue: [acme_gateway_held]
       arrivals: [acme_gateway_requests_total]
@@ -172,6 +176,14 @@ through a real Prometheus, with label collisions, double scrapes and restarts.
 """
 
 
+def _at_zero(name: str, profile: GatewayProfile) -> tuple[str, ...]:
+    one = profile.at_zero
+    if one is None:
+        return name, "not known", "", "not known", ""
+    time = "not known" if one.holds_for is None else f"{one.holds_for:g} s"
+    return name, one.first_request.value, time, ", ".join(map(code, one.shows)), one.note
+
+
 def sections() -> Iterator[str]:
     """Paragraphs, headings and tables."""
     known = shipped_gateways()
@@ -180,6 +192,9 @@ def sections() -> Iterator[str]:
     rows = [(code(figure.value), *(_counted(known[name], figure) for name in known)) for figure in GatewayFigure]
     model = ("names the model", *(code(known[name].model_label) or "no: needs `workload`" for name in known))
     yield table(("figure", *known), [model, *rows])
+    yield AT_ZERO
+    heading = ("gateway", "a request at 0 replicas", "for", "shown by", "note")
+    yield table(heading, [_at_zero(name, profile) for name, profile in known.items()])
     series = [row for name, profile in known.items() for row in _rows(name, profile)]
     yield table(("gateway", "figure", "series", "counted", "versions", "note"), series)
     yield "\n".join(f"- {name} ({profile.versions}): {profile.doc}" for name, profile in known.items())

@@ -58,6 +58,12 @@ _ORDERED_SCHEDULES = Rule(
 )
 
 
+_ZERO_NEEDS_GATEWAY = Rule(
+    "has(self.metrics.gateway) || self.targets.all(t, t.min != 0)",
+    "min 0 needs metrics.gateway, which shows requests while there is no replica: set it, or min to 1 or more",
+)
+
+
 class MeasuredAt(StrEnum):
     """Where the time to first token is measured that the SLO is about."""
 
@@ -111,8 +117,8 @@ class Target(Part):
     the chart's extraTargets."""
     name: Annotated[str, Field(max_length=253), WORKLOAD_NAME]
     """Name of the workload in the pool's namespace."""
-    min: Annotated[int, Between(1, 10_000)] = 1
-    """Lowest number of replicas, 1 to 10000. Scale to zero is not supported."""
+    min: Annotated[int, Between(0, 10_000)] = 1
+    """Lowest number of replicas, 0 to 10000. 0 needs metrics.gateway, see behavior.idleAfter."""
     max: Annotated[int, Between(1, 10_000)]
     """Highest number of replicas, 1 to 10000."""
     gpus_per_replica: Annotated[int, Between(1, 1_024)] | None = None
@@ -144,6 +150,9 @@ class Gateway(Part):
     workload: Annotated[str, Field(max_length=253), WORKLOAD_NAME] | None = None
     """Name of the gateway's Deployment or StatefulSet. Needed where the gateway's metrics do not name the
     model, as with vllm-router. Default: all gateways of that name in the namespace."""
+    holds_for: Annotated[float, DurationBetween("0s", "1h")] | None = None
+    """How long it holds or retries a request while no replica is ready, 0s to 1h. Set it where the gateway is not
+    configured as by default. It is compared with the cold start where min is 0. Default: the gateway's."""
 
 
 class Metrics(Part):
@@ -184,6 +193,9 @@ class Behavior(Part):
     """No scale-down for this long after a pool is first seen. 0s to 1h."""
     cold_start: Annotated[float, DurationBetween("1s", "1h")] = 120.0
     """Assumed start-up time of a replica until one was measured. 1s to 1h."""
+    idle_after: Annotated[float, DurationBetween("1m", "24h")] = 900.0
+    """With min 0: time without a request, at the gateway and the engines, after which the fleet goes to 0; two cold
+    starts if that is longer. 1m to 24h. The first request at the gateway brings it back."""
     max_change_per_step: Annotated[int, Between(1, 10_000)] | None = None
     """Most replicas that one change adds or removes, 1 to 10000. A change comes every 15 s at most (the interval).
     It applies last: min and max are reached in such steps too. Default: no limit."""
@@ -232,7 +244,7 @@ class Spec(Part):
     """Other bounds at certain hours; at most 16. A window in force replaces min and max of the target. Where windows
     overlap, the highest min and the highest max count."""
 
-    model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL, _ORDERED_SCHEDULES))
+    model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL, _ORDERED_SCHEDULES, _ZERO_NEEDS_GATEWAY))
 
     @model_validator(mode="after")
     def _schedules(self) -> Self:
@@ -240,9 +252,15 @@ class Spec(Part):
         for one in self.schedules:
             if names.count(one.name) > 1:
                 raise ValueError(f"schedules must differ in name, got '{one.name}' more than once")
-            least, most = one.min or target.min, one.max or target.max
+            least, most = target.min if one.min is None else one.min, one.max or target.max
             if least > most:
                 raise ValueError(told(_ORDERED_SCHEDULES.says, one.name))
+        return self
+
+    @model_validator(mode="after")
+    def _shows_demand(self) -> Self:
+        if self.metrics.gateway is None and any(target.min == 0 for target in self.targets):
+            raise ValueError(_ZERO_NEEDS_GATEWAY.says)
         return self
 
     @field_validator("targets")

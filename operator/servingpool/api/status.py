@@ -153,7 +153,7 @@ class Status(Part):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()
-    """Conditions: Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating, DrainReady."""
+    """Conditions: Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating, DrainReady; with min 0 ZeroReady."""
     fleet: Word | None = None
     """Ready, desired and max replicas for `kubectl get`, such as `3/4/8`."""
     bounds: Bounds | None = None

@@ -203,7 +203,7 @@ def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
         if "cron" in kinds:
             yield f"{name}: its schedule (cron) is not taken over; write it as spec.schedules."
         if int(spec.get("minReplicaCount", 0)) == 0:
-            yield f"{name}: scale to zero is lost; min is 1."
+            yield f"{name}: scale to zero is lost; min is 1. min 0 needs metrics.gateway."
         if spec.get("fallback"):
             yield f"{name}: its fallback is lost; without metrics a ServingPool keeps the replicas."
     else:

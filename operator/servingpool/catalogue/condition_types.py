@@ -38,3 +38,8 @@ class ConditionType(StrEnum):
     SCALING_LIMITED = "ScalingLimited", Truth.FALSE, "The required replicas lie outside min and max."
     CALIBRATING = "Calibrating", Truth.FALSE, "The operator still learns the engine and the traffic."
     DRAIN_READY = "DrainReady", Truth.TRUE, "The pod template lets a removed pod finish its requests."
+    ZERO_READY = (
+        "ZeroReady",
+        Truth.TRUE,
+        "Of a pool with min 0: its gateway shows requests at 0 replicas, and holds the first one for a cold start.",
+    )

@@ -320,6 +320,13 @@ class Reason(Templated, StrEnum):
         "All replicas are starting, or the target has 0 replicas.",
         "Wait. If pods do not become ready, kubectl describe them.",
     )
+    SCALED_TO_ZERO = (
+        "ScaledToZero",
+        _METRICS,
+        "0 replicas, as intended: requests are read from gateway {gateway}.",
+        "No request came for spec.behavior.idleAfter. There is no engine whose metrics could be read.",
+        "Nothing. The first request at the gateway brings replicas.",
+    )
     # SLOMet
     OBJECTIVE_MET = (
         "ObjectiveMet",
@@ -421,4 +428,40 @@ class Reason(Templated, StrEnum):
         "Drain settings are not visible: {detail}.",
         "The pod template does not show how the engine ends.",
         "Check it yourself, or write the settings out in the pod template.",
+    )
+    # ZeroReady
+    HOLDS_FIRST_REQUEST = (
+        "HoldsFirstRequest",
+        (ConditionType.ZERO_READY, Truth.TRUE),
+        "At 0 replicas {gateway} {conduct}. A cold start takes {cold}, and up to {reaction} to notice. {counted}",
+        "The first request after a time at 0 replicas waits, and is served.",
+        "Nothing.",
+    )
+    FIRST_REQUEST_FAILS = (
+        "FirstRequestFails",
+        (ConditionType.ZERO_READY, Truth.FALSE),
+        "At 0 replicas {gateway} {conduct}. A cold start takes {cold} + {reaction}: first requests fail. {counted}",
+        "The gateway refuses the first requests after a time at 0 replicas. They start replicas all the same.",
+        "Have the gateway hold for longer and say so in spec.metrics.gateway.holdsFor, or let clients try again.",
+    )
+    FIRST_REQUEST_UNKNOWN = (
+        "FirstRequestUnknown",
+        (ConditionType.ZERO_READY, Truth.UNKNOWN),
+        "At 0 replicas {gateway} {conduct}. Whether that is long enough is unknown: {detail}.",
+        "No cold start was measured yet, or nothing says how long the gateway holds a request.",
+        "Wait for a scale-up, or set spec.metrics.gateway.holdsFor.",
+    )
+    DEMAND_NOT_SHOWN = (
+        "DemandNotShown",
+        (ConditionType.ZERO_READY, Truth.UNKNOWN),
+        "Demand is unknown, so the fleet does not stay at 0: {detail}.",
+        "The gateway's series must be fresh, and of pods that are no replicas of the pool.",
+        "Correct spec.metrics.gateway or the gateway's scrape: servingpool check KIND/NAME shows its figures.",
+    )
+    DEMAND_VANISHED = (
+        "DemandVanished",
+        (ConditionType.ZERO_READY, Truth.FALSE),
+        "At 0 replicas the series of gateway {gateway} were gone from {at} on, so at least 1 replica stays.",
+        "The gateway shows no requests without replicas, or was away for minutes.",
+        "Use a gateway that shows them. To try again, set min to 1 and back to 0.",
     )

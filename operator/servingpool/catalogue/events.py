@@ -12,6 +12,7 @@ WARNED = {
     ConditionType.READY: Truth.FALSE,
     ConditionType.METRICS_AVAILABLE: Truth.FALSE,
     ConditionType.DRAIN_READY: Truth.FALSE,
+    ConditionType.ZERO_READY: Truth.FALSE,
 }
 """Conditions that post a Warning event when they turn to this status."""
 

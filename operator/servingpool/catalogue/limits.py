@@ -104,6 +104,24 @@ class LimitName(StrEnum):
         "Scale-up is limited to about twice the initial replicas until the engine's speed is known.",
         "Nothing. It takes decoded requests to learn the speed.",
     )
+    NOT_IDLE = (
+        "NotIdle",
+        "the last replica stays: no request for {idle}, {after} are asked for",
+        "The fleet goes to 0 after spec.behavior.idleAfter without a request, or two cold starts if that is longer.",
+        "Nothing. Shorten idleAfter to save more GPU time.",
+    )
+    DEMAND_UNKNOWN = (
+        "DemandUnknown",
+        "the last replica stays: demand at the gateway is unknown ({reason})",
+        "Unknown demand is never idle, so the fleet does not go to 0.",
+        "Correct spec.metrics.gateway or the gateway's scrape. ZeroReady says what is missing.",
+    )
+    DEMAND_VANISHED = (
+        "DemandVanished",
+        "the last replica stays: at 0 replicas the gateway's series were gone from {at} on",
+        "The gateway shows no demand without replicas, so the fleet does not go to 0 again.",
+        "Use a gateway that counts requests at 0 replicas. To try again, set min to 1 and back to 0.",
+    )
     MINIMUM = (
         "TooFewReplicas",
         "min is {minimum}",

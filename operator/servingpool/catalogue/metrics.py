@@ -517,6 +517,14 @@ class Metric(StrEnum):
         "Most replicas recommended within the scale-down window.",
         "A scale-down stops there.",
     )
+    IDLE_TIME = (
+        "servingpool_idle_seconds",
+        "gauge",
+        POOL,
+        "seconds",
+        "Time since a request was seen last, of a pool with min 0.",
+        "Absent where min is at least 1, or demand is unknown.",
+    )
     API_WRITES = (
         "servingpool_api_writes_total",
         "counter",

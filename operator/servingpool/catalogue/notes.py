@@ -175,3 +175,79 @@ class Note(Templated, StrEnum):
         "scale-down blocked until enough requests were decoded to know the engine's speed",
         "In the limit Calibrating: the pool has served few requests so far.",
     )
+    IDLE = (
+        "idle for {idle}",
+        "Why a fleet goes to 0, in a decision's reason.",
+    )
+    STILL_IDLE = (
+        "no request at the gateway for {idle}",
+        "Why a fleet stays at 0.",
+    )
+    ARRIVED = (
+        "requests that arrived at the gateway at 0 replicas: {requests:.0f}",
+        "Why a fleet comes back from 0.",
+    )
+    HELD = (
+        "requests that the gateway holds at 0 replicas: {requests:.0f}",
+        "Why a fleet comes back from 0.",
+    )
+    TRIED = (
+        "tries of requests at the gateway at 0 replicas: {tries:.0f}",
+        "Why a fleet comes back from 0. Such a gateway counts each try of a request, not the request.",
+    )
+    USUAL_UNKNOWN = (
+        "the usual demand is not learned yet",
+        "Why a fleet comes back from 0 with one replica.",
+    )
+    VANISHED = (
+        "at 0 replicas the gateway's series were gone from {at} on",
+        "Why a fleet comes back from 0, and stays.",
+    )
+    UNKNOWN_AT_ZERO = (
+        "demand at the gateway is unknown for {seconds:.0f} s ({reason}), after {longest:.0f} s 1 replica is started",
+        "Why a fleet at 0 comes back without a request.",
+    )
+    FIRST_LOADS = (
+        "the first replica after 0 is starting",
+        "Why a fleet stays as it is until a replica serves.",
+    )
+    HOLDS = (
+        "holds a request for {time}",
+        "In ZeroReady: what the first request meets.",
+    )
+    RETRIES = (
+        "tries a request again for {time}, and refuses it then",
+        "In ZeroReady: what the first request meets.",
+    )
+    REJECTS = (
+        "refuses requests",
+        "In ZeroReady: what the first request meets.",
+    )
+    UNKNOWN_TIME = (
+        "an unknown time",
+        "In ZeroReady: neither the gateway's profile nor spec.metrics.gateway.holdsFor says how long.",
+    )
+    NO_COLD_START = (
+        "no cold start was measured yet",
+        "In FirstRequestUnknown.",
+    )
+    NO_HOLD_TIME = (
+        "spec.metrics.gateway.holdsFor is not set, and the gateway's profile does not say",
+        "In FirstRequestUnknown.",
+    )
+    HELD_ARE_LATE = (
+        "Requests that arrive then count as late.",
+        "In ZeroReady: how SLOMet counts them.",
+    )
+    REFUSED_ARE_LATE = (
+        "Requests that it refuses count as late; those that it tries again are judged from when a replica serves them.",
+        "In ZeroReady: how SLOMet counts them.",
+    )
+    REFUSED_NOT_COUNTED = (
+        "Requests that it refuses are not in its time to first token, so SLOMet does not count them.",
+        "In ZeroReady: slo.measuredAt is Gateway.",
+    )
+    TTFT_NOT_JUDGED = (
+        "The SLO has no timeToFirstToken, so they do not count as late.",
+        "In ZeroReady: how SLOMet counts requests that wait for a cold start.",
+    )

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from servingpool.decision import report
-from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.decision import AtZero, Decision, Plan, Verdict
 from servingpool.decision.lateness import Queues
 from servingpool.decision.limits import limit
-from servingpool.decision.observation import Observation, Unknown
+from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.plan import plan, remembered
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
 from servingpool.decision.update import update
+from servingpool.decision.zero import at_zero
 
 
 class Outcome(NamedTuple):
@@ -31,20 +32,21 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     updated = update(observation, pool.within(pool.bounds(now, memory.horizon(pool))), memory, now)
     bounds = pool.bounds(now, updated.memory.horizon(pool))
     pool = pool.within(bounds)
-    planned = plan(observation, pool, updated)
+    planned = plan(observation, pool, updated, unused=updated.memory.unused(pool, now))
     memory = remembered(updated.memory, pool, planned, now)
     # By the clock of the samples: Prometheus's may differ from ours.
     since = max((one.at for one in memory.samples.values()), default=now) - pool.params.longest_gap
     queues = Queues.recent(observation, memory.samples, memory.gateway_queue, since)
-    limited = limit(observation, pool, bounds, memory, planned, now, queues.longest_wait)
+    sleeping = at_zero(observation, pool, memory, now)
+    limited = limit(observation, pool, bounds, memory, planned, now, queues.longest_wait, sleeping)
     figures = report.figures(pool, memory, updated, planned, queues, now)
     decision = Decision(
         at=now,
         replicas=limited.replicas,
         verdict=_verdict(limited.replicas, observation.requested),
-        need=planned if isinstance(planned, Unknown) else planned.need,
+        need=_need(pool, memory, planned, sleeping, now),
         limits=limited.applied,
-        reason=report.reason(observation.requested, pool, planned, limited, figures),
+        reason=report.reason(observation.requested, pool, planned, limited, figures, sleeping),
         figures=figures,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
@@ -52,6 +54,15 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         warning=report.warning(pool, updated, planned),
     )
     return Outcome(decision, memory)
+
+
+def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, sleeping: AtZero | None, now: float) -> Reading:
+    """The raw need in replicas."""
+    if sleeping is not None:
+        return float(sleeping.replicas)
+    if isinstance(planned, Unknown):
+        return 0.0 if memory.idle(pool, now) else planned
+    return planned.need
 
 
 def _verdict(replicas: int, requested: int) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.template import render
@@ -136,6 +137,8 @@ class Figures:
     """Cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
     recommended: Reading
     """Most replicas that were recommended within the scale-down window."""
+    idle_for: Reading
+    """Seconds since a request was seen last, at the gateway or the engines, of a pool that may go to zero."""
 
 
 def slo_met(figures: Figures, attainment: float) -> bool | None:
@@ -212,6 +215,13 @@ class Plan:
     def proportionate(self, load: float) -> float:
         """Replicas that serve the larger of forecast and present demand, and the queue, at this load."""
         return (max(self.expected, self.level) + self.backlog) / load
+
+
+class AtZero(NamedTuple):
+    """How many replicas there should be while none serves because there were to be none, and why."""
+
+    replicas: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,11 @@ class Forecast:
         expected = rule.at(now, np.array([usual]))
         return self._foresee(rule, expected, self._likeness(now), capacity, params)
 
+    def outlook_of(self, level: float, *, capacity: float, params: Params) -> Outlook:
+        """What may come where about this level is expected, whatever it is now."""
+        expected = np.array([level])
+        return self._foresee(self.rule(params), expected, self._likeness(expected), capacity, params)
+
     def past(self, capacity: float, params: Params) -> Past | None:
         """What is remembered, moment by moment, and the prior beliefs; None where there was no demand."""
         level, usual, observed = self.pairs.T

@@ -38,7 +38,8 @@ def with_first_tokens(
     if isinstance(arrivals, Unknown) or isinstance(samples, Unknown):
         return observation, unbegun
     if not any(map(_counts_no_requests, samples)):
-        return observation, None if samples else unbegun
+        # What met no engine at 0 replicas may have been refused: it is not what the next replica begins.
+        return observation, None if samples or observation.requested == 0 else unbegun
     queues = (observation.gateway.queue, *(one.waiting for one in samples))
     waiting = sum(queue for queue in queues if not isinstance(queue, Unknown))
     if unbegun is not None and any(isinstance(queue, Unknown) and queue is not NOT_EXPOSED for queue in queues):

@@ -7,7 +7,8 @@ import math
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.bounds import Bounds
-from servingpool.decision.decision import Limited, Plan
+from servingpool.decision.decision import AtZero, Limited, Plan
+from servingpool.decision.gateway_demand import clock, span
 from servingpool.decision.lateness import Lateness
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
@@ -26,28 +27,54 @@ def limit(
     plan: Plan | Unknown,
     now: float,
     longest_wait: float,
+    at_zero: AtZero | None = None,
 ) -> Limited:
     """The answer: at most and at least, rule by rule. Without a plan the fleet stays, within min and max.
 
-    `bounds` are those of the pool, with the schedules that they come from.
+    `bounds` are those of the pool, with the schedules that they come from. `at_zero`: what is needed while no replica
+    serves because there were to be none.
     """
     requested = observation.requested
+    if at_zero is not None:
+        return _bounded(_while_no_node(Limited(at_zero.replicas), observation, pool, memory), requested, pool, bounds)
+    idle = memory.idle(pool, now)
     if isinstance(plan, Unknown):
-        return _bounded(Limited(requested), requested, pool, bounds)
+        answer = Limited(0 if idle else requested)
+        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
+        return _bounded(answer, requested, pool, bounds)
     answer = Limited(math.ceil(plan.need))
     answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
-    if not memory.calibrated(pool):
+    if not idle and not memory.calibrated(pool):
         answer = _while_calibrating(answer, requested, pool, memory)
-    answer = _scale_down_window(answer, requested, pool, memory, now)
+    if not idle:
+        answer = _scale_down_window(answer, requested, pool, memory, now)
     if 0 < abs(answer.replicas - requested) <= pool.params.tolerance * requested:
         change, tolerance = answer.replicas, pool.params.tolerance
         answer = answer.at_least(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
         answer = answer.at_most(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
+    answer = _while_no_node(answer, observation, pool, memory)
+    answer = _in_proportion(answer, observation, pool, memory, plan)
+    return _bounded(_last_replica(answer, pool, memory, now), requested, pool, bounds)
+
+
+def _last_replica(answer: Limited, pool: Pool, memory: Memory, now: float) -> Limited:
+    """Why the last replica of a pool that may go to zero stays."""
+    if pool.idle_after is None or memory.idle(pool, now):
+        return answer
+    without, seen = memory.idle_for(now), memory.profile.vanished
+    if seen is not None:
+        return answer.at_least(1, LimitName.DEMAND_VANISHED, at=clock(seen.at))
+    if isinstance(without, Unknown):
+        return answer.at_least(1, LimitName.DEMAND_UNKNOWN, reason=without.reason)
+    return answer.at_least(1, LimitName.NOT_IDLE, idle=span(without), after=span(memory.idle_after(pool)))
+
+
+def _while_no_node(answer: Limited, observation: Observation, pool: Pool, memory: Memory) -> Limited:
     without_node = unschedulable(observation, pool, memory)
-    if without_node:
-        most = max(requested, pool.min_replicas)
-        answer = answer.at_most(most, LimitName.UNSCHEDULABLE, pods=without_node)
-    return _bounded(_in_proportion(answer, observation, pool, memory, plan), requested, pool, bounds)
+    if not without_node:
+        return answer
+    most = max(observation.requested, pool.min_replicas)
+    return answer.at_most(most, LimitName.UNSCHEDULABLE, pods=without_node)
 
 
 def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:

@@ -26,6 +26,12 @@ class Unknown:
         raise TypeError(f"an unknown figure has no truth value ({self.reason}); use isinstance")
 
 
+class Absent(Unknown):
+    """Prometheus answered, and has no such series."""
+
+    __slots__ = ()
+
+
 Reading = float | Unknown
 """A figure, or the reason why there is none."""
 
@@ -122,6 +128,9 @@ class GatewayMetrics:
     """Requests that the gateway holds (gauge)."""
     arrivals: Reading = NOT_EXPOSED
     """Requests that came, cumulative. It starts anywhere, and falls only if the reader of the gateway starts anew."""
+    at_zero: Reading = NOT_EXPOSED
+    """Requests, or tries of them, that the gateway counts while there is no engine too; cumulative as `arrivals`.
+    Unknown where nothing outside the pool's own pods tells them, Absent where the series are gone."""
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
     """The client's TTFT, with the time in the gateway's queue; cumulative as `arrivals`."""
     in_flight: Reading = NOT_EXPOSED

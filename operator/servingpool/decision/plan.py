@@ -19,8 +19,8 @@ PENALTY_LASTS, PENALTY_SHARE = 120.0, 1.0 / 60.0
 and of two hours that are remembered two minutes are little."""
 
 
-def plan(observation: Observation, pool: Pool, update: UpdateResult) -> Plan | Unknown:
-    """What the pool needs; Unknown with the reason where that is not known."""
+def plan(observation: Observation, pool: Pool, update: UpdateResult, *, unused: bool = False) -> Plan | Unknown:
+    """What the pool needs; Unknown with the reason where that is not known. `unused`: certainly nothing asks for it."""
     memory, params = update.memory, pool.params
     if isinstance(observation.metrics, Unknown):
         return observation.metrics
@@ -50,7 +50,7 @@ def plan(observation: Observation, pool: Pool, update: UpdateResult) -> Plan | U
         load=level / max(1, observation.requested),
         stuck=memory.stuck,
     )
-    idle, safe_load = memory.window.idle(params), curve.load_for(allowance)
+    idle, safe_load = unused or memory.window.idle(params), curve.load_for(allowance)
     outlook = Outlook.certain(0.0)
     if not idle:
         usual = memory.window.usual(params)

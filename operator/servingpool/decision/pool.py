@@ -27,6 +27,10 @@ class Pool:
     """Of its schedules, those around the time that is decided on."""
     max_change: float = math.inf
     """Replicas, at least 1, that one decision may add or remove at most."""
+    idle_after: float | None = None
+    """Seconds without a request after which a fleet with min 0 goes to 0; None where it never does."""
+    gateway: str = ""
+    """The gateway that tells of demand at 0 replicas."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from servingpool.catalogue.notes import Note
 from servingpool.decision.counters import WAITED
-from servingpool.decision.decision import Figures, Limited, Plan
+from servingpool.decision.decision import AtZero, Figures, Limited, Plan
+from servingpool.decision.gateway_demand import span
 from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
 from servingpool.decision.observation import Reading, Unknown
@@ -75,6 +77,7 @@ def figures(
         for_initial_fleet=of_plan(lambda plan: plan.for_initial_fleet),
         for_present_load=of_plan(lambda plan: plan.for_present_load),
         recommended=of_plan(lambda _: memory.highest_recommendation),
+        idle_for=memory.idle_for(now),
     )
 
 
@@ -103,9 +106,24 @@ def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown) -> str | Non
     return None
 
 
-def reason(requested: int, pool: Pool, plan: Plan | Unknown, answer: Limited, figures: Figures) -> str:
+def reason(
+    requested: int,
+    pool: Pool,
+    plan: Plan | Unknown,
+    answer: Limited,
+    figures: Figures,
+    at_zero: AtZero | None = None,
+) -> str:
     """Why this many replicas, in one sentence with units."""
-    parts = [f"the need is unknown ({plan.reason})"] if isinstance(plan, Unknown) else _weighed(pool, plan, figures)
+    without = figures.idle_for
+    if at_zero is not None:
+        parts = [at_zero.why]
+    elif answer.replicas == 0 and not isinstance(without, Unknown):
+        parts = [Note.IDLE.message(idle=span(without))]
+    elif isinstance(plan, Unknown):
+        parts = [f"the need is unknown ({plan.reason})"]
+    else:
+        parts = _weighed(pool, plan, figures)
     parts += [limit.reason for limit in answer.applied]
     return f"{_move(requested, answer.replicas)}: {'; '.join(parts)}"
 

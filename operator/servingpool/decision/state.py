@@ -10,9 +10,11 @@ from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.client_ttft import ClientTtft
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
+from servingpool.decision.gateway_demand import NEVER_ZERO, Busy, GatewayDemand, Vanished
 from servingpool.decision.gateway_requests import Unbegun
 from servingpool.decision.metered import Shares
 from servingpool.decision.miss_curve import Curve, MissCurve
+from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
 from servingpool.decision.queue_in_ttft import QueueInTtft
@@ -47,6 +49,9 @@ class Profile:
     """The SLO that curve and budget speak of: TTFT and TPOT in seconds, attainment."""
     at_gateway: bool = False
     """Its TTFT is the client's."""
+    busy: Busy = field(default_factory=Busy)
+    vanished: Vanished | None = None
+    """The gateway's series were gone at 0 replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,8 @@ class Memory:
     """None where the engines count their requests themselves."""
     shares: Shares | None = None
     """None where the engines export metrics of their own."""
+    demand: GatewayDemand | None = None
+    """None where the pool never goes to zero."""
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
     queue_unknown: str | None = None
@@ -171,6 +178,25 @@ class Memory:
         """
         return max(pool.params.scale_down_window, pool.params.scale_down_starts * self.horizon(pool))
 
+    def idle_for(self, now: float) -> Reading:
+        """Seconds since a request was seen last, at the gateway or the engines, of a pool that may go to zero."""
+        return NEVER_ZERO if self.demand is None else self.demand.idle_for(now)
+
+    def idle_after(self, pool: Pool) -> float:
+        """Seconds without a request after which a pool with min 0 goes to zero: the scale-down window at least."""
+        return max(pool.idle_after or 0.0, self.scale_down_window(pool))
+
+    def idle(self, pool: Pool, now: float) -> bool:
+        """Whether it is certain that no request came for so long that the last replica may go."""
+        if pool.idle_after is None or self.profile.vanished is not None:
+            return False
+        without = self.idle_for(now)
+        return not isinstance(without, Unknown) and without >= self.idle_after(pool)
+
+    def unused(self, pool: Pool, now: float) -> bool:
+        """Whether nothing is kept for what may come: the last replica may go, or came back without a request."""
+        return self.idle(pool, now) or (self.demand is not None and self.demand.rested)
+
     def score_of_last_hour(self, now: float) -> tuple[Scored, ...]:
         """The bins of the score that began in it."""
         return tuple(entry for entry in self.score if entry.begin > now - SCORE_KEPT)
@@ -181,6 +207,7 @@ class Memory:
             self.profile,
             curve=self.profile.curve.in_other_units(ratio),
             forecast=self.profile.forecast.in_other_units(ratio),
+            busy=self.profile.busy.in_other_units(ratio),
         )
         return replace(
             self,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from servingpool.decision import gateway_demand
 from servingpool.decision.attribution import OVERLOAD, LoadAttribution, attribute_load, offered_load
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.counters import CounterDelta, diff_counters
@@ -21,6 +22,7 @@ from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation, Unknown
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
+from servingpool.decision.samples import BEGUN, GENERATED, ITL_COUNT, REJECTED
 from servingpool.decision.state import SCORE_BIN, Memory, Scored, UpdateResult
 from servingpool.decision.step_time import StepTime
 from servingpool.decision.window import AT, Demand, Slice, rate_window
@@ -63,7 +65,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     tick = _Tick(observation, pool, now, span, since if since <= longest else span, unbegun, shares)
     full_from = pool.params.nearly_full * memory.profile.saturation.most_running
     delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from, memory.client)
-    before, memory = memory, _add_to_windows(tick, delta, memory)
+    before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
     memory = _in_units_of_the_full_batch(memory, pool, before.profile.saturation.batch)
     step, demand = _known(memory, pool)
     if step is None or demand is None or delta.covered <= 0.0:
@@ -151,6 +153,31 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
     )
 
 
+def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
+    """The memory with what the gateway shows, of a pool that may go to zero.
+
+    Requests that arrive while no replica serves and start one are late, unless a cold start is within the bound. They
+    count where the gateway counts them. One that is held and served later counts a second time, as the engine saw it.
+    """
+    observation, pool, now, was = tick.observation, tick.pool, tick.now, memory.demand
+    running, waiting = (None if isinstance(one, Unknown) else one for one in (delta.running, delta.waiting))
+    worked = any(delta.sums[figure] > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
+    engines = gateway_demand.Engines(
+        known=delta.coverage >= 1.0 and running is not None and waiting is not None,
+        busy=worked or bool(running) or bool(waiting),
+    )
+    demand = gateway_demand.updated(was, observation, engines, pool, now)
+    gone = gateway_demand.vanished(memory.profile.vanished, was, demand, observation, pool, now)
+    if gone != memory.profile.vanished:
+        memory = replace(memory, profile=replace(memory.profile, vanished=gone))
+    bound = pool.slo.time_to_first_token
+    if demand is not None and bound is not None and not pool.slo.at_gateway and memory.horizon(pool) > bound:
+        arrived = demand.arrived - (0.0 if was is None else was.arrived)
+        if arrived > 0.0:
+            memory = replace(memory, score=_score(memory, Misses(arrived, arrived), now))
+    return replace(memory, demand=demand)
+
+
 def _ready(observation: Observation, span: float) -> float:
     """Replicas ready in the last `span` seconds, on average.
 
@@ -221,9 +248,22 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
             params=pool.params,
         )
     forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
+    busy = memory.profile.busy
+    if last.total(BEGUN) > 0.0:
+        prompt, steps = window.lengths(memory.interval, pool.params)
+        busy = busy.update(
+            level=demand.level,
+            prompt=prompt,
+            steps=steps,
+            tokens=step.tokens,
+            elapsed=tick.elapsed,
+            params=pool.params,
+        )
     return replace(
         memory,
-        profile=replace(memory.profile, curve=curve, calibration=calibration, forecast=forecast, budget=budget),
+        profile=replace(
+            memory.profile, curve=curve, calibration=calibration, forecast=forecast, budget=budget, busy=busy
+        ),
         past_loads=past_loads,
         # While no request comes only calm moments leave the past, and what is left would ask for ever more.
         penalty=memory.penalty if now < memory.penalty_until or memory.window.silent(pool.params) else None,

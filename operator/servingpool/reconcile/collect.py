@@ -42,7 +42,7 @@ from servingpool.decision.observation import (
     Unknown,
 )
 from servingpool.reconcile.gateway_totals import GatewayReader
-from servingpool.reconcile.gateways import gateway_of
+from servingpool.reconcile.gateways import OwnGateway, gateway_of
 from servingpool.reconcile.replicas import replicas
 
 log = logging.getLogger(__name__)
@@ -71,6 +71,8 @@ class Collected:
     observation: Observation
     selection: Selection | None
     """The samples that `observation` uses; None if the reading failed."""
+    gateway: tuple[OwnGateway, GatewayProfile] | None = None
+    """In front of the pool."""
 
     @property
     def ungrouped(self) -> bool:
@@ -175,9 +177,13 @@ class Readings:
         keys = {(pool.metadata.namespace, pod) for pod in pods[:EXPLAINED_OF_A_POOL]}
         self._reader(pool).unexplained[share_of(pool)] |= keys
 
-    def gateway(self, pool: ServingPool) -> GatewayMetrics:
-        """What the gateway in front of this pool said last."""
-        return self._reader(pool).gateways.of(pool)
+    def gateway(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
+        """What the gateway in front of this pool of such pods said last."""
+        return self._reader(pool).gateways.of(pool, replicas)
+
+    def gateway_profile(self, pool: ServingPool) -> tuple[OwnGateway, GatewayProfile] | None:
+        """That gateway, with its profile; None where there is none."""
+        return self._reader(pool).gateways.profile(pool)
 
     def metered(self, pool: ServingPool) -> bool:
         """Whether its engines export nothing, so that its gateway's figures stand for theirs."""
@@ -298,11 +304,13 @@ def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readin
     workload = cache.workload(target_of(pool))
     if workload is None:
         return None
-    metered, gateway = readings.metered(pool), readings.gateway(pool)
+    pods = {(pool.metadata.namespace, pod.name) for group in cache.replicas(workload) for pod in group}
+    metered, gateway = readings.metered(pool), readings.gateway(pool, pods)
     observation, selection = observe(pool, workload, cache, readings.of(pool), gateway, now, metered=metered)
     if selection is not None and selection.missing:
         readings.ask_why(pool, selection)
-    return Collected(pool, now, workload, owner, cache.autoscalers(workload.key), observation, selection)
+    known = readings.gateway_profile(pool)
+    return Collected(pool, now, workload, owner, cache.autoscalers(workload.key), observation, selection, known)
 
 
 def observe(

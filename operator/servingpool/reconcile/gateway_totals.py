@@ -9,6 +9,7 @@ from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import (
     ANY_MODEL,
     BackendConfig,
+    Cause,
     FleetReading,
     GatewayFigure,
     GatewayProfile,
@@ -20,6 +21,7 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import (
     NO_GATEWAY,
     NOT_EXPOSED,
+    Absent,
     GatewayMetrics,
     Histogram,
     Reading,
@@ -38,6 +40,9 @@ from servingpool.reconcile.gateways import (
 
 COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
 """Counts of a `GatewayMetrics`, and where a pod's sample holds them."""
+UNSERVED = {"unserved": "admission_rejections"}
+"""Likewise, of what is counted while there is no engine."""
+ALL = COUNTERS | UNSERVED
 HISTOGRAMS = ("time_to_first_token", "inter_token_latency")
 """Of both."""
 KEPT = 3600.0
@@ -59,9 +64,16 @@ class GatewayReader:
         self._latest: dict[Key, GatewayMetrics] = {}
 
     def requests(self, pools: Sequence[ServingPool]) -> dict[GatewayShare, ReadRequest]:
-        """What to ask for."""
-        known = (pool for pool in pools if self._known(pool) is not None)
-        return gateway_requests(known, self._backend, self._metered)
+        """What to ask for. Of pools that may go to zero also why a pod of their gateway is not seen any more."""
+        known = [pool for pool in pools if self._known(pool) is not None]
+        found = gateway_requests(known, self._backend, self._metered)
+        for pool in known:
+            own, share = self._known(pool), gateway_share(pool, self._backend)
+            totals = None if own is None else self._totals.get((pool.key, own))
+            if pool.spec.targets[0].min == 0 and totals is not None and totals.unseen and share is not None:
+                request = found[share]
+                found[share] = replace(request, explain=request.explain | totals.unseen)
+        return found
 
     def hear(self, pools: Sequence[ServingPool], readings: Mapping[GatewayShare, FleetReading | Unknown]) -> None:
         """Take each pool's part of the answers."""
@@ -74,10 +86,20 @@ class GatewayReader:
                 read = counted.read(pool, own, self._profiles[own.name], readings[share], metered=metered)
                 self._latest[pool.key] = read
 
-    def of(self, pool: ServingPool) -> GatewayMetrics:
-        """What the pool's gateway said last."""
+    def of(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
+        """What the pool's gateway said last. What is one of its `replicas` goes with them, and tells nothing then."""
         measured = bound_of(pool, metered=pool.spec.engine in self._metered) is not None
-        return self._latest.get(pool.key, NO_CHOICE if measured else NO_GATEWAY)
+        told, own = self._latest.get(pool.key, NO_CHOICE if measured else NO_GATEWAY), self._known(pool)
+        totals = None if own is None else self._totals.get((pool.key, own))
+        inside = () if totals is None else sorted(totals.pods.intersection(replicas))
+        if not inside:
+            return told
+        return replace(told, at_zero=Unknown(f"gateway pod {inside[0][1]} is a replica of the pool, and goes with it"))
+
+    def profile(self, pool: ServingPool) -> tuple[OwnGateway, GatewayProfile] | None:
+        """The pool's gateway, with its profile; None where it has none."""
+        own = self._known(pool)
+        return None if own is None else (own, self._profiles[own.name])
 
     def _known(self, pool: ServingPool) -> OwnGateway | None:
         own = gateway_of(pool, self._backend)
@@ -97,6 +119,14 @@ class GatewayTotals:
     histograms: dict[str, Histogram] = field(default_factory=dict)
     """By name, likewise."""
     last: dict[PodKey, ReplicaMetrics] = field(default_factory=dict)
+    pods: frozenset[PodKey] = frozenset()
+    """The gateway's in the last reading."""
+    unseen: frozenset[PodKey] = frozenset()
+    """Pods in `last` that the last reading did not have."""
+    visible: int = 0
+    """Pods in the last reading that had any."""
+    newcomers: float = 0.0
+    """What pods that replaced others had counted before their first sample was read, of what is shown at zero."""
     doubted: dict[PodKey, float] = field(default_factory=dict)
     """Pods whose last sample was not used, and when that was scraped, in Unix time in seconds."""
 
@@ -114,15 +144,29 @@ class GatewayTotals:
             return _unknown(profile, reading)
         if profile.model_label is None and own.workload is None:
             return _unknown(profile, Unknown(own.ambiguous))
+        told = self._read(pool, own, profile, reading, metered=metered)
+        pods = own.pods(reading.samples)
+        self.unseen = frozenset(self.last.keys() - set(pods))
+        self.pods = frozenset(pods)
+        return replace(told, at_zero=self._at_zero(own, profile, reading, told, pods))
+
+    def _read(
+        self, pool: ServingPool, own: OwnGateway, profile: GatewayProfile, reading: FleetReading, *, metered: bool
+    ) -> GatewayMetrics:
         pods = {pod: reading.samples[pod] for pod in own.pods(reading.samples)}
         mine = {pod: found for pod, models in pods.items() if (found := _own(pool, profile, models, metered=metered))}
         if not mine:
             return _unknown(profile, Unknown(own.without(pool.spec.model) if pods else own.unseen))
+        replacing = bool(self.last) and len(mine) <= self.visible
         for pod, now in mine.items():
             before = self.last.get(pod)
+            if before is None and replacing:
+                self.newcomers += _shown(
+                    profile, {name: getattr(now, of) for name, of in (COUNTERS | UNSERVED).items()}
+                )
             if before is None or not (metered and _lacks_all(now)) or _lacks_all(before):
                 self.last[pod] = now if before is None else self._add(pod, before, now)
-        newest = max(each.scraped_at for each in mine.values())
+        self.visible, newest = len(mine), max(each.scraped_at for each in mine.values())
         self.last = {pod: each for pod, each in self.last.items() if each.scraped_at > newest - KEPT}
         self.doubted = {pod: at for pod, at in self.doubted.items() if pod in self.last}
         samples, told = list(mine.values()), dict[str, Reading | Histogram]({**self.counts, **self.histograms})
@@ -135,6 +179,45 @@ class GatewayTotals:
         queue, flight = _sum(each.waiting for each in samples), _sum(each.running for each in samples)
         return GatewayMetrics(newest, queue=queue, in_flight=flight, **told)  # type: ignore[arg-type]
 
+    def _at_zero(
+        self,
+        own: OwnGateway,
+        profile: GatewayProfile,
+        reading: FleetReading,
+        told: GatewayMetrics,
+        pods: Sequence[PodKey],
+    ) -> Reading:
+        """Requests, or tries of them, that it counts while there is no engine too; see `GatewayMetrics`.
+
+        Many gateways create a counter with its first event. One that is scraped, and had the model's series before,
+        has counted nothing since its start.
+        """
+        hidden = self._hidden(own, profile, reading)
+        if hidden is not None:
+            return hidden
+        if not pods:
+            return Absent(own.unseen)
+        shows = () if profile.at_zero is None else profile.at_zero.shows
+        counted = any(one is not GatewayFigure.QUEUE for one in shows)
+        if counted and (self.last or profile.model_label is None):
+            return self.newcomers + _shown(profile, self.counts)
+        if GatewayFigure.QUEUE in shows and not isinstance(told.queue, Unknown):
+            return self.newcomers + self.counts.get("arrivals", 0.0)
+        series = " or ".join(shows)
+        return Absent(f"gateway {own.name} exports no series of {series} of this model")
+
+    def _hidden(self, own: OwnGateway, profile: GatewayProfile, reading: FleetReading) -> Unknown | None:
+        """Why requests may come that are not seen, whatever the series say."""
+        if profile.at_zero is None or not profile.at_zero.shows:
+            return Unknown(f"gateway {own.name} is not known to show requests while there is no replica")
+        for pod in sorted(self.unseen):
+            cause = reading.causes.get(pod)
+            if cause is not None and cause.cause is Cause.SCRAPE_FAILED:
+                return Unknown(f"gateway pod {pod[1]}: {cause.reason}")
+        for pod in own.pods(reading.stale):
+            return Unknown(f"gateway pod {pod[1]} has no fresh scrape")
+        return reading.partial
+
     def _add(self, pod: PodKey, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
         """Count what came between two samples of a pod. Which one the next is compared with."""
         counters = zip(_counters(before), _counters(now), strict=True)
@@ -144,7 +227,7 @@ class GatewayTotals:
         if odd and now.scraped_at <= self.doubted.setdefault(pod, now.scraped_at):
             return before  # damaged, unless the next scrape is as low: one that restarted has mostly counted less
         self.doubted.pop(pod, None)
-        for name, source in COUNTERS.items():
+        for name, source in ALL.items():
             new, old = getattr(now, source), getattr(before, source)
             old = 0.0 if fell or old is NOT_EXPOSED else old  # it begins with its first request
             if not isinstance(new, Unknown) and not isinstance(old, Unknown):
@@ -196,16 +279,25 @@ def _lacks_all(sample: ReplicaMetrics) -> bool:
     return sample.begun is NOT_EXPOSED
 
 
+def _shown(profile: GatewayProfile, counts: Mapping[str, Reading]) -> float:
+    """Sum of the counters that tell of requests while there is no engine; arrivals where only a queue does."""
+    shows = () if profile.at_zero is None else profile.at_zero.shows
+    names = [one.value for one in shows if one is not GatewayFigure.QUEUE] or ["arrivals"]
+    found = (counts.get(name, 0.0) for name in names)
+    return sum(one for one in found if not isinstance(one, Unknown))
+
+
 def _unknown(profile: GatewayProfile, why: Unknown) -> GatewayMetrics:
     """Of what the gateway exposes nothing is known."""
-    told = {one.field: why if one in profile.figures else NOT_EXPOSED for one in GatewayFigure}
-    return replace(NO_GATEWAY, **told)  # type: ignore[arg-type]
+    fields = (one for one in GatewayFigure if one not in {GatewayFigure.UNSERVED, GatewayFigure.ALIVE})
+    told = {one.field: why if one in profile.figures else NOT_EXPOSED for one in fields}
+    return replace(NO_GATEWAY, **told, at_zero=why)  # type: ignore[arg-type]
 
 
 def _counters(sample: ReplicaMetrics) -> list[Reading]:
     histograms = (getattr(sample, name) for name in HISTOGRAMS)
     counts = (one.count if isinstance(one, Histogram) else one for one in histograms)
-    return [*(getattr(sample, source) for source in COUNTERS.values()), *counts]
+    return [*(getattr(sample, source) for source in ALL.values()), *counts]
 
 
 def _empty(bounds: tuple[float, ...]) -> Histogram:

@@ -42,6 +42,11 @@ class OwnGateway:
         workload = "" if self.workload is None else f" of workload '{self.workload}'"
         return f"Prometheus has no series of a gateway {self.name}{workload} in namespace {self.namespace}"
 
+    @property
+    def text(self) -> str:
+        """Its name and workload."""
+        return self.name if self.workload is None else f"{self.name}/{self.workload}"
+
     def without(self, model: str) -> str:
         """That no series of its pods is of this model."""
         return f"gateway {self.name} exports no series of model '{model}'"

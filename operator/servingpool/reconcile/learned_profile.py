@@ -26,6 +26,7 @@ from pydantic import (
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.cold_start import LONGEST, ColdStart
 from servingpool.decision.forecast import KEPT, MOST_WORK, Forecast
+from servingpool.decision.gateway_demand import Busy, Vanished
 from servingpool.decision.miss_curve import BINS, MissCurve
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.queue_in_ttft import PAIRS, QueueInTtft
@@ -42,6 +43,9 @@ SLOWEST_STEP = 100.0
 """A step with one request, over the mean of all steps: no engine has such a one."""
 ANOTHER_BATCH = 1.25
 """Full batch over the one that its sums give, or the reverse: the core follows a change of a tenth."""
+
+LATEST = 4e9
+"""Unix time in seconds, in the year 2096: a later one is damaged, and would not be told as a date."""
 
 
 def _split(value: Any) -> Any:
@@ -166,6 +170,19 @@ class _Calibration(_Part):
     ]
 
 
+class _Busy(_Part):
+    level: Annotated[NonNegative, Field(le=MOST_WORK)] = 0.0
+    prompt: NonNegative = 0.0
+    steps: NonNegative = 0.0
+    tokens: Annotated[Figure, Field(ge=1.0)] = 1.0
+    seconds: NonNegative = 0.0
+
+
+class _Vanished(_Part):
+    at: Annotated[float, Field(ge=0.0, le=LATEST)]
+    gateway: Annotated[str, Field(max_length=512)]
+
+
 class _LearnedProfile(_Part):
     version: int = VERSION
     # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
@@ -181,6 +198,8 @@ class _LearnedProfile(_Part):
     learned: NonNegative
     slo: tuple[float | None, float | None, float] | None
     at_gateway: bool = False
+    busy: _Busy = _Busy()
+    vanished: _Vanished | None = None
 
 
 def dump(profile: Profile) -> dict[str, Any]:
@@ -218,6 +237,8 @@ def load(data: Mapping[str, Any]) -> Profile:
         learned=kept.learned,
         slo=kept.slo,
         at_gateway=kept.at_gateway,
+        busy=Busy(**dict(kept.busy)),
+        vanished=None if kept.vanished is None else Vanished(**dict(kept.vanished)),
     )
 
 

@@ -131,6 +131,7 @@ DECISION_FIGURES: Mapping[Metric, str] = {
     Metric.NEEDED_FOR_INITIAL_FLEET: "for_initial_fleet",
     Metric.NEEDED_FOR_PRESENT_LOAD: "for_present_load",
     Metric.RECOMMENDED_REPLICAS: "recommended",
+    Metric.IDLE_TIME: "idle_for",
 }
 """The metrics that are figures of a decision, each by its field in `Figures`."""
 

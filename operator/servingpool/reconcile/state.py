@@ -18,6 +18,7 @@ from servingpool.api.serving_pool import Metadata, ServingPool, problems, readab
 from servingpool.api.spec import Mode
 from servingpool.api.status import Status
 from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.gateway_demand import Vanished
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
 from servingpool.decision.state import Memory
@@ -69,6 +70,8 @@ class PoolState:
     """Likewise, of the last write of the learned profile."""
     profile_curve: MissCurve | None = None
     """What it held then."""
+    profile_vanished: Vanished | None = None
+    """Likewise."""
     conflicts: int = 0
     """Scales in a row that failed because the target had changed."""
     refused_at: int | None = None
@@ -123,7 +126,7 @@ class PoolState:
         profile = learned_profile.load(kept)
         self.memory = Memory(profile)
         # Not written before it changes: else a restart would write every pool at once.
-        self.profile_at, self.profile_curve = profile.at, profile.curve
+        self.profile_at, self.profile_curve, self.profile_vanished = profile.at, profile.curve, profile.vanished
 
     def is_of(self, pool: ServingPool) -> bool:
         """Whether this state belongs to this pool and model."""
@@ -223,6 +226,8 @@ class PoolState:
     def profile_due(self, now: float) -> bool:
         """Whether what was learned is to be written: calibration has ended, and it has changed since some time."""
         settled = self.decision is not None and not self.decision.calibrating
+        if self.memory.profile.vanished != self.profile_vanished:
+            return True  # what an operator that starts anew would try again
         return settled and now - self.profile_at >= PROFILE_AFTER and self.memory.profile.curve != self.profile_curve
 
     @property
@@ -248,7 +253,8 @@ class PoolState:
         """The API server has this status."""
         self.status, self.status_write_unknown, self.written_at = status, False, now
         if with_profile:
-            self.profile_at, self.profile_curve = now, self.memory.profile.curve
+            profile = self.memory.profile
+            self.profile_at, self.profile_curve, self.profile_vanished = now, profile.curve, profile.vanished
 
     def warned_of(self, reason: str, now: float) -> None:
         """A warning event is posted."""

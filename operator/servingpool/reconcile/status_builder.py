@@ -25,6 +25,7 @@ from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.pool_plan import Learned, Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import ScalePermission
+from servingpool.reconcile.zero_ready import judge_zero
 
 FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
 """Figures of a decision, and their names in the status."""
@@ -61,6 +62,15 @@ def _metrics_condition(observation: Observation, selection: Selection | None, le
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     alike = {one.cause for one in missing.values()} - {Cause.UNKNOWN}  # only some are looked into
     return _cause_condition(alike.pop() if len(alike) == 1 else Cause.UNKNOWN, detail)
+
+
+def _at_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
+    """What to say of the metrics of a fleet that is at 0 because no request comes; None at other times."""
+    seen = plan.seen
+    known = plan.learned.demand_unknown is None and seen.observation.requested == 0 and not seen.observation.ready
+    if not known or seen.gateway is None or seen.pool.spec.targets[0].min > 0:
+        return None
+    return Reason.SCALED_TO_ZERO, Reason.SCALED_TO_ZERO.message(gateway=seen.gateway[0].text)
 
 
 def _cause_condition(cause: Cause, detail: str) -> tuple[Reason, str]:
@@ -112,7 +122,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
     """The status of a pool that was decided on, and scaled or not."""
     pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
     permission = plan.permission if outcome.failure is None else _failed(plan.permission, *outcome.failure)
-    metrics = _metrics_condition(observation, plan.seen.selection, plan.learned)
+    metrics = _at_zero(plan) or _metrics_condition(observation, plan.seen.selection, plan.learned)
     bounds, figures, ready = decision.bounds, decision.figures, len(observation.ready)
     scale_time = {} if scaled_at is None else {"last_scale_time": from_unix(scaled_at)}
     judged = [
@@ -123,11 +133,14 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
         _calibrating_condition(plan),
         _condition(plan, *judge_drain(plan.seen.workload.drain, in_flight(observation).values())),
     ]
+    zero = judge_zero(plan)
+    judged += [] if zero is None else [_condition(plan, *zero)]
+    before = [one for one in held.conditions if zero is not None or one.type is not ConditionType.ZERO_READY]
     cold_start = plan.learned.cold_start
     return held.model_copy(
         update={
             "observed_generation": pool.metadata.generation,
-            "conditions": updated(held.conditions, judged),
+            "conditions": updated(before, judged),
             "fleet": f"{ready}/{decision.replicas}/{bounds.most.replicas}",
             "bounds": told_bounds(bounds),
             "why": _why(permission, metrics[0], decision),

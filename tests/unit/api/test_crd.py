@@ -45,5 +45,6 @@ def test_defaults_are_written_as_a_person_would() -> None:
     assert SCHEMA["properties"]["spec"]["properties"]["behavior"]["default"] == {
         "calibration": "5m",
         "coldStart": "2m",
+        "idleAfter": "15m",
         "scaleDownWindow": "2m",
     }

@@ -145,3 +145,11 @@ def decided(*, arrivals: float, begun: float) -> Decision:
         outcome = decide(observation, pool, memory, now)
         memory = outcome.memory
     return outcome.decision
+
+
+def test_requests_that_met_no_replica_are_not_what_the_next_one_begins() -> None:
+    """25 were refused at 0 replicas. Taken for requests that begin, they were a surge at its first sample."""
+    asleep = Observation(0, metrics=(), gateway=GatewayMetrics(1.0, arrivals=25.0, at_zero=25.0))
+    assert with_first_tokens(asleep, {}, Unbegun(0.0, 0.0)) == (asleep, None)
+    starting = replace(asleep, requested=1)
+    assert with_first_tokens(starting, {}, Unbegun(20.0, 1.0)) == (starting, Unbegun(20.0, 1.0))

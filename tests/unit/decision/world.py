@@ -37,6 +37,7 @@ class Engine:
     prompt: float = 0.0
     output: float = 0.0
     waiting: float = 0.0
+    running: float = 10.0
 
     def serve(self, rate: float, seconds: float, prompt: float, output: float) -> None:
         work = ENGINE.work(prompt, output)
@@ -58,7 +59,7 @@ class Engine:
         return ReplicaMetrics(
             replica=self.name,
             scraped_at=now,
-            running=10.0,
+            running=self.running,
             waiting=self.waiting,
             kv_cache_usage=0.3,
             generation_tokens=self.output,

@@ -112,7 +112,8 @@ class Prometheus:
             self.asked.append(f"gateway {request.engine}")
             if isinstance(self.gateways, Unknown):
                 return self.gateways
-            return FleetReading(at=now, samples=self.gateways, stale={}, queries=1)
+            causes = {} if self.why is None else dict.fromkeys(request.explain, self.why)
+            return FleetReading(at=now, samples=self.gateways, stale={}, queries=1, causes=causes)
         self.asked.append("read")
         await asyncio.sleep(self.takes)
         if self.broken is not None:
@@ -357,7 +358,7 @@ class FakeCluster:
         """Up to the next tick."""
         for service in self.services.values():
             for engine in service.engines:
-                engine.serve(service.rate / len(service.engines), TICK, 1000.0, 200.0)
+                engine.serve(service.rate / max(1, len(service.engines)), TICK, 1000.0, 200.0)
         self.now += TICK
         for service in self.services.values():
             while not service.unschedulable and service.orders and self.now >= service.orders[0] + 100.0:

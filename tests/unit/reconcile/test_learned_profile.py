@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.budget import ErrorBudget
 from servingpool.decision.decide import decide
 from servingpool.decision.forecast import KEPT
+from servingpool.decision.gateway_demand import Busy, Vanished
 from servingpool.decision.miss_curve import BINS
 from servingpool.decision.observation import Unknown
 from servingpool.decision.params import DEFAULT
@@ -64,6 +66,17 @@ def test_a_profile_with_impossible_figures_is_damaged(part: str, figure: str, va
     assert figure in data[part]
     with pytest.raises(ValueError, match="damaged"):
         load(data | {part: data[part] | {figure: value}})
+
+
+def test_what_a_pool_learned_of_zero_is_read_again() -> None:
+    busy = Busy(level=2.5, prompt=1000.0, steps=200.0, tokens=1.5, seconds=7200.0)
+    profile = replace(Profile(), busy=busy, vanished=Vanished(1_700_000_000.0, "vllm-router/router"))
+    found = load(json.loads(json.dumps(dump(profile))))
+    assert (found.busy, found.vanished) == (busy, profile.vanished)
+    with pytest.raises(ValueError, match="damaged"):
+        load(dump(profile) | {"vanished": {"at": 1e300, "gateway": "x"}})
+    with pytest.raises(ValueError, match="damaged"):
+        load(dump(profile) | {"busy": {"level": -1.0}})
 
 
 @pytest.mark.parametrize(

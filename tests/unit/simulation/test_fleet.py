@@ -6,7 +6,7 @@ import pytest
 from servingpool_simulation import page, traces
 from servingpool_simulation.fleet import ColdStart, Fleet, Phase, Routing
 from servingpool_simulation.hardware import engine_profile
-from servingpool_simulation.tables import FINISHED
+from servingpool_simulation.tables import FINISHED, TURNED_AWAY
 
 H100 = engine_profile("h100-8b-tp1")
 STEADY = traces.poisson("steady", [4.0], 400.0, prompt=500, output=100, seed=1)
@@ -133,3 +133,24 @@ def test_a_row_that_is_used_again_starts_with_an_empty_page() -> None:
     (heir,) = [r for r in fleet.of(Phase.READY) if r.row == gone.row]
     assert heir.ready_at == 65.0
     assert fleet.state.page[heir.row, page.GENERATION_TOKENS] < 4000
+
+
+def test_without_a_replica_the_gateway_holds_requests_for_a_while_and_turns_them_away_then() -> None:
+    trace = traces.Trace("three", np.array([1.0, 50.0, 90.0]), np.array([500] * 3), np.array([20] * 3), 200.0)
+    fleet = a_fleet(trace, holds_for=60.0)
+    fleet.advance(10.0)
+    fleet.scale(1)  # ready at 110 s
+    fleet.advance(200.0)
+    assert fleet.requests.status.tolist() == [TURNED_AWAY, TURNED_AWAY, FINISHED]
+    assert fleet.requests.finished[:2].tolist() == [61.0, 110.0]
+    assert fleet.requests.first[2] > 110.0
+
+
+def test_a_gateway_that_holds_nothing_refuses_at_once() -> None:
+    trace = traces.Trace("two", np.array([1.0, 150.0]), np.array([500] * 2), np.array([20] * 2), 200.0)
+    fleet = a_fleet(trace, holds_for=0.0)
+    fleet.advance(10.0)
+    assert fleet.front_door == 0
+    fleet.scale(1)
+    fleet.advance(200.0)
+    assert fleet.requests.status.tolist() == [TURNED_AWAY, FINISHED]

@@ -104,9 +104,11 @@ class Cluster:
         ready, and each such change would cost a tick.
         """
         (namespace, name), (group, version, plural) = target.key[:2], target.resource
+        path, before = "/spec/replicas", target.replicas
+        # A Scale of 0 lacks the field: `test` takes that for null, and `replace` does not take it at all.
         body = [
-            {"op": "test", "path": "/spec/replicas", "value": target.replicas},
-            {"op": "replace", "path": "/spec/replicas", "value": replicas},
+            {"op": "test", "path": path, "value": before or None},
+            {"op": "replace" if before else "add", "path": path, "value": replicas},
         ]
         with translated(f"scale {target.key.kind} {namespace}/{name}"):
             stored = await self._objects.patch_namespaced_custom_object_scale(

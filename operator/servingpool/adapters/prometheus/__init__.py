@@ -6,7 +6,7 @@ from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.adapters.prometheus.backend_config import BackendConfig, BasicAuth, GatewayChoice, SeriesLabels, Tls
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, shipped, usable
-from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfile, shipped_gateways
+from servingpool.adapters.prometheus.gateways import FirstRequest, GatewayFigure, GatewayProfile, shipped_gateways
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.samples import (
     ANY_MODEL,
@@ -26,6 +26,7 @@ __all__ = [
     "BasicAuth",
     "Cause",
     "EngineMetrics",
+    "FirstRequest",
     "FleetReading",
     "GatewayChoice",
     "GatewayFigure",

@@ -188,7 +188,7 @@ def _admitted(seen: Evidence, profile: EngineMetrics) -> bool:
         profile.groups[profile.group_of(one)].admits(
             {label: labels.get(exported(label)) or labels.get(label, "") for label in _asked(profile)}
         )
-        for one in profile.figures[Figure.RUNNING]
+        for one in profile.figures.get(Figure.RUNNING, ())
         for name in one.metrics(histogram=False)
         for labels in seen.series.get(name, ())
     )
@@ -216,8 +216,8 @@ def models_of(seen: Evidence, profile: EngineMetrics) -> list[str]:
 
 
 def clock_names(profile: EngineMetrics) -> tuple[str, ...]:
-    """Metrics of the figure that each engine has from its start on."""
-    running = profile.figures.get(Figure.RUNNING, ())
+    """Metrics of the figure that each engine has from its start on; of a gateway all metrics."""
+    running = profile.figures.get(Figure.RUNNING) or [one for each in profile.figures.values() for one in each]
     return tuple(dict.fromkeys(name for one in running for name in one.metrics(histogram=False)))
 
 

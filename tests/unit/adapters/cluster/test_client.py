@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,16 @@ async def test_scaling_is_refused_by_the_server_if_somebody_else_was_faster(api:
         )
     ]
     assert cluster.writes["scale"] == 1
+
+
+async def test_a_scale_of_zero_has_no_replicas_to_compare_or_replace(api: tuple[Api, Cluster]) -> None:
+    fake, cluster = api
+    fake.answers = {"kind": "Scale", "spec": {"replicas": 5}}
+    await cluster.scale(replace(WORKLOAD, replicas=0), 5)
+    assert fake.asked[0][3] == [
+        {"op": "test", "path": "/spec/replicas", "value": None},
+        {"op": "add", "path": "/spec/replicas", "value": 5},
+    ]
 
 
 @pytest.mark.parametrize(("spec", "stored"), [({"replicas": 3}, 3), ({}, 0)])

@@ -19,6 +19,7 @@ FIGURES = {
     "inference-extension-1.2": (1, 11, NONE),
     "inference-extension-1.2-after": (0, 11, NONE),
     "litellm-1.105.7": (NONE, 6, 3),
+    "litellm-1.105.7-noworkers": (NONE, 1, NONE),
     "llm-d-epp-0.10.0": (1, 11, 7),
     "llm-d-epp-0.10.0-after": (0, 11, 8),
     "production-stack-0.1.12": (NONE, 11, NONE),
@@ -70,6 +71,23 @@ def test_litellm_meters_an_engine_that_exports_nothing() -> None:
     of_all = page.read(profile_of("litellm-1.105.7").metrics, samples)[""]
     assert (of_all.running, of_all.begun) == (4.0, NOT_EXPOSED)
     assert [name for name, profile in shipped_gateways().items() if profile.meters] == ["litellm"]
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.endswith("noworkers")])
+def test_a_real_gateway_without_an_engine_shows_a_request_by_what_its_profile_says(name: str) -> None:
+    """One request was refused. vllm-router counts each of its five tries too."""
+    profile, metrics = profile_of(name), read(name)
+    assert profile.at_zero is not None
+    held = {"arrivals": metrics.begun, "unserved": metrics.admission_rejections}
+    shown = {one.value: held[one.value] for one in profile.at_zero.shows}
+    assert shown == {"arrivals": 1.0, **({"unserved": 5.0} if "unserved" in shown else {})}
+
+
+def test_what_is_said_of_zero_names_figures_that_are_there() -> None:
+    figures = {"arrivals": ["a"]}
+    for shows in (["queue"], ["inFlight"]):
+        with pytest.raises(ValidationError, match=r"atZero.shows must name arrivals, queue, unserved that figures has"):
+            GatewayProfile.model_validate({"figures": figures, "atZero": {"firstRequest": "Holds", "shows": shows}})
 
 
 def test_every_gateway_tells_arrivals_and_has_a_page() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from servingpool.adapters.prometheus.gateways.profile import GatewayFigure, GatewayProfile
+from servingpool.adapters.prometheus.gateways.profile import FirstRequest, GatewayFigure, GatewayProfile
 from servingpool.adapters.prometheus.shipped import read_profiles
 
 
@@ -22,4 +22,4 @@ def gateway_of(name: str, known: Mapping[str, GatewayProfile]) -> GatewayProfile
     return known[name]
 
 
-__all__ = ["GatewayFigure", "GatewayProfile", "gateway_of", "shipped_gateways"]
+__all__ = ["FirstRequest", "GatewayFigure", "GatewayProfile", "gateway_of", "shipped_gateways"]

@@ -22,6 +22,10 @@ class GatewayFigure(StrEnum):
     GENERATION_TOKENS = "generationTokens"
     PROMPT_TOKENS = "promptTokens"
     INTER_TOKEN_LATENCY = "interTokenLatency"  # noqa: S105
+    UNSERVED = "unserved"
+    """Tries of requests that met no engine."""
+    ALIVE = "alive"
+    """A gauge of whatever value that is there before the first request."""
 
     @property
     def field(self) -> str:
@@ -37,18 +41,48 @@ READ_AS = {
     GatewayFigure.GENERATION_TOKENS: Figure.GENERATION_TOKENS,
     GatewayFigure.PROMPT_TOKENS: Figure.PROMPT_TOKENS,
     GatewayFigure.INTER_TOKEN_LATENCY: Figure.INTER_TOKEN_LATENCY,
+    GatewayFigure.UNSERVED: Figure.ADMISSION_REJECTIONS,
+    GatewayFigure.ALIVE: Figure.CACHED_PROMPT_TOKENS,
 }
 """A gateway's pod is read as an engine's is, with these figures."""
-METERING = tuple(figure for figure in GatewayFigure if figure is not GatewayFigure.QUEUE)
+AT_ZERO = (GatewayFigure.ARRIVALS, GatewayFigure.QUEUE, GatewayFigure.UNSERVED)
+"""Figures that may tell of requests while there is no engine."""
+METERING = tuple(one for one in READ_AS if one not in {GatewayFigure.ALIVE, *AT_ZERO} or one is GatewayFigure.ARRIVALS)
 """Figures that stand for those of an engine that exports nothing."""
 
 
-class GatewayProfile(BaseModel):
-    """Which series of a gateway hold which figure. A change of names is another entry in a figure's list."""
+class FirstRequest(StrEnum):
+    """What becomes of a request that meets no engine."""
 
+    HOLDS = "Holds"
+    """It waits for one."""
+    RETRIES = "Retries"
+    """It is tried again for a while, and then refused."""
+    REJECTS = "Rejects"
+    """It is refused at once."""
+
+
+class _Section(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid", use_attribute_docstrings=True
     )
+
+
+class AtZero(_Section):
+    """What the gateway does and shows while there is no engine."""
+
+    first_request: Annotated[FirstRequest, Field(strict=False)]
+    """Holds, Retries or Rejects."""
+    holds_for: Annotated[float, Field(ge=0, le=3600)] | None = None
+    """Seconds that it holds a request, or retries it, by default; None where that is not known."""
+    shows: tuple[GatewayFigure, ...] = ()
+    """Figures that tell of a request then: arrivals, queue or unserved. One of them must be there."""
+    note: str = ""
+    """What a reader must know, such as the setting that makes it hold for longer."""
+
+
+class GatewayProfile(_Section):
+    """Which series of a gateway hold which figure. A change of names is another entry in a figure's list."""
 
     doc: str = ""
     """What the gateway tells and what it does not, in a line."""
@@ -61,6 +95,8 @@ class GatewayProfile(BaseModel):
     same figure seen twice: the greatest counts."""
     excluded: LabelValues = Field(default_factory=dict)
     """Label values whose series are no part of any figure."""
+    at_zero: AtZero | None = None
+    """What it does and shows while there is no engine; None where that is not known."""
     figures: Annotated[dict[GatewayFigure, tuple[Series, ...]], Field(min_length=1)]
     """Series by figure, in order of preference: the first that a pod exposes counts."""
 
@@ -78,6 +114,9 @@ class GatewayProfile(BaseModel):
             raise ValueError("figures.timeToFirstToken must have a name and no labels: use excluded")
         if any(one.excluded for one in ttft) and GatewayFigure.ARRIVALS not in self.figures:
             raise ValueError("figures.arrivals must be there too: figures.timeToFirstToken leaves requests out")
+        shown = () if self.at_zero is None else self.at_zero.shows
+        if any(one not in self.figures or one not in AT_ZERO for one in shown):
+            raise ValueError(f"atZero.shows must name {', '.join(AT_ZERO)} that figures has, got {', '.join(shown)}")
         return self
 
     @property

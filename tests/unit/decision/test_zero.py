@@ -1,0 +1,361 @@
+"""To zero and back, on virtual time: a gateway with a counter before engines that come and go."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from servingpool.catalogue.limits import LimitName
+from servingpool.decision.bounds import Window
+from servingpool.decision.decide import Outcome
+from servingpool.decision.observation import Absent, GatewayMetrics, Observation, Reading, Unknown
+from servingpool.decision.pool import Pool
+from servingpool.decision.state import Memory
+
+from .world import POOL, START, World, applied, restored
+
+AFTER = 900.0
+ZERO = replace(POOL, min_replicas=0, idle_after=AFTER, gateway="router/router")
+GONE = Absent("Prometheus has no series of a gateway router in namespace chat")
+DOWN = Unknown("Prometheus did not answer")
+
+
+@dataclass
+class Gated(World):
+    """A world behind a gateway that counts every request that comes, and rejects or holds those that meet no engine."""
+
+    pool: Pool = field(default_factory=lambda: ZERO)
+    counted: float = 0.0
+    held: float = 0.0
+    holds: bool = False
+    told: Unknown | None = None
+    """Instead of its series."""
+    vanishes: bool = False
+    """Its series are there only while an engine is."""
+    rate: float = 0.0
+    stays: float = 0.0
+    """Requests that still run in each engine when none comes any more."""
+
+    def observation(self) -> Observation:
+        told: Reading = self.counted if self.told is None else self.told
+        if self.vanishes and not self.engines:
+            told = GONE
+        queue: Reading = self.held if not isinstance(told, Unknown) and self.holds else replace(GatewayMetrics()).queue
+        for engine in self.engines:
+            engine.running = self.stays if self.rate == 0.0 else 10.0
+        gateway = GatewayMetrics(self.now, queue=queue, arrivals=told, at_zero=told)
+        return replace(super().observation(), gateway=gateway)
+
+    def tick(self, rate: float, *, seconds: float = 15.0, prompt: float = 1000.0, output: float = 200.0) -> Outcome:
+        self.counted += rate * seconds
+        if self.holds and not self.engines:
+            self.held += rate * seconds
+        elif self.engines:
+            self.held = 0.0
+        self.rate = rate
+        return super().tick(rate, seconds=seconds, prompt=prompt, output=output)
+
+    def to_zero(self) -> None:
+        """A busy hour, and after it none."""
+        self.run(20.0, 60)
+        self.run(0.0, 14)
+        while self.requested:
+            self.tick(0.0)
+        assert self.now < START + 80 * 60.0
+
+
+def told(outcome: Outcome) -> str:
+    return outcome.decision.reason
+
+
+def test_goes_to_zero_once_no_request_came_for_idle_after_and_says_so():
+    world = Gated()
+    world.run(20.0, 60)
+    before = world.requested
+    assert before > 1
+    outcomes = world.run(0.0, 30)
+    first = next(i for i, each in enumerate(outcomes) if each.decision.replicas == 0)
+    assert first + 1 == pytest.approx(AFTER / 15.0, abs=1.0), "idleAfter after the last request, no sooner and no later"
+    assert all(each.decision.replicas >= 1 for each in outcomes[:first])
+    assert told(outcomes[first]).endswith("-> 0: idle for 15 min")
+    assert outcomes[first].decision.need == 0.0
+    assert told(outcomes[-1]).startswith("hold 0: no request at the gateway for ")
+
+
+def test_a_pool_with_min_1_never_goes_to_zero_whatever_its_gateway_says():
+    world = Gated(pool=replace(POOL, gateway="router/router"))
+    world.run(20.0, 30)
+    world.run(0.0, 60)
+    assert world.requested == 1
+    assert world.memory.demand is None
+
+
+def test_a_pool_that_never_had_a_request_goes_to_zero_too():
+    world = Gated(replicas=1)
+    world.run(0.0, 16)
+    assert world.requested == 0
+
+
+@pytest.mark.parametrize("told", [DOWN, GONE, Unknown("the gateway's pods are the pool's own")])
+def test_unknown_demand_is_never_idle(told: Unknown):
+    world = Gated()
+    world.run(20.0, 30)
+    world.told = told
+    outcome = world.run(0.0, 90)[-1]
+    assert world.requested == 1
+    assert LimitName.DEMAND_UNKNOWN in applied(outcome)
+    assert told.reason in outcome.decision.reason
+
+
+def test_a_gap_in_what_the_gateway_says_starts_the_time_anew():
+    world = Gated()
+    world.run(20.0, 30)
+    world.run(0.0, 12)
+    world.told = DOWN
+    world.run(0.0, 5)
+    world.told = None
+    outcomes = world.run(0.0, 16)
+    assert [each.decision.replicas for each in outcomes].index(0) == pytest.approx(60, abs=1)
+
+
+def test_a_lost_scrape_delays_it_by_itself_only():
+    world = Gated()
+    world.run(20.0, 30)
+    world.run(0.0, 12)
+    world.told = DOWN
+    world.run(0.0, 1)
+    world.told = None
+    world.run(0.0, 3)
+    assert world.requested == 0
+
+
+def test_the_last_replica_stays_while_a_request_runs_that_came_long_ago():
+    world = Gated()
+    world.run(20.0, 30)
+    world.stays = 1.0
+    world.run(0.0, 90)
+    assert world.requested >= 1
+    world.stays = 0.0
+    world.run(0.0, 16)
+    assert world.requested == 0
+
+
+def test_wakes_in_one_tick_to_what_a_busy_hour_needs():
+    world = Gated()
+    world.run(20.0, 60)
+    usual = world.requested
+    world.run(0.0, 8 * 60)
+    assert world.requested == 0
+    outcome = world.tick(2.0 / 15.0)
+    assert usual - 1 <= outcome.decision.replicas <= usual + 1, "not 1, also after a night in which windows emptied"
+    assert told(outcome).startswith(f"scale up 0 -> {outcome.decision.replicas}: requests that arrived")
+    assert ": 2" in told(outcome)
+    held = world.run(20.0, 1.5)
+    assert all(each.decision.replicas >= outcome.decision.replicas for each in held), "until one is ready"
+
+
+def test_wakes_on_a_queue_that_is_there_although_nothing_was_counted():
+    world = Gated(holds=True)
+    world.to_zero()
+    world.held = 3.0
+    outcome = world.tick(0.0)
+    assert outcome.decision.replicas >= 1
+    assert "holds at 0 replicas: 3" in told(outcome)
+
+
+def test_with_nothing_learned_it_wakes_to_one_replica_and_says_why():
+    world = Gated(replicas=1)
+    world.run(0.0, 16)
+    outcome = world.tick(1.0)
+    assert outcome.decision.replicas == 1
+    assert "not learned yet" in told(outcome)
+
+
+def test_wakes_within_max_and_the_bounds_of_a_schedule():
+    world = Gated()
+    world.to_zero()
+    world.pool = replace(world.pool, max_replicas=2)
+    assert world.tick(1.0).decision.replicas == 2
+
+
+def test_a_schedule_brings_replicas_one_cold_start_before_its_window():
+    world = Gated()
+    world.to_zero()
+    opens = world.now + 1800.0
+    world.pool = replace(world.pool, windows=(Window("day", opens, opens + 3600.0, 2, None),))
+    ordered = next(world.now for each in world.run(0.0, 40) if each.decision.replicas == 2 and world.requested == 2)
+    assert world.requested == 2
+    assert len(world.engines) == 2
+    serving = max(engine.ready_at for engine in world.engines)
+    assert opens - 60.0 <= serving <= opens + 15.0, ordered - opens
+
+
+def test_a_night_long_schedule_of_its_own_keeps_it_from_zero():
+    world = Gated()
+    world.to_zero()
+    world.pool = replace(world.pool, windows=(Window("day", world.now, world.now + 7200.0, 1, None),))
+    world.run(0.0, 60)
+    assert world.requested == 1
+
+
+def test_where_the_series_vanishes_at_zero_it_goes_back_to_one_and_stays():
+    world = Gated(vanishes=True)
+    world.to_zero()
+    gone_at = world.memory.demand.known_at if world.memory.demand else math.nan
+    outcomes = world.run(0.0, 60 * 8)
+    assert world.requested == 1
+    changes = [each for each in outcomes if each.decision.verdict != "Hold"]
+    assert len(changes) == 1, "it does not flap"
+    assert "series were gone from" in told(changes[0])
+    assert LimitName.DEMAND_VANISHED in applied(outcomes[-1])
+    vanished = world.memory.profile.vanished
+    assert vanished is not None
+    assert vanished.at == gone_at
+
+
+def test_what_vanished_is_known_after_a_restart_and_forgotten_with_another_gateway_or_min():
+    world = Gated(vanishes=True)
+    world.to_zero()
+    world.run(0.0, 30)
+    assert world.requested == 1
+    world.memory = Memory(restored(world.memory).profile)
+    world.run(0.0, 60)
+    assert world.requested == 1
+    kept, now = world.memory, world.now
+    world.pool, world.vanishes = replace(ZERO, gateway="epp/epp"), False
+    world.run(0.0, 20)
+    assert world.requested == 0
+    world = Gated(replicas=1, memory=kept, now=now)
+    world.run(0.0, 20)
+    assert world.requested == 1
+    world.pool = POOL
+    world.tick(0.0)
+    world.pool = ZERO
+    world.run(0.0, 20)
+    assert world.requested == 0
+
+
+def test_a_gateway_that_was_away_at_zero_and_came_back_is_trusted_again():
+    world = Gated()
+    world.to_zero()
+    world.told = GONE
+    world.run(0.0, 4)
+    assert world.requested == 1
+    world.told = None
+    world.run(0.0, 20)
+    assert world.memory.profile.vanished is None
+    assert world.requested == 0
+
+
+def test_an_outage_of_prometheus_at_zero_brings_one_replica_and_is_forgotten_after_it():
+    world = Gated()
+    world.to_zero()
+    world.told, world.blind = DOWN, True
+    quiet = world.run(0.0, 2)
+    assert {each.decision.replicas for each in quiet} == {0}, "for as long as it says"
+    assert "after 180 s 1 replica is started" in told(quiet[-1])
+    world.run(0.0, 60)
+    assert world.requested == 1
+    world.told, world.blind = None, False
+    world.run(0.0, 17)
+    assert world.memory.profile.vanished is None
+    assert world.requested == 0
+
+
+def test_requests_during_an_outage_at_zero_are_seen_after_it():
+    world = Gated()
+    world.to_zero()
+    world.told = DOWN
+    world.run(0.1, 1)
+    world.told = None
+    assert world.tick(0.0).decision.replicas > 1
+
+
+def test_an_operator_that_restarts_at_zero_stays_there_and_wakes_on_the_next_request():
+    world = Gated()
+    world.to_zero()
+    world.memory = Memory(restored(world.memory).profile)
+    world.now += 120.0
+    assert {each.decision.replicas for each in world.run(0.0, 30)} == {0}
+    assert world.tick(1.0 / 15.0).decision.replicas > 1
+
+
+def test_a_request_that_the_gateway_holds_while_the_operator_restarts_is_not_lost():
+    world = Gated(holds=True)
+    world.to_zero()
+    world.memory = Memory(restored(world.memory).profile)
+    world.held, world.counted = 1.0, world.counted + 1.0
+    assert world.tick(0.0).decision.replicas > 1
+
+
+def test_the_first_request_during_the_drain_brings_replicas_at_the_next_tick():
+    world = Gated()
+    world.run(20.0, 60)
+    while world.requested:
+        world.tick(0.0)
+    world.counted += 1.0  # between the scrape and the order
+    outcome = world.tick(0.0)
+    assert outcome.decision.replicas > 1
+
+
+def test_a_fleet_that_loads_after_a_request_is_not_taken_away_again_before_it_served():
+    world = Gated(cold_start=1500.0)
+    world.run(20.0, 60)
+    world.run(0.0, 60)
+    assert world.requested == 0
+    woken = world.tick(1.0 / 15.0).decision.replicas
+    outcomes = world.run(0.0, 24)
+    assert {each.decision.replicas for each in outcomes} == {woken}
+    assert len(world.engines) == 0
+
+
+def test_requests_that_arrive_at_zero_count_as_late_ones():
+    world = Gated()
+    world.to_zero()
+    world.tick(10.0 / 15.0)
+    world.tick(0.0)
+    late = sum(one.late for one in world.memory.score_of_last_hour(world.now))
+    assert late >= 10.0
+    attained = world.tick(0.0).decision.figures.attainment
+    assert not isinstance(attained, Unknown)
+    assert attained < 1.0
+
+
+def test_the_time_without_a_request_is_a_figure():
+    world = Gated()
+    world.run(20.0, 30)
+    figures = world.run(0.0, 5)[-1].decision.figures
+    assert figures.idle_for == pytest.approx(300.0, abs=15.0)
+    assert isinstance(World().tick(1.0).decision.figures.idle_for, Unknown)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_comes_it_sleeps_on_proof_only_and_wakes_in_the_tick_of_a_request(seed: int):
+    """An hour of requests, gaps, outages, series that are gone and operators that restart, in random turn."""
+    random = np.random.default_rng(seed)
+    world = Gated(holds=bool(random.integers(2)), pool=replace(ZERO, idle_after=float(random.choice([60.0, 300.0]))))
+    world.run(8.0, 8)
+    quiet_since, asked = world.now, False
+    for _ in range(60):
+        rate = float(random.choice([0.0, 0.0, 0.0, 0.0, 0.0, 1.0 / 15.0, 5.0]))
+        told = random.choice(np.array([None, None, None, None, None, None, DOWN, GONE], dtype=object))
+        if random.random() < 0.03:
+            world.memory = Memory(restored(world.memory).profile)
+            quiet_since, asked = world.now, False
+        for _ in range(int(random.integers(1, 12))):
+            before, world.told = world.requested, told
+            # Without a count to compare with, as after a restart, only what is held shows.
+            counted = world.memory.demand is not None and world.memory.demand.known_at is not None
+            outcome = world.tick(rate)
+            hidden = told is not None
+            quiet_since = world.now if rate > 0.0 else quiet_since
+            asked = asked or (rate > 0.0 and before == 0 and (counted or world.holds))
+            down = before > 0 and world.requested == 0
+            assert not (down and (hidden or world.now - quiet_since < world.pool.idle_after - 15.0)), told
+            if asked and not hidden:
+                assert world.requested > 0, outcome.decision.reason
+            asked = asked and world.requested == 0
+            assert 0 <= world.requested <= world.pool.max_replicas
