@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from servingpool.cli.main import app
+from servingpool_lab import audit
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.prometheus import Prometheus
 
-from . import audit
 from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install
 
 GPUS = 5

@@ -139,6 +139,10 @@ class Note(Templated, StrEnum):
         "Another program set the replicas; the operator's answer was {replicas}.",
         "In history: the answer is that of the tick before.",
     )
+    SET_FOR_OTHER_POOL = (
+        "The operator set the replicas for another ServingPool.",
+        "In history of a pool that does not scale its target: another pool of the same target does.",
+    )
     UNRECORDED_ORDER = (
         "The operator set the replicas and stopped before it wrote the reason.",
         "In history: `servingpool explain --at` explains it from Prometheus.",

@@ -123,6 +123,10 @@ def _bounds(scene: Scene) -> Iterator[Finding]:
     target = scene.pool["spec"]["targets"][0]
     low, high = int(target.get("min", 1)), int(target["max"])
     text = f"The pool's bounds are {low} to {high}."
+    now = scene.pool["status"].get("bounds") or {}
+    if now.get("schedule"):
+        text += f" Those in force by schedule '{now['schedule']}' are {now['min']} to {now['max']}."
+        low, high = int(now["min"]), min(high, int(now["max"]))
     if not scene.autoscalers:
         yield Finding(Level.OK, "bounds", text)
         return

@@ -234,7 +234,9 @@ class Reconciler:
         seen = collect(pool, owner, self._cache, self._readings, now)
         if seen is None:
             return None
-        state.target_seen(seen.workload, len(seen.observation.ready), now)
+        # A pool in Recommend owns nothing, also where it is the oldest.
+        scales = owner == pool.key and pool.spec.mode is not Mode.RECOMMEND
+        state.target_seen(seen.workload, len(seen.observation.ready), now, scales=scales)
         return state, plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled)
 
     def _refuse(self, raw: Raw, reason: Reason, message: str, now: float) -> Due:

@@ -206,7 +206,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
         drain=read_drain(pods[0] if pods else {}),
         batch_limit=batch_limit(serving),
         size=max(1, len(pods)),
-        parent=_parent(key, raw["metadata"]),
+        parent=parent_of(key, raw["metadata"]),
         devices=devices_of(pods) if pods else None,
         nodes=tuple(pod.get("nodeSelector") or NO_LABELS for pod in pods),
     )
@@ -299,7 +299,8 @@ def _controller(raw: Raw, kind: str) -> str | None:
     return None
 
 
-def _parent(key: TargetKey, meta: Raw) -> Parent | None:
+def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
+    """The object that sets the replicas of this one; None where it has none, or leaves them to others."""
     owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
     if owner is None or key.sort not in kinds.WORKLOADS:
         return None

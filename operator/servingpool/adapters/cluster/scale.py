@@ -115,6 +115,23 @@ class Discovery:
                         return version, one["kind"]
         raise Unscalable(Fault.UNKNOWN_KIND)
 
+    async def scalable(self) -> list[tuple[str, str, str]]:
+        """API version, kind and plural of all that has a scale subresource, in each group's preferred version.
+
+        ReplicaSets are left out: Deployments set most, and there are many. So is a group that does not answer.
+        """
+        found = []
+        for each in (await self._api.get("/apis"))["groups"]:
+            version = each["preferredVersion"]["groupVersion"]
+            try:
+                resources = await self._resources(version)
+            except ClusterError:
+                continue
+            scaled = {one["name"].removesuffix("/scale") for one in resources if one["name"].endswith("/scale")}
+            scaled &= {one["name"] for one in resources if one["namespaced"]}
+            found += [(version, one["kind"], one["name"]) for one in resources if one["name"] in scaled]
+        return [one for one in found if one[:2] != ("apps/v1", "ReplicaSet")]
+
     async def _resources(self, api_version: str) -> Sequence[Raw]:
         path = base_of(api_version)
         held = self._listed.get(path)
