@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from servingpool.api.crd import crd
+from servingpool.api.crd import manifests
 from servingpool_lab import audit, workload
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, wait_until
@@ -83,7 +83,8 @@ class Stack:
     def start_operator(self, say: Say, *pools: Mapping[str, Any]) -> None:
         """Install the operator with its CRD and its rights, create the pools, and start it. Raises as `start_fleet`."""
         with _timed(say, "CRD, the operator's rights, ServingPool, operator"):
-            self.plane.apply(crd())
+            for manifest in manifests().values():
+                self.plane.apply(manifest)
             self.plane.apply(workload.operator_manifests())
             # Before the operator, or its first decision comes a tick later.
             self.plane.apply(pools)

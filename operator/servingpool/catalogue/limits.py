@@ -140,3 +140,9 @@ class LimitName(StrEnum):
         "Limited to spec.behavior.maxChangePerStep. It applies last: min and max are reached in steps.",
         "Nothing. The next step follows at the next decision. Raise maxChangePerStep for faster changes.",
     )
+    GPU_BUDGET = (
+        "GPUBudget",
+        "GPUBudget {budget} allows {most}: {detail}",
+        "Reduced to what the GPUBudget of the pool allows now, also below min.",
+        "Raise spec.gpus of the GPUBudget if there are GPUs, or the pool's priority. See docs/how-to/share-gpus.md.",
+    )

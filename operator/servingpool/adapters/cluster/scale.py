@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.arguments import batch_limit
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.devices import devices_of
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound
 from servingpool.adapters.cluster.kinds import Sort
@@ -192,6 +193,8 @@ async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
         target,
         # The greatest: a replica whose pods are not all there yet asks for less.
         gpus=max(map(objects.gpus_of, groups.values()), default=0),
+        devices=max(map(devices_of, groups.values()), key=lambda asked: sum(n for _, n in asked.resources)),
+        nodes=tuple(spec.get("nodeSelector") or {} for spec in next(iter(groups.values()))),
         drain=read_drain(selected[0]["spec"]),
         batch_limit=next((limit.pop() for limit in limits if len(limit) == 1), math.inf),
     )
