@@ -68,7 +68,7 @@ e2e: $(STAMP)  ## A fresh kind cluster, the chart installed with Helm, every sce
 	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain and not vllm and not llamacpp" $(TESTS)
 
 e2e-inference-sim: $(STAMP)  ## Three configurations of llm-d-inference-sim on kind; E2E_FOREIGN_ENGINE names its binary. See tests/e2e/README.md
-	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain" tests/e2e/test_foreign_engine.py
+	@E2E_REPORT=$${E2E_REPORT:-report/e2e-inference-sim} $(LANE) $@ $(BIN)/python $(E2E) -m "not drain" tests/e2e/test_foreign_engine.py
 
 e2e-drain: $(STAMP)  ## 200 scale-downs under load on a kind cluster, with and without the drain set-up
 	@E2E_REPORT=$${E2E_REPORT:-report/e2e-drain} $(LANE) $@ $(BIN)/python $(E2E) -m drain $(TESTS)
@@ -143,10 +143,7 @@ lab-image: image  ## Build the emulated vLLM engine and the load generator as an
 	@cp -r simulation/servingpool_simulation lab/servingpool_lab build/lab-image/packages && cp tests/e2e/images/vllm build/lab-image
 	@docker build --file tests/e2e/images/lab.Dockerfile --tag $(LAB_IMAGE) --build-arg BASE=$(IMAGE) build/lab-image
 
-image-afternoon: $(STAMP)  ## From an HPA to Auto and back in real time (100 minutes), written down in docs/records/afternoon.md
-	@PYTHONPATH=tools $(BIN)/python -m afternoon
-
-test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing that compiles, a bill as locked; needs Docker
+image-test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing that compiles, a bill as locked; needs Docker
 	@$(BIN)/python -m pytest --verbose --timeout 900 tests/image
 
 wheels: $(STAMP)  ## Download what the images are made of into build/wheels, for a build that reaches no package index
