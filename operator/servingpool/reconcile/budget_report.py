@@ -103,8 +103,8 @@ def _pool(shared: Shared, namespace: str, name: str, priority: int, claim: Claim
 
 def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
     if problems is not None:
-        effect = Note.BUDGET_AS_BEFORE if shared.members else Note.BUDGET_OFF
-        said = Reason.INVALID_BUDGET.message(effect=effect.message(), problems=problems)
+        effect = Note.BUDGET_AS_BEFORE.message() if shared.valid else Note.BUDGET_OFF.message()
+        said = Reason.INVALID_BUDGET.message(effect=effect, problems=problems)
         return _condition(shared.budget, Reason.INVALID_BUDGET, said, now)
     if shared.uncounted is not None:
         pool, why = shared.uncounted

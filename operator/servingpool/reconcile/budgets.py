@@ -59,6 +59,8 @@ class Shared:
     """Targets whose pools have left it, and of which pods end."""
     leaving: int = 0
     """GPUs of these pods."""
+    valid: bool = True
+    """False where no valid spec was seen: then it limits no pool."""
 
     @property
     def held(self) -> int | None:
@@ -94,7 +96,7 @@ class Budgets:
     def reported(self) -> dict[str, Shared]:
         """What is to be reported, by name: also budgets that limit no pool because they were never valid."""
         unusable = self._membership.unusable.items()
-        return {name: Shared(budget, (), uncounted=("", "")) for name, budget in unusable} | self.latest
+        return {name: Shared(budget, (), uncounted=("", ""), valid=False) for name, budget in unusable} | self.latest
 
     @property
     def invalid(self) -> Mapping[str, str]:
