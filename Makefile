@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' operator/servingpool/__init__.py)
 IMAGE ?= servingpool-operator:$(VERSION)
 LAB_IMAGE ?= servingpool-lab:$(VERSION)
+BACKTEST_IMAGE ?= servingpool-backtest:$(VERSION)
 SOAK_EXAMPLES ?= 100000
 TESTS ?= tests/e2e
 # Notes a lane that passed in docs/records/lanes.md, with PUBLISH=1 alone.
@@ -14,7 +15,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image lab-image image-test wheels dist zipapp sbom version clean
+.PHONY: help go run demo afternoon test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,6 +38,9 @@ run: $(STAMP)  ## Real API server, real Prometheus, emulated vLLM fleet, the ope
 demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML report; no cluster, no Go
 	@$(BIN)/servingpool demo
 
+afternoon: $(STAMP)  ## From an HPA to Auto and back in real time (100 minutes), written down in docs/records/afternoon.md
+	@PYTHONPATH=tools $(BIN)/python -m afternoon
+
 # A file is whole in one of two processes, each with a control plane of its own: its tests may come in an order.
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool_lab.binaries
@@ -58,13 +62,13 @@ test-ollama: $(STAMP)  ## Real Ollama processes behind a real LiteLLM, scaled on
 	@$(LANE) $@ $(BIN)/python -m pytest -s tests/ollama
 
 soak: $(STAMP)  ## The core's promises on 100,000 random sequences of observations; SOAK_EXAMPLES for fewer
-	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py tests/unit/reconcile/test_learned_profile.py
+	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py tests/unit/decision/test_sharing.py tests/unit/reconcile/test_learned_profile.py
 
 e2e: $(STAMP)  ## A fresh kind cluster, the chart installed with Helm, every scenario; needs Docker and kind. See tests/e2e/README.md
 	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain and not vllm and not llamacpp" $(TESTS)
 
 e2e-inference-sim: $(STAMP)  ## Three configurations of llm-d-inference-sim on kind; E2E_FOREIGN_ENGINE names its binary. See tests/e2e/README.md
-	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain" tests/e2e/test_foreign_engine.py
+	@E2E_REPORT=$${E2E_REPORT:-report/e2e-inference-sim} $(LANE) $@ $(BIN)/python $(E2E) -m "not drain" tests/e2e/test_foreign_engine.py
 
 e2e-drain: $(STAMP)  ## 200 scale-downs under load on a kind cluster, with and without the drain set-up
 	@E2E_REPORT=$${E2E_REPORT:-report/e2e-drain} $(LANE) $@ $(BIN)/python $(E2E) -m drain $(TESTS)
@@ -86,7 +90,7 @@ format: $(STAMP)  ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
 
 generate: $(STAMP)  ## Write everything that is generated: CRD, the chart's versions, schema and README, deploy/, reference pages
-	@$(BIN)/servingpool crd > crds/servingpools.servingpool.dev.yaml
+	@for crd in servingpools gpubudgets; do $(BIN)/servingpool crd $$crd.servingpool.dev > crds/$$crd.servingpool.dev.yaml; done
 	@PYTHONPATH=tools $(BIN)/python -m chart
 	@PYTHONPATH=tools $(BIN)/python -m reference
 
@@ -117,6 +121,9 @@ lock: $(STAMP)  ## Pin every dependency with its hashes
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/go.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements-operator.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
+		--extra simulation --no-emit-package servingpool-operator --no-emit-package servingpool-simulation \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements-simulation.lock
 	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/build.lock
 	@echo 'pex~=2.105' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -127,6 +134,10 @@ lock: $(STAMP)  ## Pin every dependency with its hashes
 image:  ## Build the operator's image; BASE and PIP_OPTIONS as in deploy/Dockerfile
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg PIP_OPTIONS=$(PIP_OPTIONS) .
 
+backtest-image: image  ## Build the operator's image with the simulation, for `servingpool backtest --as-job`
+	@docker build --file deploy/backtest.Dockerfile --tag $(BACKTEST_IMAGE) --build-arg OPERATOR=$(IMAGE) \
+		$(if $(BASE),--build-arg BASE=$(BASE)) --build-arg PIP_OPTIONS=$(PIP_OPTIONS) .
+
 lab-image: image  ## Build the emulated vLLM engine and the load generator as an image, for a kind cluster without GPUs
 	@rm -rf build/lab-image && mkdir -p build/lab-image/packages
 	@cp -r simulation/servingpool_simulation lab/servingpool_lab build/lab-image/packages && cp tests/e2e/images/vllm build/lab-image
@@ -135,8 +146,8 @@ lab-image: image  ## Build the emulated vLLM engine and the load generator as an
 image-test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing that compiles, a bill as locked; needs Docker
 	@$(BIN)/python -m pytest --verbose --timeout 900 tests/image
 
-wheels: $(STAMP)  ## Download what the image is made of into build/wheels, for a build that reaches no package index
-	@for lock in requirements-operator.lock tools/build.lock; do \
+wheels: $(STAMP)  ## Download what the images are made of into build/wheels, for a build that reaches no package index
+	@for lock in requirements-operator.lock requirements-simulation.lock tools/build.lock; do \
 		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $$lock --dest build/wheels || exit 1; \
 	done
 

@@ -98,6 +98,9 @@ class FakeCluster:
         self._cache.see_pool(raw, gone=False)
         self.writes["status"] += 1
 
+    async def write_budget_status(self, name: str, changes: dict[str, Any]) -> None:
+        """The benchmark has no budgets."""
+
     async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:  # noqa: ARG002
         self.writes["event"] += 1
 

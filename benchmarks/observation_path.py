@@ -27,10 +27,13 @@ from prometheus_process import StandInPrometheus
 import servingpool
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
+from servingpool.reconcile.budget_report import BudgetReporter
+from servingpool.reconcile.budgets import Budgets
 from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.loop import Reconciler
 from servingpool.reconcile.report import Reporter
@@ -113,14 +116,16 @@ class Run:
         backends = {"default": PrometheusBackend(BackendConfig(url=prometheus.url))}
         self._backends, self._now = backends, BEGIN
         cluster = PatchedCluster(self._patches)
+        targets = TargetReader(cluster, cache, time.monotonic)
         self._loop = Reconciler(
-            TargetReader(cluster, cache, time.monotonic),
+            targets,
             Readings(backends),
             Backfill(backends, history=3600.0),
             Actor(cluster, cache, deletion_costs=True),
             Reporter(cluster, cache),
             leading=lambda: True,
             interval=INTERVAL,
+            budgets=BudgetReporter(Budgets(targets, ClaimTemplates(cluster)), cluster),
         )
 
     async def settle(self) -> None:

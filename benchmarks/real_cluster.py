@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_process import StandInPrometheus
 from rich.console import Console
 
-from servingpool.api.crd import crd
+from servingpool.api.crd import manifests
 from servingpool.api.group import API_VERSION, PLURAL
 from servingpool_lab import kwok
 from servingpool_lab.control_plane import ControlPlane, free_ports
@@ -60,7 +60,8 @@ class RealCluster:
     def populate(self) -> None:
         """Create nodes, Deployments and pools, and wait until every pod is Ready."""
         plane = self.plane
-        plane.apply(crd())
+        for definition in manifests().values():
+            plane.apply(definition)
         for manifest in ("namespace.yaml", "rbac.yaml"):
             plane.apply(ROOT / "deploy" / manifest)
         nodes = 2 + 2 * len(self._every) * self._pods // PODS_PER_NODE

@@ -28,6 +28,7 @@ from prometheus_process import StandInPrometheus
 from reporting import show, write
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.api.serving_pool import Metadata, ServingPool
@@ -38,6 +39,8 @@ from servingpool.decision.forecast import KEPT
 from servingpool.decision.plan import PENALTY_LASTS
 from servingpool.reconcile.act import Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
+from servingpool.reconcile.budget_report import BudgetReporter
+from servingpool.reconcile.budgets import Budgets
 from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.pool_plan import PoolPlan
@@ -63,14 +66,16 @@ class Bench:
     ) -> None:
         self.world, self._prometheus, self._meter = world, prometheus, Meter()
         self.now = BEGIN
+        targets = TargetReader(world, cache, time.monotonic)
         self._reconciler = Reconciler(
-            TargetReader(world, cache, time.monotonic),
+            targets,
             _MeteredReadings(self._meter, backend),
             _MeteredBackfill(self._meter, backend),
             _MeteredActor(self._meter, world, cache),
             _MeteredReporter(self._meter, world, cache),
             leading=lambda: True,
             interval=INTERVAL,
+            budgets=BudgetReporter(Budgets(targets, ClaimTemplates(world)), world),
         )
 
     async def tick(self, share: float = 1.0) -> Sample:

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
-from servingpool.api.crd import crd
-from servingpool_lab import workload
+from servingpool.api.crd import manifests
+from servingpool_lab import audit, workload
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, wait_until
 from servingpool_lab.prometheus import Prometheus
@@ -33,18 +34,29 @@ class LabError(RuntimeError):
 class Stack:
     """Control plane, Prometheus, emulated fleet and operator, in one directory."""
 
-    def __init__(self, scenario: Scenario, directory: Path, binaries: Mapping[str, Path]) -> None:
+    def __init__(
+        self, scenario: Scenario, directory: Path, binaries: Mapping[str, Path], *, audited: bool = False
+    ) -> None:
+        """Prepare; nothing runs before `start`. `audited`: the API server writes down who writes, see `audit`."""
         self.scenario = scenario
+        self._audited = audited
         self.directory = directory.absolute()
         self._binaries = binaries
         self._exit = ExitStack()
         self._parts: dict[str, Callable[[], bool]] = {}
         self.plane: ControlPlane
         self.emulator_url = self.prometheus_url = ""
+        self._metrics_port = 0
+        """The operator's; Prometheus scrapes it before the operator listens."""
         self.operator: SupervisedProcess | None = None
 
     def start(self, say: Say) -> None:
-        """Start everything; returns once the operator runs.
+        """Start everything; returns once the operator runs. Raises as `start_fleet`."""
+        self.start_fleet(say)
+        self.start_operator(say, workload.serving_pool(self.scenario))
+
+    def start_fleet(self, say: Say) -> None:
+        """Start all but the operator, of which the cluster knows nothing yet.
 
         Raises:
             LabError: another lab runs in this directory, or it holds something else.
@@ -59,16 +71,24 @@ class Stack:
                     binaries=self._binaries,
                     default_load_seconds=self.scenario.load_seconds,
                     default_load_jitter_seconds=self.scenario.load_jitter,
+                    flags={"kube-apiserver": audit.flags(self.directory)} if self._audited else {},
                 )
             )
             self._parts["control plane"] = lambda: not self.plane.exited()
-        with _timed(say, "GPU nodes, CRD, the operator's rights, vLLM Deployment, ServingPool"):
+        with _timed(say, "GPU nodes, vLLM Deployment"):
             self._create_objects()
-        health, metrics = free_ports(2)
         with _timed(say, "emulated vLLM fleet, Prometheus"):
-            prometheus = self._start_metrics(metrics)
-        with _timed(say, "operator"):
-            self._start_operator(prometheus, health, metrics)
+            self._start_metrics()
+
+    def start_operator(self, say: Say, *pools: Mapping[str, Any]) -> None:
+        """Install the operator with its CRD and its rights, create the pools, and start it. Raises as `start_fleet`."""
+        with _timed(say, "CRD, the operator's rights, ServingPool, operator"):
+            for manifest in manifests().values():
+                self.plane.apply(manifest)
+            self.plane.apply(workload.operator_manifests())
+            # Before the operator, or its first decision comes a tick later.
+            self.plane.apply(pools)
+            self._start_operator()
 
     def stop(self, say: Callable[[str], None] = lambda _: None) -> None:
         """Stop everything that `start` started, last first. Safe to call twice."""
@@ -86,23 +106,19 @@ class Stack:
         plane, scenario = self.plane, self.scenario
         nodes = workload.nodes(scenario)
         plane.apply(nodes)
-        plane.apply(crd())
-        plane.apply(workload.operator_manifests())
         plane.apply(workload.emulator_rights(scenario))
         wait_until(lambda: self._schedulable() == len(nodes), 30, "GPU nodes ready")
         # Before everything that does not need it: replicas load while the rest starts.
         plane.apply(workload.deployment(scenario))
-        # Before the operator, or its first decision comes a tick later.
-        plane.apply(workload.serving_pool(scenario))
 
     def _schedulable(self) -> int:
         nodes = self.plane.client.items("/api/v1/nodes")
         return sum(not node["spec"].get("taints") for node in nodes)
 
-    def _start_metrics(self, operator: int) -> Prometheus:
+    def _start_metrics(self) -> None:
         scenario, slo = self.scenario, self.scenario.workload.slo
         kubeconfig = self.plane.user_kubeconfig(workload.EMULATOR)
-        port = free_ports(1)[0]
+        port, self._metrics_port = free_ports(2)
         self.emulator_url = f"http://127.0.0.1:{port}"
         options: dict[str, object] = {
             "kubeconfig": kubeconfig,
@@ -130,19 +146,19 @@ class Stack:
                 f"127.0.0.1:{port}",
                 scrape_interval_seconds=SCRAPE_SECONDS,
                 binary=self._binaries["prometheus"],
-                operator=f"127.0.0.1:{operator}",
+                operator=f"127.0.0.1:{self._metrics_port}",
             )
         )
         self.prometheus_url = prometheus.url
         self._parts["Prometheus"] = http_ready(f"{prometheus.url}/-/ready")
         emulator.wait_ready()
         self._parts["emulated fleet"] = lambda: emulator.running
-        return prometheus
 
-    def _start_operator(self, prometheus: Prometheus, health: int, metrics: int) -> None:
+    def _start_operator(self) -> None:
+        health = free_ports(1)[0]
         configuration = self.directory / "operator.yaml"
         kubeconfig = self.plane.service_account_kubeconfig(workload.OPERATOR_NAMESPACE, workload.OPERATOR_ACCOUNT)
-        settings = workload.operator_configuration(prometheus.url, health, metrics)
+        settings = workload.operator_configuration(self.prometheus_url, health, self._metrics_port)
         configuration.write_text(json.dumps(settings, indent=1))
         flags = ["run", f"--config={configuration}", f"--kubeconfig={kubeconfig}", "--log-format=text"]
         operator = self._process("operator", "servingpool.cli.main", flags, f"http://127.0.0.1:{health}/healthz")

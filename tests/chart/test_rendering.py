@@ -72,10 +72,11 @@ def test_an_existing_service_account_gets_no_rights(render: Render) -> None:
     assert pod(objects, "pools")["spec"]["serviceAccountName"] == "somebody-elses"
 
 
-def test_the_custom_resource_is_the_operators_and_stays(render: Render) -> None:
-    crd = one(render("defaults"), "CustomResourceDefinition", "servingpools.servingpool.dev")
+@pytest.mark.parametrize("name", ["servingpools.servingpool.dev", "gpubudgets.servingpool.dev"])
+def test_the_custom_resource_is_the_operators_and_stays(render: Render, name: str) -> None:
+    crd = one(render("defaults"), "CustomResourceDefinition", name)
     assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert crd["spec"] == yaml.safe_load((ROOT / "crds/servingpools.servingpool.dev.yaml").read_text())["spec"]
+    assert crd["spec"] == yaml.safe_load((ROOT / f"crds/{name}.yaml").read_text())["spec"]
     given_up = one(render("defaults", "--set=crds.keep=false"), "CustomResourceDefinition", crd["metadata"]["name"])
     assert "annotations" not in given_up["metadata"]
 

@@ -27,7 +27,13 @@ RULES = {
 }
 """All that the operator may do where it watches."""
 POD_PATCHES = "ValidatingAdmissionPolicy"
-CLUSTER_RULES = {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
+CLUSTER_RULES = {
+    ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"},
+    ("servingpool.dev", "gpubudgets"): {"list", "watch"},
+    ("servingpool.dev", "gpubudgets/status"): {"patch"},
+    ("", "namespaces"): {"list", "watch"},
+    ("resource.k8s.io", "resourceclaimtemplates"): {"get"},
+}
 
 
 def rights(role: dict[str, Any]) -> dict[tuple[str, str], set[str]]:

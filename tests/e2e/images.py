@@ -50,11 +50,20 @@ def build() -> Images:
 
 def build_operator(tag: str, *flags: str) -> None:
     """The operator's image alone, with further flags of `docker build`."""
+    _build_from_sources("Dockerfile", tag, *flags)
+
+
+def build_backtest(operator: str, tag: str = "servingpool-backtest:e2e") -> str:
+    """The operator's image with the simulation. The tag."""
+    _build_from_sources("backtest.Dockerfile", tag, f"--build-arg=OPERATOR={operator}")
+    return tag
+
+
+def _build_from_sources(dockerfile: str, tag: str, *flags: str) -> None:
     base = _base()
     options = _pip_options(base)
     arguments = [*base, *([f"PIP_OPTIONS={options}"] if options else [])]
-    dockerfile = ROOT / "deploy" / "Dockerfile"
-    _build(dockerfile, tag, ROOT, *(f"--build-arg={argument}" for argument in arguments), *flags)
+    _build(ROOT / "deploy" / dockerfile, tag, ROOT, *(f"--build-arg={argument}" for argument in arguments), *flags)
 
 
 def _build_lab(tag: str, base: str) -> None:
@@ -180,8 +189,10 @@ def _pip_options(base: list[str]) -> str:
     wheels = ROOT / "build" / "wheels"
     if not base and not wheels.is_dir():
         return ""
-    locks = (ROOT / "requirements-operator.lock", ROOT / "tools" / "build.lock")
-    if not wheels.is_dir() or any(lock.stat().st_mtime > wheels.stat().st_mtime for lock in locks):
+    locks = (ROOT / f"requirements-{name}.lock" for name in ("operator", "simulation"))
+    if not wheels.is_dir() or any(
+        lock.stat().st_mtime > wheels.stat().st_mtime for lock in (*locks, ROOT / "tools" / "build.lock")
+    ):
         run("make", "--directory", ROOT, "wheels", seconds=900)
         wheels.touch()
     return "--no-index"

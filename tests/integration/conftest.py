@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
+from servingpool_lab import audit
 from servingpool_lab.api_client import ApiError
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
-
-from . import audit
 
 PodMetrics = dict[tuple[str, str], str]
 UNAUTHORIZED = "401 Unauthorized"

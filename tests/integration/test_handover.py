@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 import build_keda
+from servingpool_lab import audit
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from . import audit, keda
+from . import keda
 from .operators import ACCOUNT, NAMESPACE, Cluster, OperatorProcess, Traffic, install
 
 PATIENCE = 60.0

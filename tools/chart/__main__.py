@@ -28,8 +28,8 @@ def main() -> int:
     (CHART / "values.schema.json").write_text(f"{text}\n")
     document = CHART / "README.md"
     document.write_text(readme.updated(document.read_text(), read, definitions["backend"]))
-    source = ROOT / "crds" / "servingpools.servingpool.dev.yaml"
-    (CHART / "templates" / "crd.yaml").write_text(crd.template(source.read_text()))
+    sources = sorted((ROOT / "crds").glob("*.yaml"))
+    (CHART / "templates" / "crd.yaml").write_text(crd.template(*(source.read_text() for source in sources)))
     (CHART / "files" / "alerts.yaml").write_text(alerts.rules())
     try:
         helm = ensure_binaries("helm")["helm"]

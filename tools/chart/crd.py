@@ -1,12 +1,11 @@
-"""The CRD as a template of the chart: Helm never upgrades what lies in a chart's crds/ folder."""
+"""The CRDs as a template of the chart: Helm never upgrades what lies in a chart's crds/ folder."""
 
 from __future__ import annotations
 
+import re
+
 _TOP = "{{- /* Generated from crds/ by `make generate`. */}}\n{{- if .Values.crds.enabled }}\n"
-_METADATA = """\
-metadata:
-  name: servingpools.servingpool.dev
-"""
+_METADATA = re.compile(r"^metadata:\n  name: [a-z]+\.servingpool\.dev\n", re.MULTILINE)
 _MORE = """\
   labels:
     {{- include "servingpool.labels" . | nindent 4 }}
@@ -18,13 +17,14 @@ _MORE = """\
 """
 
 
-def template(crd: str) -> str:
-    """The template for the text of the manifest.
+def template(*crds: str) -> str:
+    """The template for the texts of the manifests.
 
     Raises:
-        ValueError: the manifest's head is not the expected one.
+        ValueError: a manifest's head is not the expected one.
     """
-    if crd.count(_METADATA) != 1:
-        raise ValueError("the CRD has not the metadata that the chart adds its labels to")
-    body = crd[crd.index("apiVersion:") :].replace("{{", '{{ "{{" }}')
-    return f"{_TOP}{body.replace(_METADATA, _METADATA + _MORE)}{{{{- end }}}}\n"
+    body = "---\n".join(each[each.index("apiVersion:") :].replace("{{", '{{ "{{" }}') for each in crds)
+    body, found = _METADATA.subn(lambda name: name[0] + _MORE, body)
+    if found != len(crds):
+        raise ValueError("a CRD has not the metadata that the chart adds its labels to")
+    return f"{_TOP}{body}{{{{- end }}}}\n"

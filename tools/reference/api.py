@@ -8,7 +8,7 @@ from typing import Any
 from reference.markdown import code, table
 from reference.markdown import page as whole
 from servingpool.adapters.cluster.kinds import FALSE, GROUP_LABELS, INDEX_LABELS, PARENT_SETS
-from servingpool.api.crd import crd
+from servingpool.api.crd import budget_crd, crd
 
 Schema = Mapping[str, Any]
 
@@ -68,6 +68,11 @@ SCALED = (
         f"refused, unless the target has the annotation `{PARENT_SETS}: '{FALSE}'`",
     ),
 )
+BUDGET = """\
+`servingpool.dev/v1alpha1`, kind `GPUBudget`, short name `gb`, cluster-scoped. It needs an operator that watches all
+namespaces. [How to share GPUs](../how-to/share-gpus.md) says what it does.
+"""
+BUDGET_COLUMNS = "`kubectl get gb` shows these columns."
 COLUMNS = "`kubectl get sp` shows these columns; those marked *wide* with `-o wide`."
 STATUS = """\
 The operator writes it when a condition changes, or a figure changes enough to matter. Live figures are in its
@@ -77,12 +82,8 @@ The operator writes it when a condition changes, or a figure changes enough to m
 
 def page() -> str:
     """The page."""
-    [version] = crd()["spec"]["versions"]
-    properties = version["schema"]["openAPIV3Schema"]["properties"]
-    columns = [
-        (each["name"], "wide" if each.get("priority") else "", code(each["jsonPath"]), each.get("description", ""))
-        for each in version["additionalPrinterColumns"]
-    ]
+    properties, columns = _parts(crd())
+    budget, budget_columns = _parts(budget_crd())
     return whole(
         "ServingPool API",
         INTRODUCTION,
@@ -98,7 +99,25 @@ def page() -> str:
         "## status",
         STATUS,
         table(("field", "type", "meaning"), [(a, b, d) for a, b, _, d in _fields(properties["status"])]),
+        "## GPUBudget",
+        BUDGET,
+        "### GPUBudget spec",
+        table(("field", "type", "default", "meaning"), _fields(budget["spec"], needed=True)),
+        BUDGET_COLUMNS,
+        table(("column", "", "path", "meaning"), budget_columns),
+        "### GPUBudget status",
+        table(("field", "type", "meaning"), [(a, b, d) for a, b, _, d in _fields(budget["status"])]),
     )
+
+
+def _parts(manifest: Schema) -> tuple[Schema, list[tuple[str, str, str, str]]]:
+    """Properties of the resource and rows of its columns."""
+    [version] = manifest["spec"]["versions"]
+    columns = [
+        (each["name"], "wide" if each.get("priority") else "", code(each["jsonPath"]), each.get("description", ""))
+        for each in version["additionalPrinterColumns"]
+    ]
+    return version["schema"]["openAPIV3Schema"]["properties"], columns
 
 
 def _fields(schema: Schema, path: str = "", *, needed: bool = False) -> Iterator[tuple[str, str, str, str]]:

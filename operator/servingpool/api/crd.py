@@ -1,6 +1,6 @@
-"""The CustomResourceDefinition, generated from the pydantic types.
+"""The CustomResourceDefinitions, generated from the pydantic types.
 
-`python -m servingpool.api.crd` prints it.
+`python -m servingpool.api.crd` prints them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,19 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from servingpool.api.group import CRD_NAME, GROUP, KIND, PLURAL, SHORT_NAME, SINGULAR, VERSION
+from servingpool.api.gpu_budget import BudgetSpec, BudgetStatus, GPUBudget
+from servingpool.api.group import (
+    BUDGET_CRD_NAME,
+    BUDGET_KIND,
+    BUDGET_PLURAL,
+    BUDGET_SHORT_NAME,
+    CRD_NAME,
+    GROUP,
+    KIND,
+    PLURAL,
+    SHORT_NAME,
+    VERSION,
+)
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Spec
 from servingpool.api.status import Status
@@ -24,20 +36,39 @@ _DROPPED = {"title", "$defs", "$ref", "anyOf"}
 
 
 def crd() -> dict[str, Any]:
-    """The manifest, for Kubernetes 1.29 and later."""
+    """The manifest of the ServingPool, for Kubernetes 1.29 and later."""
+    schema = _resource(ServingPool, Spec, Status)
+    return _definition("Namespaced", (KIND, PLURAL, SHORT_NAME), _columns(), schema)
+
+
+def budget_crd() -> dict[str, Any]:
+    """The manifest of the GPUBudget."""
+    schema = _resource(GPUBudget, BudgetSpec, BudgetStatus)
+    return _definition("Cluster", (BUDGET_KIND, BUDGET_PLURAL, BUDGET_SHORT_NAME), _budget_columns(), schema)
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    """All of them, by name."""
+    return {CRD_NAME: crd(), BUDGET_CRD_NAME: budget_crd()}
+
+
+def _definition(
+    scope: str, names: tuple[str, str, str], columns: list[dict[str, Any]], schema: dict[str, Any]
+) -> dict[str, Any]:
+    kind, plural, short = names
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": CRD_NAME},
+        "metadata": {"name": f"{plural}.{GROUP}"},
         "spec": {
             "group": GROUP,
-            "scope": "Namespaced",
+            "scope": scope,
             "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": SINGULAR,
-                "shortNames": [SHORT_NAME],
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short],
             },
             "versions": [
                 {
@@ -45,17 +76,26 @@ def crd() -> dict[str, Any]:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": _columns(),
-                    "schema": {"openAPIV3Schema": _resource()},
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": schema},
                 },
             ],
         },
     }
 
 
-def render() -> str:
-    """The manifest as YAML, with a header that says where it comes from."""
-    return HEADER + yaml.safe_dump(crd(), width=120, allow_unicode=True)
+def render(name: str | None = None) -> str:
+    """The manifests as YAML, or the one of this name, with a header that says where they come from."""
+    chosen = [manifest for each, manifest in manifests().items() if name in {None, each}]
+    return HEADER + yaml.dump_all(chosen, Dumper=_WithoutAliases, width=120, allow_unicode=True)
+
+
+class _WithoutAliases(yaml.SafeDumper):
+    """Writes each part in full, however often it occurs."""
+
+    def ignore_aliases(self, _: Any) -> bool:
+        """Always."""
+        return True
 
 
 def _columns() -> list[dict[str, Any]]:
@@ -93,17 +133,33 @@ def _column(name: str, kind: str, path: str, description: str) -> dict[str, Any]
     return {"name": name, "type": kind, "jsonPath": path, "description": description}
 
 
-def _resource() -> dict[str, Any]:
+def _budget_columns() -> list[dict[str, Any]]:
+    usual = [
+        ("GPUs", "integer", ".spec.gpus", "GPUs that the pools may hold together"),
+        ("Held", "integer", ".status.held", "GPUs that their pods hold: ordered, loading and draining"),
+        ("Waiting", "integer", ".status.waiting", "GPUs that are due to pools and held by other pods"),
+        ("Why", "string", ".status.why", "What determines the budget now"),
+    ]
+    wide = [
+        ("Resource", "string", ".spec.resourceName", "Extended resource that is counted"),
+        ("Lending", "boolean", ".spec.lending", "Whether floors that are not wanted are lent"),
+    ]
+    columns = [_column(*column) for column in usual]
+    columns.append({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})
+    return columns + [{**_column(*column), "priority": 1} for column in wide]
+
+
+def _resource(whole: type[BaseModel], spec: type[BaseModel], status: type[BaseModel]) -> dict[str, Any]:
     return {
         "type": "object",
-        "description": _one_line(ServingPool.__doc__ or ""),
+        "description": _one_line(whole.__doc__ or ""),
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": _structural(Spec),
-            "status": _without_defaults(_structural(Status)),
+            "spec": _structural(spec),
+            "status": _without_defaults(_structural(status)),
         },
     }
 

@@ -29,6 +29,8 @@ PRICE_NAME = Matches(
     "the name of a price in the operator's configuration, of lower-case letters, digits, - and .",
 )
 GATEWAY_NAME = Matches(_DNS_LABEL, "the name of a gateway, such as vllm-router, of lower-case letters, digits and -")
+DEFAULT_PRIORITY, HIGHEST_PRIORITY = 5, 9
+"""Of a pool under a GPUBudget; the lowest is 0."""
 LABEL_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,62}"
 RESERVED_LABELS = ("__name__", "le", "model_name", "namespace", "pod")
 """The operator matches these itself, to keep a pool to its own namespace and model."""
@@ -226,6 +228,8 @@ class Spec(Part):
     """Workload to scale; exactly one is supported."""
     mode: Annotated[Mode, Field(strict=False)] = Mode.AUTO
     """Auto: scales. Recommend: computes a replica count and does not apply it. Paused: observes and does not scale."""
+    priority: Annotated[int, Between(0, HIGHEST_PRIORITY)] = DEFAULT_PRIORITY
+    """Rank among the pools of a GPUBudget, 0 to 9. A miss counts as ten misses at the next lower priority."""
     compare_to: Annotated[str, Field(max_length=63), PRICE_NAME] | None = None
     """Name of a hosted price in the operator's configuration. The status then says what the traffic would cost there.
     It does not change scaling."""

@@ -16,7 +16,7 @@ class Line:
     """One pool's."""
 
     target: str
-    """Namespace and Deployment, or the file where nothing more is known."""
+    """Namespace and name, with the kind where it is no Deployment; or the file where nothing more is known."""
     page: str = ""
     """Name of its page's file, beside the summary; empty where the backtest failed."""
     sentence: str = ""
@@ -40,9 +40,10 @@ class Line:
     def of(cls, found: Backtest) -> Line:
         """Of a backtest."""
         header, (was, auto), dollars = found.header, found.hours, found.dollars
+        kind = "" if header.sort[1] == "Deployment" else header.sort[1]
         return cls(
-            target=f"{header.namespace}/{header.target}",
-            page=f"{header.namespace}.{header.target}.html",
+            target=f"{header.namespace}/{header.target}{kind and f' ({kind})'}",
+            page=f"{header.namespace}.{kind and f'{kind.lower()}.'}{header.target}.html",
             sentence=sentence(found),
             objective=objective(found.question.pool.slo),
             held=found.held,
@@ -85,7 +86,8 @@ def said(lines: Sequence[Line]) -> str:
     done = [one for one in lines if not one.failed]
     was, auto = sum(one.was for one in done), sum(one.auto for one in done)
     held = sum(one.held for one in done)
-    text = f"{len(done)} pools: Auto would have used {auto:,.1f} GPU-hours where {was:,.1f} were used"
+    pools = "1 pool" if len(done) == 1 else f"{len(done)} pools"
+    text = f"{pools}: Auto would have used {auto:,.1f} GPU-hours where {was:,.1f} were used"
     text += f" ({more_or_less(auto, was)})" if was else ""
     text += f", and {held} would have kept the SLO"
     failed = len(lines) - len(done)

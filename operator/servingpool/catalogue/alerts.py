@@ -189,6 +189,23 @@ ALERTS = (
         ),
     ),
     Alert(
+        name="ServingPoolWaitsForGpus",
+        group=POOLS,
+        severity=WARNING,
+        wait="30m",
+        expr=(
+            "max by (budget, namespace, pool) (servingpool_gpu_budget_due_gpus) > "
+            "max by (budget, namespace, pool) (servingpool_gpu_budget_held_gpus)"
+        ),
+        summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} waits for GPUs of GPUBudget {{ $labels.budget }}.",
+        description="{{ $value | humanize }} GPUs are the pool's due, and it has not got them for 30 minutes.",
+        effect="The pool is smaller than its share of the budget, so requests may miss the SLO.",
+        action=(
+            "servingpool explain on the pool names whose GPUs it waits for. Check whether those pods drain for long or "
+            "do not end: kubectl get pods. ServingPoolHeldBelowNeed covers pools whose due is less than their need."
+        ),
+    ),
+    Alert(
         name="ServingPoolBlind",
         group=POOLS,
         severity=WARNING,

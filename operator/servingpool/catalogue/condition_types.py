@@ -35,7 +35,11 @@ class ConditionType(StrEnum):
     )
     METRICS_AVAILABLE = "MetricsAvailable", Truth.TRUE, "Prometheus has fresh metrics of the ready replicas."
     SLO_MET = "SLOMet", Truth.TRUE, "Enough requests met the SLO in the last hour, and roughly in the last 5 minutes."
-    SCALING_LIMITED = "ScalingLimited", Truth.FALSE, "The required replicas lie outside min and max."
+    SCALING_LIMITED = (
+        "ScalingLimited",
+        Truth.FALSE,
+        "The required replicas lie outside min and max, or a GPUBudget allows fewer.",
+    )
     CALIBRATING = "Calibrating", Truth.FALSE, "The operator still learns the engine and the traffic."
     DRAIN_READY = "DrainReady", Truth.TRUE, "The pod template lets a removed pod finish its requests."
     ZERO_READY = (
@@ -43,3 +47,6 @@ class ConditionType(StrEnum):
         Truth.TRUE,
         "Of a pool with min 0: its gateway shows requests at 0 replicas, and holds the first one for a cold start.",
     )
+    COUNTED = "Counted", Truth.TRUE, "Of a GPUBudget: the GPUs of all its pools are known."
+    EXCLUSIVE = "Exclusive", Truth.TRUE, "Of a GPUBudget: no older budget selects its pools."
+    SUFFICIENT = "Sufficient", Truth.TRUE, "Of a GPUBudget: no pool is limited by it."

@@ -74,6 +74,13 @@ class Reason(Templated, StrEnum):
         "A cluster autoscaler adds nodes because pods are pending, so this is normal after a scale-up.",
         "Nothing at first. It turns into Unschedulable if no node comes.",
     )
+    SCHEDULING_GATED = (
+        "SchedulingGated",
+        _READY,
+        "{gated} of {replicas} pods wait for a scheduling gate; they are ordered and hold their GPUs.",
+        "A gate such as Kueue's keeps pods from the scheduler until a quota admits them.",
+        "Nothing at first. If it lasts, ask the gate's owner: kubectl describe the pod names it.",
+    )
     READING_HISTORY = (
         "ReadingHistory",
         _READY_UNKNOWN,
@@ -378,6 +385,13 @@ class Reason(Templated, StrEnum):
         "The max in force (targets[].max, or a schedule's) is below the requirement, so requests may miss the SLO.",
         "Raise max if there are GPUs, or relax the SLO.",
     )
+    GPU_BUDGET = (
+        "GPUBudget",
+        _LIMITED,
+        "Required replicas: {needed}. {said}.",
+        "The GPUBudget that the pool shares allows fewer replicas than it needs, so requests may miss the SLO.",
+        "Raise spec.gpus of the budget if there are GPUs, or the pool's priority. See kubectl get gb -o yaml.",
+    )
     # Calibrating
     LEARNING = (
         "Learning",
@@ -464,4 +478,63 @@ class Reason(Templated, StrEnum):
         "At 0 replicas the series of gateway {gateway} were gone from {at} on, so at least 1 replica stays.",
         "The gateway shows no requests without replicas, or was away for minutes.",
         "Use a gateway that shows them. To try again, set min to 1 and back to 0.",
+    )
+    # Counted, of a GPUBudget
+    ALL_COUNTED = (
+        "AllCounted",
+        (ConditionType.COUNTED, Truth.TRUE),
+        "{pools} pools share the budget; their GPUs are counted.",
+        "The GPUs of every pool are known, so the budget is enforced.",
+        "Nothing.",
+    )
+    NOT_COUNTED = (
+        "NotCounted",
+        (ConditionType.COUNTED, Truth.FALSE),
+        "The GPUs of {pool} are unknown ({why}), so no pool of the budget scales up.",
+        "The operator orders no GPU while it cannot tell how many are held.",
+        "Give the pods resource limits or a ResourceClaimTemplate, or set targets[].gpusPerReplica.",
+    )
+    INVALID_BUDGET = (
+        "InvalidBudget",
+        (ConditionType.COUNTED, Truth.FALSE),
+        "Invalid spec: {problems}",
+        "The budget was stored without the CRD's validation. Its last valid spec counts, if there was one.",
+        "Correct the fields that the message names.",
+    )
+    # Exclusive, of a GPUBudget
+    NO_OVERLAP = (
+        "NoOverlap",
+        (ConditionType.EXCLUSIVE, Truth.TRUE),
+        "No older budget selects its pools.",
+        "Each pool that the budget selects shares this budget.",
+        "Nothing.",
+    )
+    OLDER_BUDGET = (
+        "OlderBudget",
+        (ConditionType.EXCLUSIVE, Truth.FALSE),
+        "{pools} belong to the older GPUBudget {budget}, and do not count here.",
+        "Two budgets select one pool. The older one counts.",
+        "Change the selectors so that each pool has one budget.",
+    )
+    # Sufficient, of a GPUBudget
+    ENOUGH_GPUS = (
+        "EnoughGPUs",
+        (ConditionType.SUFFICIENT, Truth.TRUE),
+        "{held} of {gpus} GPUs are held, and no pool wants more than it gets.",
+        "No pool is limited by the budget.",
+        "Nothing.",
+    )
+    POOLS_WAIT = (
+        "PoolsWait",
+        (ConditionType.SUFFICIENT, Truth.FALSE),
+        "{held} of {gpus} GPUs are held, and {pools} want {missing} more than they get.",
+        "Some pools are limited by the budget, those of low priority first.",
+        "Raise spec.gpus if there are GPUs, or lower the priority of pools that can wait.",
+    )
+    OVER_BUDGET = (
+        "OverBudget",
+        (ConditionType.SUFFICIENT, Truth.FALSE),
+        "{held} GPUs are held and the budget is {gpus}. Pools in mode Auto are scaled down.",
+        "The budget was lowered, or another program ordered more.",
+        "Wait for the pods to end. Pools in mode Recommend or Paused keep theirs.",
     )

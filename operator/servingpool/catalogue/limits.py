@@ -107,7 +107,7 @@ class LimitName(StrEnum):
     NOT_IDLE = (
         "NotIdle",
         "the last replica stays: no request for {idle}, {after} are required",
-        "After spec.behavior.idleAfter without a request, at least scaleDownWindow and two cold starts, the fleet goes to 0.",
+        "At 0 after spec.behavior.idleAfter without a request, at least scaleDownWindow and two cold starts.",
         "Nothing. Shorten idleAfter to save more GPU time.",
     )
     DEMAND_UNKNOWN = (
@@ -139,4 +139,10 @@ class LimitName(StrEnum):
         "a change is limited to {most} replicas",
         "Limited to spec.behavior.maxChangePerStep. It applies last: min and max are reached in steps.",
         "Nothing. The next step follows at the next decision. Raise maxChangePerStep for faster changes.",
+    )
+    GPU_BUDGET = (
+        "GPUBudget",
+        "GPUBudget {budget} allows {most}: {detail}",
+        "Reduced to what the GPUBudget of the pool allows now, also below min.",
+        "Raise spec.gpus of the GPUBudget if there are GPUs, or the pool's priority. See docs/how-to/share-gpus.md.",
     )

@@ -549,6 +549,38 @@ class Metric(StrEnum):
         "Duration of one tick over all pools.",
         "Must stay below the interval.",
     )
+    BUDGET_GPUS = (
+        "servingpool_gpu_budget_gpus",
+        "gauge",
+        ("budget",),
+        "GPUs",
+        "GPUs of a GPUBudget.",
+        "spec.gpus of the budget.",
+    )
+    BUDGET_HELD = (
+        "servingpool_gpu_budget_held_gpus",
+        "gauge",
+        ("budget", *POOL),
+        "GPUs",
+        "GPUs that a pool's pods hold: ordered, loading and draining.",
+        "The sum over a budget stays within gpu_budget_gpus. Absent while the GPUs of one pool are unknown.",
+    )
+    BUDGET_DUE = (
+        "servingpool_gpu_budget_due_gpus",
+        "gauge",
+        ("budget", *POOL),
+        "GPUs",
+        "GPUs that are a pool's due.",
+        "More than gpu_budget_held_gpus: the pool waits for GPUs. Less: it gives some up.",
+    )
+    BUDGET_WANTED = (
+        "servingpool_gpu_budget_wanted_gpus",
+        "gauge",
+        ("budget", *POOL),
+        "GPUs",
+        "GPUs that a pool's decision asks for.",
+        "More than gpu_budget_due_gpus: the budget limits the pool.",
+    )
     TICK_LATENESS = (
         "servingpool_tick_lateness_seconds",
         "histogram",

@@ -139,6 +139,10 @@ class Note(Templated, StrEnum):
         "Another program set the replicas; the operator's answer was {replicas}.",
         "In history: the answer is that of the tick before.",
     )
+    SET_FOR_OTHER_POOL = (
+        "The operator set the replicas for another ServingPool.",
+        "In history of a pool that does not scale its target: another pool of the same target does.",
+    )
     UNRECORDED_ORDER = (
         "The operator set the replicas and stopped before it wrote the reason.",
         "In history: `servingpool explain --at` explains it from Prometheus.",
@@ -166,6 +170,34 @@ class Note(Templated, StrEnum):
     BEFORE_SCHEDULE = (
         "{replicas} by schedule {schedule}, which begins in {seconds:.0f} s",
         "A min or max in TooFewReplicas and TooManyReplicas: replicas are ordered one cold start before the window.",
+    )
+    GPUS_UNKNOWN = (
+        "the GPUs of {pool} are unknown ({why})",
+        "In the limit GPUBudget: nothing is ordered while the GPUs of one pool of the budget are unknown.",
+    )
+    NO_GPUS_STATED = (
+        "neither its pods nor targets[].gpusPerReplica tell them",
+        "In NotCounted and the limit GPUBudget: the kind's templates are not known, and no pod exists.",
+    )
+    TARGET_NOT_READ = (
+        "its target cannot be read: {fault}",
+        "In NotCounted: pods that the operator does not see may hold GPUs.",
+    )
+    WAITS_FOR_GPUS = (
+        "{held} of {gpus} GPUs are held; waits for GPUs of {pools}",
+        "In the limit GPUBudget: these pools hold GPUs that are due to this one, and give them up.",
+    )
+    GPUS_LEAVING = (
+        "{held} of {gpus} GPUs are held; waits for pods that are on their way out",
+        "In the limit GPUBudget: the GPUs are due to this pool once the pods that hold them are gone.",
+    )
+    GPUS_WORTH_MORE = (
+        "{held} of {gpus} GPUs are held, and are worth more at {pools}",
+        "In the limit GPUBudget: by floors, mins, priority and expected misses, the GPUs are due to these pools.",
+    )
+    GPUS_USED_UP = (
+        "{held} of {gpus} GPUs are held, and no other pool has any",
+        "In the limit GPUBudget: the budget is smaller than what this pool alone needs.",
     )
     SPEED_UNKNOWN = (
         "scale-down blocked until enough requests were decoded to know the engine's speed",

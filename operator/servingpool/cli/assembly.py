@@ -18,6 +18,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.client import Cluster, credentials
+from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import PrometheusBackend
@@ -25,6 +26,8 @@ from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
+from servingpool.reconcile.budget_report import BudgetReporter
+from servingpool.reconcile.budgets import Budgets
 from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.config import LeaderElection, OperatorConfig
 from servingpool.reconcile.loop import Reconciler
@@ -72,8 +75,9 @@ class _Assembly:
         election = _election(self._cluster, config.leader_election)
         actor = Actor(self._cluster, self._cache, deletion_costs=config.pod_deletion_cost.enabled)
         reporter = Reporter(self._cluster, self._cache)
+        targets = TargetReader(self._cluster, self._cache, time.monotonic)
         reconciler = Reconciler(
-            TargetReader(self._cluster, self._cache, time.monotonic),
+            targets,
             Readings(self._backends, *profiles),
             Backfill(self._backends, history=config.history),
             actor,
@@ -81,12 +85,18 @@ class _Assembly:
             leading=lambda: election is None or election.leading,
             interval=config.interval,
             prices=config.prices,
+            budgets=BudgetReporter(Budgets(targets, ClaimTemplates(self._cluster)), self._cluster),
         )
         registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
         registry.register(
-            PoolCollector(lambda: reconciler.snapshot, self._writes, lambda: actor.failures | reporter.failures)
+            PoolCollector(
+                lambda: reconciler.snapshot,
+                self._writes,
+                lambda: actor.failures | reporter.failures,
+                lambda: reconciler.shared,
+            )
         )
         if config.metrics_port:
             start_http_server(config.metrics_port, registry=registry)

@@ -32,7 +32,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     ] = None,
     *,
     every: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="All Deployments that serve an LLM, in all namespaces.")
+        bool, typer.Option("--all-namespaces", "-A", help="All that serve an LLM and can be scaled, in all namespaces.")
     ] = False,
     source: Annotated[
         list[Path] | None,
@@ -86,7 +86,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
 
     The requests are reconstructed from the history's counters and served by simulated engines with the history's own
     step times. The operator's decision core scales them; the rule of the HPA or ScaledObject that was found is replayed
-    beside it. A target is recorded into NAME.rec first.
+    beside it. A target is recorded into NAME.rec first, or KIND.NAME.rec where it is no Deployment.
 
     Example: `servingpool backtest deployment/llama -n chat --ttft 2s --tpot 100ms --prometheus http://localhost:9090`
 
@@ -125,6 +125,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     if source is None:
         found, asked_of = source_of.chosen(config, prometheus, backend)
         seconds = usage.span("--since", since, *usage.HISTORY)
+        from servingpool.adapters.cluster.survey import Named
         from servingpool.cli import recording
         from servingpool.cli.logs import quiet
 
@@ -134,11 +135,11 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
             keys = recording.serving(where)
         else:
             within = namespace_of(namespace, kubeconfig, context)
-            keys = [(within, kind, name) for kind, name in names]
+            keys = [Named(within, kind, name) for kind, name in names]
         mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
         if len(mine) == 1 and not every and output is not Output.LINES:
             (key,) = mine
-            source = [Path(f"{key[2]}.rec")]
+            source = [recording.file_of(key, with_namespace=False)]
             order = recording.Order(source[0], seconds, recording.STEP)
             code = recording.run(where.target(*key), order, found, asked_of)
             if code:

@@ -71,7 +71,9 @@ def _show(pool: str, since: str, found: Comparison) -> None:
     from servingpool.cli.figures import table
 
     stood, wanted = found.stood, found.recommended
-    typer.echo(f"ServingPool {pool}, last {since}: both known for {found.seconds / found.asked:.0%} of the time\n")
+    typer.echo(
+        f"ServingPool {pool}, last {since}: both fleets known for {found.seconds / found.asked:.0%} of the time\n"
+    )
     rows: list[tuple[str, ...]] = [("", "stood", "recommended", "difference")]
     rows.append(_amounts("replica-hours", stood.replica_hours, wanted.replica_hours))
     rows.append(_amounts("GPU-hours", stood.gpu_hours, wanted.gpu_hours))

@@ -78,7 +78,8 @@ def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> 
     seconds = requests = judged = 0.0
     gpus_known = dollars_known = True
     objective: float | None = None
-    for _, record in source.over((*ASKED, Metric.OBJECTIVE), start, end, step):
+    # Each look stands for the step before it, so the one at `start` would count beyond the time that was asked for.
+    for _, record in source.over((*ASKED, Metric.OBJECTIVE), min(start + step, end), end, step):
         standing, wanted = _fleets(record)
         if standing is None or wanted is None:
             continue

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 
-def crd() -> None:
-    """Print the CustomResourceDefinition.
+def crd(
+    name: Annotated[
+        str | None, typer.Argument(help="Print this one alone, such as gpubudgets.servingpool.dev.")
+    ] = None,
+) -> None:
+    """Print the CustomResourceDefinitions.
 
     Example: `servingpool crd | kubectl apply --server-side -f -`
     """
-    from servingpool.api.crd import render
+    from servingpool.api.crd import manifests, render
+    from servingpool.cli.usage import wrong
 
-    typer.echo(render(), nl=False)
+    if name is not None and name not in manifests():
+        wrong(f"NAME must be {' or '.join(manifests())}, got '{name}'")
+    typer.echo(render(name), nl=False)

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 
 import typer
 
+FOLDERS = {"simulation": "./simulation", "lab": "./simulation ./lab", "dashboard": "./dashboard"}
+"""By extra the folders of a checkout that have its packages."""
+
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
@@ -14,9 +17,11 @@ def needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
+        package = f"'servingpool-operator[{extra}]'"
         typer.echo(
-            f"{error.name} is not installed. It comes with the extra `{extra}`: "
-            f"pip install 'servingpool-operator[{extra}]'",
+            f"{error.name} is not installed. It comes with the extra `{extra}`: pip install {package}, "
+            f"in a checkout pip install . {FOLDERS[extra]}, with the wheels of `make dist` "
+            f"pip install --find-links dist {package}",
             err=True,
         )
         raise typer.Exit(2) from None

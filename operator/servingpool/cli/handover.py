@@ -16,7 +16,7 @@ import typer
 
 from servingpool.adapters.cluster.autoscaling import PAUSED, copy_of, pause_asked, paused
 from servingpool.adapters.cluster.handover import KEPT, Handover, Scene, named
-from servingpool.adapters.cluster.objects import Raw, unix
+from servingpool.adapters.cluster.objects import Raw, autoscaler, unix
 from servingpool.adapters.cluster.refusals import Conflict, NotFound
 from servingpool.api.duration import brief, parse
 from servingpool.api.mode import Mode
@@ -105,12 +105,12 @@ class Adoption:
     def _keep(self) -> str:
         scene = self._cluster.look()
         if not scene.autoscalers:
-            return "kept before"
+            return "The copy was kept before"
         raw = scene.autoscalers[0]
         if self._is_kept(scene.kept, raw):
-            return "kept before"
+            return "The copy was kept before"
         self._cluster.keep(scene.pool, copy_of(raw))
-        return "kept"
+        return "The copy is kept"
 
     @staticmethod
     def _is_kept(kept: Raw | None, raw: Raw) -> bool:
@@ -130,18 +130,18 @@ class Adoption:
         pool = wait_observed(self._cluster, pool)
         ready = condition_of(pool, "Ready")
         if ready.get("reason") in OWNED:
-            return "Auto; the operator stands by"
+            return "The mode is Auto; the operator stands by"
         if standing and self._cluster.look().contended:
             raise Stopped(
                 f"The operator does not stand by: {ready.get('reason')}: {ready.get('message')} "
                 f"{named(scene.autoscalers[0])} goes on scaling. `servingpool release` sets the mode back."
             )
-        return "Auto, and nothing else scales"
+        return "The mode is Auto, and nothing else scales"
 
     def _remove(self) -> str:
         scene = self._cluster.look()
         if not scene.autoscalers:
-            return "gone"
+            return "It is gone"
         raw = scene.autoscalers[0]
         if not self._is_kept(scene.kept, raw):
             self._cluster.keep(scene.pool, copy_of(raw))
@@ -149,13 +149,13 @@ class Adoption:
             return self._pause(raw)
         self._cluster.delete(raw)
         wait_for(f"Deleting {named(raw)}", lambda: self._gone(raw), GONE)
-        return "gone"
+        return f"{named(raw)} is gone"
 
     def _pause(self, raw: Raw) -> str:
         if not pause_asked(raw):
             self._cluster.pause(raw)
         wait_for("KEDA's pause, which only a running KEDA carries out,", self._paused, GONE)
-        return "paused, and its HPA is gone"
+        return "It is paused, and its HPA is gone"
 
     def _gone(self, raw: Raw) -> bool | None:
         found = self._cluster.find(raw)
@@ -230,7 +230,7 @@ class Release:
             pool = self._cluster.set_mode(pool, Mode.RECOMMEND)
         if self._wait:
             wait_observed(self._cluster, pool)
-        return "Recommend; the operator changes no replicas"
+        return "The mode is Recommend; the operator changes no replicas"
 
     def _create(self) -> str:
         found = self._cluster.find(self._kept)
@@ -239,14 +239,13 @@ class Release:
                 self._cluster.create(self._kept)
             except Conflict:  # somebody else has, meanwhile
                 found = self._cluster.find(self._kept)
-        target = self._kept["spec"]["scaleTargetRef"]["name"]
-        if found is not None and found["spec"]["scaleTargetRef"].get("name") != target:
+        if found is not None and autoscaler(found) != autoscaler({**self._kept, "metadata": found["metadata"]}):
             raise Stopped(f"{named(self._kept)} exists and scales something else. Delete or rename it, and run again.")
         try:
             wait_for("The HPA controller's first look", self._taken_up, TAKEN_UP)
         except Stopped:
-            return "is there; no controller has looked at it yet"
-        return "was there already" if found is not None else "is there and scales"
+            return "It exists; no controller has looked at it yet"
+        return "It existed already" if found is not None else "It exists and scales"
 
     def _taken_up(self) -> bool | None:
         found = self._cluster.find(self._kept)
@@ -259,16 +258,16 @@ class Release:
         except NotFound:
             raise Stopped(f"{named(self._kept)} does not exist. Apply it, and run the command again.") from None
         if any(value is not None for value in former.values()):
-            return "has its former annotations"
+            return "It has its former annotations"
         wait_for("KEDA's HPA, which only a running KEDA creates,", self._has_hpa, GONE)
-        return "scales"
+        return "It scales"
 
     def _has_hpa(self) -> bool | None:
         return True if self._cluster.look().keda_hpas else None
 
     def _forget(self) -> str:
         self._cluster.keep(self._cluster.pool(), None)
-        return "removed"
+        return "The copy is removed"
 
 
 def wait_observed(cluster: Handover, written: Raw) -> Raw:

@@ -123,6 +123,10 @@ def _bounds(scene: Scene) -> Iterator[Finding]:
     target = scene.pool["spec"]["targets"][0]
     low, high = int(target.get("min", 1)), int(target["max"])
     text = f"The pool's bounds are {low} to {high}."
+    now = scene.pool["status"].get("bounds") or {}
+    if now.get("schedule"):
+        text += f" Those in force by schedule '{now['schedule']}' are {now['min']} to {now['max']}."
+        low, high = int(now["min"]), min(high, int(now["max"]))
     if not scene.autoscalers:
         yield Finding(Level.OK, "bounds", text)
         return
@@ -131,8 +135,8 @@ def _bounds(scene: Scene) -> Iterator[Finding]:
     text += f" Those of {named(raw)} are {theirs[0]} to {theirs[1]}."
     if high < theirs[1]:
         yield Finding(Level.DOUBT, "bounds", f"{text} Auto could not grow as far.")
-    elif theirs[0] == 0:
-        yield Finding(Level.DOUBT, "bounds", f"{text} There is no scale to zero in Auto.")
+    elif theirs[0] == 0 < low:
+        yield Finding(Level.DOUBT, "bounds", f"{text} Auto keeps {low}. For 0, set min: 0, which needs a gateway.")
     else:
         level = Level.OK if (low, high) == theirs else Level.NOTE
         yield Finding(level, "bounds", text)

@@ -131,6 +131,11 @@ def told() -> Iterator[None]:
         raise typer.Exit(tell(error)) from None
 
 
+def sentence(error: ClusterError) -> str:
+    """What failed, with the API server's own words; without a full stop."""
+    return f"{error}: {error.detail}" if error.detail else str(error)
+
+
 def tell(error: ClusterError) -> int:
     """Say what a ClusterError is and what to do. The exit code."""
     from servingpool.adapters.cluster import refusals
@@ -144,8 +149,7 @@ def tell(error: ClusterError) -> int:
         Unanswered: "Check --context, the network and the API server",
         Conflict: "Try again",
     }.get(type(error))
-    detail = f": {error.detail}" if error.detail else ""
-    typer.echo(f"{error}{detail}.{f' {advice}.' if advice else ''}", err=True)
+    typer.echo(f"{sentence(error)}.{f' {advice}.' if advice else ''}", err=True)
     codes = {NotFound: NOT_FOUND, refusals.Unfit: NOT_FOUND, Conflict: CONFLICT}
     return codes.get(type(error), NO_CLUSTER)
 

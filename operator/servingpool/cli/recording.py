@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -14,15 +15,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.kinds import DEPLOYMENT, STATEFUL_SET
 from servingpool.adapters.cluster.scale import known_sort
-from servingpool.adapters.cluster.survey import Survey, deployments, survey
+from servingpool.adapters.cluster.survey import Named, Survey, scalables, survey, surveyed
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend
 from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
 from servingpool.backtest.autoscaler_rule import kept
 from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
 from servingpool.cli.check_target import ANY_ENGINE
-from servingpool.cli.kubectl import told
+from servingpool.cli.kubectl import sentence, told
 from servingpool.cli.recorded import resumed
 from servingpool.cli.source import now, unavailable
 from servingpool.decision.observation import Unknown
@@ -92,10 +94,6 @@ def attempt(target: Target, order: Order, config: OperatorConfig, source: Backen
         raise Failed(f"{order.output} {error}") from error
 
 
-Chosen = tuple[str, str, str]
-"""Namespace, kind as kubectl takes it, and name."""
-
-
 @dataclass(frozen=True, slots=True)
 class Where:
     """What is asked, and of whom."""
@@ -110,22 +108,31 @@ class Where:
         return Target(namespace, kind, name, None, None, self.kubeconfig, self.context)
 
 
-def record_each(targets: Iterable[Chosen], seconds: float, where: Where, *, with_namespace: bool) -> dict[Path, str]:
+def file_of(target: Named, *, with_namespace: bool) -> Path:
+    """The file that a target is recorded into. Deployments are named without their kind."""
+    sort = known_sort(target.kind)
+    kind = "" if sort == DEPLOYMENT else sort[1].partition(".")[0].lower()
+    parts = (target.namespace if with_namespace else "", kind, target.name)
+    return Path(f"{'.'.join(filter(None, parts))}.rec")
+
+
+def record_each(targets: Iterable[Named], seconds: float, where: Where, *, with_namespace: bool) -> dict[Path, str]:
     """One file for each target in turn: the server bears the load of one. By file why there is none, else empty."""
     files = {}
-    for namespace, kind, name in targets:
-        file = Path(f"{namespace}.{name}.rec" if with_namespace else f"{name}.rec")
-        order = Order(file, seconds, STEP)
+    for target in targets:
+        file = file_of(target, with_namespace=with_namespace)
         try:
-            attempt(where.target(namespace, kind, name), order, where.config, where.source)
+            attempt(where.target(*target), Order(file, seconds, STEP), where.config, where.source)
             files[file] = ""
-        except (Failed, ClusterError) as error:
+        except ClusterError as error:
+            files[file] = sentence(error)
+        except Failed as error:
             files[file] = str(error).rstrip(".")
     return files
 
 
-def serving(where: Where) -> list[Chosen]:
-    """All Deployments whose pods export an engine's metrics. Raises typer.Exit."""
+def serving(where: Where) -> list[Named]:
+    """All that can be scaled and whose pods export an engine's metrics. Raises typer.Exit."""
     try:
         with told():
             return asyncio.run(_serving(where))
@@ -134,20 +141,19 @@ def serving(where: Where) -> list[Chosen]:
         raise typer.Exit(error.code) from None
 
 
-async def _serving(where: Where) -> list[Chosen]:
-    prometheus = PrometheusBackend(where.source, where.config.known_engines)
+async def _serving(where: Where) -> list[Named]:
+    prometheus, say = PrometheusBackend(where.source, where.config.known_engines), partial(typer.echo, err=True)
     cluster, found = await Cluster.connect(where.kubeconfig, where.context), []
     try:
-        for namespace, name in await deployments(cluster):
-            target = where.target(namespace, "deployment", name)
-            ready = (await survey(cluster, namespace, "deployment", name)).ready
+        async for named, around in surveyed(cluster, await scalables(cluster, say), say):
+            target, ready = where.target(*named), around.ready
             if ready and (await identify(target, ready, prometheus, where.config.known_engines))[0] is not None:
-                found.append((namespace, "deployment", name))
+                found.append(named)
     finally:
         await cluster.close()
         await prometheus.close()
     if not found:
-        raise Failed("No Deployment exports metrics of an engine that is known.")
+        raise Failed("Nothing that can be scaled exports metrics of an engine that is known.")
     return found
 
 
@@ -162,8 +168,9 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
             order.output.write_bytes(encode_header(header))
         else:
             header, since = begun
-            if (header.namespace, header.target) != (target.namespace, target.name):
-                raise Failed(f"{order.output} holds {header.namespace}/{header.target}: choose another file", 2)
+            if not _is_of(header, target):
+                held = f"{header.sort[1]} {header.namespace}/{header.target}"
+                raise Failed(f"{order.output} holds {held}: choose another file", 2)
             typer.echo(f"{order.output} was begun: going on.", err=True)
         scrapes = await _fill(order, header, since, prometheus)
     finally:
@@ -173,7 +180,16 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
             f"Prometheus has no sample of {header.sort[1]} {target.namespace}/{target.name} in this time. "
             f"`servingpool check {target.kind}/{target.name} -n {target.namespace}` says why."
         )
-    typer.echo(f"{order.output}: {order.output.stat().st_size / 1e6:.1f} MB, {scrapes:,} scrapes recorded.", err=True)
+    size = order.output.stat().st_size
+    told_size = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+    typer.echo(f"{order.output}: {told_size}, {scrapes:,} scrapes recorded.", err=True)
+
+
+def _is_of(header: Header, target: Target) -> bool:
+    """Whether a recording is the target's. Without the cluster only some kinds can be told apart."""
+    sort = known_sort(target.kind)
+    alike = sort == header.sort or not {sort, header.sort} & {DEPLOYMENT, STATEFUL_SET}
+    return alike and (header.namespace, header.target) == (target.namespace, target.name)
 
 
 async def _fill(order: Order, header: Header, since: float, prometheus: PrometheusBackend) -> int:

@@ -34,7 +34,7 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
     Engine and model come from the pods' metrics, min and max from the HPA or ScaledObject, the SLO from what was
     attained. The price comes from the node label servingpool.dev/dollars-per-gpu-hour or --gpu-price. Comments say what
     of the autoscaler is lost, what the pod template lacks for a drain, and what Prometheus lacks. Nothing is written.
-    With -A it looks at all Deployments that serve an LLM.
+    With -A it looks at all that serve an LLM and can be scaled.
 
     Example: `servingpool suggest hpa/llama -n chat --prometheus http://localhost:9090 > pool.yaml`
 

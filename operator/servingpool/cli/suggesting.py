@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import typer
 
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS
 from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.cluster.kinds import DEPLOYMENT
 from servingpool.adapters.cluster.names import pods_of_any
 from servingpool.adapters.cluster.objects import Key, TargetKey
-from servingpool.adapters.cluster.survey import Survey, deployments, scaled_by, survey
+from servingpool.adapters.cluster.survey import Named, Survey, given_kind, scalables, scaled_by, survey, surveyed
 from servingpool.adapters.prometheus import (
     BackendConfig,
     EngineMetrics,
@@ -49,7 +49,7 @@ class Order:
     """What is to be suggested for."""
 
     kind: str
-    """A kind as kubectl takes it, hpa or scaledobject; empty for all Deployments."""
+    """A kind as kubectl takes it, hpa or scaledobject; empty for all that can be scaled."""
     namespace: str
     name: str
     since: str
@@ -89,8 +89,7 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end:
     prometheus = PrometheusBackend(source, config.known_engines)
     manifests = []
     try:
-        for target in await _targets(cluster, order):
-            around = await survey(cluster, *target)
+        async for _, around in _surveys(cluster, order):
             facts = await _facts(order, around, prometheus, config.known_engines, end)
             if isinstance(facts, Facts):
                 manifests.append(manifest(facts))
@@ -102,7 +101,7 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end:
     if not manifests:
         if not order.kind:
             typer.echo(
-                "No Deployment has metrics of a known engine in Prometheus. "
+                "Nothing that can be scaled has metrics of a known engine in Prometheus. "
                 "`servingpool check deployment/NAME` says why one has none.",
                 err=True,
             )
@@ -111,21 +110,18 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end:
     return 0
 
 
-async def _targets(cluster: Cluster, order: Order) -> Sequence[tuple[str, str, str]]:
-    """Namespace, kind as kubectl takes it, and name of each."""
+async def _surveys(cluster: Cluster, order: Order) -> AsyncIterator[tuple[Named, Survey]]:
+    """Of the one that is asked about, or of all that can be scaled."""
     if not order.kind:
-        return [(namespace, "deployment", name) for namespace, name in await deployments(cluster)]
-    if order.kind not in AUTOSCALERS:
-        return [(order.namespace, order.kind, order.name)]
-    scaled = await scaled_by(cluster, order.namespace, order.kind, order.name)
-    return [(scaled.namespace, _given(scaled), scaled.name)]
-
-
-def _given(target: TargetKey) -> str:
-    """Its kind, as it is given to a command."""
-    if target.sort == DEPLOYMENT:
-        return "deployment"
-    return f"{target.kind}.{target.group}".rstrip(".").lower()
+        say = partial(typer.echo, err=True)
+        async for found in surveyed(cluster, await scalables(cluster, say), say):
+            yield found
+        return
+    target = Named(order.namespace, order.kind, order.name)
+    if order.kind in AUTOSCALERS:
+        scaled = await scaled_by(cluster, order.namespace, order.kind, order.name)
+        target = Named(scaled.namespace, given_kind(scaled.sort), scaled.name)
+    yield target, await survey(cluster, *target)
 
 
 async def _facts(
@@ -144,7 +140,7 @@ async def _facts(
     if not exported:
         return (
             f"Prometheus has no metrics of a known engine from the pods of {target.kind} {namespace}/{name}. "
-            f"`servingpool check {_given(target)}/{name} -n {namespace}` says why."
+            f"`servingpool check {given_kind(target.sort)}/{name} -n {namespace}` says why."
         )
     engine = exported[0]
     profile = engines[engine]

@@ -71,6 +71,12 @@ class CostMatrix:
         columns: NDArray[np.intp] = (self._replicas + penalty * self._misses).argmin(axis=1)
         return columns
 
+    @property
+    def misses(self) -> Array:
+        """Expected misses of the last state with each fleet."""
+        last: Array = self._misses[-1]
+        return last
+
     def candidates(self, column: int) -> tuple[Candidate, ...]:
         """What was weighed for the last state around a column, without what the expected demand rules out."""
         near = range(max(0, column - 2), min(len(self.fleets), column + 3))
@@ -88,13 +94,19 @@ class Cheapest(NamedTuple):
     """For each state (row) at each penalty (column)."""
     candidates: tuple[Candidate, ...]
     """For the last state at the first penalty."""
+    fleets: Array
+    misses: Array
+    """For the last state, of each of these fleets."""
+    expected: float
+    """Work of the last state."""
 
 
 def cheapest(outlook: Outlook, curve: Curve, allowance: float, penalties: Sequence[float], most: int) -> Cheapest:
     """The cheapest fleet of at most `most` replicas for each state at each penalty."""
     highest = float(outlook.samples.max())
     if highest <= 0.0:
-        return Cheapest(np.zeros((len(outlook.expected), len(penalties))), ())
+        nothing = np.zeros(1)
+        return Cheapest(np.zeros((len(outlook.expected), len(penalties))), (), nothing + 1.0, nothing, 0.0)
     fleets, states = sizes(curve, allowance, highest, most), States.of(outlook, curve, allowance)
     costs = CostMatrix(states, curve, fleets)
     columns = np.array([costs.choose(penalty) for penalty in penalties]).T
@@ -109,7 +121,8 @@ def cheapest(outlook: Outlook, curve: Curve, allowance: float, penalties: Sequen
             found[state, at] = finer[column]
             if (state, at) == (len(columns) - 1, 0):
                 candidates = refined.candidates(column)
-    return Cheapest(found, candidates)
+    expected = float((states.likely @ states.levels)[-1, 0])
+    return Cheapest(found, candidates, fleets, costs.misses, expected)
 
 
 def miss_penalty(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from servingpool.decision import report
-from servingpool.decision.decision import AtZero, Decision, Plan, Verdict
+from servingpool.decision.course import Course
+from servingpool.decision.decision import AtZero, Decision, Plan, verdict_of
 from servingpool.decision.lateness import Queues
 from servingpool.decision.limits import limit
 from servingpool.decision.observation import Observation, Reading, Unknown
@@ -43,17 +44,24 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     decision = Decision(
         at=now,
         replicas=limited.replicas,
-        verdict=_verdict(limited.replicas, observation.requested),
+        verdict=verdict_of(limited.replicas, observation.requested),
         need=_need(pool, memory, planned, sleeping, now),
         limits=limited.applied,
         reason=report.reason(observation.requested, pool, planned, limited, figures, sleeping),
         figures=figures,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
+        course=_course(planned, sleeping),
         calibrating=not memory.calibrated(pool),
         warning=report.warning(pool, updated, planned),
     )
     return Outcome(decision, memory)
+
+
+def _course(planned: Plan | Unknown, sleeping: AtZero | None) -> Course | None:
+    if sleeping is not None:
+        return sleeping.course
+    return None if isinstance(planned, Unknown) else planned.course
 
 
 def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, sleeping: AtZero | None, now: float) -> Reading:
@@ -63,9 +71,3 @@ def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, sleeping: AtZero 
     if isinstance(planned, Unknown):
         return 0.0 if memory.idle(pool, now) else planned
     return planned.need
-
-
-def _verdict(replicas: int, requested: int) -> Verdict:
-    if replicas == requested:
-        return Verdict.HOLD
-    return Verdict.SCALE_UP if replicas > requested else Verdict.SCALE_DOWN

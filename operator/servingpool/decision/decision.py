@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.template import render
 from servingpool.decision.bounds import Bounds
+from servingpool.decision.course import Course
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.observation import Reading, Unknown
@@ -191,6 +192,8 @@ class Plan:
     idle: bool
     """No request came for long, so nothing is kept for one that may come."""
     candidates: tuple[Candidate, ...]
+    course: Course
+    """Of all fleet sizes, for the budget that a pool shares."""
 
     @property
     def need(self) -> float:
@@ -222,6 +225,8 @@ class AtZero(NamedTuple):
 
     replicas: int
     why: str
+    course: Course | None = None
+    """Misses at each fleet size; None where nothing is known of the usual demand, or none came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +249,36 @@ class Decision:
     """In force: the limits that apply at least and at most."""
     candidates: tuple[Candidate, ...] = ()
     """Fleet sizes around `figures.for_forecast`, which has the least sum of replicas and misses at their penalty."""
+    course: Course | None = field(default=None, compare=False, repr=False)
+    """What each fleet size misses; None where the need is unknown."""
     calibrating: bool = False
     """Still learning: nothing is scaled down but to max."""
     warning: str | None = None
     """What is wrong but not fatal, such as an SLO that no fleet size can hold, as a sentence."""
+
+    def within_budget(self, requested: int, most: int, budget: str, detail: str) -> Decision:
+        """The decision cut to what the budget of GPUs lets the pool order: the last limit, also below min.
+
+        `requested` replicas stand; `detail` says why it is no more.
+        """
+        if self.replicas <= most:
+            return self
+        limited = Limited(self.replicas, self.limits)
+        limited = limited.at_most(most, LimitName.GPU_BUDGET, budget=budget, most=most, detail=detail)
+        told = f"{move(requested, most)}: {self.reason.partition(': ')[2]}; {limited.applied[-1].reason}"
+        verdict = verdict_of(most, requested)
+        return replace(self, replicas=most, verdict=verdict, limits=limited.applied, reason=told)
+
+
+def verdict_of(replicas: int, requested: int) -> Verdict:
+    """What setting so many replicas does to a fleet of `requested`."""
+    if replicas == requested:
+        return Verdict.HOLD
+    return Verdict.SCALE_UP if replicas > requested else Verdict.SCALE_DOWN
+
+
+def move(requested: int, replicas: int) -> str:
+    """The same as the beginning of a sentence."""
+    if replicas == requested:
+        return f"hold {replicas}"
+    return f"scale {'up' if replicas > requested else 'down'} {requested} -> {replicas}"

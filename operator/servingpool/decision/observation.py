@@ -156,6 +156,8 @@ class Replica:
     """Seconds since it became Ready; None while it loads."""
     unschedulable: bool = False
     """The scheduler found no node for it."""
+    gated: bool = False
+    """A scheduling gate keeps it from the scheduler, such as that of a quota."""
 
     @property
     def load_time(self) -> float | None:

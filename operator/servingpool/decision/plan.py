@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from servingpool.decision.costs import cheapest, miss_penalty
+from servingpool.decision.course import Course
 from servingpool.decision.decision import Plan
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.knee import has_evidence, posterior
@@ -85,6 +86,7 @@ def plan(observation: Observation, pool: Pool, update: UpdateResult, *, unused: 
         penalty=penalty,
         idle=idle,
         candidates=found.candidates,
+        course=Course(found.fleets, found.misses, found.expected, level, curve),
     )
 
 

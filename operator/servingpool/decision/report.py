@@ -9,7 +9,7 @@ import numpy as np
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.counters import WAITED
-from servingpool.decision.decision import AtZero, Figures, Limited, Plan
+from servingpool.decision.decision import AtZero, Figures, Limited, Plan, move
 from servingpool.decision.gateway_demand import span
 from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
@@ -125,7 +125,7 @@ def reason(
     else:
         parts = _weighed(pool, plan, figures)
     parts += [limit.reason for limit in answer.applied]
-    return f"{_move(requested, answer.replicas)}: {'; '.join(parts)}"
+    return f"{move(requested, answer.replicas)}: {'; '.join(parts)}"
 
 
 def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
@@ -231,12 +231,6 @@ def _attainment(memory: Memory, overdue: float, now: float) -> Reading:
 
 def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else f"{share:.2%}"
-
-
-def _move(requested: int, replicas: int) -> str:
-    if replicas == requested:
-        return f"hold {replicas}"
-    return f"scale {'up' if replicas > requested else 'down'} {requested} -> {replicas}"
 
 
 def _number(figure: Reading) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.costs import cheapest, miss_penalty
+from servingpool.decision.course import Course
 from servingpool.decision.decision import AtZero
 from servingpool.decision.gateway_demand import Busy, GatewayDemand, clock, span
 from servingpool.decision.knee import posterior
@@ -26,11 +27,11 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float) ->
         return None
     requested = observation.requested
     if demand.asked_at is not None:
-        replicas, learned = _for_the_usual(pool, memory, demand, now)
+        replicas, course = _for_the_usual(pool, memory, demand, now)
         why = _requests(demand)
-        if not learned:
+        if course is None:
             why = f"{why}; {Note.USUAL_UNKNOWN.message()}"
-        return AtZero(max(requested, replicas), why)
+        return AtZero(max(requested, replicas), why, course)
     seen = memory.profile.vanished
     if seen is not None:
         return AtZero(max(requested, 1), Note.VANISHED.message(at=clock(seen.at)))
@@ -42,15 +43,12 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float) ->
     return AtZero(max(requested, 1 if unknown > longest else 0), said)
 
 
-def _for_the_usual(pool: Pool, memory: Memory, demand: GatewayDemand, now: float) -> tuple[int, bool]:
-    """Replicas for the usual demand of busy hours, or for what has come where that is more, and True.
-
-    1 and False where nothing is known of it.
-    """
+def _for_the_usual(pool: Pool, memory: Memory, demand: GatewayDemand, now: float) -> tuple[int, Course | None]:
+    """Replicas for the usual demand of busy hours, or for what has come where that is more; 1 if nothing is known."""
     profile, params, busy = memory.profile, pool.params, memory.profile.busy
     step = _step_of(memory, busy, params)
     if step is None or busy.seconds <= 0.0 or not memory.calibrated(pool):
-        return 1, False
+        return 1, None
     work, horizon = step.work(busy.prompt, busy.steps), memory.horizon(pool)
     since = now if demand.asked_at is None else demand.asked_at
     arriving = demand.arrived * work / max(horizon, now - since)
@@ -66,8 +64,8 @@ def _for_the_usual(pool: Pool, memory: Memory, demand: GatewayDemand, now: float
             profile.forecast, curve, allowance, greatest=greatest, most=most, held=window, params=params
         )
     outlook = profile.forecast.outlook_of(level, capacity=curve.load_for(allowance), params=params)
-    found = cheapest(outlook, curve, allowance, (penalty,), most).replicas
-    return max(1, int(found[0, 0])), True
+    found = cheapest(outlook, curve, allowance, (penalty,), most)
+    return max(1, int(found.replicas[0, 0])), Course(found.fleets, found.misses, found.expected, level, curve)
 
 
 def _step_of(memory: Memory, busy: Busy, params: Params) -> StepTime | None:

@@ -17,7 +17,7 @@ import kopf
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.objects import Kind
-from servingpool.api.group import GROUP, PLURAL, VERSION
+from servingpool.api.group import BUDGET_PLURAL, GROUP, PLURAL, VERSION
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,11 @@ class Watches:
             ("autoscaling", "v2", "horizontalpodautoscalers"): cache.see_autoscaler,
             ("keda.sh", "v1alpha1", "scaledobjects"): cache.see_autoscaler,
         }
+        if (
+            not namespaces
+        ):  # cluster-scoped: an operator of some namespaces may not read them, and cannot count all pools
+            self._see[GROUP, VERSION, BUDGET_PLURAL] = cache.see_budget
+            self._see["", "v1", "namespaces"] = cache.see_namespace
         self._shown: defaultdict[Scope, dict[str, tuple[str, str, str]]] = defaultdict(dict)
         """Kind, namespace and name of each object that was shown and not shown as deleted, by uid."""
         self._expected: dict[Scope, int] = {}

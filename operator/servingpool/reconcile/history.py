@@ -52,11 +52,14 @@ class History:
         known = replace(self, replicas=self.sent.to, generation=workload.generation, sent=None)
         return _with(known, self.sent) if keep else known
 
-    def see(self, workload: Workload, ready: int, now: float, *, wanted: int | None, keep: bool) -> History:
+    def see(
+        self, workload: Workload, ready: int, now: float, *, wanted: int | None, scales: bool, keep: bool
+    ) -> History:
         """The history after one more look at the target, which has `ready` replicas.
 
-        `wanted` is the operator's answer so far; None if there is none. Not kept: another program keeps resetting the
-        replicas, and the Ready condition says so.
+        `wanted` is the operator's answer so far; None if there is none. `scales`: an order of the operator is this
+        pool's, and no other pool's. Not kept: another program keeps resetting the replicas, and the Ready condition
+        says so.
         """
         if self.target not in {"", workload.uid}:
             return History(self.changes, workload.replicas, workload.uid)
@@ -67,20 +70,20 @@ class History:
             return replace(known, changes=judged(known.changes, workload.replicas, ready, now))
         if known.generation and workload.generation <= known.generation + 1:
             return known  # of before our order, or a rollout just before it
-        change = _seen(known, known.replicas, workload, now, wanted)
+        change = _seen(known, known.replicas, workload, now, wanted, scales=scales)
         ours = change.by == FIELD_MANAGER
         known = replace(known, replicas=workload.replicas, sent=None if ours else known.sent)
         return _with(known, change) if keep else known
 
 
-def _seen(known: History, before: int, workload: Workload, now: float, wanted: int | None) -> Change:
+def _seen(known: History, before: int, workload: Workload, now: float, wanted: int | None, *, scales: bool) -> Change:
     """The change that the target shows. An order of ours without an answer is told as it was sent."""
     who, sent = workload.set_by, known.sent
     by = "unknown" if who is None else who.program
     if by == FIELD_MANAGER and sent is not None and sent.to == workload.replicas:
         return sent
     if by == FIELD_MANAGER:
-        why = Note.UNRECORDED_ORDER.message()
+        why = Note.UNRECORDED_ORDER.message() if scales else Note.SET_FOR_OTHER_POOL.message()
     elif wanted is None:
         why = Note.SET_BY_OTHER.message()
     else:

@@ -25,6 +25,8 @@ from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
+from servingpool.reconcile.budget_report import BudgetReporter
+from servingpool.reconcile.budgets import Shared
 from servingpool.reconcile.collect import Readings, collect, target_of, targets_of
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
@@ -40,6 +42,9 @@ log = logging.getLogger(__name__)
 
 REFUSALS = "(none)"
 """Round of the pools that no backend can be asked for. Names of backends have no brackets."""
+BUDGETS = "(budgets)"
+"""Round that reads claims and reports budgets."""
+NO_BUDGETS: Mapping[str, Shared] = MappingProxyType({})
 NO_PRICES: Mapping[str, Price] = MappingProxyType({})
 WRITES_AT_ONCE = 16
 LONGEST_ACTING = 30.0
@@ -71,7 +76,7 @@ Due = tuple[PoolState, Planned]
 class Reconciler:
     """Collects, decides and acts for all pools. It knows no vendor and reads no clock."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, the parts of the loop
         self,
         targets: TargetReader,
         readings: Readings,
@@ -82,11 +87,13 @@ class Reconciler:
         leading: Callable[[], bool],
         interval: float,
         prices: Mapping[str, Price] = NO_PRICES,
+        budgets: BudgetReporter,
     ) -> None:
         """`prices`: hosted prices by the name for `spec.compareTo`."""
         self._targets, self._cache = targets, targets.cache
         self._readings, self._backfill, self._leading = readings, backfill, leading
         self._actor, self._reporter, self._interval, self._prices = actor, reporter, interval, prices
+        self._budgets = budgets
         self._rounds: Rounds[Tick] = Rounds()
         """By backend; of `REFUSALS` for pools that no backend can be asked for."""
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
@@ -97,12 +104,14 @@ class Reconciler:
         self.states = PoolStates(self._cache.pools)
         self.snapshot: Snapshot = NO_POOLS
         """The pools as of the end of the last tick, for other threads: replaced as a whole, never changed."""
+        self.shared: Mapping[str, Shared] = NO_BUDGETS
+        """Likewise the budgets, by name."""
 
     async def tick(self, now: float) -> Tick:
         """One turn over all pools. `now` is Unix time in seconds."""
         if not self._leading():
             # A follower only watches: reading and deciding on every operator would double the queries.
-            self.snapshot = NO_POOLS  # the old one dates from when this operator led
+            self.snapshot, self.shared = NO_POOLS, NO_BUDGETS  # the old ones date from when this operator led
             return Tick(pools=len(self._cache.pools))
         readable: list[ServingPool] = []
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
@@ -119,6 +128,7 @@ class Reconciler:
         self._targets.forget(wanted)
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
         self._rounds.begin(REFUSALS, partial(self._refuse_all, unreadable, now))
+        self._rounds.begin(BUDGETS, partial(self._budget_round, now))
         for backend in self._readings.backends:
             own = [pool for pool in readable if pool.spec.metrics.backend == backend]
             self._rounds.begin(backend, partial(self._round, backend, own, wanted, now))
@@ -127,7 +137,8 @@ class Reconciler:
             await self._actor.sweep(self._leading)
         self.states.forget()
         self._judge_rest(tuple(self._under_way))
-        self.snapshot = snapshot(self.states)
+        self._budgets.budgets.settle(now)
+        self.snapshot, self.shared = snapshot(self.states), MappingProxyType(dict(self._budgets.budgets.latest))
         return Tick(pools=len(self._cache.pools)) + done + self._done()
 
     async def stop(self) -> None:
@@ -151,6 +162,11 @@ class Reconciler:
     async def _refuse_all(self, unreadable: list[tuple[Raw, tuple[Reason, str]]], now: float) -> Tick:
         done = await self._carry_out([self._refuse(raw, *problem, now) for raw, problem in unreadable])
         return Tick(failed=_failures(done))
+
+    async def _budget_round(self, now: float) -> Tick:
+        """Read what claims ask for, and say what the last tick made of the budgets."""
+        await self._budgets.report(now, self._leading)
+        return Tick()
 
     def _wanted(self, pools: Sequence[ServingPool]) -> Mapping[TargetKey, str]:
         """The targets, each in the API version that its owner names: another pool may name one that there is not."""
@@ -204,6 +220,12 @@ class Reconciler:
                 log.exception("Deciding for this pool failed; others continue.", extra=pool.metadata.log_fields)
                 message = Reason.INTERNAL_ERROR.message(error=type(error).__name__)
                 due.append(self._refuse(raw, Reason.INTERNAL_ERROR, message, now))
+        plans = [each for _, each in due if isinstance(each, PoolPlan)]
+        cut = iter(self._budgets.budgets.apply(plans, owned, now))
+        due = [(state, next(cut) if isinstance(each, PoolPlan) else each) for state, each in due]
+        for state, each in due:
+            if isinstance(each, PoolPlan):
+                state.decided(each)
         return due, failed
 
     def _plan(self, pool: ServingPool, owner: Key, now: float) -> Due | None:
@@ -212,10 +234,10 @@ class Reconciler:
         seen = collect(pool, owner, self._cache, self._readings, now)
         if seen is None:
             return None
-        state.target_seen(seen.workload, len(seen.observation.ready), now)
-        decided = plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled)
-        state.decided(decided)
-        return state, decided
+        # A pool in Recommend owns nothing, also where it is the oldest.
+        scales = owner == pool.key and pool.spec.mode is not Mode.RECOMMEND
+        state.target_seen(seen.workload, len(seen.observation.ready), now, scales=scales)
+        return state, plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled)
 
     def _refuse(self, raw: Raw, reason: Reason, message: str, now: float) -> Due:
         meta, state = self.states.of_refused(raw)
@@ -257,8 +279,8 @@ class Reconciler:
     async def _act_and_report(self, state: PoolState, due: Planned) -> bool:
         """The writes of a tick for one pool. Whether replicas were changed."""
         # Each write may take seconds: another may lead by now, the pool be gone or made anew.
-        may_act, may_report = partial(self._may_act, due.meta), partial(self._may_report, due.meta)
-        outcome = await self._actor.act(due, state, may_act) if isinstance(due, PoolPlan) else NOT_SCALED
+        may_report = partial(self._may_report, due.meta)
+        outcome = await self._act(due, state) if isinstance(due, PoolPlan) else NOT_SCALED
         if outcome is None:
             return False
         if isinstance(due, PoolPlan) and outcome.scaled and may_report():
@@ -267,6 +289,13 @@ class Reconciler:
             await self._reporter.recommend(due, state)
         await self._reporter.tell(due.meta, state, self._judge(state, due, outcome), due.at, may_report)
         return outcome.scaled
+
+    async def _act(self, plan: PoolPlan, state: PoolState) -> ScaleOutcome | None:
+        budgets = self._budgets.budgets
+        try:
+            return await self._actor.act(plan, state, lambda: self._may_act(plan.meta) and budgets.admits(plan))
+        finally:
+            budgets.answered(plan, unknown=state.scale_outcome_unknown is not None)
 
     def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""

@@ -22,6 +22,7 @@ from servingpool.api.status import Change
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Reading, Unknown
+from servingpool.reconcile.budgets import Shared
 from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.state import PoolState
 
@@ -171,8 +172,9 @@ class PoolCollector(Collector):
         pools: Callable[[], Snapshot],
         writes: Callable[[], Mapping[str, int]],
         failures: Callable[[], Mapping[str, int]],
+        budgets: Callable[[], Mapping[str, Shared]] = dict,
     ) -> None:
-        self._pools, self._writes, self._failures = pools, writes, failures
+        self._pools, self._writes, self._failures, self._budgets = pools, writes, failures, budgets
 
     def collect(self) -> Iterator[Family]:
         """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
@@ -187,6 +189,7 @@ class PoolCollector(Collector):
                     if not isinstance(value, Unknown):
                         family.add_metric(key, value)
             yield family
+        yield from _of_budgets(self._budgets())
         yield _by_kind(Metric.API_WRITES, self._writes())
         yield _by_kind(Metric.API_WRITE_FAILURES, self._failures())
 
@@ -223,6 +226,19 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
         if last is not None:
             change.add_metric((*key, last.by), last.at.timestamp())
     yield from (limits, candidates, scheduled, source, change)
+
+
+def _of_budgets(budgets: Mapping[str, Shared]) -> Iterator[Family]:
+    """What each budget has, and what its pools hold, get and want."""
+    gpus, held = _gauge(Metric.BUDGET_GPUS), _gauge(Metric.BUDGET_HELD)
+    due, wanted = _gauge(Metric.BUDGET_DUE), _gauge(Metric.BUDGET_WANTED)
+    for name, shared in budgets.items():
+        gpus.add_metric((name,), shared.budget.spec.gpus)
+        for key, claim in shared.by_pool():
+            held.add_metric((name, *key), claim.held)
+            due.add_metric((name, *key), shared.due(claim))
+            wanted.add_metric((name, *key), shared.wanted(claim))
+    yield from (gpus, held, due, wanted)
 
 
 def _gauge(metric: Metric) -> GaugeMetricFamily:

@@ -56,6 +56,10 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
         message = Reason.WAITING_FOR_NODE.message(waiting=waiting, replicas=workload.replicas, are=are)
         return ScalePermission(True, Reason.WAITING_FOR_NODE, message)
+    gated = sum(replica.gated for replica in seen.observation.starting)
+    if gated:
+        message = Reason.SCHEDULING_GATED.message(gated=gated, replicas=workload.replicas)
+        return ScalePermission(True, Reason.SCHEDULING_GATED, message)
     if seen.observation.rollout:
         return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
     message = Reason.SUCCEEDED_GET_SCALE.message(target=workload.key)
@@ -149,14 +153,14 @@ def owners(pools: Mapping[Key, Raw]) -> dict[Key, Key]:
     oldest: dict[TargetKey, Key] = {}
     found: dict[Key, Key] = {}
     for key, raw in sorted(pools.items(), key=lambda each: (each[1]["metadata"]["creationTimestamp"], each[0])):
-        for target in _named(key, raw):
+        for target in named(key, raw):
             found.setdefault(key, oldest.get(target, key))
             if raw["spec"].get("mode") != Mode.RECOMMEND:
                 oldest.setdefault(target, key)
     return found
 
 
-def _named(key: Key, pool: Raw) -> Iterator[TargetKey]:
+def named(key: Key, pool: Raw) -> Iterator[TargetKey]:
     """The targets that a pool names, even where the rest of its spec cannot be read."""
     spec = pool.get("spec")
     targets = spec.get("targets") if isinstance(spec, dict) else None

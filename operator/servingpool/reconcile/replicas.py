@@ -116,7 +116,8 @@ def _sum(figures: Sequence[Any]) -> Any:
 
 def _starting(pods: tuple[Pod, ...], now: float) -> Replica:
     age = max(0.0, now - min(pod.created_at for pod in pods))
-    return Replica(pods[0].name, age=age, unschedulable=any(pod.unschedulable for pod in pods))
+    unschedulable, gated = any(pod.unschedulable for pod in pods), any(pod.gated for pod in pods)
+    return Replica(pods[0].name, age=age, unschedulable=unschedulable, gated=gated)
 
 
 def _ready(pods: tuple[Pod, ...], name: str, now: float) -> Replica:

@@ -148,11 +148,15 @@ class PoolState:
 
     # What a tick collected and decided.
 
-    def target_seen(self, workload: Workload, ready: int, now: float) -> None:
-        """The target as it is now: it shows whether others set its replicas, and whether an order was done."""
+    def target_seen(self, workload: Workload, ready: int, now: float, *, scales: bool) -> None:
+        """The target as it is now: it shows whether others set its replicas, and whether an order was done.
+
+        `scales`: no other pool scales it.
+        """
         self.drift = self.drift.see(workload, now)
         wanted = None if self.decision is None else self.decision.replicas
-        self.history = self.history.see(workload, ready, now, wanted=wanted, keep=self.drift.problem is None)
+        keep = self.drift.problem is None
+        self.history = self.history.see(workload, ready, now, wanted=wanted, scales=scales, keep=keep)
         if self.scale_outcome_unknown is not None and self.drift.carried_out(workload):
             self.scaled_at, self.scale_outcome_unknown = self.scale_outcome_unknown, None
 

@@ -256,6 +256,9 @@ def _believed(plan: PoolPlan) -> list[str]:
 
 
 def _limited_condition(plan: PoolPlan) -> Condition:
+    cut = next((one for one in plan.decision.limits if one.name == LimitName.GPU_BUDGET), None)
+    if cut is not None:
+        return _condition(plan, Reason.GPU_BUDGET, Reason.GPU_BUDGET.message(needed=cut.before, said=cut.reason))
     hit = next((one for one in plan.decision.limits if one.name in {LimitName.MAXIMUM, LimitName.MINIMUM}), None)
     if hit is None:
         return _condition(plan, Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())

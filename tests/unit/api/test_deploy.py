@@ -69,6 +69,7 @@ def test_the_operator_reads_no_secrets_and_changes_only_scale_deletion_costs_and
     }
     assert writes == {
         ("servingpools/status", "patch"),
+        ("gpubudgets/status", "patch"),
         ("deployments/scale", "patch"),
         ("statefulsets/scale", "patch"),
         ("pods", "patch"),

@@ -16,10 +16,14 @@ import typer
 import yaml
 from typer.testing import CliRunner, Result
 
+from servingpool.adapters.cluster.errors import Forbidden
+from servingpool.adapters.cluster.survey import Named
+from servingpool.adapters.prometheus import BackendConfig
 from servingpool.backtest.summary import Line
 from servingpool.cli import recording
 from servingpool.cli.backtest import backtest
 from servingpool.cli.record import record
+from servingpool.reconcile.config import OperatorConfig
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.traces import poisson
 
@@ -152,6 +156,57 @@ def test_several_pools_get_a_page_each_and_a_summary_with_links(two: Command) ->
     for pool in ("llama", "calm"):
         assert f'href="chat.{pool}.html"' in summary
         assert f"Backtest of chat/{pool}" in Path(f"out/chat.{pool}.html").read_text()
+
+
+def test_two_kinds_of_one_name_have_a_file_and_a_page_each(two: Command) -> None:
+    header, chunks, _ = recorded(
+        poisson("calm", (2.0,), 1800.0, prompt=500, output=100), engine_profile("a100-70b-tp4"), 2
+    )
+    other = header.model_copy(update={"target": "calm", "sort": ("apps", "StatefulSet")})
+    write(Path("statefulset.calm.rec"), other, chunks)
+    result = two(*BASE, "--from", "calm.rec", "--from", "statefulset.calm.rec")
+    assert "chat/calm: " in result.output
+    assert "chat/calm (StatefulSet): " in result.output
+    assert {"chat.calm.html", "chat.statefulset.calm.html"} <= {one.name for one in Path("report").iterdir()}
+    files = [
+        recording.file_of(Named("chat", kind, "calm"), with_namespace=False)
+        for kind in ("deploy", "deployments.apps", "sts", "statefulset", "leaderworkerset.leaderworkerset.x-k8s.io")
+    ]
+    assert list(map(str, files)) == [
+        "calm.rec",
+        "calm.rec",
+        "statefulset.calm.rec",
+        "statefulset.calm.rec",
+        "leaderworkerset.calm.rec",
+    ]
+
+
+def test_a_recording_of_another_kind_is_not_continued() -> None:
+    header = recorded(poisson("calm", (2.0,), 60.0, prompt=500, output=100), engine_profile("a100-70b-tp4"), 2)[0]
+
+    def same(kind: str, sort: tuple[str, str]) -> bool:
+        target = recording.Target(header.namespace, kind, header.target, None, None, None)
+        return recording._is_of(header.model_copy(update={"sort": sort}), target)
+
+    assert same("deploy", ("apps", "Deployment"))
+    assert not same("sts", ("apps", "Deployment"))
+    assert not same("lws", ("apps", "Deployment"))
+    assert same("lws", ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"))
+
+
+def test_why_a_target_has_no_recording_has_the_api_servers_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = Forbidden("Cannot read chat/llama: 403 Forbidden")
+    refused.detail = 'User "alice" cannot list pods'
+
+    def fails(*_: object) -> None:
+        raise refused
+
+    monkeypatch.setattr(recording, "attempt", fails)
+    source = BackendConfig(url="http://prometheus")
+    where = recording.Where(OperatorConfig(backends=(source,)), source, None, None)
+    found = recording.record_each([Named("chat", "sts", "llama")], 600.0, where, with_namespace=True)
+    said = 'Cannot read chat/llama: 403 Forbidden: User "alice" cannot list pods'
+    assert found == {Path("chat.statefulset.llama.rec"): said}
 
 
 def test_a_pool_that_cannot_be_backtested_has_a_line_with_the_reason(two: Command) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[3]
 WITHOUT = """\
 import sys
 
@@ -47,9 +49,13 @@ def test_without_its_packages_a_command_names_the_extra_in_one_line(
 ) -> None:
     ran = servingpool(*arguments, without=package)
     assert ran.returncode == 2
+    folders = "./simulation ./lab" if extra == "lab" else f"./{extra}"
     assert ran.stderr == (
-        f"{package} is not installed. It comes with the extra `{extra}`: pip install 'servingpool-operator[{extra}]'\n"
+        f"{package} is not installed. It comes with the extra `{extra}`: pip install 'servingpool-operator[{extra}]', "
+        f"in a checkout pip install . {folders}, with the wheels of `make dist` "
+        f"pip install --find-links dist 'servingpool-operator[{extra}]'\n"
     )
+    assert all((ROOT / folder / "pyproject.toml").is_file() for folder in folders.split())
     assert ran.stdout == ""
 
 

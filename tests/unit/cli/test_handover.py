@@ -294,6 +294,35 @@ def test_what_could_go_wrong_is_a_doubt_that_has_to_be_accepted(
     assert run("adopt", "qwen", "--yes", "--accept").exit_code == 0
 
 
+@pytest.mark.parametrize(("low", "level"), [(0, "ok"), (2, "doubt")])
+def test_a_fleet_that_went_to_zero_is_a_doubt_unless_the_pool_may_too(make: Make, low: int, level: str) -> None:
+    world = make(hpas=[hpa(low=0)])
+    world.pool["spec"]["targets"][0].update(min=low, max=12)
+    world.passes(15)
+    shown = run("adopt", "qwen", "--dry-run").stdout
+    [line] = [line for line in shown.splitlines() if line.split()[1:2] == ["bounds"]]
+    assert line.split()[0] == level
+    assert ("Auto keeps 2. For 0, set min: 0, which needs a gateway." in line) == (low == 2)
+
+
+@pytest.mark.parametrize(
+    ("own", "level"), [((2, 12), "doubt"), ((1, 8), "doubt"), (None, "ok")], ids=["now", "later", "no schedule"]
+)
+def test_bounds_of_a_schedule_in_force_are_what_is_compared(
+    make: Make, own: tuple[int, int] | None, level: str
+) -> None:
+    world = make(hpas=[hpa()])
+    low, high = own or (2, 12)
+    world.pool["spec"]["targets"][0].update(min=low, max=high)
+    world.passes(15)
+    scheduled = {"min": 1, "max": 4 if high == 12 else 20, "schedule": "night"}
+    world.pool["status"]["bounds"] = scheduled if own else {"min": 2, "max": 12}
+    shown = run("adopt", "qwen", "--dry-run").stdout
+    [line] = [line for line in shown.splitlines() if line.split()[1:2] == ["bounds"]]
+    assert line.split()[0] == level
+    assert (f"by schedule 'night' are 1 to {scheduled['max']}." in line) == (own is not None)
+
+
 def by(manager: str, **more: str) -> dict[str, Any]:
     return {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}, **more}
 
@@ -436,10 +465,13 @@ def test_an_hpa_that_changes_meanwhile_is_kept_as_it_was_deleted(make: Make) -> 
     assert world.all(HPAS)[0]["spec"]["maxReplicas"] == 20
 
 
-def test_an_hpa_of_that_name_for_something_else_is_not_overwritten(make: Make) -> None:
+@pytest.mark.parametrize("other", [{"name": "llama"}, {"kind": "StatefulSet"}, {"apiVersion": "example.com/v1"}])
+def test_an_hpa_of_that_name_for_something_else_is_not_overwritten(make: Make, other: dict[str, str]) -> None:
     world = make(hpas=[hpa()])
     assert run("adopt", "qwen", "--yes").exit_code == 0
-    world.put(HPAS, hpa(target="llama"))
+    raw = hpa()
+    raw["spec"]["scaleTargetRef"] |= other
+    world.put(HPAS, raw)
     refused = run("release", "qwen", "--yes")
     assert refused.exit_code == 3
     assert "exists and scales something else" in refused.stderr

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.errors import Conflict, NotFound
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Workload
 from servingpool.adapters.cluster.scale import TargetReader
@@ -25,6 +26,8 @@ from servingpool.adapters.prometheus import (
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
+from servingpool.reconcile.budget_report import BudgetReporter
+from servingpool.reconcile.budgets import Budgets
 from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.loop import Reconciler, Tick
@@ -179,6 +182,8 @@ class Service:
     generation: int = 1
     set_by: tuple[str, float] = ("kubectl-create", 0.0)
     """Who has set its replicas last, and when."""
+    spec: dict[str, Any] = field(default_factory=dict)
+    """Of its pods, as shown last."""
     costs: dict[str, tuple[str, bool]] = field(default_factory=dict)
     """Deletion costs by pod, and whether they are ours."""
 
@@ -202,6 +207,14 @@ class FakeCluster:
         self.services: dict[str, Service] = {}
         self.hidden: set[str] = set()
         """Pods that are not scraped."""
+        self.drain = False
+        """Removed pods stay until they are `drained`."""
+        self.draining: dict[str, list[str]] = {}
+        """Pods that are being deleted, by service."""
+        self.claims: dict[str, list[dict[str, str]]] = {}
+        """ResourceClaims of the pods, in place of limits, by service."""
+        self.gated: set[str] = set()
+        """Services whose pods a scheduling gate holds."""
         config = BackendConfig(url="http://prometheus:9090", namespaces=tuple(namespaces), gateway=gateway)
         self.prometheus = Prometheus(config, self)
         self.backends = {"default": self.prometheus}
@@ -216,8 +229,10 @@ class FakeCluster:
         self.actor = Actor(self, self.cache, deletion_costs=self._deletion_costs)
         self.reporter = Reporter(self, self.cache)
         backfill = Backfill(self.backends, history=self._history)
+        targets = TargetReader(self, self.cache, lambda: self.now)
+        self.budgets = Budgets(targets, ClaimTemplates(self))
         self.loop = Reconciler(
-            TargetReader(self, self.cache, lambda: self.now),
+            targets,
             Readings(self.backends),
             backfill,
             self.actor,
@@ -225,6 +240,7 @@ class FakeCluster:
             leading=lambda: self.leading,
             interval=TICK,
             prices=self.prices,
+            budgets=BudgetReporter(self.budgets, self),
         )
 
     @property
@@ -285,9 +301,11 @@ class FakeCluster:
             "image": "vllm/vllm-openai:v0.32.0",
             "args": list(service.args),
             "lifecycle": {"preStop": {"sleep": {"seconds": 15}}},
-            "resources": {"limits": {"nvidia.com/gpu": "4"}},
+            "resources": {} if name in self.claims else {"limits": {"nvidia.com/gpu": "4"}},
         }
-        template = {"spec": {"terminationGracePeriodSeconds": 150, "containers": [container]}}
+        service.spec = {"terminationGracePeriodSeconds": 150, "containers": [container]}
+        service.spec |= {"resourceClaims": self.claims[name]} if name in self.claims else {}
+        template = {"spec": service.spec}
         spec = {"replicas": replicas, "template": template}
         program, at = service.set_by
         fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
@@ -317,9 +335,17 @@ class FakeCluster:
         conditions = [{"type": "Ready", "status": "False"}]
         if ready is not None:
             conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": stamp(ready)}]
+        elif service.name in self.gated:
+            conditions.append({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"})
         elif service.unschedulable:
             conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
-        self.cache.see_pod({"metadata": meta, "status": {"conditions": conditions}}, gone=False)
+        shown = {"metadata": meta, "spec": service.spec, "status": {"conditions": conditions}}
+        self.cache.see_pod(shown, gone=False)
+
+    def drained(self, name: str) -> None:
+        """The pods of a service that drain have ended."""
+        for each in self.draining.pop(name, ()):
+            self.cache.see_pod({"metadata": {"namespace": "chat", "name": each, "uid": each}}, gone=True)
 
     def set_replicas(self, name: str, replicas: int, by: str = "kubectl") -> None:
         """Somebody, or the operator, changes the Deployment. Who goes is chosen as the ReplicaSet controller does."""
@@ -335,7 +361,14 @@ class FakeCluster:
                 service.engines.remove(gone)
                 victim = gone.name
             service.costs.pop(victim, None)
-            self.cache.see_pod({"metadata": {"namespace": "chat", "name": victim, "uid": victim}}, gone=True)
+            if self.drain:
+                self.draining.setdefault(name, []).append(victim)
+                owner = [{"kind": "ReplicaSet", "uid": f"rs-{name}", "controller": True}]
+                ends = {"creationTimestamp": stamp(self.now - 600.0), "deletionTimestamp": stamp(self.now)}
+                going = {"namespace": "chat", "name": victim, "uid": victim, "ownerReferences": owner, **ends}
+                self.cache.see_pod({"metadata": going, "spec": service.spec}, gone=False)
+            else:
+                self.cache.see_pod({"metadata": {"namespace": "chat", "name": victim, "uid": victim}}, gone=True)
         service.orders += [self.now] * (replicas - len(service.engines) - len(service.orders))
         self.show(name)
 
@@ -429,6 +462,10 @@ class FakeCluster:
         self._version += 1
         meta = {**raw["metadata"], "resourceVersion": str(self._version)}
         self.cache.see_pool({**raw, "metadata": meta, "status": merged(raw["status"], changes)}, gone=False)
+
+    async def write_budget_status(self, name: str, changes: Status) -> None:
+        raw = self.cache.budgets[name]
+        self.cache.see_budget({**raw, "status": merged(raw.get("status", {}), changes)}, gone=False)
 
     async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:
         if "event" in self.writes.refuse:

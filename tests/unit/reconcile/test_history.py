@@ -12,6 +12,7 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, TargetKey, Workl
 from servingpool.api.crd import crd
 from servingpool.reconcile import history
 
+from ..decision.world import START  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import FakeCluster, stamp
 from .stories import settled
 
@@ -139,6 +140,20 @@ def test_an_order_of_a_leader_that_died_before_it_told_is_no_strangers() -> None
     assert "stopped before it wrote the reason" in changes(world)[-1]["why"]
 
 
+@pytest.mark.parametrize("created", [START - 60.0, START + 60.0], ids=["older", "younger"])
+def test_a_pool_in_recommend_is_not_told_that_it_set_what_another_pool_set(created: float) -> None:
+    world = settled()
+    world.pool("advice", created=created, mode="Recommend")
+    world.step()
+    world.services["vllm"].rate = 30.0
+    while not world.writes.scales:
+        world.step()
+    world.step()
+    [told] = world.status("advice")["history"]
+    assert told["why"] == "The operator set the replicas for another ServingPool."
+    assert "another ServingPool" not in changes(world)[0]["why"]
+
+
 def test_an_order_whose_answer_was_lost_is_told_as_it_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     world = settled()
     carried_out = world.scale
@@ -181,8 +196,12 @@ def test_another_deployment_of_the_same_name_changes_nothing() -> None:
     world = beside_an_hpa()
     world.set_replicas("vllm", 4, by=HPA)
     world.step(minutes=3)
-    seen = history.History.found(world.state().status).see(a_workload(), 4, world.now, wanted=None, keep=True)
-    other = seen.see(replace(a_workload(), uid="another", replicas=9), 9, world.now, wanted=None, keep=True)
+    seen = history.History.found(world.state().status).see(
+        a_workload(), 4, world.now, wanted=None, scales=True, keep=True
+    )
+    other = seen.see(
+        replace(a_workload(), uid="another", replicas=9), 9, world.now, wanted=None, scales=True, keep=True
+    )
     assert other.changes == seen.changes
     assert other.replicas == 9
 

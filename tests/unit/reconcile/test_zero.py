@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from servingpool.adapters.prometheus import Missing
 from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 
 from .fake_cluster import FakeCluster
+from .test_budgets import budget
 
 ROUTER = ("chat", "router-7c9f-bbbbb")
 OTHER = ("chat", "router-7c9f-ccccc")
@@ -88,6 +91,34 @@ def test_idle_then_zero_then_the_first_request_then_serving_and_each_says_so() -
     world.go(20.0, 10)
     assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
     assert world.replicas >= 1
+
+
+def test_a_budget_that_is_large_enough_changes_no_wake() -> None:
+    alone, shared = Behind(), Behind()
+    budget(shared, 100)
+    for world in (alone, shared):
+        world.to_zero()
+        world.go(0.2, 0.25)
+    assert shared.replicas == alone.replicas > 2
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_small_budget_wakes_as_many_replicas_as_it_has_gpus_for(replicas: int) -> None:
+    world = Behind()
+    world.go(20.0, 40)
+    budget(world, 4 * replicas)
+    world.go(0.0, 16)
+    world.go(0.2, 0.25)
+    assert world.replicas == replicas
+
+
+def test_a_first_wake_of_which_nothing_is_known_gets_one_replica_of_a_budget() -> None:
+    world = Behind()
+    budget(world, 8)
+    world.go(0.0, 90)
+    assert world.replicas == 0
+    world.go(0.2, 0.25)
+    assert world.replicas == 1
 
 
 def test_hands_stay_off_in_recommend_and_the_recommendation_is_zero() -> None:
@@ -239,7 +270,7 @@ def test_an_engine_that_is_not_scraped_says_nothing_on_the_gateway() -> None:
 def test_a_request_that_came_in_paused_at_zero_brings_nothing_in_auto_an_hour_later() -> None:
     world = Behind()
     world.to_zero()
-    spec = {"metrics": {"gateway": GATEWAY}, "targets": [{"name": "vllm", "min": 0, "max": 8}]}
+    spec: dict[str, Any] = {"metrics": {"gateway": GATEWAY}, "targets": [{"name": "vllm", "min": 0, "max": 8}]}
     world.pool(**spec, mode="Paused")
     world.go(1.0, 1)
     world.go(0.0, 60)

@@ -23,6 +23,12 @@ class ClusterCache:
 
     def __init__(self) -> None:
         self.pools: dict[Key, Raw] = {}
+        self.budgets: dict[str, Raw] = {}
+        """GPUBudgets by name."""
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        """Labels by name."""
+        self.edition = 0
+        """Rises with each change of a budget or of a namespace."""
         self._workloads: dict[TargetKey, Workload] = {}
         self._revisions: dict[str, str] = {}
         """ReplicaSet uid to Deployment uid."""
@@ -53,6 +59,27 @@ class ClusterCache:
         # Events of different objects come in any order: a deletion may arrive after the next object of that name.
         if key in self.pools and self.pools[key]["metadata"]["uid"] == uid:
             del self.pools[key]
+
+    def see_budget(self, raw: Raw, *, gone: bool) -> None:
+        """A GPUBudget."""
+        name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
+        before = self.budgets.get(name, {}).get("metadata", {})
+        if not gone:
+            self.budgets[name] = objects.pool(raw)
+            self.edition += (before.get("uid"), before.get("generation")) != (uid, raw["metadata"].get("generation"))
+        elif before.get("uid") == uid:
+            del self.budgets[name]
+            self.edition += 1
+
+    def see_namespace(self, raw: Raw, *, gone: bool) -> None:
+        """A namespace."""
+        name, labels = raw["metadata"]["name"], raw["metadata"].get("labels") or {}
+        if gone:
+            self.namespaces.pop(name, None)
+            self.edition += 1
+        elif self.namespaces.get(name) != labels:
+            self.namespaces[name] = labels
+            self.edition += 1
 
     def see_workload(self, raw: Raw, *, gone: bool) -> None:
         """A Deployment."""
@@ -137,6 +164,21 @@ class ClusterCache:
         """A Deployment's pods that are not being deleted."""
         for revision in self._revisions_of.get(workload.uid, ()):
             yield from (pod for pod in self._pods.get(revision, {}).values() if not pod.going)
+
+    def draining(self, workload: Workload) -> list[Pod]:
+        """A target's pods that are being deleted and have not ended."""
+        selector = workload.selector
+        if selector is None:
+            revisions = self._revisions_of.get(workload.uid, ())
+            pods = [pod for revision in revisions for pod in self._pods.get(revision, {}).values()]
+        else:
+            pods = [pod for pod in self._spaces.get(workload.key.namespace, {}).values() if selector.admits(pod.labels)]
+        return [pod for pod in pods if pod.going and not pod.ended]
+
+    def runs(self, namespace: str, uid: str) -> bool:
+        """Whether this pod exists and has not ended."""
+        pod = self._spaces.get(namespace, {}).get(uid)
+        return pod is not None and not pod.ended
 
     def replicas(self, workload: Workload) -> list[tuple[Pod, ...]]:
         """The pods that are not being deleted, by replica, in each the selected ones first.

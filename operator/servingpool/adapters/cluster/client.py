@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.errors import ClusterError, NotFound, translat
 from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, choose
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind, Workload
 from servingpool.adapters.cluster.paths import path_of, version_of
-from servingpool.api.group import API_VERSION, GROUP, KIND, PLURAL, VERSION
+from servingpool.api.group import API_VERSION, BUDGET_PLURAL, GROUP, KIND, PLURAL, VERSION
 
 TIMEOUT = 10.0
 """Seconds for one request. The client's own default is five minutes: twenty ticks."""
@@ -164,6 +164,14 @@ class Cluster:
                 _content_type=MERGE_PATCH,
                 _request_timeout=TIMEOUT,
             )
+        self.writes["status"] += 1
+
+    async def write_budget_status(self, name: str, changes: dict[str, Any]) -> None:
+        """Merge `changes` into a GPUBudget's status."""
+        path = f"{path_of(API_VERSION, BUDGET_PLURAL, None, name)}/status"
+        with translated(f"write the status of GPUBudget {name}"):
+            query = [("fieldManager", FIELD_MANAGER)]
+            await self._request("PATCH", path, MERGE_PATCH, query_params=query, body={"status": changes})
         self.writes["status"] += 1
 
     async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from servingpool.adapters.cluster import kinds
 from servingpool.adapters.cluster.arguments import batch_limit
+from servingpool.adapters.cluster.devices import Devices, devices_of
 from servingpool.adapters.cluster.drain import Drain, read_drain
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.selector import Selector
@@ -54,7 +55,9 @@ ACCELERATOR = re.compile(
     r"|google\.com/tpu|aws\.amazon\.com/neuron.*|huawei\.com/ascend.*)$",
     re.IGNORECASE,
 )
-POOL_METADATA = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp")
+POOL_METADATA = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "labels")
+ENDED = frozenset({"Succeeded", "Failed"})
+"""Phases of a pod that has ended."""
 SHARED = ".shared"
 """Suffix of time-sliced GPUs, which are parts of one."""
 FIELD_MANAGER = "servingpool-operator"
@@ -114,6 +117,10 @@ class Workload:
     """Which pods are its, as its scale subresource says. None: a Deployment's are told by their owners."""
     standing: int = 0
     """`status.replicas` of the scale subresource."""
+    devices: Devices | None = None
+    """What one replica asks for; None where that is not known."""
+    nodes: tuple[Labels, ...] = field(default=(), hash=False)
+    """Node selectors of the pods of one replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +158,11 @@ class Pod:
     """Being deleted, or ended."""
     cost: DeletionCost | None = None
     labels: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
+    ended: bool = False
+    """It holds no node any more, though it is still there."""
+    gated: bool = False
+    """A scheduling gate holds it, such as Kueue's."""
+    devices: Devices = Devices()  # noqa: RUF009, a tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +206,9 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
         drain=read_drain(pods[0] if pods else {}),
         batch_limit=batch_limit(serving),
         size=max(1, len(pods)),
-        parent=_parent(key, raw["metadata"]),
+        parent=parent_of(key, raw["metadata"]),
+        devices=devices_of(pods) if pods else None,
+        nodes=tuple(pod.get("nodeSelector") or NO_LABELS for pod in pods),
     )
 
 
@@ -223,9 +237,12 @@ def pod(raw: Raw) -> Pod:
         # Kubernetes' own kubelet tells since when. Another's may not, and that must not end the watch.
         ready_since=unix(ready.get("lastTransitionTime") or created) if ready.get("status") == "True" else None,
         unschedulable=scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
-        going="deletionTimestamp" in meta or status.get("phase") in {"Succeeded", "Failed"},
+        going="deletionTimestamp" in meta or status.get("phase") in ENDED,
         cost=_deletion_cost(meta),
         labels=_labels(tuple((meta.get("labels") or {}).items())),
+        ended=status.get("phase") in ENDED,
+        gated=scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated",
+        devices=_one(devices_of((raw.get("spec") or {},))),
     )
 
 
@@ -282,7 +299,8 @@ def _controller(raw: Raw, kind: str) -> str | None:
     return None
 
 
-def _parent(key: TargetKey, meta: Raw) -> Parent | None:
+def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
+    """The object that sets the replicas of this one; None where it has none, or leaves them to others."""
     owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
     if owner is None or key.sort not in kinds.WORKLOADS:
         return None
@@ -291,6 +309,12 @@ def _parent(key: TargetKey, meta: Raw) -> Parent | None:
     external = sort == kinds.KSERVE and annotations.get(kinds.KSERVE_CLASS) == kinds.KSERVE_EXTERNAL
     left = external or annotations.get(kinds.PARENT_SETS) == kinds.FALSE
     return None if left else Parent(sort, str(owner.get("name")))
+
+
+@lru_cache(maxsize=4096)
+def _one(devices: Devices) -> Devices:
+    """One object for all pods that ask for the same."""
+    return devices
 
 
 @lru_cache(maxsize=16_384)

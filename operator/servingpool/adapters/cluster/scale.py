@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.arguments import batch_limit
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.devices import devices_of
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound
 from servingpool.adapters.cluster.kinds import Sort
@@ -114,6 +115,23 @@ class Discovery:
                         return version, one["kind"]
         raise Unscalable(Fault.UNKNOWN_KIND)
 
+    async def scalable(self) -> list[tuple[str, str, str]]:
+        """API version, kind and plural of all that has a scale subresource, in each group's preferred version.
+
+        ReplicaSets are left out: Deployments set most, and there are many. So is a group that does not answer.
+        """
+        found = []
+        for each in (await self._api.get("/apis"))["groups"]:
+            version = each["preferredVersion"]["groupVersion"]
+            try:
+                resources = await self._resources(version)
+            except ClusterError:
+                continue
+            scaled = {one["name"].removesuffix("/scale") for one in resources if one["name"].endswith("/scale")}
+            scaled &= {one["name"] for one in resources if one["namespaced"]}
+            found += [(version, one["kind"], one["name"]) for one in resources if one["name"] in scaled]
+        return [one for one in found if one[:2] != ("apps/v1", "ReplicaSet")]
+
     async def _resources(self, api_version: str) -> Sequence[Raw]:
         path = base_of(api_version)
         held = self._listed.get(path)
@@ -175,6 +193,8 @@ async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
         target,
         # The greatest: a replica whose pods are not all there yet asks for less.
         gpus=max(map(objects.gpus_of, groups.values()), default=0),
+        devices=max(map(devices_of, groups.values()), key=lambda asked: sum(n for _, n in asked.resources)),
+        nodes=tuple(spec.get("nodeSelector") or {} for spec in next(iter(groups.values()))),
         drain=read_drain(selected[0]["spec"]),
         batch_limit=next((limit.pop() for limit in limits if len(limit) == 1), math.inf),
     )

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, made_by_keda
 from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.cluster.errors import ClusterError, NotFound, Unfit
-from servingpool.adapters.cluster.objects import Key, Pod, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound, Unfit
+from servingpool.adapters.cluster.kinds import Sort
+from servingpool.adapters.cluster.objects import Pod, Raw, TargetKey, Workload
 from servingpool.adapters.cluster.paths import path_of
 from servingpool.adapters.cluster.scale import Discovery, Unscalable, read_target
+
+
+class Named(NamedTuple):
+    """A workload, as it is given to a command."""
+
+    namespace: str
+    kind: str
+    """As kubectl takes it."""
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +89,49 @@ async def survey(cluster: Cluster, namespace: str, kind: str, name: str) -> Surv
     )
 
 
-async def deployments(cluster: Cluster) -> list[Key]:
-    """Namespaces and names of all Deployments with a replica. ClusterError."""
-    listed = await cluster.get(path_of("apps/v1", "deployments"))
-    return sorted(objects.key_of(raw) for raw in listed["items"] if raw.get("status", {}).get("readyReplicas"))
+async def scalables(cluster: Cluster, say: Callable[[str], object]) -> list[Named]:
+    """Everything in the cluster that can be scaled, but for what another such object sets.
+
+    `say` is told what may not be listed. ClusterError where that is Deployments.
+    """
+    deployments = (await cluster.get(path_of("apps/v1", "deployments")))["items"]
+    found: dict[Sort, tuple[str, list[Raw]]] = {kinds.DEPLOYMENT: (given_kind(kinds.DEPLOYMENT), deployments)}
+    for api_version, kind, plural in await Discovery(cluster, time.monotonic).scalable():
+        sort = (kinds.group_of(api_version), kind)
+        if sort in found:
+            continue
+        try:
+            found[sort] = given_kind(sort), (await cluster.get(path_of(api_version, plural)))["items"]
+        except ClusterError as error:
+            say(f"{error}: left out.")
+    return sorted(
+        Named(key.namespace, kind, key.name)
+        for (group, sort), (kind, items) in found.items()
+        for raw in items
+        # Other kinds have no such figure; whether they have pods, the survey of each tells.
+        if group != "apps" or raw.get("status", {}).get("readyReplicas")
+        for key in [TargetKey(*objects.key_of(raw), sort, group)]
+        if (parent := objects.parent_of(key, raw["metadata"])) is None or parent.sort not in found
+    )
+
+
+async def surveyed(
+    cluster: Cluster, targets: Iterable[Named], say: Callable[[str], object]
+) -> AsyncIterator[tuple[Named, Survey]]:
+    """The survey of each; `say` is told why one cannot be read, such as that it was deleted meanwhile. ClusterError."""
+    for target in targets:
+        try:
+            found = await survey(cluster, *target)
+        except (NotFound, Forbidden, Unfit) as error:
+            say(f"{error}: left out.")
+        else:
+            yield target, found
+
+
+def given_kind(sort: Sort) -> str:
+    """A kind, as it is given to a command."""
+    group, kind = sort
+    return kind.lower() if sort in {kinds.DEPLOYMENT, kinds.STATEFUL_SET} else f"{kind}.{group}".rstrip(".").lower()
 
 
 async def scaled_by(cluster: Cluster, namespace: str, kind: str, name: str) -> TargetKey:

@@ -1,0 +1,74 @@
+"""What the pods of one target hold: replicas that are ordered, those that load, and those that drain.
+
+Watches are late. A fleet that was ordered smaller has pods that will go and do not say so yet, and a fleet that grows
+again at once has new pods beside them. So what was ordered away is held until as many of its pods were seen to go, or
+no pod too many was seen for `SETTLED`: what was ordered away may never have had one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+SETTLED = 60.0
+"""Seconds, 10 to 600. A watch shows a change within a second; after one broke, it goes on within some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One target, after several looks at it. `gpus` counts what it holds."""
+
+    ordered: int = 0
+    """Replicas that it asks for."""
+    gpus: int = 0
+    pods: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """GPUs of each pod that still runs, by uid, whoever owns it now."""
+    witnesses: frozenset[str] = frozenset()
+    """Pods that stood when replicas were ordered away, and were not seen to go."""
+    leaving: int = 0
+    """Pods that have to go, `witnesses` then."""
+    standing: frozenset[str] = frozenset()
+    """Pods that are not being deleted."""
+    settling: float | None = None
+    """Unix time in seconds since when no pod too many stands while some have to go."""
+    first: bool = True
+
+    def seen(
+        self,
+        ordered: int,
+        replicas: Sequence[Mapping[str, int]],
+        per: int,
+        size: int,
+        runs: Callable[[str], bool],
+        draining: Mapping[str, int],
+        now: float,
+    ) -> Holding:
+        """After another look.
+
+        `replicas`: those that stand, each with the GPUs of its pods by uid. `per`: GPUs of a whole replica, of `size`
+        pods. `runs` tells whether a pod seen before still holds its node. `draining`: pods that are being deleted.
+        `now` is Unix time in seconds.
+        """
+        standing = {uid for pods in replicas for uid in pods}
+        away = max(0, len(replicas) - ordered if self.first else self.ordered - ordered)
+        witnesses = self.witnesses | self.standing | standing if away else self.witnesses
+        leaving = max(0, self.leaving + away * size - len(witnesses - standing))
+        settling = None
+        if leaving and len(replicas) <= ordered:
+            settling = now if self.settling is None or away else self.settling
+            if now - settling >= SETTLED:
+                leaving = 0
+        witnesses = witnesses & standing if leaving else frozenset()
+        going = {uid: gpus for uid, gpus in self.pods.items() if uid not in standing and runs(uid)}
+        going |= {uid: gpus for uid, gpus in draining.items() if uid not in standing}
+        missing = ordered + math.ceil(leaving / size) - len(replicas)
+        gpus = sum(max(per, sum(pods.values())) for pods in replicas) + max(0, missing) * per + sum(going.values())
+        pods = {**going, **{uid: gpus for pods in replicas for uid, gpus in pods.items()}}
+        return Holding(ordered, gpus, pods, witnesses, leaving, frozenset(standing), settling, first=False)
+
+    def gone(self, runs: Callable[[str], bool]) -> Holding:
+        """After its target is gone: its pods may drain for long."""
+        pods = {uid: gpus for uid, gpus in self.pods.items() if runs(uid)}
+        return Holding(0, sum(pods.values()), pods, first=False)

@@ -1,0 +1,218 @@
+"""GPUs of one budget shared by many pools: pure, and the same for every order in which pools are given.
+
+Floors first, then mins, then one replica at a time to where it avoids the most misses for each GPU.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from servingpool.catalogue.notes import Note
+
+STEP = 10.0
+"""How many misses at one priority a miss of the next one counts for. Values of replicas differ by a factor of about a
+hundred between the first and the last that a pool wants: two steps are a strict order, one is nearly."""
+HYSTERESIS = 3.0
+"""Ratio: a replica that is ordered goes to another pool only if it is worth so many times as much there. It then comes
+back only after worth has changed by its square. The same ratio as `Params.hysteresis` of one pool."""
+MOST_NAMED = 4
+"""Pools named in a sentence."""
+
+
+def weight(priority: int) -> float:
+    """What a miss of this priority counts for, in misses of priority 0."""
+    return STEP**priority
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One pool under a budget, as it was decided on last."""
+
+    pool: str
+    """Its name, as sentences tell it; unique in the budget."""
+    gpus: int
+    """GPUs of one replica; 0 where its replicas use none of this budget."""
+    ordered: int
+    """Replicas that its target asks for now."""
+    held: int
+    """GPUs that its pods hold: ordered, loading and draining."""
+    wanted: int
+    """Replicas that its decision asks for, with every other limit applied."""
+    misses: tuple[float, ...] | None
+    """Expected misses with 0, 1, ... replicas, `wanted` and beyond, to where one more avoids none. In multiples of what
+    the SLO allows, each miss in the GPU time that it costs over that of a replica. None where the need is unknown: then
+    it keeps what it has."""
+    least: int = 0
+    """Its min in force."""
+    floor: int = 0
+    """GPUs that are its own before anybody's min and need."""
+    priority: int = 0
+    fixed: bool = False
+    """Nobody sets its replicas (Paused, Recommend, another owner): it keeps what it holds, and orders nothing."""
+    max_change: float = float("inf")
+    """Replicas that it may lose in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a pool may do now."""
+
+    most: int
+    """Replicas that it may order: never more GPUs than are free now."""
+    share: int
+    """Replicas that are its due once everybody has given up what is not theirs."""
+    waits_for: tuple[str, ...] = ()
+    """Pools that hold GPUs which are due to this one; empty where it waits for nobody."""
+    detail: str = ""
+    """Why it gets no more, as the end of a sentence; empty where it gets all that it wants."""
+
+
+@dataclass(slots=True)
+class _Deal:
+    """Shares on their way."""
+
+    left: int
+    """GPUs that nobody has been given."""
+    shares: dict[str, int]
+    picks: list[Claim] = field(default_factory=list)
+    """One entry for each replica, in the order of what it is worth."""
+
+    def give(self, claim: Claim, to: int) -> None:
+        """Raise a share to so many replicas, as far as the GPUs go."""
+        while self.shares[claim.pool] < to and self.take(claim):
+            pass
+
+    def take(self, claim: Claim) -> bool:
+        """One replica more. False where the GPUs that are left do not make one."""
+        if claim.gpus > self.left:
+            return False
+        self.left -= claim.gpus
+        self.shares[claim.pool] += 1
+        self.picks.append(claim)
+        return True
+
+
+def share(gpus: int, claims: Iterable[Claim], *, lending: bool) -> dict[str, Grant]:
+    """What each pool may order now, by its name.
+
+    `gpus` is the budget. `lending`: a floor that its pool does not want is lent to others until it does.
+    """
+    ranked = sorted(claims, key=lambda claim: (-claim.priority, claim.pool))
+    sharing = [claim for claim in ranked if not claim.fixed and claim.gpus > 0]
+    kept = [claim for claim in ranked if claim.fixed]
+    deal = _Deal(gpus - sum(claim.held for claim in kept), {claim.pool: 0 for claim in sharing})
+    for claim in sharing:
+        deal.give(claim, min(claim.wanted, claim.floor // claim.gpus))
+    if not lending:
+        used = {claim.pool: deal.shares[claim.pool] * claim.gpus for claim in sharing}
+        used |= {claim.pool: claim.held for claim in kept}
+        deal.left -= sum(max(0, claim.floor - used[claim.pool]) for claim in ranked if claim.pool in used)
+    for claim in sharing:
+        deal.give(claim, min(claim.wanted, claim.least))
+    for claim in sharing:
+        if claim.misses is None:
+            deal.give(claim, min(claim.wanted, claim.ordered))
+    _by_worth(deal, [claim for claim in sharing if claim.misses is not None])
+    granted = _granted(gpus - sum(claim.held for claim in ranked), deal)
+    return {claim.pool: _grant(claim, gpus, ranked, deal.shares, granted) for claim in ranked}
+
+
+def worth(misses: Sequence[float], start: int) -> list[float]:
+    """Misses that each replica after the first `start` avoids, non-increasing.
+
+    Along the upper hull: near a cliff one replica more avoids nothing, and three avoid all. Each of the three then has
+    a third of the worth, else none would be ordered.
+    """
+    hull: list[int] = []
+    for at in range(start, len(misses)):
+        while len(hull) > 1 and _slope(misses, hull[-2], hull[-1]) <= _slope(misses, hull[-1], at):
+            hull.pop()
+        hull.append(at)
+    return [max(0.0, _slope(misses, a, b)) for a, b in pairwise(hull) for _ in range(b - a)]
+
+
+def _slope(misses: Sequence[float], low: int, high: int) -> float:
+    return (misses[low] - misses[high]) / (high - low)
+
+
+def _by_worth(deal: _Deal, claims: Iterable[Claim]) -> None:
+    """One replica at a time to where it is worth most; among equals to who has it, then by priority and name."""
+    queue = []
+    for claim in claims:
+        replicas = _worths(claim, deal.shares[claim.pool])
+        first = next(replicas, None)
+        if first is not None:
+            queue.append((first, claim.pool, claim, replicas))
+    heapq.heapify(queue)
+    while queue:
+        _, name, claim, replicas = queue[0]
+        following = next(replicas, None) if deal.take(claim) else None
+        if following is None:
+            heapq.heappop(queue)
+        else:
+            heapq.heapreplace(queue, (following, name, claim, replicas))
+
+
+def _worths(claim: Claim, start: int) -> Iterator[tuple[float, bool, int]]:
+    """Of each replica beyond `start`, how it ranks: the lowest first.
+
+    A replica of g GPUs avoids work of g GPUs for each miss of one replica's work: misses for each GPU need no g.
+    """
+    for number, avoided in zip(range(start + 1, claim.wanted + 1), worth(claim.misses or (), start), strict=False):
+        new = number > claim.ordered
+        yield -avoided * weight(claim.priority) * (1.0 if new else HYSTERESIS), new, -claim.priority
+
+
+def _granted(free: int, deal: _Deal) -> dict[str, int]:
+    """Replicas beyond those ordered, for which GPUs are free now.
+
+    In the order of worth. A replica that has to wait keeps free GPUs from those after it, else a pool with large
+    replicas would wait for ever.
+    """
+    seen = dict.fromkeys(deal.shares, 0)
+    granted = dict.fromkeys(deal.shares, 0)
+    for claim in deal.picks:
+        seen[claim.pool] += 1
+        if seen[claim.pool] > claim.ordered:
+            granted[claim.pool] += claim.gpus <= free
+            free -= claim.gpus
+    return granted
+
+
+def _grant(claim: Claim, gpus: int, claims: Sequence[Claim], shares: dict[str, int], granted: dict[str, int]) -> Grant:
+    if claim.fixed:
+        return Grant(claim.ordered, claim.ordered)
+    if claim.gpus == 0:
+        return Grant(claim.wanted, claim.wanted)
+    due = shares[claim.pool]
+    most = due if due < claim.ordered else claim.ordered + granted[claim.pool]
+    if claim.ordered > most:
+        most = max(most, int(max(0.0, claim.ordered - claim.max_change)))
+    if most >= claim.wanted:
+        return Grant(most, due)
+    return _limited(claim, Grant(most, due), gpus, claims, shares)
+
+
+def _limited(claim: Claim, grant: Grant, gpus: int, claims: Sequence[Claim], shares: dict[str, int]) -> Grant:
+    """The grant with whose GPUs it waits for, or who has those that it does not get."""
+    held = sum(each.held for each in claims)
+    others = [each for each in claims if each.pool != claim.pool and each.held > 0]
+    if grant.most >= grant.share:
+        named = _named([each.pool for each in sorted(others, key=lambda each: (-each.held, each.pool))])
+        if not named:
+            return replace(grant, detail=Note.GPUS_USED_UP.message(held=held, gpus=gpus))
+        return replace(grant, detail=Note.GPUS_WORTH_MORE.message(held=held, gpus=gpus, pools=named))
+    surplus = {each.pool: each.held - shares.get(each.pool, each.ordered) * each.gpus for each in others}
+    owing = sorted((pool for pool in surplus if surplus[pool] > 0), key=lambda pool: (-surplus[pool], pool))
+    if not owing:
+        return replace(grant, detail=Note.GPUS_LEAVING.message(held=held, gpus=gpus))
+    said = Note.WAITS_FOR_GPUS.message(held=held, gpus=gpus, pools=_named(owing))
+    return replace(grant, waits_for=tuple(owing), detail=said)
+
+
+def _named(pools: Sequence[str]) -> str:
+    rest = len(pools) - MOST_NAMED
+    return ", ".join(pools[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,164 @@
+"""What is said of budgets: their status, written if a person would care."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.api.conditions import Condition, Reason, Truth, condition, updated
+from servingpool.api.gpu_budget import BudgetedPool, BudgetStatus, GPUBudget
+from servingpool.api.time import from_unix
+from servingpool.decision.sharing import Claim
+from servingpool.reconcile.budgets import Budgets, Shared
+
+log = logging.getLogger(__name__)
+
+FIGURES_AFTER = 60.0
+"""Seconds between two writes for nothing but figures of single pools."""
+MOST_POOLS, MOST_NAMED = 128, 4
+"""Pools in a status, and in a sentence."""
+
+
+class BudgetWriter(Protocol):
+    """What reporting needs of a cluster."""
+
+    async def write_budget_status(self, name: str, changes: dict[str, Any]) -> None:
+        """Merge into a budget's status."""
+
+
+class BudgetReporter:
+    """Reports for all budgets, and reads the claims that their pods ask for."""
+
+    def __init__(self, budgets: Budgets, writer: BudgetWriter) -> None:
+        self.budgets, self._writer = budgets, writer
+        self.failures = 0
+        """Writes that failed since the start."""
+        self._held: dict[str, tuple[str, BudgetStatus]] = {}
+        """Uid and status of each as written last."""
+        self._written: dict[str, float] = {}
+        """When, in Unix time in seconds."""
+
+    async def report(self, now: float, leading: Callable[[], bool]) -> None:
+        """Write each status that has changed. `now` is Unix time in seconds."""
+        await self.budgets.templates.read(now)
+        for name, shared in tuple(self.budgets.latest.items()):
+            uid, before = self._held.get(name, ("", shared.budget.status))
+            if uid != shared.budget.metadata.uid:
+                before = shared.budget.status
+            status = build(shared, self.budgets.invalid.get(name), before, now)
+            soon = 0.0 <= now - self._written.get(name, -FIGURES_AFTER) < FIGURES_AFTER
+            if status == before or (soon and _headline(status) == _headline(before)) or not leading():
+                continue
+            try:
+                await self._writer.write_budget_status(name, {**_cleared(before, status), **status.to_dict()})
+            except ClusterError as error:
+                self.failures += 1
+                log.warning("%s", error)
+            else:
+                self._held[name] = shared.budget.metadata.uid, status
+                self._written[name] = now
+
+
+def build(shared: Shared, problems: str | None, before: BudgetStatus, now: float) -> BudgetStatus:
+    """The status of a budget as it was shared. Conditions of `before` keep their transition times."""
+    budget, held = shared.budget, shared.held
+    judged = [_counted(shared, problems, now), _exclusive(shared, now), _sufficient(shared, held, now)]
+    known = [one for one in judged if one is not None]
+    worst = next((one for one in known if one.status is not one.type.good), known[-1])
+    claims = {claim.pool: claim for claim in shared.claims}
+    waiting = sum(
+        max(0, shared.grants[claim.pool].share - shared.grants[claim.pool].most) * claim.gpus for claim in shared.claims
+    )
+    pools = sorted(shared.members, key=lambda one: (-one.priority, one.key))[:MOST_POOLS]
+    conditions = updated([one for one in before.conditions if one.type in {each.type for each in known}], known)
+    return BudgetStatus(
+        observed_generation=budget.metadata.generation,
+        conditions=conditions,
+        use=None if held is None else f"{held}/{budget.spec.gpus}",
+        held=held,
+        waiting=None if held is None else waiting,
+        why=worst.reason,
+        pools=tuple(
+            _pool(shared, key[0], key[1], priority, claims.get("/".join(key)))
+            for key, priority in ((one.key, one.priority) for one in pools)
+        ),
+    )
+
+
+def _pool(shared: Shared, namespace: str, name: str, priority: int, claim: Claim | None) -> BudgetedPool:
+    if claim is None:
+        return BudgetedPool(namespace=namespace, name=name, priority=priority)
+    return BudgetedPool(
+        namespace=namespace,
+        name=name,
+        priority=priority,
+        held=claim.held,
+        due=shared.due(claim),
+        wanted=shared.wanted(claim),
+    )
+
+
+def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
+    if problems is not None:
+        return _condition(shared.budget, Reason.INVALID_BUDGET, Reason.INVALID_BUDGET.message(problems=problems), now)
+    if shared.uncounted is not None:
+        pool, why = shared.uncounted
+        return _condition(shared.budget, Reason.NOT_COUNTED, Reason.NOT_COUNTED.message(pool=pool, why=why), now)
+    said = Reason.ALL_COUNTED.message(pools=len(shared.members))
+    return _condition(shared.budget, Reason.ALL_COUNTED, said, now)
+
+
+def _exclusive(shared: Shared, now: float) -> Condition:
+    for budget, pools in sorted(shared.taken.items()):
+        said = Reason.OLDER_BUDGET.message(pools=_named(sorted(pools)), budget=budget)
+        return _condition(shared.budget, Reason.OLDER_BUDGET, said, now)
+    return _condition(shared.budget, Reason.NO_OVERLAP, Reason.NO_OVERLAP.message(), now)
+
+
+def _sufficient(shared: Shared, held: int | None, now: float) -> Condition | None:
+    """None where the GPUs are unknown."""
+    gpus = shared.budget.spec.gpus
+    if held is None:
+        return None
+    if held > gpus:
+        said = Reason.OVER_BUDGET.message(held=held, gpus=gpus)
+        return _condition(shared.budget, Reason.OVER_BUDGET, said, now)
+    short = {
+        claim.pool: missing
+        for claim in shared.claims
+        if not claim.fixed and (missing := (claim.wanted - shared.grants[claim.pool].most) * claim.gpus) > 0
+    }
+    if short:
+        named = _named(sorted(short, key=lambda pool: (-short[pool], pool)))
+        said = Reason.POOLS_WAIT.message(held=held, gpus=gpus, pools=named, missing=sum(short.values()))
+        return _condition(shared.budget, Reason.POOLS_WAIT, said, now)
+    return _condition(shared.budget, Reason.ENOUGH_GPUS, Reason.ENOUGH_GPUS.message(held=held, gpus=gpus), now)
+
+
+def _condition(budget: GPUBudget, reason: Reason, message: str, now: float) -> Condition:
+    return condition(
+        reason.type,
+        Truth(reason.status),
+        reason=reason,
+        message=message,
+        generation=budget.metadata.generation,
+        now=from_unix(now),
+    )
+
+
+def _headline(status: BudgetStatus) -> tuple[object, ...]:
+    """What is written at once."""
+    conditions = tuple((one.type, one.status, one.reason) for one in status.conditions)
+    return status.observed_generation, conditions, status.held, status.waiting
+
+
+def _named(pools: list[str]) -> str:
+    rest = len(pools) - MOST_NAMED
+    return ", ".join(pools[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _cleared(before: BudgetStatus, after: BudgetStatus) -> dict[str, None]:
+    """What is to be removed by a merge patch: fields that are known no longer."""
+    return dict.fromkeys(before.to_dict().keys() - after.to_dict().keys())

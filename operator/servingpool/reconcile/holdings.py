@@ -1,0 +1,145 @@
+"""GPUs that the targets of pools hold, over all rounds: as the cluster shows, and what was ordered beyond that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from servingpool.adapters.cluster.devices import ClaimTemplates, Devices
+from servingpool.adapters.cluster.objects import Pod, TargetKey, Workload
+from servingpool.adapters.cluster.scale import Fault, TargetReader
+from servingpool.api.gpu_budget import BudgetSpec
+from servingpool.catalogue.notes import Note
+from servingpool.decision.holding import Holding
+from servingpool.decision.observation import Unknown
+
+LATE = 120.0
+"""Seconds for which a scale without an answer counts as carried out: the API server may still do it."""
+NOTHING = frozenset({Fault.UNKNOWN_KIND, Fault.NO_SCALE, Fault.NO_TARGET})
+"""Faults of targets that have no pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A scale-up that is under way, or got no answer."""
+
+    replicas: int
+    generation: int
+    """Of the target that it was sent for."""
+    at: float
+    """Unix time in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One target under one budget."""
+
+    gpus: int
+    """That its pods hold."""
+    each: int
+    """GPUs of a replica."""
+    ordered: int
+
+
+class Holdings:
+    """What each target holds. It begins with what the cluster shows, as after a change of the leader."""
+
+    def __init__(self, targets: TargetReader, templates: ClaimTemplates) -> None:
+        self._targets, self._cache, self._templates = targets, targets.cache, templates
+        self._holdings: dict[TargetKey, Holding] = {}
+        self._sent: dict[TargetKey, Sent] = {}
+
+    def held(self, key: TargetKey, stated: int | None, budget: BudgetSpec, now: float) -> Held | Unknown:
+        """What a target holds of a budget's GPUs.
+
+        `stated`: GPUs of a replica, as the pool says. `now` is Unix time in seconds.
+        """
+        workload, before = self._cache.workload(key), self._holdings.get(key, Holding())
+        namespace = key.namespace
+
+        def runs(uid: str) -> bool:
+            return self._cache.runs(namespace, uid)
+
+        if workload is None:
+            fault = self._targets.fault(key)
+            if fault.fault not in NOTHING:
+                return Unknown(Note.TARGET_NOT_READ.message(fault=fault.detail or fault.fault.value))
+            gone = before.gone(runs)
+            self._remember(key, gone)
+            return Held(gone.gpus, 0, 0)
+        each = self.of_replica(workload, stated, budget)
+        if isinstance(each, Unknown):
+            return each
+        of_pod = math.ceil(each / workload.size)  # where the pods themselves tell nothing
+
+        def gpus(pod: Pod) -> int | Unknown:
+            found = self._asked(namespace, pod.devices, budget)
+            return max(found, of_pod) if found == 0 and stated is not None and not _tells(pod.devices) else found
+
+        standing = [{pod.uid: gpus(pod) for pod in pods} for pods in self._cache.replicas(workload)]
+        draining = {pod.uid: gpus(pod) for pod in self._cache.draining(workload)}
+        known: list[dict[str, int]] = []
+        for pods in (*standing, draining):
+            unknown = next((found for found in pods.values() if isinstance(found, Unknown)), None)
+            if unknown is not None:
+                return unknown
+            known.append({uid: found for uid, found in pods.items() if not isinstance(found, Unknown)})
+        ordered = max(workload.replicas, self._sent_for(workload))
+        seen = before.seen(ordered, known[:-1], each, workload.size, runs, known[-1], now)
+        self._remember(key, seen)
+        return Held(seen.gpus, each, ordered)
+
+    def of_replica(self, workload: Workload, stated: int | None, budget: BudgetSpec) -> int | Unknown:
+        """GPUs of one replica; 0 where it uses none of the budget's."""
+        if workload.nodes and all(_elsewhere(nodes, budget) for nodes in workload.nodes):
+            return 0
+        if workload.devices is None:
+            return stated or Unknown(Note.NO_GPUS_STATED.message())
+        found = self._asked(workload.key.namespace, workload.devices, budget)
+        if isinstance(found, Unknown) or found > 0 or _tells(workload.devices):
+            return found
+        return stated or 0
+
+    def order(self, target: Workload, replicas: int, at: float) -> None:
+        """A scale-up is about to be sent: its GPUs are taken from now on."""
+        self._sent[target.key] = Sent(replicas, target.generation, at)
+
+    def answered(self, key: TargetKey, *, unknown: bool) -> None:
+        """The scale has ended; `unknown`: it may have been carried out."""
+        if not unknown:
+            self._sent.pop(key, None)
+
+    def expire(self, now: float) -> None:
+        """Scales without an answer count no longer, where the target has changed since or much time has passed."""
+        for key, sent in tuple(self._sent.items()):
+            workload = self._cache.workload(key)
+            changed = workload is not None and workload.generation > sent.generation
+            if changed or not 0.0 <= now - sent.at < LATE:
+                del self._sent[key]
+
+    def _sent_for(self, workload: Workload) -> int:
+        sent = self._sent.get(workload.key)
+        return 0 if sent is None or workload.generation > sent.generation else sent.replicas
+
+    def _asked(self, namespace: str, devices: Devices, budget: BudgetSpec) -> int | Unknown:
+        claimed: int | Unknown = 0
+        if devices.templates or devices.shared is not None:
+            claimed = self._templates.count(namespace, devices, budget.device_class_name)
+        return claimed if isinstance(claimed, Unknown) else claimed + devices.amount(budget.resource_name)
+
+    def _remember(self, key: TargetKey, holding: Holding) -> None:
+        if holding.pods or holding.ordered:
+            self._holdings[key] = holding
+        else:
+            self._holdings.pop(key, None)
+
+
+def _tells(devices: Devices) -> bool:
+    """Whether pods ask for any device: then what the pool says is of another one."""
+    return bool(devices.resources or devices.templates)
+
+
+def _elsewhere(nodes: Mapping[str, str], budget: BudgetSpec) -> bool:
+    """Whether a pod with this node selector cannot land on a node of the budget."""
+    return any(nodes.get(key, value) != value for key, value in budget.node_selector.items())

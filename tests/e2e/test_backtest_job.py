@@ -1,0 +1,52 @@
+"""A backtest as a Job in the cluster, with the image that is made for it, from the logs into pages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from .cluster import Cluster
+from .images import Images, build_backtest
+from .prometheus import URL, PrometheusRelease
+from .results import Results
+from .shell import run
+from .steady import NAME, TPOT, TTFT, Steady
+from .waiting import eventually
+
+JOB = "servingpool-backtest"
+SCRAPES = 90
+"""Of a pod, every 5 s: a backtest needs 20 intervals of 15 s, and a recording ends a minute ago."""
+
+
+def test_a_job_backtests_and_its_logs_become_pages(
+    cluster: Cluster, prometheus: PrometheusRelease, images: Images, steady: Steady, results: Results, tmp_path: Path
+) -> None:
+    assert steady.serves()
+    image = build_backtest(images.operator)
+    cluster.load([image])
+    scrapes = f'max(count_over_time(vllm:num_requests_running{{namespace="{NAME}"}}[10m]))'
+    eventually(lambda: (prometheus.value(scrapes) or 0.0) >= SCRAPES, 600, "a history to backtest", every=5)
+    servingpool = (sys.executable, "-m", "servingpool.cli.main", "backtest")
+    manifest = run(
+        *servingpool,
+        *(f"deployment/{NAME}", f"--namespace={NAME}", "--since=10m", f"--prometheus={URL}"),
+        *(f"--ttft={TTFT:g}s", f"--tpot={1000 * TPOT:g}ms", "--max=4", f"--as-job={image}"),
+    )
+    # The node has two cores, most of which others have asked for.
+    manifest = manifest.replace("cpu: '1'", "cpu: 50m")
+    cluster.kubectl("apply", "--filename=-", stdin=manifest)
+    try:
+        job = f"job/{JOB}"
+        cluster.kubectl("wait", "--for=condition=Complete", job, f"--namespace={NAME}", "--timeout=300s", seconds=310)
+        logs = cluster.kubectl("logs", f"--selector=job-name={JOB}", "--tail=-1", f"--namespace={NAME}")
+    finally:
+        cluster.kubectl("delete", "--filename=-", stdin=manifest)
+    report = tmp_path / "all.html"
+    (tmp_path / "logs.txt").write_text(logs)
+    # 3: the SLO would have been missed, which is an answer too.
+    command = (*servingpool, "--collect", str(tmp_path / "logs.txt"), "--report", str(report))
+    said = run("sh", "-c", '"$@" || test $? -eq 3', "sh", *command)
+    assert "1 pool: Auto would have used" in said
+    assert f"{NAME}/{NAME}" in report.read_text()
+    assert f"Backtest of {NAME}/{NAME}" in (tmp_path / f"{NAME}.{NAME}.html").read_text()
+    results.add(scenario="a backtest as a Job, its logs collected", outcome=said.splitlines()[0])
