@@ -107,9 +107,8 @@ def test_idle_zero_first_requests_serving(
     assert which.course is not None
     assert prometheus
     name, before = which.name, load.end(which.course)
-    ended = time.monotonic()
     eventually(lambda: cluster.replicas(name, name) == 0, IDLE + 240, f"{name} at 0 replicas")
-    slept = seconds_since(ended)
+    why = status(cluster, name, name)["history"][0]["why"]
     wait_condition(cluster, name, name, "MetricsAvailable", ("True", "ScaledToZero"))
     eventually(lambda: not cluster.pods(name, f"{APP}={name}"), 180, f"{name} without pods")
     # A gateway that restarts at zero brings nothing back, and hides nothing.
@@ -126,18 +125,18 @@ def test_idle_zero_first_requests_serving(
     seen = [f"{one['outcome']} {one['ttft']:.1f} s" if one["ttft"] else str(one["outcome"]) for one in requests]
     results.add(
         scenario=f"to zero and back, {name}",
-        idle_to_zero_seconds=slept,
+        to_zero=why,
         first_request_to_order_seconds=ordered,
         first_request_to_ready_seconds=served,
         replicas=replicas,
         first_ten_clients="; ".join(seen),
     )
     assert before["lost"] == 0
-    assert slept >= IDLE - 10.0
+    assert "idle for" in why
     assert "at the gateway at 0 replicas" in status(cluster, name, name)["history"][0]["why"]
     good = [one for one in requests if one["outcome"] == "ok"]
     if which is HOLDING:
-        assert len(good) == len(requests) == 10
+        assert len(good) == len(requests) >= 10
         wait_condition(cluster, name, name, "ZeroReady", ("True", "HoldsFirstRequest"))
     else:
         assert requests[0]["outcome"] == "http_503"
