@@ -18,6 +18,7 @@ from servingpool_lab.processes import open_local, wait_until
 
 from ..integration.operators import prometheus as started  # noqa: TID252, tests are no package of an installed name
 from ..unit.reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
+from ..unit.reconcile.test_budgets import two  # noqa: TID252
 from .conftest import Render
 
 Alerts = dict[tuple[str, str, str], dict[str, str]]
@@ -51,7 +52,7 @@ def fired(world: FakeCluster, expected: set[tuple[str, str, str]], render: Rende
     [rule] = [each for each in render("monitoring") if each["kind"] == "PrometheusRule"]
     groups = [group for group in rule["spec"]["groups"] if group["name"] == "servingpool-pools"]
     registry = CollectorRegistry()
-    registry.register(PoolCollector(lambda: world.loop.snapshot, dict, dict))
+    registry.register(PoolCollector(lambda: world.loop.snapshot, dict, dict, lambda: world.loop.shared))
     server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
     try:
         with prometheus(directory, server.server_port, groups) as url:
@@ -131,3 +132,16 @@ def test_replicas_without_a_node_alert_once(render: Render, tmp_path: Path) -> N
     slow = ("ServingPoolSloMissed", "pool", "")
     found = fired(world, {("ServingPoolNotReady", "pool", "Unschedulable"), slow}, render, tmp_path)
     assert found[slow]["summary"] == "Pool chat/pool misses its SLO."
+
+
+def test_a_pool_whose_gpus_others_still_hold_alerts(render: Render, tmp_path: Path) -> None:
+    world = two(gpus=16)
+    world.step(minutes=20)
+    world.services["high"].rate = 30.0
+    world.drain = True
+    world.step(minutes=2)
+    assert world.draining["low"]
+    alert = ("ServingPoolWaitsForGpus", "high", "")
+    effects = {("ServingPoolHeldBelowNeed", "high", ""), ("ServingPoolSloMissed", "high", "")}
+    found = fired(world, {alert} | effects, render, tmp_path)
+    assert found[alert]["summary"] == "Pool chat/high waits for GPUs of GPUBudget h100."

@@ -13,7 +13,9 @@ IMAGE = "servingpool-lab:e2e"
 PORT = 8000
 APP = "app.kubernetes.io/name"
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-"""What keeps pods without a GPU off the nodes that have one. The engines tolerate it, as real ones have to."""
+"""What keeps pods without a GPU off the nodes that have one."""
+TOLERATIONS = [{"key": TAINT["key"], "operator": "Exists"}]
+"""The engines tolerate it, as real ones have to."""
 
 Manifest = dict[str, Any]
 
@@ -73,7 +75,7 @@ def engine_manifests(engine: Engine) -> list[Manifest]:
             **dict(engine.annotations),
         },
     }
-    template["spec"]["tolerations"] = [{"key": TAINT["key"], "operator": "Exists"}]
+    template["spec"]["tolerations"] = TOLERATIONS
     _emulate(engine, template["spec"]["containers"][0])
     if engine.pre_stop is not None:
         template["spec"]["containers"][0]["lifecycle"]["preStop"] = {"sleep": {"seconds": int(engine.pre_stop)}}

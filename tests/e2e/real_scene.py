@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .cluster import Cluster
-from .engines import APP, PORT, Manifest
+from .engines import APP, PORT, TOLERATIONS, Manifest
 from .scenes import Scene
 from .shell import run
 from .waiting import eventually
@@ -67,7 +67,12 @@ class RealScene(Scene):
             "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1},
             "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
         }
-        pod = {"serviceAccountName": ROUTER, "terminationGracePeriodSeconds": 2, "containers": [container]}
+        pod = {
+            "serviceAccountName": ROUTER,
+            "terminationGracePeriodSeconds": 2,
+            "tolerations": TOLERATIONS,
+            "containers": [container],
+        }
         scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": f"{ROUTER_METRICS}"}
         template = {"metadata": {"labels": labels, "annotations": scraped}, "spec": pod}
         spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}

@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import yaml
+
 from .cluster import Cluster
+from .engines import TOLERATIONS
 from .images import Images, build_backtest
 from .prometheus import URL, PrometheusRelease
 from .results import Results
@@ -32,8 +35,12 @@ def test_a_job_backtests_and_its_logs_become_pages(
         *(f"deployment/{NAME}", f"--namespace={NAME}", "--since=10m", f"--prometheus={URL}"),
         *(f"--ttft={TTFT:g}s", f"--tpot={1000 * TPOT:g}ms", "--max=4", f"--as-job={image}"),
     )
+    objects = list(yaml.safe_load_all(manifest))
+    pod = next(one for one in objects if one["kind"] == "Job")["spec"]["template"]["spec"]
+    pod["tolerations"] = TOLERATIONS
     # The node has two cores, most of which others have asked for.
-    manifest = manifest.replace("cpu: '1'", "cpu: 50m")
+    pod["containers"][0]["resources"]["requests"]["cpu"] = "50m"
+    manifest = yaml.safe_dump_all(objects)
     cluster.kubectl("apply", "--filename=-", stdin=manifest)
     try:
         job = f"job/{JOB}"

@@ -67,7 +67,7 @@ def _replicas(axes: Axes, record: Record) -> list[Label]:
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.set_title("Replicas")
     return [
-        Label(record.maximum, "set by the HPA", ORANGE, bold=True),
-        Label(record.maximum - 1.5, "set by the operator", BLUE, bold=True),
-        Label(record.maximum - 3.0, "ready", MUTED),
+        Label(record.maximum - 1.5, "set by the HPA", ORANGE, bold=True),
+        Label(record.maximum - 3.0, "set by the operator", BLUE, bold=True),
+        Label(record.maximum - 4.5, "ready", MUTED),
     ]

@@ -196,8 +196,8 @@ class Behavior(Part):
     cold_start: Annotated[float, DurationBetween("1s", "1h")] = 120.0
     """Assumed start-up time of a replica until one was measured. 1s to 1h."""
     idle_after: Annotated[float, DurationBetween("1m", "24h")] = 900.0
-    """With min 0: time without a request, at the gateway and the engines, after which the fleet goes to 0; two cold
-    starts if that is longer. 1m to 24h. The first request at the gateway brings it back."""
+    """With min 0: time without a request, at the gateway and the engines, after which the fleet goes to 0; at least
+    scaleDownWindow and two cold starts. 1m to 24h. The first request at the gateway brings it back."""
     max_change_per_step: Annotated[int, Between(1, 10_000)] | None = None
     """Most replicas that one change adds or removes, 1 to 10000. A change comes every 15 s at most (the interval).
     It applies last: min and max are reached in such steps too. Default: no limit."""

@@ -170,18 +170,23 @@ def _slo(facts: Facts) -> Iterator[str]:
     for short, name in (("ttft", "timeToFirstToken"), ("tpot", "timePerOutputToken")):
         found = facts.attained.get(short)
         if found is None:
-            text = f"{name}: {write(USUAL[short])}"
+            text = f"{name}: {_written(USUAL[short])}"
             said = f"Assumed: Prometheus shows too few requests in {facts.span}, or no bucket that holds 97.5% of them."
         else:
-            text = f"{name}: {write(found.bound)}"
+            text = f"{name}: {_written(found.bound)}"
             said = (
                 f"{100 * found.share:.1f}% of {found.requests:,.0f} requests in the last {facts.span} were within this "
                 "bucket of the engine, so it is counted exactly."
             )
             if found.looser is not None:
-                said += f" The next bucket is {write(found.looser)}: a looser bound needs fewer replicas."
+                said += f" The next bucket is {_written(found.looser)}: a looser bound needs fewer replicas."
         yield from _line(text, said, 4)
     yield from _line("attainment: 95", "Percent of requests within every bound; the default.", 4)
+
+
+def _written(seconds: float) -> str:
+    """As people write a bound: 2500ms, not 2s500ms."""
+    return f"{round(1000 * seconds)}ms" if seconds % 1.0 else write(seconds)
 
 
 def _bounds(facts: Facts) -> tuple[int, int, str]:
@@ -215,7 +220,8 @@ def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
             f"{name}: its behavior ({', '.join(sorted(behavior))}) is lost; behavior.scaleDownWindow takes the place "
             "of the stabilization window."
         )
-    yield f"{name}: `servingpool adopt` removes or pauses it, and `servingpool release` gives it back."
+    ends = "pauses" if raw["kind"] == "ScaledObject" else "deletes"
+    yield f"{name}: `servingpool adopt` {ends} it, and `servingpool release` gives it back."
 
 
 def _metric(raw: Mapping[str, Any]) -> str:

@@ -497,8 +497,8 @@ class Reason(Templated, StrEnum):
     INVALID_BUDGET = (
         "InvalidBudget",
         (ConditionType.COUNTED, Truth.FALSE),
-        "Invalid spec: {problems}",
-        "The budget was stored without the CRD's validation. Its last valid spec counts, if there was one.",
+        "Invalid spec, {effect}: {problems}",
+        "The budget was stored without the CRD's validation. Its last valid spec counts, if the operator saw one.",
         "Correct the fields that the message names.",
     )
     # Exclusive, of a GPUBudget

@@ -106,15 +106,15 @@ class LimitName(StrEnum):
     )
     NOT_IDLE = (
         "NotIdle",
-        "the last replica stays: no request for {idle}, {after} are asked for",
-        "The fleet goes to 0 after spec.behavior.idleAfter without a request, or two cold starts if that is longer.",
+        "the last replica stays: no request for {idle}, {after} are required",
+        "At 0 after spec.behavior.idleAfter without a request, at least scaleDownWindow and two cold starts.",
         "Nothing. Shorten idleAfter to save more GPU time.",
     )
     DEMAND_UNKNOWN = (
         "DemandUnknown",
-        "the last replica stays: demand at the gateway is unknown ({reason})",
+        "the last replica stays: demand is unknown ({reason})",
         "Unknown demand is never idle, so the fleet does not go to 0.",
-        "Correct spec.metrics.gateway or the gateway's scrape. ZeroReady says what is missing.",
+        "Correct what the reason names: spec.metrics.gateway, or the scrape of the gateway or the engines.",
     )
     DEMAND_VANISHED = (
         "DemandVanished",

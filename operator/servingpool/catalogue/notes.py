@@ -171,6 +171,8 @@ class Note(Templated, StrEnum):
         "{replicas} by schedule {schedule}, which begins in {seconds:.0f} s",
         "A min or max in TooFewReplicas and TooManyReplicas: replicas are ordered one cold start before the window.",
     )
+    BUDGET_AS_BEFORE = ("the last valid one counts", "In InvalidBudget: the pools share what it said.")
+    BUDGET_OFF = ("no pool is limited by it", "In InvalidBudget: no valid spec was seen since the operator's start.")
     GPUS_UNKNOWN = (
         "the GPUs of {pool} are unknown ({why})",
         "In the limit GPUBudget: nothing is ordered while the GPUs of one pool of the budget are unknown.",

@@ -135,8 +135,8 @@ def _bounds(scene: Scene) -> Iterator[Finding]:
     text += f" Those of {named(raw)} are {theirs[0]} to {theirs[1]}."
     if high < theirs[1]:
         yield Finding(Level.DOUBT, "bounds", f"{text} Auto could not grow as far.")
-    elif theirs[0] == 0:
-        yield Finding(Level.DOUBT, "bounds", f"{text} There is no scale to zero in Auto.")
+    elif theirs[0] == 0 < low:
+        yield Finding(Level.DOUBT, "bounds", f"{text} Auto keeps {low}. For 0, set min: 0, which needs a gateway.")
     else:
         level = Level.OK if (low, high) == theirs else Level.NOTE
         yield Finding(level, "bounds", text)

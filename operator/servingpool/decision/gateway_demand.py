@@ -74,6 +74,8 @@ class GatewayDemand:
 
     since: float
     """Unix time in seconds of the first observation."""
+    gateway: str
+    """That shows it: what another one showed proves nothing."""
     request_at: float
     """Likewise, of the last one at which a request came, waited or ran, or may have."""
     known_at: float | None = None
@@ -111,20 +113,19 @@ class GatewayDemand:
 class Engines(NamedTuple):
     """What the ready replicas showed since the last observation."""
 
-    known: bool
-    """All of them were read."""
+    unknown: str | None
+    """Why not all of them are known; None where they are."""
     busy: bool
     """A request began, waited or ran."""
 
 
 def updated(
     demand: GatewayDemand | None, observation: Observation, engines: Engines, pool: Pool, now: float
-) -> GatewayDemand | None:
-    """The demand with one observation; None where the pool never goes to zero."""
-    if pool.idle_after is None:
-        return None
-    first = demand is None
-    demand = demand or GatewayDemand(since=now, request_at=now)
+) -> GatewayDemand:
+    """The demand with one observation, of a pool that may go to zero."""
+    first = demand is None or demand.gateway != pool.gateway
+    if demand is None or first:
+        demand = GatewayDemand(since=now, gateway=pool.gateway, request_at=now)
     told, arrivals, queue = observation.gateway.at_zero, observation.gateway.arrivals, observation.gateway.queue
     came = 0.0
     if not isinstance(told, Unknown) and demand.known_at is not None:
@@ -133,10 +134,10 @@ def updated(
     if not isinstance(arrivals, Unknown) and demand.arrivals is not None:
         arrived = max(0.0, arrivals - demand.arrivals)
     held = 0.0 if isinstance(queue, Unknown) else queue
-    serves = bool(observation.ready)
+    serves = observation.requested > 0 and bool(observation.ready)
     unknown = told.reason if isinstance(told, Unknown) else None
-    if unknown is None and serves and not engines.known:
-        unknown = "not all ready replicas could be read"
+    if unknown is None and serves:
+        unknown = engines.unknown
     # Within a long gap a request may have come and gone.
     gap = now - (demand.since if demand.known_at is None else demand.known_at) > pool.params.longest_gap
     awaited = not serves and observation.requested > 0
@@ -150,8 +151,12 @@ def updated(
         at_zero = zero_at is not None
         asked, arrived_since = (asked + came, demand.arrived + arrived) if at_zero else (0.0, 0.0)
         asked_at = demand.asked_at or (now if at_zero and (came > 0.0 or held > 0.0) else None)
+        if observation.requested == 0 and now - request_at >= (pool.idle_after or 0.0):
+            # Nothing was ordered, as in Paused, and whoever asked waits no more.
+            asked, arrived_since, asked_at = 0.0, 0.0, None
     return GatewayDemand(
         since=demand.since,
+        gateway=demand.gateway,
         request_at=request_at,
         known_at=now if unknown is None else demand.known_at,
         counted=demand.counted if isinstance(told, Unknown) else told,

@@ -40,6 +40,8 @@ def limit(
     idle = memory.idle(pool, now)
     if isinstance(plan, Unknown):
         answer = Limited(0 if idle else requested)
+        if pool.idle_after is not None and requested == 1:
+            answer = _last_replica(Limited(0), pool, memory, now)  # for its sentence
         answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
         return _bounded(answer, requested, pool, bounds)
     answer = Limited(math.ceil(plan.need))

@@ -95,20 +95,22 @@ class _Deal:
         return True
 
 
-def share(gpus: int, claims: Iterable[Claim], *, lending: bool) -> dict[str, Grant]:
+def share(gpus: int, claims: Iterable[Claim], *, lending: bool, leaving: int = 0) -> dict[str, Grant]:
     """What each pool may order now, by its name.
 
     `gpus` is the budget. `lending`: a floor that its pool does not want is lent to others until it does.
+    `leaving`: GPUs of pods that end and belong to no pool any more; they are due to pools, and not free.
     """
     ranked = sorted(claims, key=lambda claim: (-claim.priority, claim.pool))
     sharing = [claim for claim in ranked if not claim.fixed and claim.gpus > 0]
     kept = [claim for claim in ranked if claim.fixed]
-    deal = _Deal(gpus - sum(claim.held for claim in kept), {claim.pool: 0 for claim in sharing})
+    # Not what they hold: the surge of a rollout would take a replica of another pool away.
+    deal = _Deal(gpus - sum(claim.ordered * claim.gpus for claim in kept), {claim.pool: 0 for claim in sharing})
     for claim in sharing:
         deal.give(claim, min(claim.wanted, claim.floor // claim.gpus))
     if not lending:
         used = {claim.pool: deal.shares[claim.pool] * claim.gpus for claim in sharing}
-        used |= {claim.pool: claim.held for claim in kept}
+        used |= {claim.pool: claim.ordered * claim.gpus for claim in kept}
         deal.left -= sum(max(0, claim.floor - used[claim.pool]) for claim in ranked if claim.pool in used)
     for claim in sharing:
         deal.give(claim, min(claim.wanted, claim.least))
@@ -116,8 +118,9 @@ def share(gpus: int, claims: Iterable[Claim], *, lending: bool) -> dict[str, Gra
         if claim.misses is None:
             deal.give(claim, min(claim.wanted, claim.ordered))
     _by_worth(deal, [claim for claim in sharing if claim.misses is not None])
-    granted = _granted(gpus - sum(claim.held for claim in ranked), deal)
-    return {claim.pool: _grant(claim, gpus, ranked, deal.shares, granted) for claim in ranked}
+    held = leaving + sum(claim.held for claim in ranked)
+    granted = _granted(gpus - held, deal)
+    return {claim.pool: _grant(claim, (held, gpus), ranked, deal.shares, granted) for claim in ranked}
 
 
 def worth(misses: Sequence[float], start: int) -> list[float]:
@@ -182,7 +185,10 @@ def _granted(free: int, deal: _Deal) -> dict[str, int]:
     return granted
 
 
-def _grant(claim: Claim, gpus: int, claims: Sequence[Claim], shares: dict[str, int], granted: dict[str, int]) -> Grant:
+def _grant(
+    claim: Claim, use: tuple[int, int], claims: Sequence[Claim], shares: dict[str, int], granted: dict[str, int]
+) -> Grant:
+    """`use`: GPUs that are held, and the budget."""
     if claim.fixed:
         return Grant(claim.ordered, claim.ordered)
     if claim.gpus == 0:
@@ -193,12 +199,14 @@ def _grant(claim: Claim, gpus: int, claims: Sequence[Claim], shares: dict[str, i
         most = max(most, int(max(0.0, claim.ordered - claim.max_change)))
     if most >= claim.wanted:
         return Grant(most, due)
-    return _limited(claim, Grant(most, due), gpus, claims, shares)
+    return _limited(claim, Grant(most, due), use, claims, shares)
 
 
-def _limited(claim: Claim, grant: Grant, gpus: int, claims: Sequence[Claim], shares: dict[str, int]) -> Grant:
+def _limited(
+    claim: Claim, grant: Grant, use: tuple[int, int], claims: Sequence[Claim], shares: dict[str, int]
+) -> Grant:
     """The grant with whose GPUs it waits for, or who has those that it does not get."""
-    held = sum(each.held for each in claims)
+    held, gpus = use
     others = [each for each in claims if each.pool != claim.pool and each.held > 0]
     if grant.most >= grant.share:
         named = _named([each.pool for each in sorted(others, key=lambda each: (-each.held, each.pool))])

@@ -160,13 +160,7 @@ def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Me
     count where the gateway counts them. One that is held and served later counts a second time, as the engine saw it.
     """
     observation, pool, now, was = tick.observation, tick.pool, tick.now, memory.demand
-    running, waiting = (None if isinstance(one, Unknown) else one for one in (delta.running, delta.waiting))
-    worked = any(delta.sums[figure] > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
-    engines = gateway_demand.Engines(
-        known=delta.coverage >= 1.0 and running is not None and waiting is not None,
-        busy=worked or bool(running) or bool(waiting),
-    )
-    demand = gateway_demand.updated(was, observation, engines, pool, now)
+    demand = None if pool.idle_after is None else gateway_demand.updated(was, observation, _engines(delta), pool, now)
     gone = gateway_demand.vanished(memory.profile.vanished, was, demand, observation, pool, now)
     if gone != memory.profile.vanished:
         memory = replace(memory, profile=replace(memory.profile, vanished=gone))
@@ -176,6 +170,16 @@ def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Me
         if arrived > 0.0:
             memory = replace(memory, score=_score(memory, Misses(arrived, arrived), now))
     return replace(memory, demand=demand)
+
+
+def _engines(delta: CounterDelta) -> gateway_demand.Engines:
+    gauges = (delta.running, delta.waiting)
+    lacking = [f"requests at the engines: {one.reason}" for one in gauges if isinstance(one, Unknown)]
+    if delta.coverage < 1.0:
+        lacking = ["not all ready replicas could be read"]
+    worked = any(delta.sums[figure] > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
+    busy = worked or any(not isinstance(one, Unknown) and one > 0.0 for one in gauges)
+    return gateway_demand.Engines(unknown=lacking[0] if lacking else None, busy=busy)
 
 
 def _ready(observation: Observation, span: float) -> float:
@@ -250,11 +254,10 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
     busy = memory.profile.busy
     if last.total(BEGUN) > 0.0:
-        prompt, steps = window.lengths(memory.interval, pool.params)
         busy = busy.update(
             level=demand.level,
-            prompt=prompt,
-            steps=steps,
+            prompt=demand.prompt,
+            steps=demand.steps,
             tokens=step.tokens,
             elapsed=tick.elapsed,
             params=pool.params,

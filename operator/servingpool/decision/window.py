@@ -71,6 +71,8 @@ class Demand(NamedTuple):
 
     arrivals: float
     """Requests/s."""
+    prompt: float
+    """Mean prompt tokens of a request that are computed."""
     steps: float
     """Mean steps that decode a request: its output tokens, fewer with speculative decoding."""
     work_per_request: float
@@ -179,6 +181,7 @@ class SampleWindow:
         waiting = window.rows[-1, WAITING]
         return Demand(
             arrivals=max(0.0, served + queued + held + rejected),
+            prompt=prompt,
             steps=steps,
             work_per_request=step.work(prompt, steps),
             queued=0.0 if np.isnan(waiting) else float(waiting),

@@ -60,9 +60,8 @@ class Watches:
             ("autoscaling", "v2", "horizontalpodautoscalers"): cache.see_autoscaler,
             ("keda.sh", "v1alpha1", "scaledobjects"): cache.see_autoscaler,
         }
-        if (
-            not namespaces
-        ):  # cluster-scoped: an operator of some namespaces may not read them, and cannot count all pools
+        # Cluster-scoped: an operator of some namespaces may not read them, and cannot count all pools.
+        if not namespaces:
             self._see[GROUP, VERSION, BUDGET_PLURAL] = cache.see_budget
             self._see["", "v1", "namespaces"] = cache.see_namespace
         self._shown: defaultdict[Scope, dict[str, tuple[str, str, str]]] = defaultdict(dict)
@@ -80,6 +79,8 @@ class Watches:
     async def expect(self, cluster: Inventory) -> None:
         """Ask how many objects there are before they are listed, for kopf does not tell where a list ends."""
         self._cluster = cluster
+        if self._namespaces:
+            log.warning("Only some namespaces are watched, so GPUBudgets are not read and limit no pool.")
         for kind in self._see:
             for namespace in self._namespaces or (None,):
                 self._expected[kind, namespace] = await cluster.count(kind, namespace)

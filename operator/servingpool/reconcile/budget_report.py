@@ -10,6 +10,7 @@ from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.api.conditions import Condition, Reason, Truth, condition, updated
 from servingpool.api.gpu_budget import BudgetedPool, BudgetStatus, GPUBudget
 from servingpool.api.time import from_unix
+from servingpool.catalogue.notes import Note
 from servingpool.decision.sharing import Claim
 from servingpool.reconcile.budgets import Budgets, Shared
 
@@ -43,7 +44,7 @@ class BudgetReporter:
     async def report(self, now: float, leading: Callable[[], bool]) -> None:
         """Write each status that has changed. `now` is Unix time in seconds."""
         await self.budgets.templates.read(now)
-        for name, shared in tuple(self.budgets.latest.items()):
+        for name, shared in tuple(self.budgets.reported().items()):
             uid, before = self._held.get(name, ("", shared.budget.status))
             if uid != shared.budget.metadata.uid:
                 before = shared.budget.status
@@ -102,7 +103,9 @@ def _pool(shared: Shared, namespace: str, name: str, priority: int, claim: Claim
 
 def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
     if problems is not None:
-        return _condition(shared.budget, Reason.INVALID_BUDGET, Reason.INVALID_BUDGET.message(problems=problems), now)
+        effect = Note.BUDGET_AS_BEFORE.message() if shared.valid else Note.BUDGET_OFF.message()
+        said = Reason.INVALID_BUDGET.message(effect=effect, problems=problems)
+        return _condition(shared.budget, Reason.INVALID_BUDGET, said, now)
     if shared.uncounted is not None:
         pool, why = shared.uncounted
         return _condition(shared.budget, Reason.NOT_COUNTED, Reason.NOT_COUNTED.message(pool=pool, why=why), now)

@@ -304,7 +304,8 @@ def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readin
     workload = cache.workload(target_of(pool))
     if workload is None:
         return None
-    pods = {(pool.metadata.namespace, pod.name) for group in cache.replicas(workload) for pod in group}
+    groups = cache.replicas(workload) if pool.spec.targets[0].min == 0 else ()
+    pods = {(pool.metadata.namespace, pod.name) for group in groups for pod in group}
     metered, gateway = readings.metered(pool), readings.gateway(pool, pods)
     observation, selection = observe(pool, workload, cache, readings.of(pool), gateway, now, metered=metered)
     if selection is not None and selection.missing:

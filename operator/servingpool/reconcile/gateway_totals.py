@@ -144,16 +144,23 @@ class GatewayTotals:
             return _unknown(profile, reading)
         if profile.model_label is None and own.workload is None:
             return _unknown(profile, Unknown(own.ambiguous))
-        told = self._read(pool, own, profile, reading, metered=metered)
         pods = own.pods(reading.samples)
+        told = self._read(pool, own, profile, {pod: reading.samples[pod] for pod in pods}, metered=metered)
+        if pool.spec.targets[0].min > 0:
+            return told
         self.unseen = frozenset(self.last.keys() - set(pods))
         self.pods = frozenset(pods)
         return replace(told, at_zero=self._at_zero(own, profile, reading, told, pods))
 
     def _read(
-        self, pool: ServingPool, own: OwnGateway, profile: GatewayProfile, reading: FleetReading, *, metered: bool
+        self,
+        pool: ServingPool,
+        own: OwnGateway,
+        profile: GatewayProfile,
+        pods: Mapping[PodKey, Mapping[str, ReplicaMetrics]],
+        *,
+        metered: bool,
     ) -> GatewayMetrics:
-        pods = {pod: reading.samples[pod] for pod in own.pods(reading.samples)}
         mine = {pod: found for pod, models in pods.items() if (found := _own(pool, profile, models, metered=metered))}
         if not mine:
             return _unknown(profile, Unknown(own.without(pool.spec.model) if pods else own.unseen))

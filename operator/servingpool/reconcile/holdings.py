@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from servingpool.adapters.cluster.devices import ClaimTemplates, Devices
+from servingpool.adapters.cluster.kinds import DEPLOYMENT
 from servingpool.adapters.cluster.objects import Pod, TargetKey, Workload
 from servingpool.adapters.cluster.scale import Fault, TargetReader
-from servingpool.api.gpu_budget import BudgetSpec
+from servingpool.api.gpu_budget import BudgetSpec, GPUBudget
 from servingpool.catalogue.notes import Note
 from servingpool.decision.holding import Holding
 from servingpool.decision.observation import Unknown
@@ -47,16 +49,18 @@ class Holdings:
 
     def __init__(self, targets: TargetReader, templates: ClaimTemplates) -> None:
         self._targets, self._cache, self._templates = targets, targets.cache, templates
-        self._holdings: dict[TargetKey, Holding] = {}
+        self._holdings: dict[tuple[str, TargetKey], Holding] = {}
+        """By budget and target: each budget counts GPUs of its own."""
         self._sent: dict[TargetKey, Sent] = {}
 
-    def held(self, key: TargetKey, stated: int | None, budget: BudgetSpec, now: float) -> Held | Unknown:
+    def held(self, key: TargetKey, stated: int | None, budget: GPUBudget, now: float) -> Held | Unknown:
         """What a target holds of a budget's GPUs.
 
         `stated`: GPUs of a replica, as the pool says. `now` is Unix time in seconds.
         """
-        workload, before = self._cache.workload(key), self._holdings.get(key, Holding())
-        namespace = key.namespace
+        known_as = budget.metadata.name, key
+        workload, before = self._cache.workload(key), self._holdings.get(known_as, Holding())
+        namespace, spec = key.namespace, budget.spec
 
         def runs(uid: str) -> bool:
             return self._cache.runs(namespace, uid)
@@ -66,15 +70,17 @@ class Holdings:
             if fault.fault not in NOTHING:
                 return Unknown(Note.TARGET_NOT_READ.message(fault=fault.detail or fault.fault.value))
             gone = before.gone(runs)
-            self._remember(key, gone)
+            self._remember(known_as, gone)
             return Held(gone.gpus, 0, 0)
-        each = self.of_replica(workload, stated, budget)
+        each = self.of_replica(workload, stated, spec)
         if isinstance(each, Unknown):
             return each
         of_pod = math.ceil(each / workload.size)  # where the pods themselves tell nothing
 
         def gpus(pod: Pod) -> int | Unknown:
-            found = self._asked(namespace, pod.devices, budget)
+            if _elsewhere(pod.nodes, spec):
+                return 0
+            found = self._asked(namespace, pod.devices, spec)
             return max(found, of_pod) if found == 0 and stated is not None and not _tells(pod.devices) else found
 
         standing = [{pod.uid: gpus(pod) for pod in pods} for pods in self._cache.replicas(workload)]
@@ -87,8 +93,22 @@ class Holdings:
             known.append({uid: found for uid, found in pods.items() if not isinstance(found, Unknown)})
         ordered = max(workload.replicas, self._sent_for(workload))
         seen = before.seen(ordered, known[:-1], each, workload.size, runs, known[-1], now)
-        self._remember(key, seen)
+        self._remember(known_as, seen)
         return Held(seen.gpus, each, ordered)
+
+    def leaving(self, budget: str, key: TargetKey) -> int:
+        """GPUs of a target's pods that end, though its pool has left the budget. What stands goes with the pool."""
+        # Pods of a Deployment that was deleted are not marked at once. Other kinds are not read without a pool.
+        deleted = key.sort == DEPLOYMENT and self._cache.workload(key) is None
+        ends = partial(self._cache.runs if deleted else self._cache.drains, key.namespace)
+        gone = self._holdings.get((budget, key), Holding()).gone(ends)
+        if not gone.pods:
+            self._holdings.pop((budget, key), None)
+        return gone.gpus
+
+    def keep(self, budgets: Container[str]) -> None:
+        """Forget what targets held of any other budget."""
+        self._holdings = {known_as: each for known_as, each in self._holdings.items() if known_as[0] in budgets}
 
     def of_replica(self, workload: Workload, stated: int | None, budget: BudgetSpec) -> int | Unknown:
         """GPUs of one replica; 0 where it uses none of the budget's."""
@@ -115,7 +135,8 @@ class Holdings:
         for key, sent in tuple(self._sent.items()):
             workload = self._cache.workload(key)
             changed = workload is not None and workload.generation > sent.generation
-            if changed or not 0.0 <= now - sent.at < LATE:
+            # `now` of a round that takes long is earlier than orders of other rounds.
+            if changed or abs(now - sent.at) >= LATE:
                 del self._sent[key]
 
     def _sent_for(self, workload: Workload) -> int:
@@ -128,8 +149,8 @@ class Holdings:
             claimed = self._templates.count(namespace, devices, budget.device_class_name)
         return claimed if isinstance(claimed, Unknown) else claimed + devices.amount(budget.resource_name)
 
-    def _remember(self, key: TargetKey, holding: Holding) -> None:
-        if holding.pods or holding.ordered:
+    def _remember(self, key: tuple[str, TargetKey], holding: Holding) -> None:
+        if holding.pods or holding.ordered or holding.leaving:
             self._holdings[key] = holding
         else:
             self._holdings.pop(key, None)

@@ -58,8 +58,6 @@ class Learned:
     """Seconds from order to Ready, as measured; None if no start was seen."""
     ttft_inferred: bool = False
     """The engines tell no time to first token."""
-    demand_unknown: str | None = None
-    """Why demand is not known, of a pool that may go to zero."""
     vanished: float | None = None
     """Unix time in seconds from which on the gateway's series were gone at 0 replicas."""
 
@@ -128,10 +126,10 @@ def plan(
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
     pool, during, metered = seen.pool, (seen.at, seen.at + AHEAD), seen.observation.metered
     core = core_pool(pool, seen.workload.batch_limit, in_charge=False, during=during, metered=metered)
-    core = replace(core, gateway="" if seen.gateway is None else seen.gateway[0].text)
     auto = check(seen, unschedulable(seen.observation, core, memory), drift.problem)
     permission = in_mode(pool.spec.mode, auto)
-    decision, learning = decide(seen.observation, replace(core, in_charge=permission.act), memory, seen.at)
+    core = replace(core, in_charge=permission.act, gateway="" if seen.gateway is None else seen.gateway[0].text)
+    decision, learning = decide(seen.observation, core, memory, seen.at)
     action = None
     if permission.act and decision.verdict is not Verdict.HOLD:
         action = ScaleAction(seen.workload, decision.replicas)
@@ -155,7 +153,6 @@ def learned(learning: Memory, kept: Memory) -> Learned:
         buckets=buckets._replace(ttft=buckets.client) if at_gateway else buckets,
         cold_start=starts.expected(0.0) if starts.seconds else None,
         ttft_inferred=kept.unbegun is not None,
-        demand_unknown=None if learning.demand is None else learning.demand.unknown,
         vanished=None if learning.profile.vanished is None else learning.profile.vanished.at,
     )
 

@@ -67,8 +67,9 @@ def _metrics_condition(observation: Observation, selection: Selection | None, le
 def _at_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
     """What to say of the metrics of a fleet that is at 0 because no request comes; None at other times."""
     seen = plan.seen
-    known = plan.learned.demand_unknown is None and seen.observation.requested == 0 and not seen.observation.ready
-    if not known or seen.gateway is None or seen.pool.spec.targets[0].min > 0:
+    shown = not isinstance(seen.observation.gateway.at_zero, Unknown)
+    at_zero = shown and seen.observation.requested == 0 and not seen.observation.ready
+    if not at_zero or seen.gateway is None or seen.pool.spec.targets[0].min > 0:
         return None
     return Reason.SCALED_TO_ZERO, Reason.SCALED_TO_ZERO.message(gateway=seen.gateway[0].text)
 

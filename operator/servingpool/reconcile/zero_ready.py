@@ -8,6 +8,7 @@ from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.notes import Note
 from servingpool.decision.gateway_demand import clock
+from servingpool.decision.observation import Unknown
 from servingpool.reconcile.gateways import OwnGateway, bound_of
 from servingpool.reconcile.pool_plan import Learned, PoolPlan
 
@@ -24,8 +25,9 @@ def judge_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
     if learned.vanished is not None:
         said = Reason.DEMAND_VANISHED.message(gateway=own.text, at=clock(learned.vanished))
         return Reason.DEMAND_VANISHED, said
-    if learned.demand_unknown is not None:
-        return Reason.DEMAND_NOT_SHOWN, Reason.DEMAND_NOT_SHOWN.message(detail=learned.demand_unknown)
+    shown = plan.seen.observation.gateway.at_zero
+    if isinstance(shown, Unknown):
+        return Reason.DEMAND_NOT_SHOWN, Reason.DEMAND_NOT_SHOWN.message(detail=shown.reason)
     return _first_request(pool, own, profile, learned, metered=plan.seen.observation.metered)
 
 

@@ -70,8 +70,16 @@ def test_each_line_says_where_it_comes_from() -> None:
     assert "node label" in commented(text, "costPerReplicaHour")
 
 
+def test_bounds_are_written_as_people_write_them() -> None:
+    text = manifest(replace(FACTS, attained={"ttft": Attained(2.5, 0.98, 500.0, 7.5), "tpot": None}))
+    assert "timeToFirstToken: 2500ms\n" in text
+    assert "The next bucket is 7500ms" in commented(text, "timeToFirstToken")
+    assert "timePerOutputToken: 100ms\n" in text
+
+
 def test_it_says_what_is_lost_and_what_is_missing() -> None:
     text = manifest(FACTS)
+    assert "`servingpool adopt` deletes it, and `servingpool release` gives it back" in " ".join(text.split("\n# "))
     assert "its metrics (vllm:num_requests_running) are replaced by the SLO" in text
     assert "its behavior (scaleDown) is lost" in text
     assert "Before a scale-down: There is no preStop sleep." in text

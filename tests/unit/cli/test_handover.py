@@ -294,6 +294,17 @@ def test_what_could_go_wrong_is_a_doubt_that_has_to_be_accepted(
     assert run("adopt", "qwen", "--yes", "--accept").exit_code == 0
 
 
+@pytest.mark.parametrize(("low", "level"), [(0, "ok"), (2, "doubt")])
+def test_a_fleet_that_went_to_zero_is_a_doubt_unless_the_pool_may_too(make: Make, low: int, level: str) -> None:
+    world = make(hpas=[hpa(low=0)])
+    world.pool["spec"]["targets"][0].update(min=low, max=12)
+    world.passes(15)
+    shown = run("adopt", "qwen", "--dry-run").stdout
+    [line] = [line for line in shown.splitlines() if line.split()[1:2] == ["bounds"]]
+    assert line.split()[0] == level
+    assert ("Auto keeps 2. For 0, set min: 0, which needs a gateway." in line) == (low == 2)
+
+
 @pytest.mark.parametrize(
     ("own", "level"), [((2, 12), "doubt"), ((1, 8), "doubt"), (None, "ok")], ids=["now", "later", "no schedule"]
 )

@@ -19,7 +19,7 @@ from .world import ENGINE, POOL
 
 TICK = 15.0
 BUCKETS = Buckets(Bucket(1.0, 1.0), Bucket(0.1, 0.1), Bucket(1.0, 1.0))
-DEMAND = Demand(arrivals=20.0, steps=1000.0, work_per_request=0.15, queued=0.0)
+DEMAND = Demand(arrivals=20.0, prompt=1000.0, steps=1000.0, work_per_request=0.15, queued=0.0)
 POOL_OF_FIRST_TOKENS = replace(POOL, slo=replace(POOL.slo, time_per_output_token=None))
 
 

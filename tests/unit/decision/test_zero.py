@@ -10,7 +10,7 @@ import pytest
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.bounds import Window
-from servingpool.decision.decide import Outcome
+from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.observation import Absent, GatewayMetrics, Observation, Reading, Unknown
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
@@ -36,6 +36,8 @@ class Gated(World):
     vanishes: bool = False
     """Its series are there only while an engine is."""
     rate: float = 0.0
+    lacking: Unknown | None = None
+    """Instead of the engines' running requests."""
     stays: float = 0.0
     """Requests that still run in each engine when none comes any more."""
 
@@ -47,7 +49,10 @@ class Gated(World):
         for engine in self.engines:
             engine.running = self.stays if self.rate == 0.0 else 10.0
         gateway = GatewayMetrics(self.now, queue=queue, arrivals=told, at_zero=told)
-        return replace(super().observation(), gateway=gateway)
+        seen = replace(super().observation(), gateway=gateway)
+        if self.lacking is None or isinstance(seen.metrics, Unknown):
+            return seen
+        return replace(seen, metrics=tuple(replace(one, running=self.lacking) for one in seen.metrics))
 
     def tick(self, rate: float, *, seconds: float = 15.0, prompt: float = 1000.0, output: float = 200.0) -> Outcome:
         self.counted += rate * seconds
@@ -359,3 +364,50 @@ def test_whatever_comes_it_sleeps_on_proof_only_and_wakes_in_the_tick_of_a_reque
                 assert world.requested > 0, outcome.decision.reason
             asked = asked and world.requested == 0
             assert 0 <= world.requested <= world.pool.max_replicas
+
+
+def test_another_gateway_has_to_show_for_itself_that_no_request_comes():
+    world = Gated()
+    world.run(20.0, 60)
+    world.run(0.0, 14)
+    world.pool, world.counted = replace(ZERO, gateway="epp/epp"), 0.0
+    outcomes = world.run(0.0, 20)
+    assert [each.decision.replicas for each in outcomes].index(0) == pytest.approx(60, abs=1)
+
+
+def test_a_request_that_came_while_nothing_was_applied_brings_nothing_hours_later():
+    world = Gated()
+    world.to_zero()
+    world.obey = False
+    assert world.tick(1.0 / 15.0).decision.replicas > 0, "as in Paused: computed, and not applied"
+    assert world.run(0.0, 10)[-1].decision.replicas > 0
+    assert world.run(0.0, 10)[-1].decision.replicas == 0, "who asked waits no more"
+    world.obey = True
+    assert {each.decision.replicas for each in world.run(0.0, 60)} == {0}
+    assert ": 1" in told(world.tick(1.0 / 15.0)), "the former is not counted again"
+
+
+def test_a_figure_that_the_engines_do_not_export_is_named():
+    world = Gated(lacking=Unknown("the engine does not expose it"))
+    world.run(20.0, 30)
+    world.run(0.0, 60)
+    assert world.requested >= 1
+    assert world.memory.demand is not None
+    assert world.memory.demand.unknown == "requests at the engines: the engine does not expose it"
+
+
+def test_why_a_replica_stays_that_never_had_a_request():
+    world = Gated(replicas=1)
+    assert "the last replica stays: no request for 5 min, 15 min are required" in told(world.run(0.0, 5.25)[-1])
+    world.told = GONE
+    assert f"the last replica stays: demand is unknown ({GONE.reason})" in told(world.run(0.0, 40)[-1])
+
+
+def test_a_fleet_that_a_person_sets_to_0_stays_there_also_before_its_pods_go():
+    world = Gated(replicas=1)
+    world.run(20.0, 10)
+    world.run(0.0, 5)
+    seen = replace(world.observation(), requested=0)
+    assert decide(seen, world.pool, world.memory, world.now + 15.0).decision.replicas == 0
+    world.scale(0)
+    assert {each.decision.replicas for each in world.run(0.0, 5)} == {0}

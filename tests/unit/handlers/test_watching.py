@@ -204,3 +204,11 @@ async def test_a_late_delete_event_does_not_remove_the_successor() -> None:
     assert world.cache.pools["chat", "a"]["metadata"]["uid"] == "new"
     await world.show(pool("a", uid="new"), "DELETED")
     assert not world.cache.pools
+
+
+@pytest.mark.parametrize("namespaces", [(), ("team-a",)])
+async def test_an_operator_of_some_namespaces_says_that_it_reads_no_budgets(
+    namespaces: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    await World(namespaces=namespaces).start()
+    assert ("GPUBudgets are not read" in caplog.text) == bool(namespaces)

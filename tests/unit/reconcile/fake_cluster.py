@@ -213,6 +213,8 @@ class FakeCluster:
         """Pods that are being deleted, by service."""
         self.claims: dict[str, list[dict[str, str]]] = {}
         """ResourceClaims of the pods, in place of limits, by service."""
+        self.nodes: dict[str, dict[str, str]] = {}
+        """Node selectors of the pods, by service."""
         self.gated: set[str] = set()
         """Services whose pods a scheduling gate holds."""
         config = BackendConfig(url="http://prometheus:9090", namespaces=tuple(namespaces), gateway=gateway)
@@ -305,6 +307,7 @@ class FakeCluster:
         }
         service.spec = {"terminationGracePeriodSeconds": 150, "containers": [container]}
         service.spec |= {"resourceClaims": self.claims[name]} if name in self.claims else {}
+        service.spec |= {"nodeSelector": self.nodes[name]} if name in self.nodes else {}
         template = {"spec": service.spec}
         spec = {"replicas": replicas, "template": template}
         program, at = service.set_by

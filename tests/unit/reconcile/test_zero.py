@@ -257,3 +257,25 @@ def test_an_operator_that_starts_anew_at_zero_stays_there_and_wakes_to_what_it_h
     assert world.replicas == 0
     world.go(0.2, 0.25)
     assert world.replicas >= usual - 1
+
+
+def test_an_engine_that_is_not_scraped_says_nothing_on_the_gateway() -> None:
+    world = Behind()
+    world.go(20.0, 20)
+    world.hidden = {world.services["vllm"].engines[0].name}
+    world.go(20.0, 1)
+    assert world.condition("ZeroReady") == ("False", "FirstRequestFails")
+
+
+def test_a_request_that_came_in_paused_at_zero_brings_nothing_in_auto_an_hour_later() -> None:
+    world = Behind()
+    world.to_zero()
+    spec: dict[str, Any] = {"metrics": {"gateway": GATEWAY}, "targets": [{"name": "vllm", "min": 0, "max": 8}]}
+    world.pool(**spec, mode="Paused")
+    world.go(1.0, 1)
+    world.go(0.0, 60)
+    world.pool(**spec)
+    world.go(0.0, 5)
+    assert world.replicas == 0
+    world.go(1.0, 0.25)
+    assert world.replicas > 0

@@ -180,6 +180,11 @@ class ClusterCache:
         pod = self._spaces.get(namespace, {}).get(uid)
         return pod is not None and not pod.ended
 
+    def drains(self, namespace: str, uid: str) -> bool:
+        """Whether this pod is being deleted and has not ended."""
+        pod = self._spaces.get(namespace, {}).get(uid)
+        return pod is not None and pod.going and not pod.ended
+
     def replicas(self, workload: Workload) -> list[tuple[Pod, ...]]:
         """The pods that are not being deleted, by replica, in each the selected ones first.
 

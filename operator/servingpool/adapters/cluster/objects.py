@@ -163,6 +163,8 @@ class Pod:
     gated: bool = False
     """A scheduling gate holds it, such as Kueue's."""
     devices: Devices = Devices()  # noqa: RUF009, a tuple
+    nodes: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
+    """Its node selector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +245,7 @@ def pod(raw: Raw) -> Pod:
         ended=status.get("phase") in ENDED,
         gated=scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated",
         devices=_one(devices_of((raw.get("spec") or {},))),
+        nodes=(raw.get("spec") or {}).get("nodeSelector") or NO_LABELS,
     )
 
 

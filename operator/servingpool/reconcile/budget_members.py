@@ -1,0 +1,136 @@
+"""Which pools share which budget: by selectors, each target once, the oldest budget first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
+from servingpool.api.gpu_budget import GPUBudget
+from servingpool.api.mode import Mode
+from servingpool.api.serving_pool import problems
+from servingpool.api.spec import DEFAULT_PRIORITY, HIGHEST_PRIORITY
+from servingpool.decision.observation import Unknown
+from servingpool.reconcile.holdings import Held, Holdings
+from servingpool.reconcile.preconditions import named
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pool that shares a budget, by its target: two pools that name one target count once."""
+
+    key: Key
+    target: TargetKey
+    priority: int
+    stated: int | None
+    """GPUs of a replica, as the pool says."""
+    held: Held | Unknown
+
+
+class Membership:
+    """The valid budgets, and the pools that they select."""
+
+    def __init__(self, cache: ClusterCache, holdings: Holdings) -> None:
+        self._cache, self._holdings = cache, holdings
+        self._edition = -1
+        self._budgets: tuple[GPUBudget, ...] = ()
+        """Valid ones, the oldest first."""
+        self.invalid: dict[str, str] = {}
+        """What is wrong with others, by name."""
+        self.unusable: dict[str, GPUBudget] = {}
+        """Those of them that were never valid: without a spec, they limit no pool."""
+        self._selected: dict[tuple[str, frozenset[tuple[str, str]]], tuple[GPUBudget, ...]] = {}
+        """Budgets by namespace and labels of the pools that they select."""
+
+    def read(self) -> tuple[GPUBudget, ...]:
+        """The valid budgets, the oldest first."""
+        if self._edition != self._cache.edition:
+            self._edition, self._selected, self.invalid, self.unusable = self._cache.edition, {}, {}, {}
+            held = {budget.metadata.name: budget for budget in self._budgets}
+            found = [self._parsed(name, raw, held) for name, raw in self._cache.budgets.items()]
+            self._budgets = tuple(
+                sorted(
+                    (one for one in found if one is not None),
+                    key=lambda one: (one.metadata.creation_timestamp, one.metadata.name),
+                )
+            )
+        return self._budgets
+
+    def candidates(self, key: Key, raw: Raw) -> tuple[GPUBudget, ...]:
+        """Budgets that select a pool by its labels and its namespace's, the oldest first."""
+        budgets, labels = self.read(), raw["metadata"].get("labels") or {}
+        at = key[0], frozenset(labels.items())
+        if at not in self._selected:
+            around = dict(self._cache.namespaces.get(key[0], {}))
+            self._selected[at] = tuple(
+                one
+                for one in budgets
+                if one.spec.pool_selector.admits(labels) and one.spec.namespace_selector.admits(around)
+            )
+        return self._selected[at]
+
+    def members(
+        self, names: AbstractSet[str], owned: Mapping[Key, Key], now: float
+    ) -> tuple[dict[str, list[Member]], dict[str, dict[str, list[str]]]]:
+        """The pools of each of these budgets, and those that it leaves to an older one."""
+        pools = self._cache.pools
+        members: defaultdict[str, list[Member]] = defaultdict(list)
+        taken: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
+        seen: set[tuple[str, TargetKey]] = set()
+        # The owner of a target first: it is the one that orders. A pool in Recommend owns none.
+        for key in sorted(pools, key=lambda each: (not _orders(each, pools[each], owned), each)):
+            raw = pools[key]
+            candidates = self.candidates(key, raw)
+            if not any(one.metadata.name in names for one in candidates):
+                continue
+            for target in named(key, raw):
+                mine: str | None = None
+                for budget in candidates:
+                    name = budget.metadata.name
+                    if (name, target) in seen:
+                        break
+                    stated = _stated(raw, target)
+                    held = self._holdings.held(target, stated, budget, now)
+                    if isinstance(held, Held) and held.gpus == 0 and held.each == 0:
+                        continue
+                    if mine is None:
+                        mine = name
+                        seen.add((name, target))
+                        members[name].append(Member(key, target, _priority(raw), stated, held))
+                    else:
+                        taken[name].setdefault(mine, []).append("/".join(key))
+        return members, taken
+
+    def _parsed(self, name: str, raw: Raw, held: Mapping[str, GPUBudget]) -> GPUBudget | None:
+        try:
+            return GPUBudget.read(raw)
+        except ValidationError as error:
+            self.invalid[name] = problems(error)
+            before = held.get(name)
+            if before is not None and before.metadata.uid == raw["metadata"]["uid"]:
+                return before
+            self.unusable[name] = GPUBudget.read({**raw, "spec": {"gpus": 0}})
+            return None
+
+
+def _orders(key: Key, raw: Raw, owned: Mapping[Key, Key]) -> bool:
+    return owned.get(key, key) == key and raw["spec"].get("mode") != Mode.RECOMMEND
+
+
+def _stated(raw: Raw, target: TargetKey) -> int | None:
+    """GPUs of a replica as the pool says, even where the rest of its spec cannot be read."""
+    for one in raw["spec"].get("targets", ()):
+        gpus = one.get("gpusPerReplica") if one.get("name") == target.name else None
+        if isinstance(gpus, int):
+            return gpus
+    return None
+
+
+def _priority(raw: Raw) -> int:
+    found = raw["spec"].get("priority", DEFAULT_PRIORITY)
+    return found if isinstance(found, int) and 0 <= found <= HIGHEST_PRIORITY else 0
