@@ -140,7 +140,7 @@ def read_layout(
 ) -> Layout:
     """The buckets that existed at some time from begin to end (Unix seconds), or that exist now.
 
-    Those at the end are not enough: no pod may be up then, and without buckets nobody knows how many requests were late.
+    Those at the end are not enough: no pod may be up then, and without buckets no latency can be compared with a bound.
     """
     when, window = {}, ""
     if during is not None:
