@@ -7,7 +7,7 @@ true traffic on the true engine, three times.
 `python benchmarks/backtest.py [SLUG ...] [--jobs N] [--json FILE]`
 
 With --through-prometheus the fixed fleet's histories are written into a real Prometheus and recorded from there; their
-backtests are set against those of the histories that are handed over directly.
+backtests are set against those of the histories that are handed over directly, with exact times and to the millisecond.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -141,32 +141,31 @@ def _outages(traffic: Trace, scrape: ScrapeOptions) -> list[tuple[float, float]]
 
 
 def told_through_prometheus(slug: str) -> list[str]:
-    """A line for each history of a fixed fleet: what its backtest says, handed over and read from Prometheus."""
+    """A line for each history of a fixed fleet: what its backtests say."""
     (traffic, size), case = _traffic(slug), cases.CASES[slug]
-    said = []
+    lines = []
     for watched, scrape in WATCHED.items():
         outages, options = _outages(traffic, scrape), SimulationOptions(scrape=scrape, initial_replicas=size)
         header, handed, _ = recorded(traffic, case.profile, case.pool(), Static(size), options, outages)
         away = [(EPOCH + begin, EPOCH + end) for begin, end in outages]
-        began = time.perf_counter()
         with tempfile.TemporaryDirectory() as directory:
             read = through_prometheus(header, handed, scrape.interval, away, Path(directory))
-        took = time.perf_counter() - began
-        hours, attained, scrapes = zip(*(_tested(header, each, case.pool()) for each in (handed, read)), strict=True)
-        said.append(
-            f"{slug:13} static {size:2} {watched:11} "
-            f"scrapes {scrapes[0]} -> {scrapes[1]}  GPU-hours {hours[0]:.3f} -> {hours[1]:.3f} "
-            f"({hours[1] / hours[0] - 1:+.2%})  attained {attained[0]:.3%} -> {attained[1]:.3%}  "
-            f"written and read in {took:.1f} s"
-        )
-    return said
+        found = {"handed over": handed, "to the ms": [_rounded(chunk) for chunk in handed], "from Prometheus": read}
+        told = (f"{name}: {_tested(header, chunks, case.pool())}" for name, chunks in found.items())
+        lines.append(f"{slug:13} static {size:2} {watched:11} {'; '.join(told)}")
+    return lines
 
 
-def _tested(header: Header, chunks: Sequence[Chunk], pool: Pool) -> tuple[float, float, int]:
-    """GPU-hours and attainment that the backtest says, and the scrapes that it rests on."""
+def _rounded(chunk: Chunk) -> Chunk:
+    """With the times that Prometheus keeps."""
+    return replace(chunk, scrapes=tuple(replace(one, at=one.at.round(3)) for one in chunk.scrapes))
+
+
+def _tested(header: Header, chunks: Sequence[Chunk], pool: Pool) -> str:
+    """What the backtest says, and the scrapes that it rests on."""
     tested = backtest(header, chunks, Question(pool), processes=1)
     scrapes = {(one.pod, round(1000 * at)) for chunk in chunks for one in chunk.scrapes for at in one.at.tolist()}
-    return tested.hours[1], tested.auto.attainment or 0.0, len(scrapes)
+    return f"{len(scrapes)} scrapes, {tested.hours[1]:.6f} GPU-hours, attained {tested.auto.attainment or 0.0:.6%}"
 
 
 def summary(found: Sequence[Line]) -> str:
