@@ -14,7 +14,7 @@ from servingpool.api.time import Time
 from servingpool.catalogue.condition_types import ConditionType, Truth
 from servingpool.catalogue.conditions import Reason
 
-__all__ = ["Condition", "ConditionType", "Reason", "Truth", "condition", "updated"]
+__all__ = ["Condition", "ConditionType", "Conditions", "Reason", "Truth", "condition", "updated"]
 
 
 class Condition(Part):
@@ -32,6 +32,17 @@ class Condition(Part):
     """Generation of the spec that the condition is about."""
     last_transition_time: Time
     """Time when `status` last changed."""
+
+
+Conditions = Annotated[
+    tuple[Condition, ...],
+    Field(
+        strict=False,
+        max_length=16,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    ),
+]
+"""At most one of each type."""
 
 
 def updated(held: Iterable[Condition], judged: Iterable[Condition]) -> tuple[Condition, ...]:

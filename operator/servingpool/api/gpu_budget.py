@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from servingpool.api.conditions import Condition
+from servingpool.api.conditions import Conditions
 from servingpool.api.part import Part
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
 from servingpool.api.status import Count, Word
@@ -210,14 +210,7 @@ class BudgetStatus(Part):
 
     observed_generation: Count | None = None
     """Generation of the spec that this status is about."""
-    conditions: Annotated[
-        tuple[Condition, ...],
-        Field(
-            strict=False,
-            max_length=16,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        ),
-    ] = ()
+    conditions: Conditions = ()
     """Conditions: Counted, Exclusive, Sufficient."""
     use: Word | None = None
     """Held GPUs and the budget for `kubectl get`, such as `12/16`."""

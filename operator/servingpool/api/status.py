@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from servingpool.api.conditions import Condition, ConditionType
+from servingpool.api.conditions import Condition, Conditions, ConditionType
 from servingpool.api.part import Part
 from servingpool.api.text import Sentence, Text
 from servingpool.api.time import Time
@@ -145,14 +145,7 @@ class Status(Part):
 
     observed_generation: Count | None = None
     """Generation of the spec that this status is about."""
-    conditions: Annotated[
-        tuple[Condition, ...],
-        Field(
-            strict=False,
-            max_length=16,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        ),
-    ] = ()
+    conditions: Conditions = ()
     """Conditions: Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating, DrainReady; with min 0 ZeroReady."""
     fleet: Word | None = None
     """Ready, desired and max replicas for `kubectl get`, such as `3/4/8`."""
