@@ -5,16 +5,20 @@ A fixed fleet and an HPA serve the control benchmark's traffic in the simulator,
 true traffic on the true engine, three times.
 
 `python benchmarks/backtest.py [SLUG ...] [--jobs N] [--json FILE]`
+
+With --through-prometheus the fixed fleet's histories are written into a real Prometheus and recorded from there; their
+backtests are set against those of the histories that are handed over directly, with exact times and to the millisecond.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -23,14 +27,17 @@ import orjson
 sys.path[:0] = [str(Path(__file__).parent / "control")]
 
 import cases  # noqa: E402
+from history_in_prometheus import through_prometheus  # noqa: E402
 from recorded_history import recorded  # noqa: E402
 
+from servingpool.backtest.recording import Chunk, Header  # noqa: E402
 from servingpool.backtest.result import Question  # noqa: E402
 from servingpool.backtest.run import backtest  # noqa: E402
+from servingpool.decision.pool import Pool  # noqa: E402
 from servingpool_simulation.baselines import hpa  # noqa: E402
 from servingpool_simulation.policies import Ours, Policy, Static  # noqa: E402
 from servingpool_simulation.run import SimulationOptions, best_static, simulate  # noqa: E402
-from servingpool_simulation.scrape import ScrapeOptions  # noqa: E402
+from servingpool_simulation.scrape import EPOCH, ScrapeOptions  # noqa: E402
 from servingpool_simulation.traces import Trace  # noqa: E402
 
 GOALS = {"gpu": (0.08, 0.15), "attainment": (0.015, 0.04)}
@@ -73,14 +80,19 @@ class Line:
         return self.attainment - self.true_attainment
 
 
-def lines(slug: str) -> list[Line]:
-    """All histories of one case."""
+def _traffic(slug: str) -> tuple[Trace, int]:
+    """All of a case, and the smallest fixed fleet that holds its SLO."""
     case = cases.CASES[slug]
     trace, past = case.trace(0), case.past(0) if case.past is not None else None
-    traffic = trace if past is None else past.then(trace)
     best = best_static(trace, case.profile, case.pool())
     assert best is not None
-    found, size = [], best.score.peak_replicas
+    return trace if past is None else past.then(trace), best.score.peak_replicas
+
+
+def lines(slug: str) -> list[Line]:
+    """All histories of one case."""
+    traffic, size = _traffic(slug)
+    found = []
     fleets: dict[str, Callable[[], Policy]] = {f"static {size}": lambda: Static(size), "HPA on running": hpa.on_running}
     for watched, scrape in WATCHED.items():
         for fleet, policy in fleets.items():
@@ -91,10 +103,8 @@ def lines(slug: str) -> list[Line]:
 def _line(
     slug: str, traffic: Trace, fleet: str, policy: Policy, watched: str, scrape: ScrapeOptions, size: int
 ) -> Line:
-    case, middle = cases.CASES[slug], 0.6 * traffic.duration
-    outages = [(middle, middle + OUTAGE)] if scrape.lost_share else []
-    options = SimulationOptions(scrape=scrape, initial_replicas=size)
-    header, chunks, _ = recorded(traffic, case.profile, case.pool(), policy, options, outages)
+    case, options = cases.CASES[slug], SimulationOptions(scrape=scrape, initial_replicas=size)
+    header, chunks, _ = recorded(traffic, case.profile, case.pool(), policy, options, _outages(traffic, scrape))
     began = time.perf_counter()
     tested = backtest(header, chunks, Question(case.pool()), processes=1)
     took = time.perf_counter() - began
@@ -124,6 +134,40 @@ def _line(
     )
 
 
+def _outages(traffic: Trace, scrape: ScrapeOptions) -> list[tuple[float, float]]:
+    """When Prometheus is away, in seconds from the beginning."""
+    middle = 0.6 * traffic.duration
+    return [(middle, middle + OUTAGE)] if scrape.lost_share else []
+
+
+def told_through_prometheus(slug: str) -> list[str]:
+    """A line for each history of a fixed fleet: what its backtests say."""
+    (traffic, size), case = _traffic(slug), cases.CASES[slug]
+    lines = []
+    for watched, scrape in WATCHED.items():
+        outages, options = _outages(traffic, scrape), SimulationOptions(scrape=scrape, initial_replicas=size)
+        header, handed, _ = recorded(traffic, case.profile, case.pool(), Static(size), options, outages)
+        away = [(EPOCH + begin, EPOCH + end) for begin, end in outages]
+        with tempfile.TemporaryDirectory() as directory:
+            read = through_prometheus(header, handed, scrape.interval, away, Path(directory))
+        found = {"handed over": handed, "to the ms": [_rounded(chunk) for chunk in handed], "from Prometheus": read}
+        told = (f"{name}: {_tested(header, chunks, case.pool())}" for name, chunks in found.items())
+        lines.append(f"{slug:13} static {size:2} {watched:11} {'; '.join(told)}")
+    return lines
+
+
+def _rounded(chunk: Chunk) -> Chunk:
+    """With the times that Prometheus keeps."""
+    return replace(chunk, scrapes=tuple(replace(one, at=one.at.round(3)) for one in chunk.scrapes))
+
+
+def _tested(header: Header, chunks: Sequence[Chunk], pool: Pool) -> str:
+    """What the backtest says, and the scrapes that it rests on."""
+    tested = backtest(header, chunks, Question(pool), processes=1)
+    scrapes = {(one.pod, round(1000 * at)) for chunk in chunks for one in chunk.scrapes for at in one.at.tolist()}
+    return f"{len(scrapes)} scrapes, {tested.hours[1]:.6f} GPU-hours, attained {tested.auto.attainment or 0.0:.6%}"
+
+
 def summary(found: Sequence[Line]) -> str:
     """Means and worsts, against the goals."""
     said = []
@@ -148,9 +192,14 @@ def main() -> None:
     parser.add_argument("slugs", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--through-prometheus", action="store_true")
     asked = parser.parse_args()
     found: list[Line] = []
     with ProcessPoolExecutor(asked.jobs) as pool:
+        if asked.through_prometheus:
+            for said in pool.map(told_through_prometheus, asked.slugs or USUAL):
+                print("\n".join(said), flush=True)
+            return
         for each in pool.map(lines, asked.slugs or USUAL):
             for one in each:
                 found.append(one)

@@ -154,7 +154,7 @@ class PrometheusBackend:
             return [(start + index * step, {}) for index in found]
         run, deadline = self._workers.run, self._workers.deadline()
         try:
-            plan = Plan.of(queries, await run(deadline, read_layout, queries, scope, end), request)
+            plan = Plan.of(queries, await run(deadline, read_layout, queries, scope, (start, end)), request)
             for first in range(0, steps, plan.points):
                 last = min(first + plan.points, steps) - 1
                 times = (start + first * step, start + last * step, step)

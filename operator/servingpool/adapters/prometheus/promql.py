@@ -121,10 +121,16 @@ class Queries:
         """The names of all histograms of the profile, old names included."""
         return sorted({source.name for source in self.sources})
 
-    def buckets(self, scope: Scope) -> str:
-        """How many series there are of each bucket: (`__name__`, `le`) -> count. And rows of `DOUBLED`."""
-        bases = [f"{name}_bucket" for name in self.histograms]
-        counts = f"count by (__name__, le) ({' or '.join(self._select(bases, scope))})"
+    def buckets(self, scope: Scope, window: str = "") -> str:
+        """How many series there are of each bucket: (`__name__`, `le`) -> count. And rows of `DOUBLED`.
+
+        With a window, such as `1h:5m`: rows of those at any of its steps too, and none of `DOUBLED`.
+        """
+        series = self._select([f"{name}_bucket" for name in self.histograms], scope)
+        counts = f"count by (__name__, le) ({' or '.join(series)})"
+        if window:
+            past = " or ".join(f"last_over_time({one}[{window}])" for one in series)
+            return f"{counts} or {apart(f'count by (__name__, le) ({past})', 'past')}"
         # Of a federation `instance` is the federated server's.
         return counts if self.labels.exported else f"{counts} or {apart(self._doubled(scope), DOUBLED)}"
 

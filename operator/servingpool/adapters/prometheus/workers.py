@@ -25,6 +25,11 @@ from servingpool.decision.observation import ReplicaMetrics
 GRACE = 1.0
 """Seconds between a client's own deadline and cutting its connection."""
 
+LOOK_BACK = 300.0
+"""Seconds for which Prometheus shows a sample by default (`--query.lookback-delta`)."""
+MOST_LOOKS = 24
+"""Times in a history at which its buckets are looked up. Each costs Prometheus as much as one step of the history."""
+
 LEAST_LEFT = 0.1
 """Share of the timeout: a queued query is dropped when less than this remains."""
 
@@ -130,14 +135,25 @@ class Evaluation:
     warnings: int
 
 
-def read_layout(client: PrometheusClient, timeout: float, queries: Queries, scope: Scope, at: float | None) -> Layout:
-    """The buckets that exist `at` that time, or now."""
-    answer = client.custom_query(queries.buckets(scope), {} if at is None else {"time": f"{at:.3f}"}, timeout)
+def read_layout(
+    client: PrometheusClient, timeout: float, queries: Queries, scope: Scope, during: tuple[float, float] | None
+) -> Layout:
+    """The buckets that existed at some time from begin to end (Unix seconds), or that exist now.
+
+    Those at the end are not enough: no pod may be up then, and without buckets no latency can be compared with a bound.
+    """
+    when, window = {}, ""
+    if during is not None:
+        begin, end = during
+        step = max(LOOK_BACK, (end - begin) / MOST_LOOKS)
+        # Times of a subquery are multiples of its step: one step more reaches back to the begin.
+        when, window = {"time": f"{end:.3f}"}, f"{end - begin + step:.0f}s:{step:.0f}s"
+    answer = client.custom_query(queries.buckets(scope, window), when, timeout)
 
     def read() -> Layout:
         rows = list(answer.rows())
         doubled = [row["metric"] for row in rows if row["metric"].get("part") == DOUBLED]
-        counts = [row for row in rows if "part" not in row["metric"]]
+        counts = [row for row in rows if row["metric"].get("part") != DOUBLED]
         return Layout.read(
             (
                 (row["metric"]["__name__"].removesuffix("_bucket"), row["metric"]["le"], float(row["value"][1]))
