@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.api.group import CRD_NAME
+from servingpool.api.crd import manifests
 from servingpool_lab.binaries import ensure_binaries
 
 from ..doc_pages import DOCS, File, definitions, steps, substituted  # noqa: TID252, tests are no package of an installed name
@@ -50,7 +50,8 @@ def checkout(
     """The repository as far as the pages need it, and a cluster without the operator."""
     if operator.pods():
         operator.uninstall()
-    cluster.gone(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD_NAME}")
+    for name in manifests():
+        cluster.gone(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
     cluster.apply(definitions())
     folder = tmp_path_factory.mktemp("checkout")
     (folder / "charts").symlink_to(ROOT / "charts")
