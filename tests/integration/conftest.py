@@ -22,7 +22,7 @@ from servingpool_lab.prometheus import Prometheus
 PodMetrics = dict[tuple[str, str], str]
 UNAUTHORIZED = "401 Unauthorized"
 """A page that is answered with this status."""
-STORIES = {"test_handover.py", "test_leader.py", "test_operator.py"}
+STORIES = {"test_handover.py", "test_leader.py", "test_operator.py", "test_zero.py"}
 """One operator process, or two, for the whole module: what a test does to it is what the next one finds."""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from servingpool.api.group import CRD_NAME
+from servingpool.api.crd import manifests
 from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import open_local, wait_until
@@ -30,7 +30,7 @@ VALUES = sorted((ROOT / "tests/chart/values").glob("*.yaml"))
 RELEASE = NAMESPACE = "serving"
 FULL_NAME = f"{RELEASE}-servingpool-operator"
 TEST = f"{FULL_NAME}-test"
-CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD_NAME}"
+CRDS = [f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}" for name in manifests()]
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{FULL_NAME}"
 WORKLOAD = "/apis/apps/v1/namespaces/team-a/deployments/chat"
 POOL = "/apis/servingpool.dev/v1alpha1/namespaces/team-a/servingpools/chat"
@@ -51,7 +51,13 @@ CAN_I = [
 ]
 """Resource, name and verbs of what `kubectl auth can-i --list` shows for the operator where it watches, besides what
 every account may."""
-EVERYWHERE = [("customresourcedefinitions.apiextensions.k8s.io", "", "list watch")]
+EVERYWHERE = [
+    ("customresourcedefinitions.apiextensions.k8s.io", "", "list watch"),
+    ("gpubudgets.servingpool.dev", "", "list watch"),
+    ("gpubudgets.servingpool.dev/status", "", "patch"),
+    ("namespaces", "", "list watch"),
+    ("resourceclaimtemplates.resource.k8s.io", "", "get"),
+]
 AT_HOME = [
     ("leases.coordination.k8s.io", "", "create"),
     ("leases.coordination.k8s.io", FULL_NAME, "get update"),
@@ -99,6 +105,14 @@ def exists(plane: ControlPlane, path: str) -> bool:
             raise
         return False
     return True
+
+
+def undefine(plane: ControlPlane) -> None:
+    """Helm keeps the custom resources at an uninstall."""
+    for path in CRDS:
+        if exists(plane, path):
+            plane.client.delete(path)
+    wait_until(lambda: not any(exists(plane, path) for path in CRDS), 20, "no custom resource")
 
 
 def takes_pools(plane: ControlPlane) -> bool:
@@ -155,10 +169,9 @@ def release(plane: ControlPlane, helm: Helm) -> Iterator[None]:
     yield
     if exists(plane, DEPLOYMENT):
         helm("uninstall", RELEASE, f"--namespace={NAMESPACE}", "--wait")
-    for path in (POOL, CRD):
-        if exists(plane, path):
-            plane.client.delete(path)
-    wait_until(lambda: not exists(plane, CRD), 20, "no custom resource")
+    if exists(plane, POOL):
+        plane.client.delete(POOL)
+    undefine(plane)
 
 
 def kept(plane: ControlPlane) -> tuple[str, dict[str, Any], int]:
@@ -201,7 +214,7 @@ def test_an_upgrade_from_an_older_chart_brings_the_new_custom_resource(
     crd.write_text(crd.read_text().replace(column, ""))
 
     def columns() -> list[str]:
-        [version] = plane.client.get(CRD)["spec"]["versions"]
+        [version] = plane.client.get(CRDS[0])["spec"]["versions"]
         return [each["name"] for each in version["additionalPrinterColumns"]]
 
     try:
@@ -211,8 +224,7 @@ def test_an_upgrade_from_an_older_chart_brings_the_new_custom_resource(
         assert "Queue" in columns()
     finally:
         helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
-        plane.client.delete(CRD)
-        wait_until(lambda: not exists(plane, CRD), 20, "no custom resource")
+        undefine(plane)
 
 
 @pytest.fixture(params=[(), ("--set=watchNamespaces={team-a}",)], ids=["cluster", "namespaced"])
@@ -223,8 +235,7 @@ def scoped(request: pytest.FixtureRequest, plane: ControlPlane, helm: Helm) -> I
     wait_until(lambda: takes_pools(plane), 15, "the custom resource")
     yield arguments
     helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
-    plane.client.delete(CRD)
-    wait_until(lambda: not exists(plane, CRD), 20, "no custom resource")
+    undefine(plane)
 
 
 def listed(plane: ControlPlane, kubectl: Path, namespace: str) -> list[tuple[str, ...]]:

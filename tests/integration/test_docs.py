@@ -37,8 +37,9 @@ VALUES = {place: text for place, text in TEXTS.items() if place not in OBJECTS}
 
 @pytest.fixture(scope="module", autouse=True)
 def known(control_plane: ControlPlane) -> None:
-    """The ServingPool's own definition, those of others, and the namespaces."""
-    control_plane.apply(ROOT / "crds" / "servingpools.servingpool.dev.yaml")
+    """Our own definitions, those of others, and the namespaces."""
+    for definition in (ROOT / "crds").glob("*.yaml"):
+        control_plane.apply(definition)
     control_plane.apply(definitions())
     for name in FOLDERS:
         control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

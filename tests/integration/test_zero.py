@@ -74,7 +74,7 @@ def test_it_goes_to_zero_after_idle_after_and_the_router_still_tells_of_requests
     wait_until(lambda: cluster.replicas(ENGINE) == 0, IDLE + 60, "0 replicas")
     assert time.monotonic() - last >= IDLE - 5.0
     cluster.wait_condition(ENGINE, "MetricsAvailable", ("True", "ScaledToZero"))
-    assert "idle for" in cluster.status(ENGINE)["lastDecision"]["reason"]
+    assert "idle for" in cluster.status(ENGINE)["history"][0]["why"]
     assert cluster.status(ENGINE)["fleet"] == "0/0/1"
     wait_until(lambda: not served.engine.running, 30, "the engine is gone")
     time.sleep(5.0)  # ticks at zero, in which nothing must happen
