@@ -39,7 +39,7 @@ PROMPT, OUTPUT = 600, 150
 NIGHT = 0.15
 """Traffic at night over that at noon."""
 EFFORT = Effort(requests=1_500_000)
-"""Of the search for each clairvoyant course."""
+"""How long each clairvoyant fleet is searched for."""
 INTRODUCTION = """\
 Pools of three kinds take turns: an 8B model on 1 GPU with priority 9, a 70B model on 4 GPUs with priority 5, and a
 batch tier of the 8B model with priority 1. A day lasts two hours. Held are GPUs of replicas that load, serve or drain;

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from servingpool.api.conditions import ConditionType, Reason, Truth
-from servingpool.api.serving_pool import problems, readable_status
+from servingpool.api.serving_pool import problems
 from servingpool.api.spec import Spec
 from servingpool.api.status import Status
 
@@ -92,7 +92,7 @@ class Filter:
 def row_of(raw: Mapping[str, Any]) -> Row:
     """The row of a ServingPool as the API server stores it, valid or not."""
     key = raw["metadata"].get("namespace", "default"), raw["metadata"]["name"]
-    status = readable_status(raw.get("status"))
+    status = Status.found(raw.get("status"))
     try:
         spec, wrong = Spec.read(raw.get("spec")), ""
     except ValidationError as error:

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from servingpool.api.part import Part
 from servingpool.api.text import Text
-from servingpool.api.time import Time
+from servingpool.api.time import Time, from_unix
 from servingpool.catalogue.condition_types import ConditionType, Truth
 from servingpool.catalogue.conditions import Reason
 
-__all__ = ["Condition", "ConditionType", "Conditions", "Reason", "Truth", "condition", "updated"]
+__all__ = ["Condition", "ConditionType", "Conditions", "Reason", "Truth", "condition", "condition_of", "updated"]
 
 
 class Condition(Part):
@@ -56,6 +56,12 @@ def updated(held: Iterable[Condition], judged: Iterable[Condition]) -> tuple[Con
         else:
             merged[condition.type] = condition
     return tuple(merged.values())
+
+
+def condition_of(reason: Reason, message: str, *, generation: int | None, at: float) -> Condition:
+    """The condition of a reason's own type and status, judged at Unix time `at` in seconds; see `condition`."""
+    now = from_unix(at)
+    return condition(reason.type, reason.status, reason=reason, message=message, generation=generation, now=now)
 
 
 def condition(

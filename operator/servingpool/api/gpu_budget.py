@@ -246,9 +246,4 @@ class GPUBudget(Part):
     @classmethod
     def _readable(cls, value: Any) -> BudgetStatus:
         # A status that cannot be read must not switch the budget off.
-        if isinstance(value, BudgetStatus):
-            return value
-        try:
-            return BudgetStatus() if value is None else BudgetStatus.read(value)
-        except ValueError:
-            return BudgetStatus()
+        return BudgetStatus.found(value)

@@ -31,14 +31,6 @@ class Metadata(Part):
         return {"pool": f"{self.namespace}/{self.name}"}
 
 
-def readable_status(raw: Any) -> Status:
-    """A status as found. The operator's own notes of another version, if unreadable, are begun afresh."""
-    try:
-        return Status() if raw is None else Status.read(raw)
-    except ValidationError:
-        return Status()
-
-
 class ServingPool(Part):
     """Keeps a latency objective for one served model with as few replicas as possible."""
 
@@ -52,7 +44,7 @@ class ServingPool(Part):
     @classmethod
     def _readable(cls, value: Any) -> Status:
         # A status that cannot be read must not stop the pool from being scaled.
-        return value if isinstance(value, Status) else readable_status(value)
+        return Status.found(value)
 
     @property
     def key(self) -> tuple[str, str]:

@@ -250,6 +250,11 @@ class Spec(Part):
 
     model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL, _ORDERED_SCHEDULES, _ZERO_NEEDS_GATEWAY))
 
+    @property
+    def goes_to_zero(self) -> bool:
+        """Whether the fleet may have no replica."""
+        return self.targets[0].min == 0
+
     @model_validator(mode="after")
     def _schedules(self) -> Self:
         names, target = [one.name for one in self.schedules], self.targets[0]

@@ -10,11 +10,10 @@ from servingpool.decision.decision import AtZero, Decision, Plan, verdict_of
 from servingpool.decision.lateness import Queues
 from servingpool.decision.limits import limit
 from servingpool.decision.observation import Observation, Reading, Unknown
-from servingpool.decision.plan import plan, remembered
+from servingpool.decision.plan import at_zero, plan, remembered
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
 from servingpool.decision.update import update
-from servingpool.decision.zero import at_zero
 
 
 class Outcome(NamedTuple):

@@ -209,7 +209,7 @@ def _limited(
     held, gpus = use
     others = [each for each in claims if each.pool != claim.pool and each.held > 0]
     if grant.most >= grant.share:
-        named = _named([each.pool for each in sorted(others, key=lambda each: (-each.held, each.pool))])
+        named = listed([each.pool for each in sorted(others, key=lambda each: (-each.held, each.pool))])
         if not named:
             return replace(grant, detail=Note.GPUS_USED_UP.message(held=held, gpus=gpus))
         return replace(grant, detail=Note.GPUS_WORTH_MORE.message(held=held, gpus=gpus, pools=named))
@@ -217,10 +217,11 @@ def _limited(
     owing = sorted((pool for pool in surplus if surplus[pool] > 0), key=lambda pool: (-surplus[pool], pool))
     if not owing:
         return replace(grant, detail=Note.GPUS_LEAVING.message(held=held, gpus=gpus))
-    said = Note.WAITS_FOR_GPUS.message(held=held, gpus=gpus, pools=_named(owing))
+    said = Note.WAITS_FOR_GPUS.message(held=held, gpus=gpus, pools=listed(owing))
     return replace(grant, waits_for=tuple(owing), detail=said)
 
 
-def _named(pools: Sequence[str]) -> str:
+def listed(pools: Sequence[str]) -> str:
+    """The first of these pools, as a sentence has them, and how many more there are."""
     rest = len(pools) - MOST_NAMED
     return ", ".join(pools[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -7,19 +7,18 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from servingpool.adapters.cluster.errors import ClusterError
-from servingpool.api.conditions import Condition, Reason, Truth, condition, updated
+from servingpool.api.conditions import Condition, Reason, condition_of, updated
 from servingpool.api.gpu_budget import BudgetedPool, BudgetStatus, GPUBudget
-from servingpool.api.time import from_unix
 from servingpool.catalogue.notes import Note
-from servingpool.decision.sharing import Claim
+from servingpool.decision.sharing import Claim, listed
 from servingpool.reconcile.budgets import Budgets, Shared
 
 log = logging.getLogger(__name__)
 
 FIGURES_AFTER = 60.0
 """Seconds between two writes for nothing but figures of single pools."""
-MOST_POOLS, MOST_NAMED = 128, 4
-"""Pools in a status, and in a sentence."""
+MOST_POOLS = 128
+"""Pools in a status."""
 
 
 class BudgetWriter(Protocol):
@@ -115,7 +114,7 @@ def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
 
 def _exclusive(shared: Shared, now: float) -> Condition:
     for budget, pools in sorted(shared.taken.items()):
-        said = Reason.OLDER_BUDGET.message(pools=_named(sorted(pools)), budget=budget)
+        said = Reason.OLDER_BUDGET.message(pools=listed(sorted(pools)), budget=budget)
         return _condition(shared.budget, Reason.OLDER_BUDGET, said, now)
     return _condition(shared.budget, Reason.NO_OVERLAP, Reason.NO_OVERLAP.message(), now)
 
@@ -134,32 +133,20 @@ def _sufficient(shared: Shared, held: int | None, now: float) -> Condition | Non
         if not claim.fixed and (missing := (claim.wanted - shared.grants[claim.pool].most) * claim.gpus) > 0
     }
     if short:
-        named = _named(sorted(short, key=lambda pool: (-short[pool], pool)))
+        named = listed(sorted(short, key=lambda pool: (-short[pool], pool)))
         said = Reason.POOLS_WAIT.message(held=held, gpus=gpus, pools=named, missing=sum(short.values()))
         return _condition(shared.budget, Reason.POOLS_WAIT, said, now)
     return _condition(shared.budget, Reason.ENOUGH_GPUS, Reason.ENOUGH_GPUS.message(held=held, gpus=gpus), now)
 
 
 def _condition(budget: GPUBudget, reason: Reason, message: str, now: float) -> Condition:
-    return condition(
-        reason.type,
-        Truth(reason.status),
-        reason=reason,
-        message=message,
-        generation=budget.metadata.generation,
-        now=from_unix(now),
-    )
+    return condition_of(reason, message, generation=budget.metadata.generation, at=now)
 
 
 def _headline(status: BudgetStatus) -> tuple[object, ...]:
     """What is written at once."""
     conditions = tuple((one.type, one.status, one.reason) for one in status.conditions)
     return status.observed_generation, conditions, status.held, status.waiting
-
-
-def _named(pools: list[str]) -> str:
-    rest = len(pools) - MOST_NAMED
-    return ", ".join(pools[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _cleared(before: BudgetStatus, after: BudgetStatus) -> dict[str, None]:

@@ -304,7 +304,7 @@ def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readin
     workload = cache.workload(target_of(pool))
     if workload is None:
         return None
-    groups = cache.replicas(workload) if pool.spec.targets[0].min == 0 else ()
+    groups = cache.replicas(workload) if pool.spec.goes_to_zero else ()
     pods = {(pool.metadata.namespace, pod.name) for group in groups for pod in group}
     metered, gateway = readings.metered(pool), readings.gateway(pool, pods)
     observation, selection = observe(pool, workload, cache, readings.of(pool), gateway, now, metered=metered)

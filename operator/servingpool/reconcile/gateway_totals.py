@@ -70,7 +70,7 @@ class GatewayReader:
         for pool in known:
             own, share = self._known(pool), gateway_share(pool, self._backend)
             totals = None if own is None else self._totals.get((pool.key, own))
-            if pool.spec.targets[0].min == 0 and totals is not None and totals.unseen and share is not None:
+            if pool.spec.goes_to_zero and totals is not None and totals.unseen and share is not None:
                 request = found[share]
                 found[share] = replace(request, explain=request.explain | totals.unseen)
         return found
@@ -146,7 +146,7 @@ class GatewayTotals:
             return _unknown(profile, Unknown(own.ambiguous))
         pods = own.pods(reading.samples)
         told = self._read(pool, own, profile, {pod: reading.samples[pod] for pod in pods}, metered=metered)
-        if pool.spec.targets[0].min > 0:
+        if not pool.spec.goes_to_zero:
             return told
         self.unseen = frozenset(self.last.keys() - set(pods))
         self.pods = frozenset(pods)

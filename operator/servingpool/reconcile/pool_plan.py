@@ -191,6 +191,6 @@ def core_pool(
         windows=tuple(
             Window(one.schedule.name, one.begin, one.end, one.schedule.min, one.schedule.max) for one in windows
         ),
-        idle_after=spec.behavior.idle_after if spec.targets[0].min == 0 else None,
+        idle_after=spec.behavior.idle_after if spec.goes_to_zero else None,
         max_change=math.inf if spec.behavior.max_change_per_step is None else spec.behavior.max_change_per_step,
     )

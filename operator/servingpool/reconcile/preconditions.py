@@ -42,7 +42,7 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     elsewhere = _not_ours(seen)
     if elsewhere is not None:
         return elsewhere
-    if workload.replicas == 0 and pool.spec.targets[0].min > 0:
+    if workload.replicas == 0 and not pool.spec.goes_to_zero:
         message = Reason.SCALING_DISABLED.message(target=workload.key, min=pool.spec.targets[0].min)
         return ScalePermission(False, Reason.SCALING_DISABLED, message)
     if drift is not None:

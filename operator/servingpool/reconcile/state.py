@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from servingpool.adapters.cluster.objects import Key, Raw, Workload
 from servingpool.api.conditions import Condition, Reason
-from servingpool.api.serving_pool import Metadata, ServingPool, problems, readable_status
+from servingpool.api.serving_pool import Metadata, ServingPool, problems
 from servingpool.api.spec import Mode
 from servingpool.api.status import Status
 from servingpool.decision.decision import Decision, Verdict
@@ -295,7 +295,7 @@ class PoolStates(dict[Key, PoolState]):
         meta = Metadata.read(raw["metadata"])
         state = self.get(meta.key)
         if state is None or state.uid != meta.uid:
-            state = self[meta.key] = PoolState.of_status(meta, "", readable_status(raw.get("status")), raw)
+            state = self[meta.key] = PoolState.of_status(meta, "", Status.found(raw.get("status")), raw)
         state.refused()
         return meta, state
 

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pydantic.alias_generators import to_camel
 
 from servingpool.adapters.prometheus import Cause, Selection
-from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, updated
+from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, condition_of, updated
 from servingpool.api.duration import brief
 from servingpool.api.status import Bounds, Candidate, Change, Cost, LastDecision, Latency, Limit, Status, Throughput
 from servingpool.api.time import from_unix
@@ -69,7 +69,7 @@ def _at_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
     seen = plan.seen
     shown = not isinstance(seen.observation.gateway.at_zero, Unknown)
     at_zero = shown and seen.observation.requested == 0 and not seen.observation.ready
-    if not at_zero or seen.gateway is None or seen.pool.spec.targets[0].min > 0:
+    if not at_zero or seen.gateway is None or not seen.pool.spec.goes_to_zero:
         return None
     return Reason.SCALED_TO_ZERO, Reason.SCALED_TO_ZERO.message(gateway=seen.gateway[0].text)
 
@@ -207,14 +207,7 @@ def _why(permission: ScalePermission, metrics: Reason, decision: Decision) -> st
 
 
 def _condition(plan: PoolPlan, reason: Reason, message: str) -> Condition:
-    return condition(
-        reason.type,
-        reason.status,
-        reason=reason,
-        message=message,
-        generation=plan.meta.generation,
-        now=from_unix(plan.decision.at),
-    )
+    return condition_of(reason, message, generation=plan.meta.generation, at=plan.decision.at)
 
 
 def _slo_condition(plan: PoolPlan) -> Condition:

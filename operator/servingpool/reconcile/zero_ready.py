@@ -19,7 +19,7 @@ REACTION = 30.0
 def judge_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
     """Reason and message; None where min is at least 1."""
     pool, known, learned = plan.seen.pool, plan.seen.gateway, plan.learned
-    if pool.spec.targets[0].min > 0 or known is None:
+    if not pool.spec.goes_to_zero or known is None:
         return None
     own, profile = known
     if learned.vanished is not None:

@@ -47,14 +47,19 @@ def whole(amount: object) -> int:
     return math.ceil(Decimal(number) * SUFFIXES[text[len(number) :]])
 
 
+def containers(pod: Raw) -> list[Raw]:
+    """Those of a pod that run beside each other: sidecars are init containers that go on."""
+    sidecars = [one for one in pod.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    return [*(pod.get("containers") or ()), *sidecars]
+
+
 def devices_of(pods: Iterable[Raw]) -> Devices:
     """What pods of these specs ask for."""
     resources: dict[str, int] = {}
     templates: list[str] = []
     shared: str | None = None
     for pod in pods:
-        beside = [one for one in pod.get("initContainers") or () if one.get("restartPolicy") == "Always"]
-        for container in (*(pod.get("containers") or ()), *beside):
+        for container in containers(pod):
             for name, amount in ((container.get("resources") or {}).get("limits") or {}).items():
                 if "/" in name:  # an extended resource; those of Kubernetes itself have no domain
                     resources[name] = resources.get(name, 0) + whole(amount)

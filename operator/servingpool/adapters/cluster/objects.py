@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from servingpool.adapters.cluster import kinds
 from servingpool.adapters.cluster.arguments import batch_limit
-from servingpool.adapters.cluster.devices import Devices, devices_of
+from servingpool.adapters.cluster.devices import Devices, containers, devices_of
 from servingpool.adapters.cluster.drain import Drain, read_drain
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.selector import Selector
@@ -197,7 +197,7 @@ def workload(raw: Raw) -> Workload:
 
 def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> Workload:
     """Read an object of any kind, one replica of which is these pods (their specs), the one that serves first."""
-    serving = _containers(pods[0]) if pods else []
+    serving = containers(pods[0]) if pods else []
     return Workload(
         key=key,
         uid=raw["metadata"]["uid"],
@@ -216,7 +216,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
 
 def gpus_of(pods: Sequence[Raw]) -> int:
     """GPUs that pods of these specs ask for."""
-    return sum(_gpus(container) for pod in pods for container in _containers(pod))
+    return sum(_gpus(container) for pod in pods for container in containers(pod))
 
 
 def replica_set(raw: Raw) -> ReplicaSet | None:
@@ -324,15 +324,6 @@ def _one(devices: Devices) -> Devices:
 def _labels(items: tuple[tuple[str, str], ...]) -> Labels:
     """One object for all pods that are labelled alike: thousands come from one template."""
     return {sys.intern(name): sys.intern(value) for name, value in items}
-
-
-def _containers(pod: Raw) -> list[Raw]:
-    """Those that run beside each other."""
-    return [*pod.get("containers", ()), *(each for each in pod.get("initContainers", ()) if _is_sidecar(each))]
-
-
-def _is_sidecar(container: Raw) -> bool:
-    return container.get("restartPolicy") == "Always"
 
 
 def _gpus(container: Raw) -> int:

@@ -1,6 +1,6 @@
 """To zero and back: what first requests meet, and what idle nights save, by what the gateway does at 0 replicas.
 
-`python benchmarks/fleet/zero.py` simulates two office days and their nights, and writes docs/benchmarks/zero.md.
+`python benchmarks/scale_to_zero.py` simulates two office days and their nights, and writes docs/benchmarks/zero.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from servingpool_simulation.run import Result, SimulationOptions, simulate
 from servingpool_simulation.scrape import EPOCH, ScrapeOptions
 from servingpool_simulation.traces import DAY, Trace
 
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "zero.md"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "zero.md"
 PROFILE = "l40s-8b-tp1"
 DAYS = 2
 OPENS, CLOSES = 8.0, 19.0
@@ -50,8 +50,8 @@ COLD_START = ColdStart(mean=120.0, jitter=0.1)
 PUBLISHED = """\
 # To zero and back
 
-Written by `python benchmarks/fleet/zero.py`. Simulated: the operator's decision core and a scrape every 15 s, engines
-with the step times of {profile}, cold starts of {cold:.0f} s ± {jitter:.0%}, `idleAfter` {idle:.0f} min.
+Written by `python benchmarks/scale_to_zero.py`. Simulated: the operator's decision core and a scrape every 15 s,
+engines with the step times of {profile}, cold starts of {cold:.0f} s ± {jitter:.0%}, `idleAfter` {idle:.0f} min.
 
 {days} days: requests from {opens:.0f}:00 to {closes:.0f}:00, {busiest:g}/s at the busiest, and {night} single ones
 each night. SLO: 95% with TTFT within {ttft:g} s and {tpot:.0f} ms per token. `holds` and `retries`: the gateway keeps a
@@ -136,7 +136,7 @@ class Returned(NamedTuple):
     replicas: int
     """That were ordered first."""
     served: int
-    """Of the first clients that came at or after it."""
+    """What each of the first clients at or after it saw."""
     waits: tuple[float, ...]
     """Their TTFT in seconds, of those that were served."""
     asked: int
@@ -176,7 +176,7 @@ def zero_hours(found: Result) -> float:
 
 
 def page(found: Sequence[tuple[Case, Result]]) -> str:
-    """What is published."""
+    """The page."""
     usual = found[0][1].score.gpu_hours
     return PUBLISHED.format(
         profile=PROFILE,
