@@ -1,4 +1,7 @@
-"""`lane.py LANE COMMAND...` runs a lane of the Makefile; PUBLISH=1 notes one that passes in docs/records/lanes.md."""
+"""`lane.py LANE COMMAND...` runs a lane of the Makefile; PUBLISH=1 notes one that passes in docs/records/lanes.md.
+
+LANE_NOTE is added to its result: how much of the lane was run, where that varies.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ def main(lane: str, command: Sequence[str]) -> int:
     result = closing(lines)
     if code == 0 and passed(result):
         minutes = f"{(time.monotonic() - started) / 60:.1f}"
-        row = Row(lane, commit, f"{datetime.now(UTC):%Y-%m-%d}", minutes, result)
+        told = ", ".join(part for part in (result, os.environ.get("LANE_NOTE", "")) if part)
+        row = Row(lane, commit, f"{datetime.now(UTC):%Y-%m-%d}", minutes, told)
         PAGE.write_text(with_row(PAGE.read_text(), row))
     else:
         sys.stderr.write(f"{lane} did not pass: its line in {PAGE.relative_to(ROOT)} stays as it is\n")

@@ -35,6 +35,12 @@ def test_a_lane_that_passes_replaces_its_line(page: Path) -> None:
     assert re.fullmatch(r"\| soak \| 0123abcde \| \d{4}-\d\d-\d\d \| 0\.\d \| 3 passed, 1 skipped \|", soak)
 
 
+def test_a_lane_says_how_much_of_it_was_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANE_NOTE", "2000 examples")
+    assert lane.main("soak", [sys.executable, "-c", PASSED]) == 0
+    assert "| 3 passed, 1 skipped, 2000 examples |\n" in page.read_text()
+
+
 @pytest.mark.parametrize(("script", "code"), [(FAILED, 1), (SKIPPED, 0)])
 def test_a_lane_that_fails_or_skips_all_is_not_noted(page: Path, script: str, code: int) -> None:
     assert lane.main("soak", [sys.executable, "-c", script]) == code
