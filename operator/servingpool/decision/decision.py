@@ -14,6 +14,7 @@ from servingpool.decision.course import Course
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.targets import Part
 
 FAST_BURN = 2.0
 """Multiple of the allowed misses, over the last 5 minutes, above which the SLO counts as missed now."""
@@ -255,6 +256,8 @@ class Decision:
     """Still learning: nothing is scaled down but to max."""
     warning: str | None = None
     """What is wrong but not fatal, such as an SLO that no fleet size can hold, as a sentence."""
+    parts: tuple[Part, ...] = ()
+    """Of each target, in the order of the spec, where the pool has several; `replicas` is their sum."""
 
     def within_budget(self, requested: int, most: int, budget: str, detail: str) -> Decision:
         """The decision cut to what the budget of GPUs lets the pool order: the last limit, also below min.

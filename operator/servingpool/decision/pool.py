@@ -9,6 +9,7 @@ from typing import Self
 from servingpool.decision.bounds import Bound, Bounds, Window, in_force
 from servingpool.decision.params import DEFAULT, Params
 from servingpool.decision.slo import Slo
+from servingpool.decision.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Pool:
     """Seconds without a request after which a fleet with min 0 goes to 0; None where it never does."""
     gateway: str = ""
     """The gateway that tells of demand at 0 replicas."""
+    targets: tuple[Target, ...] = ()
+    """In the order of the spec, where it has several; empty where it has one."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas:
