@@ -199,3 +199,15 @@ class Observation:
     """A rollout is in progress: the replicas are of two kinds."""
     targets: tuple[Ordered, ...] = ()
     """Of each target, where the pool has several; `requested` is their sum. Replicas name theirs."""
+    capacity: float | None = None
+    """What is ordered, in replicas of the reference target; set by the core where the pool has several targets."""
+
+    @property
+    def ordered(self) -> float:
+        """Replicas that are ordered, in those of the reference target."""
+        return self.requested if self.capacity is None else self.capacity
+
+    @property
+    def serving(self) -> float:
+        """Ready replicas, in those of the reference target."""
+        return len(self.ready) if self.capacity is None else math.fsum(replica.weight for replica in self.ready)

@@ -18,6 +18,7 @@ class Pool:
 
     slo: Slo
     min_replicas: int
+    """In all, where it has several targets; so `max_replicas`."""
     max_replicas: int
     in_charge: bool = True
     """False in Recommend and Paused: its decisions are not carried out, so nothing may wind up."""
@@ -61,3 +62,7 @@ class Pool:
             return self
         least, most = bounds.least.replicas, bounds.most.replicas
         return replace(self, min_replicas=least, max_replicas=most, windows=())
+
+    def whole(self, replicas: float) -> float:
+        """Whole replicas, where it has one target; else they are those of the reference, and parts of them count."""
+        return replicas if self.targets else math.ceil(replicas)
