@@ -63,6 +63,11 @@ class Kind:
         notices = [] if self.notice is None else [at - self.notice for at in turns]
         return [at for at in (*turns, *notices) if begin < at < end]
 
+    def standing(self, replicas: int, end: float) -> float:
+        """Replica-seconds of so many replicas from 0 to `end`, as far as there are nodes."""
+        turns = [0.0, *(at for at, _ in self.supply if 0.0 < at < end), end]
+        return sum((after - at) * min(replicas, self.nodes(at)) for at, after in pairwise(turns))
+
     def later(self, seconds: float) -> Self:
         """The same with its supply so much later."""
         return replace(self, supply=tuple((at + seconds, nodes) for at, nodes in self.supply))

@@ -94,14 +94,15 @@ def simulate_mix(
         holds_for=options.holds_for,
         kinds=moved,
     )
-    fleet.start_mixed(initial or _least(kinds, pool))
+    initial = initial or _least(kinds, pool)
+    fleet.start_mixed(initial)
     scraper = MixedScraper(fleet, slo, options.scrape, policy.every_bucket)
     longest = max((kind.cold_start for kind in kinds), key=lambda cold_start: cold_start.mean)
     result = let_serve(fleet, scraper, pool, policy, replace(options, cold_start=longest))
     dollars = fleet.dollars(begin, end)
     result = replace(result, score=replace(result.score, cost=dollars))
     hours = tuple(fleet.hours(kind, begin, end) for kind in range(len(kinds)))
-    return MixResult(result, dollars, hours, fleet.course, _orders(fleet.course), fleet.lost)
+    return MixResult(result, dollars, hours, fleet.course, _orders(initial, fleet.course), fleet.lost)
 
 
 def _least(kinds: Sequence[Kind], pool: Pool) -> Parts:
@@ -109,10 +110,9 @@ def _least(kinds: Sequence[Kind], pool: Pool) -> Parts:
     return (bases[0] + pool.min_replicas - sum(bases), *bases[1:])
 
 
-def _orders(course: Sequence[Moment]) -> int:
-    return sum(
-        a != b for before, after in pairwise(course) for a, b in zip(before.requested, after.requested, strict=True)
-    )
+def _orders(initial: Parts, course: Sequence[Moment]) -> int:
+    stood = (initial, *(moment.requested for moment in course))
+    return sum(a != b for before, after in pairwise(stood) for a, b in zip(before, after, strict=True))
 
 
 def static_mix(trace: Trace, kinds: Sequence[Kind], parts: Parts, slo: Slo, options: SimulationOptions) -> MixResult:
@@ -127,8 +127,8 @@ def best_static_mix(
 ) -> tuple[Parts, MixResult] | None:
     """The cheapest mix that never changes and attains, known only in hindsight; None where none does.
 
-    Takes for granted that more replicas of any kind attain no less, and that a mix costs what its replicas cost while
-    all of them stand: a mix that is no cheaper than the best one known is not run.
+    Takes for granted that more replicas of any kind attain no less. A mix that would cost no less than the best one
+    known, with what there are nodes for, is not run.
     """
     search = _Search(trace, kinds, slo, options)
     for head in search.heads():
@@ -151,16 +151,17 @@ class _Search:
         yield from sorted(product(*ranges), key=self.price)
 
     def price(self, parts: Parts) -> float:
-        """Dollars an hour of this mix, or of its first kinds."""
-        return sum(n * kind.price for n, kind in zip(parts, self.kinds, strict=False))
+        """Dollars of this mix, or of its first kinds, all the time as far as there are nodes."""
+        end = self.trace.duration - self.options.history
+        return sum(kind.price * kind.standing(n, end) / 3600.0 for n, kind in zip(parts, self.kinds, strict=False))
 
     def fill_up(self, head: Parts) -> None:
         """The fewest of the last kind beside `head` with which it attains, if that is cheaper than the best."""
         last = self.kinds[-1]
         low, high = last.base - 1, last.most
         if self.best is not None:
-            cap = self.price(self.best[0]) - self.price(head)
-            while high > low and high * last.price >= cap - 1e-9:
+            most = self.price(self.best[0])
+            while high > low and self.price((*head, high)) >= most - 1e-9:
                 high -= 1
         if high == low or not self.attains((*head, high)):
             return

@@ -113,6 +113,12 @@ class TestSeveralKinds:
         assert run.hours == pytest.approx((1 / 6, 2 / 6))
         assert run.dollars == run.result.score.cost == pytest.approx((4.0 + 2.0) / 6)
 
+    def test_count_an_order_for_each_kind_that_a_decision_changes(self) -> None:
+        policy = MixSchedule([(1, 1), (1, 1), (2, 0)])
+        run = simulate_mix(TEN_MINUTES, (FAST, SLOW), policy, SLO, SimulationOptions(), (0, 1))
+        assert run.orders == 3
+        assert [moment.requested for moment in run.course[:4]] == [(1, 1), (1, 1), (2, 0), (2, 0)]
+
     def test_are_shown_with_their_target_and_what_is_ordered_of_each(self) -> None:
         fleet = a_fleet(FAST, replace(SLOW, supply=((0.0, 2),)), parts=(1, 1), trace=TEN_MINUTES)
         scraper = MixedScraper(fleet, SLO)
