@@ -131,9 +131,9 @@ class Frontier:
         return self._found[last]
 
     def _upto(self, last: float) -> tuple[Array, Array]:
-        smallest = min((offer.weight for offer in self.offers if offer.weight > 0.0), default=0.0)
+        smallest = min((offer.weight for offer in self.offers if offer.weight > 0.0 < offer.most), default=0.0)
         if smallest <= 0.0:
-            return np.ones(1), np.ones(1)
+            return np.ones(1), np.ones(1)  # there is nothing to choose
         last = min(last, capacity(self.offers, greatest(self.offers)))
         grid = np.arange(1.0, math.ceil(last / smallest) + 1.0) * smallest
         if len(grid) > CAPACITIES:
