@@ -9,6 +9,7 @@ from servingpool.decision.course import Course
 from servingpool.decision.decision import AtZero, Decision, Limited, Plan, move, verdict_of
 from servingpool.decision.fleet import Fleet, counted, moves, verdict_of_parts
 from servingpool.decision.lateness import Queues
+from servingpool.decision.mix import EQUAL
 from servingpool.decision.limits import limit
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.plan import at_zero, plan, remembered
@@ -80,9 +81,10 @@ def _parts(
     """What each target should be. Unless all is certain, none replaces another, and none is tried."""
     certain = memory.calibrated(pool) and memory.coverage >= 1.0 and not observation.rollout
     if isinstance(planned, Unknown) or not certain:
-        return fleet.split(limited.replicas, None, trial=False)
-    trial = not planned.idle and not memory.unused(pool, now)
-    return fleet.split(limited.replicas, min(limited.replicas, planned.recommended), trial=trial)
+        return fleet.split(limited.replicas, move=False, trial=False)
+    # What will go soon is not replaced.
+    move = limited.replicas <= planned.recommended * (1.0 + EQUAL)
+    return fleet.split(limited.replicas, move=move, trial=not planned.idle and not memory.unused(pool, now))
 
 
 def _course(planned: Plan | Unknown, sleeping: AtZero | None) -> Course | None:

@@ -233,26 +233,26 @@ class Fleet:
             mix = cheapest_mix(offers, need)
         return self._of_count(self._within(mix, offers), offers, least=self.least)
 
-    def split(self, need: float, wanted: float | None, *, trial: bool) -> tuple[Part, ...]:
+    def split(self, need: float, *, move: bool, trial: bool) -> tuple[Part, ...]:
         """What each target should be for this capacity.
 
-        `wanted`: capacity for which it may move to a cheaper mix; None while that is not certain. `trial`: a target
-        that never served may get its first replica, which shows its speed.
+        `move`: it may move to a cheaper mix. `trial`: a target that never served may get its first replica, which shows
+        its speed.
         """
         zero = need <= 0.0 and self.least == 0
         offers, now = self._offers(zero=zero), tuple(line.credited for line in self.lines)
         mix = self._kept(offers, need, now)
-        if wanted is not None and not zero:
-            best, kept = self._cheapest(offers, wanted), self._kept(offers, wanted, now)
-            if price(offers, best) < (1.0 - self.saves) * price(offers, kept):
+        if move and not zero:
+            best = self._cheapest(offers, need)
+            if price(offers, best) < (1.0 - self.saves) * price(offers, mix):
                 mix = tuple(map(max, mix, best))
         lifted = self._cheapest(_lifted(offers, self.lines), need)
         order = [
             max(count + (line.stuck is not None and more > count), 0 if zero else line.target.base)
             for line, count, more in zip(self.lines, mix, lifted, strict=True)
         ]
-        if trial and not zero:
-            self._try_one(order)
+        if not zero:
+            self._try_one(order, begin=trial)
         self._keep_until_ready(order, need)
         self._in_steps(order)
         return tuple(
@@ -271,13 +271,14 @@ class Fleet:
         ]
         return self._cheapest(near, need)
 
-    def _try_one(self, order: list[int]) -> None:
-        """Order the first replica of one target that never served; keep it until it has."""
+    def _try_one(self, order: list[int], *, begin: bool) -> None:
+        """Order the first replica of one target that never served, and keep it until it has."""
         unproven = [at for at, line in enumerate(self.lines) if not line.proven and line.target.most > 0]
         tried = [at for at in unproven if self.lines[at].requested > 0]
-        for at in tried or unproven[:1]:
-            if sum(order) < self.most or self.lines[at].requested > 0:
-                order[at] = max(order[at], 1)
+        if not tried and begin and sum(order) < self.most:
+            tried = unproven[:1]
+        for at in tried:
+            order[at] = max(order[at], 1)
 
     def _keep_until_ready(self, order: list[int], need: float) -> None:
         """Keep what goes while the Ready replicas that stay have less capacity than is needed and there is."""

@@ -31,13 +31,15 @@ class Shortage:
     ) -> str | None:
         """Why the target does not deliver, once that is certain; None where it does.
 
-        A new node takes minutes to come, so a pod that finds none is given that time. Not one whose replica was Ready
-        and is gone: a node was taken away, as spot nodes are, and the capacity is missing now.
+        A new node takes minutes to come, so a pod that finds none is given that time, and one that does not exist some
+        seconds. Not where fewer replicas are Ready than were: a node was taken away, as spot nodes are, and the
+        capacity is missing now.
         """
         lost = ready < self.reached
         if any(lost or pod.age > params.unschedulable_after for pod in without_node):
             return Note.NO_NODE.message(pods=len(without_node))
-        if self.uncreated_since is not None and now - self.uncreated_since > params.uncreated_after:
+        since = self.uncreated_since
+        if since is not None and (lost or now - since > params.uncreated_after):
             return Note.NOT_CREATED.message(replicas=missing)
         return None
 
