@@ -241,7 +241,7 @@ class Fleet:
         """
         zero = need <= 0.0 and self.least == 0
         offers, now = self._offers(zero=zero), tuple(line.credited for line in self.lines)
-        mix = self._kept(offers, need, now)
+        mix = self._of_count(self._kept(offers, need, now), offers, least=0 if zero else self.least)
         if move and not zero:
             best = self._cheapest(offers, need)
             if price(offers, best) < (1.0 - self.saves) * price(offers, mix):
