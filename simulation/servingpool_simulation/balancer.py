@@ -59,3 +59,55 @@ def serve(s: State, q: Records, ready: Ints, by_load: bool, cursor: int, begin: 
         submit(s, q, ready[chosen], number, at)
         cursor = chosen + 1
     return cursor
+
+
+@compiled
+def settle_mixed(states: tuple[State, ...], q: Records, kinds: Ints, rows: Ints, until: float) -> None:
+    """As `settle_all`. `states` share their engines and differ in the step times; `kinds` has each row's state."""
+    for row in rows:
+        s = states[kinds[row]]
+        catch_up(s, q, row, until)
+        settle(s, q, row, until)
+
+
+@compiled
+def least_loaded_mixed(states: tuple[State, ...], q: Records, kinds: Ints, ready: Ints, cursor: int, at: float) -> int:
+    """As `least_loaded`: a request counts the same on each kind, as gateways count."""
+    engines = states[0].engines
+    fewest = NEVER
+    chosen = cursor
+    for k in range(len(ready)):
+        index = (cursor + k) % len(ready)
+        row = ready[index]
+        e = engines[row]
+        if e.plan_end <= at or e.scrape_at <= at:
+            catch_up(states[kinds[row]], q, row, at)
+        if e.in_flight < fewest:
+            fewest = e.in_flight
+            chosen = index
+    return chosen
+
+
+@compiled
+def serve_mixed(
+    states: tuple[State, ...],
+    q: Records,
+    kinds: Ints,
+    ready: Ints,
+    by_load: bool,
+    cursor: int,
+    numbers: tuple[int, int],
+    earliest: float,
+) -> int:
+    """As `serve`, of the requests from the first of `numbers` to before the second."""
+    for number in range(numbers[0], numbers[1]):
+        at = max(q[number].arrival, earliest)
+        chosen = cursor % len(ready)
+        if by_load:
+            chosen = least_loaded_mixed(states, q, kinds, ready, chosen, at)
+        row = ready[chosen]
+        s = states[kinds[row]]
+        catch_up(s, q, row, at)
+        submit(s, q, row, number, at)
+        cursor = chosen + 1
+    return cursor

@@ -83,6 +83,8 @@ class SimulatedReplica:
     ready_at: float
     """While loading: when it will be."""
     paid_from: float
+    kind: int = 0
+    """Of a fleet of several kinds: which one."""
     phase: Phase = Phase.LOADING
     draining_from: float = math.inf
     released_at: float = math.inf
@@ -159,14 +161,14 @@ class Fleet:
             self._order(ready_at=self.now, created_at=self.now - self.cold_start.mean)
         self._wake(self.now)
 
-    def scale(self, replicas: int) -> None:
-        """Sets how many there should be, 0 or more.
+    def scale(self, replicas: int, parts: tuple[int, ...] = ()) -> None:
+        """Sets how many there should be, 0 or more; `parts` is of a fleet of several kinds.
 
         Who goes is chosen as a ReplicaSet does: those that still load first, then those that became ready last
         (its rounding of ages to powers of two is left out).
         """
-        if replicas < 0:
-            raise ValueError(f"replicas must be 0 or more, got {replicas}")
+        if replicas < 0 or parts:
+            raise ValueError(f"replicas must be 0 or more, and of one kind; got {replicas} {parts}")
         standing = self.of(Phase.LOADING, Phase.READY)
         for _ in range(replicas - len(standing)):
             ordinal = len(self.replicas)
@@ -189,7 +191,7 @@ class Fleet:
             self.now = moment
             self._wake(moment)
             self._upgrade(moment)
-        settle_all(self.state, self.requests, self._rows(*self._alive), until)
+        self._settle(self._rows(*self._alive), until)
         for replica in self.of(Phase.DRAINING):
             engine = self.state.engines[replica.row]
             if engine.in_flight == 0:
@@ -212,6 +214,10 @@ class Fleet:
         """Replica-seconds in [begin, end]: loading and draining count."""
         return math.fsum(replica.paid_for(begin, end) for replica in self.replicas)
 
+    def gpus_per_replica(self, begin: float, end: float) -> float:  # noqa: ARG002, of several kinds it varies
+        """Over [begin, end] on average."""
+        return self.profile.gpus
+
     def _serve(self, until: float) -> None:
         """Sends the requests that arrive before `until` to the ready replicas, and those that waited for one."""
         ready = self.of(Phase.READY)
@@ -220,17 +226,16 @@ class Fleet:
             return
         end = int(np.searchsorted(self.trace.arrival, until, side="right"))
         if end > self.served:
-            self._cursor = serve(
-                self.state,
-                self.requests,
-                self._rows(*ready),
-                self.routing is Routing.LEAST_LOADED,
-                self._cursor,
-                self.served,
-                end,
-                self.now,
-            )
+            self._cursor = self._route(self._rows(*ready), end)
             self.served = end
+
+    def _route(self, ready: Ints, end: int) -> int:
+        """Sends the requests up to the `end`-th to these rows. Returns the cursor for the next call."""
+        by_load = self.routing is Routing.LEAST_LOADED
+        return serve(self.state, self.requests, ready, by_load, self._cursor, self.served, end, self.now)
+
+    def _settle(self, rows: Ints, until: float) -> None:
+        settle_all(self.state, self.requests, rows, until)
 
     def _turn_away(self, arrived: float) -> None:
         """Give up on the requests that arrived up to then and that no replica has."""

@@ -24,6 +24,8 @@ class Answer:
     reason: str = ""
     decision: Decision | None = None
     """All that our own core said; None from the others."""
+    parts: tuple[int, ...] = ()
+    """Of each kind, where the fleet has several; `replicas` is their sum."""
 
 
 class Policy(Protocol):
@@ -113,7 +115,8 @@ class Ours:
         """One call of the core."""
         outcome = decide(observation, pool, self.memory, now)
         self.memory = outcome.memory
-        return Answer(outcome.decision.replicas, outcome.decision.reason, outcome.decision)
+        decision = outcome.decision
+        return Answer(decision.replicas, decision.reason, decision, tuple(part.replicas for part in decision.parts))
 
     def learn(self, observation: Observation, pool: Pool, now: float) -> None:
         """Warm-up from history, as the operator does on first sight of a pool."""

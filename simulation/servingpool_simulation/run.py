@@ -13,7 +13,7 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 from servingpool_simulation.fleet import ColdStart, Fleet, Phase, Routing
 from servingpool_simulation.hardware import EngineProfile
-from servingpool_simulation.policies import Policy, Static
+from servingpool_simulation.policies import Answer, Policy, Static
 from servingpool_simulation.score import Outcomes, Score, Spending, outcomes, score
 from servingpool_simulation.scrape import ScrapeOptions, Scraper
 from servingpool_simulation.tables import Floats
@@ -120,8 +120,6 @@ def simulate(
     The policy sees only what `scrape` shows. Its first decision falls at the start of the scored time.
     Raises ValueError when the history leaves nothing of the trace to score.
     """
-    if options.history >= trace.duration:
-        raise ValueError(f"history of {options.history:g} s leaves nothing of a trace of {trace.duration:g} s")
     upgrades = tuple(replace(upgrade, at=options.history + upgrade.at) for upgrade in options.upgrades)
     fleet = Fleet(
         profile,
@@ -135,7 +133,14 @@ def simulate(
     )
     initial = options.initial_replicas
     fleet.start_ready(max(1, pool.min_replicas) if initial is None else initial)
-    scraper = Scraper(fleet, pool.slo, options.scrape, policy.every_bucket)
+    return let_serve(fleet, Scraper(fleet, pool.slo, options.scrape, policy.every_bucket), pool, policy, options)
+
+
+def let_serve(fleet: Fleet, scraper: Scraper, pool: Pool, policy: Policy, options: SimulationOptions) -> Result:
+    """Runs the policy on a fleet whose first replicas stand. Raises as `simulate`."""
+    trace = fleet.trace
+    if options.history >= trace.duration:
+        raise ValueError(f"history of {options.history:g} s leaves nothing of a trace of {trace.duration:g} s")
     recorder = _Recorder(fleet, options.history)
     learning = replace(pool, in_charge=False)
     every = policy.every if options.decide_every is None else options.decide_every
@@ -149,7 +154,7 @@ def simulate(
             recorder.note("")
         else:
             answer = policy.decide(observation, pool, epoch + now)
-            recorder.scale(answer.replicas)
+            recorder.scale(answer)
             recorder.note(answer.reason)
     fleet.advance(trace.duration)
     fleet.advance(trace.duration + options.tail)
@@ -163,10 +168,10 @@ def simulate(
         scale_changes=len(recorder.changes),
         flaps=recorder.flaps(within=2 * options.cold_start.mean),
         begin=options.history,
-        gpus_per_replica=profile.gpus,
+        gpus_per_replica=fleet.gpus_per_replica(options.history, trace.duration),
         price=options.price,
     )
-    return Result(policy.name, trace.name, profile.name, pool.slo, score(truth, spent), recorder.series, truth)
+    return Result(policy.name, trace.name, fleet.profile.name, pool.slo, score(truth, spent), recorder.series, truth)
 
 
 def best_static(
@@ -218,9 +223,9 @@ class _Recorder:
     _totals: Floats = field(default_factory=lambda: np.zeros(3))
     _at: float = 0.0
 
-    def scale(self, replicas: int) -> None:
+    def scale(self, answer: Answer) -> None:
         before = self.fleet.requested
-        self.fleet.scale(replicas)
+        self.fleet.scale(answer.replicas, answer.parts)
         if self.fleet.requested != before:
             self.changes.append((self.fleet.now, self.fleet.requested - before))
 

@@ -115,7 +115,7 @@ class Spending:
     """Changes down that were followed by one up within two cold starts."""
     begin: float
     """Of the scored time, in seconds of the trace."""
-    gpus_per_replica: int
+    gpus_per_replica: float
     price: float | None
     """Of a GPU-hour."""
 

@@ -43,6 +43,14 @@ class Note(Templated, StrEnum):
         "Auto would be {effect} ({reason}): {message}",
         "Follows Recommending and Paused: what would block or limit mode Auto.",
     )
+    NO_NODE = (
+        "{pods} pods find no node",
+        "In TargetStuck: the next target of spec.targets[] is ordered instead; one pod stays pending as a probe.",
+    )
+    NOT_CREATED = (
+        "{replicas} replicas were ordered and have no pod; check quotas and the workload's events",
+        "In TargetStuck: the next target of spec.targets[] is ordered instead; one replica stays ordered as a probe.",
+    )
     ALL_SAMPLES_LACK = (
         "Pods are scraped but do not export {names}",
         "In PartialMetrics and FailedGetMetrics: check the engine's version and its metrics options.",

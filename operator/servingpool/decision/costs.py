@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from servingpool.decision.decision import Candidate
 from servingpool.decision.forecast import HIDDEN, KEPT, NOTHING, SPACING, Forecast, Outlook
 from servingpool.decision.miss_curve import Curve
+from servingpool.decision.mix import Frontier
 from servingpool.decision.params import Params
 
 Array = NDArray[np.float64]
@@ -30,13 +31,30 @@ BLOCK = round(HIDDEN / SPACING)
 """Moments whose misses count as one event: ten minutes."""
 
 
-def sizes(curve: Curve, allowance: float, highest: float, most: int) -> Array:
-    """Fleets to weigh, ascending: from 1 to where even the highest demand is served with room to spare."""
+class Sizes(NamedTuple):
+    """Fleets to weigh, ascending, and the price of each: where the pool has one target, its replicas."""
+
+    fleets: Array
+    prices: Array
+
+    @classmethod
+    def whole(cls, fleets: Array) -> Self:
+        """Of so many replicas of one target."""
+        return cls(fleets, fleets)
+
+
+def sizes(curve: Curve, allowance: float, highest: float, most: float | Frontier) -> Sizes:
+    """From 1, or the least there may be, to where even the highest demand is served with room to spare.
+
+    `most`: replicas of the one target, or what may be had of several.
+    """
     enough = math.ceil(highest / curve.load_for(0.1 * allowance)) + 1
+    if isinstance(most, Frontier):
+        return Sizes(*most.upto(max(2, enough)))
     last = max(2, min(most, enough))
     if last <= SIZES:
-        return np.arange(1.0, last + 1.0)
-    return np.unique(np.round(np.geomspace(1.0, last, SIZES)))
+        return Sizes.whole(np.arange(1.0, last + 1.0))
+    return Sizes.whole(np.unique(np.round(np.geomspace(1.0, last, SIZES))))
 
 
 class States(NamedTuple):
@@ -59,16 +77,16 @@ class States(NamedTuple):
 class CostMatrix:
     """Weighs fleets (columns) for states of demand (rows)."""
 
-    def __init__(self, states: States, curve: Curve, fleets: Array) -> None:
+    def __init__(self, states: States, curve: Curve, sizes: Sizes) -> None:
         # Misses are counted per request, so a demand weighs by its own size: a burst of twice the usual load brings
         # twice the requests to be late.
-        self.fleets = fleets
+        self.fleets = fleets = sizes.fleets
         self._misses = states.likely @ (states.levels * curve.cost(states.levels / fleets))
-        self._replicas = np.where(fleets < np.minimum(states.least, fleets[-1])[:, None], np.inf, fleets)
+        self._prices = np.where(fleets < np.minimum(states.least, fleets[-1])[:, None], np.inf, sizes.prices)
 
     def choose(self, penalty: float) -> NDArray[np.intp]:
         """For each state the column of the fleet with the least sum of replicas and misses at their penalty."""
-        columns: NDArray[np.intp] = (self._replicas + penalty * self._misses).argmin(axis=1)
+        columns: NDArray[np.intp] = (self._prices + penalty * self._misses).argmin(axis=1)
         return columns
 
     @property
@@ -83,7 +101,7 @@ class CostMatrix:
         return tuple(
             Candidate(float(self.fleets[at]), float(self._misses[-1, at]))
             for at in near
-            if math.isfinite(self._replicas[-1, at])
+            if math.isfinite(self._prices[-1, at])
         )
 
 
@@ -101,22 +119,24 @@ class Cheapest(NamedTuple):
     """Work of the last state."""
 
 
-def cheapest(outlook: Outlook, curve: Curve, allowance: float, penalties: Sequence[float], most: int) -> Cheapest:
-    """The cheapest fleet of at most `most` replicas for each state at each penalty."""
+def cheapest(
+    outlook: Outlook, curve: Curve, allowance: float, penalties: Sequence[float], most: float | Frontier
+) -> Cheapest:
+    """The cheapest fleet for each state at each penalty. `most`: as in `sizes`."""
     highest = float(outlook.samples.max())
     if highest <= 0.0:
         nothing = np.zeros(1)
         return Cheapest(np.zeros((len(outlook.expected), len(penalties))), (), nothing + 1.0, nothing, 0.0)
-    fleets, states = sizes(curve, allowance, highest, most), States.of(outlook, curve, allowance)
-    costs = CostMatrix(states, curve, fleets)
+    weighed, states = sizes(curve, allowance, highest, most), States.of(outlook, curve, allowance)
+    fleets, costs = weighed.fleets, CostMatrix(states, curve, weighed)
     columns = np.array([costs.choose(penalty) for penalty in penalties]).T
     found, candidates = fleets[columns], costs.candidates(int(columns[-1, 0]))
-    if fleets[-1] > SIZES:
+    if not isinstance(most, Frontier) and fleets[-1] > SIZES:
         for state, at in np.ndindex(columns.shape):
             coarse = int(columns[state, at])
             neighbours = fleets[max(0, coarse - 1) : coarse + 2]
             finer = np.unique(np.round(np.linspace(float(neighbours[0]), float(neighbours[-1]), SIZES)))
-            refined = CostMatrix(states, curve, finer)
+            refined = CostMatrix(states, curve, Sizes.whole(finer))
             column = int(refined.choose(penalties[at])[state])
             found[state, at] = finer[column]
             if (state, at) == (len(columns) - 1, 0):
@@ -126,7 +146,14 @@ def cheapest(outlook: Outlook, curve: Curve, allowance: float, penalties: Sequen
 
 
 def miss_penalty(
-    forecast: Forecast, curve: Curve, allowance: float, *, greatest: float, most: int, held: float, params: Params
+    forecast: Forecast,
+    curve: Curve,
+    allowance: float,
+    *,
+    greatest: float,
+    most: float | Frontier,
+    held: float,
+    params: Params,
 ) -> float:
     """The lowest penalty at which the remembered past would have stayed within the allowance, margin included.
 
@@ -142,9 +169,9 @@ def miss_penalty(
     if past is None:
         return greatest
     observed = past.observed[:, None]
-    fleets = sizes(curve, allowance, float(max(observed.max(), past.outlook.samples.max())), most)
-    costs = CostMatrix(States.of(past.outlook, curve, allowance), curve, fleets)
-    late = past.counts[:, None] * observed * curve.cost(observed / fleets)
+    weighed = sizes(curve, allowance, float(max(observed.max(), past.outlook.samples.max())), most)
+    costs = CostMatrix(States.of(past.outlook, curve, allowance), curve, weighed)
+    late = past.counts[:, None] * observed * curve.cost(observed / weighed.fleets)
     within = allowance * float(past.counts @ past.observed)
     rows, moments = np.arange(len(late)), past.moments
     # Of what was seen and is no longer remembered the budget has the sum: the error falls with the root of all of it.

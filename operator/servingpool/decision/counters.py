@@ -11,6 +11,7 @@ import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import add
+from types import MappingProxyType
 from typing import NamedTuple
 
 from servingpool.decision.client_ttft import ClientTtft, since, unknown
@@ -64,27 +65,39 @@ MOST_PREFILL = 1e6
 """Prefill tokens in a step; vLLM's default is 8,192 at most, so more is a damaged sample."""
 
 
+class EngineDelta(NamedTuple):
+    """What the engines of one target did in one interval: those of different targets have different speeds."""
+
+    steps: tuple[Steps, ...] = ()
+    """Of each replica that decoded enough; of all as one where none did alone."""
+    full: tuple[Full, ...] = ()
+    """Of each replica for which requests had waited too long at both ends of the interval."""
+    most_running: float = 0.0
+    """Requests in the largest of their running batches; 0 where none is known."""
+
+    @property
+    def busiest(self) -> float:
+        """Requests that decoded in the fullest replica."""
+        return max((one.decoding for one in self.steps), default=0.0)
+
+
 class CounterDelta(NamedTuple):
     """What happened in one interval, over the replicas that could be read twice."""
 
     sums: tuple[float, ...]
     """Increase of each figure, and those in the sums alone."""
     covered: float
-    """Replica-seconds that `sums` cover."""
-    steps: tuple[Steps, ...]
-    """Of each replica that decoded enough; of all as one where none did alone."""
+    """Replica-seconds that `sums` cover, in replicas of the reference target."""
+    engines: Mapping[str, EngineDelta]
+    """By target: one where the pool has one."""
     waits: tuple[Wait, ...]
     """Of each replica that began to serve requests, shows its queue, and counts TTFT at the first token."""
     queue_excluded: bool
     """Some replica's TTFT histogram is known not to show the queue."""
-    full: tuple[Full, ...]
-    """Of each replica for which requests had waited too long at both ends of the interval."""
     stuck: int
     """Replicas that serve nothing while requests wait for them."""
     running: Reading
     """Requests in running batches, scaled to all ready replicas."""
-    most_running: float
-    """Requests in the largest of them; 0 where none is known."""
     waiting: Reading
     """Requests queued in engines and at the gateway."""
     queues: tuple[float, ...]
@@ -112,11 +125,15 @@ class CounterDelta(NamedTuple):
 class _Served:
     """One replica's interval."""
 
+    target: str
     before: Queue | None
     now: Queue | None
     seconds: float
     increase: Sequence[float]
     """Of each figure."""
+    step: Steps | None
+    """None where it decoded too little, or its engine restarted."""
+    restarted: bool
     tells: bool
     """Its TTFT histogram may tell of the wait in `before` and `now`: counted at the first token, by the same engine."""
 
@@ -144,23 +161,23 @@ def diff_counters(
     pool: Pool,
     previous: Mapping[str, Sample],
     gateway: Queue | None = None,
-    full_from: float = 0.0,
+    full_from: Mapping[str, float] = MappingProxyType({}),
     client: ClientTtft | None = None,
 ) -> CounterDelta:
     """Compare the samples with the `previous` ones, and the gateway's queue and TTFT with those of then.
 
-    A replica's first sample is where its counting begins. `full_from`: running requests from which on one may be full.
+    A replica's first sample is where its counting begins. `full_from`: running requests from which on one may be
+    full, by target.
     """
     params, ttft_bound = pool.params, pool.slo.time_to_first_token
-    ready = {replica.name for replica in observation.ready}
+    ready = {replica.name: replica for replica in observation.ready}
     serving, missing = _whole(observation, pool.slo, ready, previous)
     sums, grown, covered, intervals = [0.0] * FIGURES, 0.0, 0.0, []
-    steps, no_restart = [], True
     served: list[_Served] = []
     samples: dict[str, Sample] = {}
     for metrics in serving:
-        before = previous.get(metrics.replica)
-        now = sample(metrics, pool.slo, before, full_from)
+        before, replica = previous.get(metrics.replica), ready[metrics.replica]
+        now = sample(metrics, pool.slo, before, full_from.get(replica.target, 0.0))
         if before is not None and now.at - before.at <= params.longest_gap and incomparable(now, before):
             continue  # the next sample is compared with the one before
         samples[metrics.replica] = now
@@ -176,23 +193,18 @@ def diff_counters(
         sums = [*map(add, sums, increase)]
         seconds = now.at - before.at
         # What came before a restart is lost, its seconds are not.
-        no_restart = no_restart and not restarted
-        each = None if restarted else mean_step(increase, seconds)
-        steps += [] if each is None else [each]
-        covered += seconds
+        step = None if restarted else mean_step(increase, seconds)
+        covered += replica.weight * seconds
         intervals.append(seconds)
         shown_anew = now.queue is not before.queue
         shown = (before.queue, now.queue) if shown_anew else (None, None)
         # At both scrapes: in a full batch one begins for each that ends, so the increases are equal anyway.
         at_once = all(one.figures[BEGUN] == one.figures[TTFT_COUNT] for one in (before, now))
         tells = not restarted and at_once and not _shows_no_wait(metrics, ttft_bound)
-        served.append(_Served(*shown, seconds, increase, tells and (shown_anew or now.queue is None)))
-    if not steps and no_restart:
-        # Many replicas with little to do are alike.
-        together = mean_step(sums, covered)
-        steps = [] if together is None else [together]
+        tells = tells and (shown_anew or now.queue is None)
+        served.append(_Served(replica.target, *shown, seconds, increase, step, restarted, tells))
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
-    standing = ready | {replica.name for replica in observation.starting}
+    standing = ready.keys() | {replica.name for replica in observation.starting}
     samples = {name: one for name, one in previous.items() if name in standing} | samples
     share = len(serving) / len(ready) if ready else 0.0
     queues = _queues(serving, observation.ready, previous, params.longest_gap)
@@ -208,22 +220,18 @@ def diff_counters(
     return CounterDelta(
         sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True)), *first_tokens),
         covered=covered,
-        steps=tuple(steps),
+        engines={
+            target: _engine(target, waits, serving, ready, observation, pool)
+            for target in {replica.target: None for replica in observation.ready}
+        },
         waits=tuple(
             Wait(begun, begin, end, one.increase[TTFT_SUM] / begun)
             for one, begin, end in waits
             if one.tells and (begun := one.increase[BEGUN]) > 0.0 and (one.now is not None or gateways[1] is not None)
         ),
         queue_excluded=any(_shows_no_wait(one, ttft_bound) for one in serving),
-        full=tuple(
-            # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
-            _full(one, room=one.room and not observation.metered)
-            for one, begin, end in waits
-            if min(begin, end) >= pool.slo.queue_bound
-        ),
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
         running=_gauge([one.running for one in serving], share),
-        most_running=max((one.running for one in serving if not isinstance(one.running, Unknown)), default=0.0),
         waiting=_with_gateway(waiting, observation.gateway.queue),
         queues=() if isinstance(queues, Unknown) else queues,
         gateway=observation.gateway.queue,
@@ -236,6 +244,38 @@ def diff_counters(
         buckets=max(samples.values(), key=lambda one: one.figures[TTFT_COUNT]).buckets if samples else NO_BUCKETS,
         interval=min(intervals) if intervals else None,
         missing=missing,
+    )
+
+
+def _engine(
+    target: str,
+    waits: Sequence[tuple[_Served, float, float]],
+    serving: Sequence[ReplicaMetrics],
+    ready: Mapping[str, Replica],
+    observation: Observation,
+    pool: Pool,
+) -> EngineDelta:
+    """What the engines of one target did, of those that `served` with their waits at both ends."""
+    waits = [each for each in waits if each[0].target == target]
+    served = [one for one, _, _ in waits]
+    steps = [one.step for one in served if one.step is not None]
+    if not steps and not any(one.restarted for one in served):
+        # Many replicas with little to do are alike.
+        sums = [0.0] * FIGURES
+        for one in served:
+            sums = [*map(add, sums, one.increase)]
+        together = mean_step(sums, sum(one.seconds for one in served))
+        steps = [] if together is None else [together]
+    running = (one.running for one in serving if ready[one.replica].target == target)
+    return EngineDelta(
+        steps=tuple(steps),
+        full=tuple(
+            # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
+            _full(one, room=one.room and not observation.metered)
+            for one, begin, end in waits
+            if min(begin, end) >= pool.slo.queue_bound
+        ),
+        most_running=max((one for one in running if not isinstance(one, Unknown)), default=0.0),
     )
 
 

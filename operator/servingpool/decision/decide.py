@@ -6,13 +6,16 @@ from typing import NamedTuple
 
 from servingpool.decision import report
 from servingpool.decision.course import Course
-from servingpool.decision.decision import AtZero, Decision, Plan, verdict_of
+from servingpool.decision.decision import AtZero, Decision, Limited, Plan, move, verdict_of
+from servingpool.decision.fleet import Fleet, counted, moves, verdict_of_parts
 from servingpool.decision.lateness import Queues
+from servingpool.decision.mix import EQUAL
 from servingpool.decision.limits import limit
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.plan import at_zero, plan, remembered
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
+from servingpool.decision.targets import Part
 from servingpool.decision.update import update
 
 
@@ -29,32 +32,59 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     Pure: the same arguments give the same outcome, and `memory` is left as it was. `now` is Unix time in seconds; a
     clock that is set back empties the windows, and a second call at the same `now` changes nothing.
     """
-    updated = update(observation, pool.within(pool.bounds(now, memory.horizon(pool))), memory, now)
+    memory = counted(memory, observation, pool, now)
+    fleet = Fleet.of(observation, pool, memory, now) if pool.targets else None
+    seen = observation if fleet is None else fleet.observed(observation)
+    updated = update(seen, pool.within(pool.bounds(now, memory.horizon(pool))), memory, now)
     bounds = pool.bounds(now, updated.memory.horizon(pool))
     pool = pool.within(bounds)
-    planned = plan(observation, pool, updated, unused=updated.memory.unused(pool, now))
+    fleet = None if fleet is None else fleet.within(pool)
+    frontier = None if fleet is None else fleet.frontier
+    planned = plan(seen, pool, updated, frontier, unused=updated.memory.unused(pool, now))
     memory = remembered(updated.memory, pool, planned, now)
     # By the clock of the samples: Prometheus's may differ from ours.
     since = max((one.at for one in memory.samples.values()), default=now) - pool.params.longest_gap
-    queues = Queues.recent(observation, memory.samples, memory.gateway_queue, since)
-    sleeping = at_zero(observation, pool, memory, now)
-    limited = limit(observation, pool, bounds, memory, planned, now, queues.longest_wait, sleeping)
+    queues = Queues.recent(seen, memory.samples, memory.gateway_queue, since)
+    sleeping = at_zero(seen, pool, memory, now, frontier)
+    limited = limit(seen, pool, bounds, memory, sleeping or planned, now, queues.longest_wait, fleet)
     figures = report.figures(pool, memory, updated, planned, queues, now)
+    parts = () if fleet is None else _parts(fleet, seen, pool, memory, planned, limited, now)
+    replicas = sum(part.replicas for part in parts) if parts else int(limited.replicas)
+    moved = moves(parts, memory.profile.reference) if parts else move(observation.requested, replicas)
     decision = Decision(
         at=now,
-        replicas=limited.replicas,
-        verdict=verdict_of(limited.replicas, observation.requested),
+        replicas=replicas,
+        verdict=verdict_of_parts(parts) if parts else verdict_of(replicas, observation.requested),
         need=_need(pool, memory, planned, sleeping, now),
         limits=limited.applied,
-        reason=report.reason(observation.requested, pool, planned, limited, figures, sleeping),
+        reason=report.reason(moved, pool, planned, limited, figures, sleeping),
         figures=figures,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
         course=_course(planned, sleeping),
         calibrating=not memory.calibrated(pool),
-        warning=report.warning(pool, updated, planned),
+        warning=report.warning(pool, updated, planned, fleet),
+        parts=parts,
     )
     return Outcome(decision, memory)
+
+
+def _parts(
+    fleet: Fleet,
+    observation: Observation,
+    pool: Pool,
+    memory: Memory,
+    planned: Plan | Unknown,
+    limited: Limited,
+    now: float,
+) -> tuple[Part, ...]:
+    """What each target should be. Unless all is certain, none replaces another, and none is tried."""
+    certain = memory.calibrated(pool) and memory.coverage >= 1.0 and not observation.rollout
+    if isinstance(planned, Unknown) or not certain:
+        return fleet.split(limited.replicas, move=False, trial=False)
+    # What will go soon is not replaced.
+    move = limited.replicas <= planned.recommended * (1.0 + EQUAL)
+    return fleet.split(limited.replicas, move=move, trial=not planned.idle and not memory.unused(pool, now))
 
 
 def _course(planned: Plan | Unknown, sleeping: AtZero | None) -> Course | None:

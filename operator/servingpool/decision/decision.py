@@ -14,6 +14,7 @@ from servingpool.decision.course import Course
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.targets import Part
 
 FAST_BURN = 2.0
 """Multiple of the allowed misses, over the last 5 minutes, above which the SLO counts as missed now."""
@@ -34,8 +35,9 @@ class Limit:
     """One step between the raw need and the answer, in the order applied."""
 
     name: LimitName
-    before: int
-    after: int
+    before: float
+    """Replicas, of the reference target where the pool has several; so `after`."""
+    after: float
     reason: str
     """A sentence with figures and units."""
 
@@ -44,18 +46,19 @@ class Limit:
 class Limited:
     """A number of replicas on its way, with the limits that changed it."""
 
-    replicas: int
+    replicas: float
+    """A whole number where the pool has one target."""
     applied: tuple[Limit, ...] = ()
 
-    def at_least(self, least: int, name: LimitName, /, **given: object) -> Limited:
+    def at_least(self, least: float, name: LimitName, /, **given: object) -> Limited:
         """Raise to `least` where it is below. `given` fills in the limit's sentence."""
         return self if self.replicas >= least else self._moved(least, name, given)
 
-    def at_most(self, most: int, name: LimitName, /, **given: object) -> Limited:
+    def at_most(self, most: float, name: LimitName, /, **given: object) -> Limited:
         """Cut to `most` where it is above. `given` fills in the limit's sentence."""
         return self if self.replicas <= most else self._moved(most, name, given)
 
-    def _moved(self, to: int, name: LimitName, given: Mapping[str, object]) -> Limited:
+    def _moved(self, to: float, name: LimitName, given: Mapping[str, object]) -> Limited:
         limit = Limit(name=name, before=self.replicas, after=to, reason=render(name.template, given))
         return replace(self, replicas=to, applied=(*self.applied, limit))
 
@@ -223,7 +226,7 @@ class Plan:
 class AtZero(NamedTuple):
     """How many replicas there should be while none serves because there were to be none, and why."""
 
-    replicas: int
+    replicas: float
     why: str
     course: Course | None = None
     """Misses at each fleet size; None where nothing is known of the usual demand, or none came."""
@@ -255,6 +258,8 @@ class Decision:
     """Still learning: nothing is scaled down but to max."""
     warning: str | None = None
     """What is wrong but not fatal, such as an SLO that no fleet size can hold, as a sentence."""
+    parts: tuple[Part, ...] = ()
+    """Of each target, in the order of the spec, where the pool has several; `replicas` is their sum."""
 
     def within_budget(self, requested: int, most: int, budget: str, detail: str) -> Decision:
         """The decision cut to what the budget of GPUs lets the pool order: the last limit, also below min.
@@ -268,6 +273,11 @@ class Decision:
         told = f"{move(requested, most)}: {self.reason.partition(': ')[2]}; {limited.applied[-1].reason}"
         verdict = verdict_of(most, requested)
         return replace(self, replicas=most, verdict=verdict, limits=limited.applied, reason=told)
+
+
+def shown(replicas: float) -> str:
+    """As sentences have it: parts of a replica where the pool has several targets."""
+    return f"{replicas:.3g}" if replicas % 1.0 else f"{replicas:.0f}"
 
 
 def verdict_of(replicas: int, requested: int) -> Verdict:

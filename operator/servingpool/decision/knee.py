@@ -15,13 +15,7 @@ LOWEST_KNEE, HIGHEST_KNEE = 0.06, 1.0
 
 def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:
     """The miss curve as believed now."""
-    bound = pool.slo.time_per_output_token
-    # ITL = a / (1 - load) reaches the bound at 1 - a / bound: a knee hardly lies beyond. Where even an idle engine
-    # breaks TPOT, TPOT says nothing on the size of the fleet.
-    unlimited = bound is None or tpot_infeasible(pool, step)
-    highest = HIGHEST_KNEE if bound is None or unlimited else 1.0 - step.between_tokens / bound
-    # That is a load by step time alone; `stretch` puts it into units of a full batch.
-    highest = step.stretch * min(HIGHEST_KNEE, max(LOWEST_KNEE, highest))
+    highest = _highest(pool, step)
     observed = math.isfinite(step.batch) and highest >= HIGHEST_KNEE
     highest = min(HIGHEST_KNEE, highest)
     share = FULL_KNEE_SHARE if observed else pool.params.knee_share
@@ -31,6 +25,22 @@ def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:
         shape=OBSERVED if observed else ESTIMATED,
         params=pool.params,
     )
+
+
+def _highest(pool: Pool, step: StepTime) -> float:
+    """The load beyond which a knee hardly lies; above 1 where that is beyond a full replica."""
+    bound = pool.slo.time_per_output_token
+    # ITL = a / (1 - load) reaches the bound at 1 - a / bound: a knee hardly lies beyond. Where even an idle engine
+    # breaks TPOT, TPOT says nothing on the size of the fleet.
+    unlimited = bound is None or tpot_infeasible(pool, step)
+    highest = HIGHEST_KNEE if bound is None or unlimited else 1.0 - step.between_tokens / bound
+    # That is a load by step time alone; `stretch` puts it into units of a full batch.
+    return step.stretch * min(HIGHEST_KNEE, max(LOWEST_KNEE, highest))
+
+
+def highest_knee(pool: Pool, step: StepTime) -> float:
+    """The highest load at which an engine can hold TPOT."""
+    return min(HIGHEST_KNEE, _highest(pool, step))
 
 
 def tpot_infeasible(pool: Pool, step: StepTime) -> bool:

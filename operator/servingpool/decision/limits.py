@@ -7,7 +7,8 @@ import math
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.bounds import Bounds
-from servingpool.decision.decision import AtZero, Limited, Plan
+from servingpool.decision.decision import AtZero, Limited, Plan, shown
+from servingpool.decision.fleet import Fleet
 from servingpool.decision.gateway_demand import clock, span
 from servingpool.decision.lateness import Lateness
 from servingpool.decision.observation import Observation, Unknown
@@ -24,27 +25,28 @@ def limit(
     pool: Pool,
     bounds: Bounds,
     memory: Memory,
-    plan: Plan | Unknown,
+    plan: Plan | AtZero | Unknown,
     now: float,
     longest_wait: float,
-    at_zero: AtZero | None = None,
+    fleet: Fleet | None = None,
 ) -> Limited:
     """The answer: at most and at least, rule by rule. Without a plan the fleet stays, within min and max.
 
-    `bounds` are those of the pool, with the schedules that they come from. `at_zero`: what is needed while no replica
-    serves because there were to be none.
+    `bounds` are those of the pool, with the schedules that they come from. `fleet`: the targets, where the pool has
+    several; then all is counted in replicas of the reference, and need not be whole.
     """
-    requested = observation.requested
-    if at_zero is not None:
-        return _bounded(_while_no_node(Limited(at_zero.replicas), observation, pool, memory), requested, pool, bounds)
+    requested = observation.ordered
+    if isinstance(plan, AtZero):
+        answer = _while_no_node(Limited(plan.replicas), observation, pool, memory, fleet)
+        return _bounded(answer, requested, pool, bounds, fleet)
     idle = memory.idle(pool, now)
     if isinstance(plan, Unknown):
         answer = Limited(0 if idle else requested)
-        if pool.idle_after is not None and requested == 1:
-            answer = _last_replica(Limited(0), pool, memory, now)  # for its sentence
+        if pool.idle_after is not None and observation.requested == 1:
+            answer = _last_replica(Limited(0), observation, pool, memory, now)  # for its sentence
         answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
-        return _bounded(answer, requested, pool, bounds)
-    answer = Limited(math.ceil(plan.need))
+        return _bounded(answer, requested, pool, bounds, fleet)
+    answer = Limited(pool.whole(plan.need))
     answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
     if not idle and not memory.calibrated(pool):
         answer = _while_calibrating(answer, requested, pool, memory)
@@ -52,26 +54,33 @@ def limit(
         answer = _scale_down_window(answer, requested, pool, memory, now)
     if 0 < abs(answer.replicas - requested) <= pool.params.tolerance * requested:
         change, tolerance = answer.replicas, pool.params.tolerance
-        answer = answer.at_least(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
-        answer = answer.at_most(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
-    answer = _while_no_node(answer, observation, pool, memory)
+        told = {"replicas": shown(change), "tolerance": tolerance}
+        answer = answer.at_least(requested, LimitName.TOO_LITTLE, **told)
+        answer = answer.at_most(requested, LimitName.TOO_LITTLE, **told)
+    answer = _while_no_node(answer, observation, pool, memory, fleet)
     answer = _in_proportion(answer, observation, pool, memory, plan)
-    return _bounded(_last_replica(answer, pool, memory, now), requested, pool, bounds)
+    return _bounded(_last_replica(answer, observation, pool, memory, now), requested, pool, bounds, fleet)
 
 
-def _last_replica(answer: Limited, pool: Pool, memory: Memory, now: float) -> Limited:
+def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory: Memory, now: float) -> Limited:
     """Why the last replica of a pool that may go to zero stays."""
     if pool.idle_after is None or memory.idle(pool, now):
         return answer
     without, seen = memory.idle_for(now), memory.profile.vanished
+    last = min(1, observation.ordered) if pool.targets else 1
     if seen is not None:
-        return answer.at_least(1, LimitName.DEMAND_VANISHED, at=clock(seen.at))
+        return answer.at_least(last, LimitName.DEMAND_VANISHED, at=clock(seen.at))
     if isinstance(without, Unknown):
-        return answer.at_least(1, LimitName.DEMAND_UNKNOWN, reason=without.reason)
-    return answer.at_least(1, LimitName.NOT_IDLE, idle=span(without), after=span(memory.idle_after(pool)))
+        return answer.at_least(last, LimitName.DEMAND_UNKNOWN, reason=without.reason)
+    return answer.at_least(last, LimitName.NOT_IDLE, idle=span(without), after=span(memory.idle_after(pool)))
 
 
-def _while_no_node(answer: Limited, observation: Observation, pool: Pool, memory: Memory) -> Limited:
+def _while_no_node(
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet | None
+) -> Limited:
+    if fleet is not None:
+        most = max(observation.ordered, fleet.reachable)
+        return answer.at_most(most, LimitName.UNSCHEDULABLE, pods=fleet.stuck) if fleet.stuck else answer
     without_node = unschedulable(observation, pool, memory)
     if not without_node:
         return answer
@@ -89,7 +98,7 @@ def _scale_down_blocked(
     answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float
 ) -> Limited:
     """Why nothing may be removed now."""
-    requested, standing = observation.requested, len(observation.ready) + len(observation.starting)
+    requested, standing = observation.ordered, len(observation.ready) + len(observation.starting)
     if memory.coverage < 1.0:
         answer = answer.at_least(requested, LimitName.PARTIAL, missing=1.0 - memory.coverage)
     if memory.queue_unknown is not None:
@@ -98,14 +107,15 @@ def _scale_down_blocked(
         answer = answer.at_least(requested, LimitName.CLIENT_UNKNOWN, reason=memory.client_unknown)
     if longest_wait > pool.slo.queue_bound:
         answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait)
-    if standing < requested:
-        answer = answer.at_least(requested, LimitName.REPLICAS_MISSING, standing=standing, requested=requested)
+    if standing < observation.requested:
+        told = {"standing": standing, "requested": observation.requested}
+        answer = answer.at_least(requested, LimitName.REPLICAS_MISSING, **told)
     if observation.rollout:
         answer = answer.at_least(requested, LimitName.ROLLOUT)
     return answer
 
 
-def _while_calibrating(answer: Limited, requested: int, pool: Pool, memory: Memory) -> Limited:
+def _while_calibrating(answer: Limited, requested: float, pool: Pool, memory: Memory) -> Limited:
     if _calm(pool, memory):
         answer = answer.at_most(requested, LimitName.CALIBRATING, detail=Note.CALM.message())
     seen, wanted = memory.profile.learned, pool.params.calibration
@@ -123,34 +133,37 @@ def _calm(pool: Pool, memory: Memory) -> bool:
     return late.requests > 0.0 and late.share <= pool.params.calm_burn * pool.slo.allowed
 
 
-def _scale_down_window(answer: Limited, requested: int, pool: Pool, memory: Memory, now: float) -> Limited:
+def _scale_down_window(answer: Limited, requested: float, pool: Pool, memory: Memory, now: float) -> Limited:
     """Nothing goes that was recommended within the window, nor before the pool was observed for so long."""
     window = memory.scale_down_window(pool)
     if memory.since is None or now - memory.since < window:
         answer = answer.at_least(requested, LimitName.WINDOW_FILLING, window=window)
     highest = memory.highest_recommendation
-    least = min(requested, math.ceil(highest))
+    least = min(requested, pool.whole(highest))
     return answer.at_least(least, LimitName.SCALE_DOWN_WINDOW, highest=highest, window=window)
 
 
 def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory: Memory, plan: Plan) -> Limited:
     """No more than serves what comes and waits, while misses are a guess; and never many times what stands at once."""
-    requested, ready = observation.requested, len(observation.ready)
+    requested, ready = observation.ordered, observation.serving
     if not plan.has_evidence:
         load = pool.params.knee_share * plan.curve.limit
-        most = math.ceil(plan.proportionate(load))
-        answer = answer.at_most(max(requested, most), LimitName.PROPORTION, most=most, load=load)
+        most = pool.whole(plan.proportionate(load))
+        answer = answer.at_most(max(requested, most), LimitName.PROPORTION, most=shown(most), load=load)
     most = max(requested, 2 * ready + 4)
-    answer = answer.at_most(most, LimitName.ONE_COLD_START, most=most, ready=ready)
+    answer = answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
     if not memory.profile.fit.known:
         initial = memory.profile.forecast.initial_replicas or requested
         most = max(2 * initial, initial + 2, requested)
-        answer = answer.at_most(most, LimitName.LEARNING_STEP, most=most)
+        answer = answer.at_most(most, LimitName.LEARNING_STEP, most=shown(most))
     return answer
 
 
-def _bounded(answer: Limited, requested: int, pool: Pool, bounds: Bounds) -> Limited:
+def _bounded(answer: Limited, requested: float, pool: Pool, bounds: Bounds, fleet: Fleet | None) -> Limited:
     """The user's own limits. The largest change is the last: also min and max are reached step by step."""
+    if fleet is not None:  # which counts the replicas of each target, and the largest change, when it splits the answer
+        answer = answer.at_least(fleet.fewest, LimitName.MINIMUM, minimum=bounds.least)
+        return answer.at_most(fleet.largest, LimitName.MAXIMUM, maximum=bounds.most)
     answer = answer.at_least(bounds.least.replicas, LimitName.MINIMUM, minimum=bounds.least)
     answer = answer.at_most(bounds.most.replicas, LimitName.MAXIMUM, maximum=bounds.most)
     if pool.max_change == math.inf:

@@ -158,11 +158,24 @@ class Replica:
     """The scheduler found no node for it."""
     gated: bool = False
     """A scheduling gate keeps it from the scheduler, such as that of a quota."""
+    target: str = ""
+    """The target that it is of, by name, where the pool has several."""
+    weight: float = 1.0
+    """What it counts for, in replicas of the reference target; set by the core."""
 
     @property
     def load_time(self) -> float | None:
         """Seconds from creation to Ready: the cold start it has shown; None while it loads."""
         return None if self.ready_for is None else self.age - self.ready_for
+
+
+class Ordered(NamedTuple):
+    """What one of several targets is to be."""
+
+    target: str
+    """Its name."""
+    replicas: int
+    """`spec.replicas`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +197,17 @@ class Observation:
     """The engines export nothing: what the gateway counts stands for their metrics, see `metered`."""
     rollout: bool = False
     """A rollout is in progress: the replicas are of two kinds."""
+    targets: tuple[Ordered, ...] = ()
+    """Of each target, where the pool has several; `requested` is their sum. Replicas name theirs."""
+    capacity: float | None = None
+    """What is ordered, in replicas of the reference target; set by the core where the pool has several targets."""
+
+    @property
+    def ordered(self) -> float:
+        """Replicas that are ordered, in those of the reference target."""
+        return self.requested if self.capacity is None else self.capacity
+
+    @property
+    def serving(self) -> float:
+        """Ready replicas, in those of the reference target."""
+        return len(self.ready) if self.capacity is None else math.fsum(replica.weight for replica in self.ready)

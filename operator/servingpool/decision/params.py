@@ -114,6 +114,10 @@ class Params:
     """Misses over the allowed ones, 1 to 5: below it, and without a queue, nothing is added while calibrating."""
     unschedulable_after: float = 300.0
     """Seconds, 60 to 1,800, that pods wait for a node before ordering more is pointless: nodes take 2 to 4 minutes."""
+    uncreated_after: float = 60.0
+    """Seconds, 15 to 300, after which a pod that was not created is refused, as by a quota."""
+    worth_moving: float = 0.1
+    """Share of the cost, 0.02 to 0.5, that another mix of targets must save. Speeds are known within a few percent."""
 
 
 DEFAULT = Params()

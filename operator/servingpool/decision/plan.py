@@ -20,6 +20,7 @@ from servingpool.decision.forecast import Outlook
 from servingpool.decision.gateway_demand import Busy, GatewayDemand, clock, span
 from servingpool.decision.knee import has_evidence, posterior
 from servingpool.decision.miss_curve import Curve
+from servingpool.decision.mix import BEYOND, Frontier
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
@@ -31,8 +32,18 @@ PENALTY_LASTS, PENALTY_SHARE = 120.0, 1.0 / 60.0
 and of two hours that are remembered two minutes are little."""
 
 
-def plan(observation: Observation, pool: Pool, update: UpdateResult, *, unused: bool = False) -> Plan | Unknown:
-    """What the pool needs; Unknown with the reason where that is not known. `unused`: certainly nothing asks for it."""
+def plan(
+    observation: Observation,
+    pool: Pool,
+    update: UpdateResult,
+    frontier: Frontier | None = None,
+    *,
+    unused: bool = False,
+) -> Plan | Unknown:
+    """What the pool needs; Unknown with the reason where that is not known. `unused`: certainly nothing asks for it.
+
+    `frontier`: what may be had of several targets; None where the pool has one.
+    """
     memory, params = update.memory, pool.params
     if isinstance(observation.metrics, Unknown):
         return observation.metrics
@@ -45,13 +56,13 @@ def plan(observation: Observation, pool: Pool, update: UpdateResult, *, unused: 
     if update.demand is None:
         return Unknown("too few scrapes to take a rate")
     level, profile = update.demand.level, memory.profile
-    curve, allowance, penalty, most = _terms(pool, memory, update.step)
+    curve, allowance, penalty, most = _terms(pool, memory, update.step, frontier)
     queued = backlog(
         memory.queues,
         observation.gateway.queue,
         work=update.demand.work_per_request,
         horizon=memory.horizon(pool),
-        load=level / max(1, observation.requested),
+        load=level / (observation.ordered or 1),
         stuck=memory.stuck,
     )
     idle, safe_load = unused or memory.window.idle(params), curve.load_for(allowance)
@@ -69,15 +80,15 @@ def plan(observation: Observation, pool: Pool, update: UpdateResult, *, unused: 
         for_initial_fleet = 0.0
     # What is ordered now serves a cold start later, but what is removed now is missing now.
     for_present_load = 0.0
-    if max(for_forecast, for_initial_fleet) < observation.requested:
+    if max(for_forecast, for_initial_fleet) < observation.ordered:
         now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), most).replicas
-        for_present_load = min(float(now[0, 0]), float(observation.requested))
+        for_present_load = min(float(now[0, 0]), float(observation.ordered))
     need = max(for_forecast, for_initial_fleet, for_present_load)
     return Plan(
         for_forecast=for_forecast,
         for_initial_fleet=for_initial_fleet,
         for_present_load=for_present_load,
-        recommended=max(need, min(float(observation.requested), sticking)),
+        recommended=max(need, min(float(observation.ordered), sticking)),
         curve=curve,
         outlook=outlook,
         level=level,
@@ -101,12 +112,13 @@ class Terms(NamedTuple):
     """Share of requests that may miss."""
     penalty: float
     """Of a miss, in replicas."""
-    most: int
-    """Replicas that are weighed."""
+    most: float | Frontier
+    """Replicas that are weighed, or what may be had of several targets."""
 
 
-def _terms(pool: Pool, memory: Memory, step: StepTime) -> Terms:
-    profile, params, most = memory.profile, pool.params, 4 * pool.max_replicas
+def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier | None) -> Terms:
+    profile, params = memory.profile, pool.params
+    most = BEYOND * pool.max_replicas if frontier is None else frontier
     curve, allowed = posterior(profile.curve, pool, step), pool.slo.allowed
     ratio = profile.calibration.ratio(params)
     allowance = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=ratio, params=params)
@@ -161,14 +173,16 @@ def _penalty_lasts(memory: Memory) -> float:
     return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(PENALTY_LASTS, PENALTY_SHARE * forecast.seen)
 
 
-def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float) -> AtZero | None:
+def at_zero(
+    observation: Observation, pool: Pool, memory: Memory, now: float, frontier: Frontier | None = None
+) -> AtZero | None:
     """What to do while no replica serves because there were to be none; None at other times."""
     demand = memory.demand
     if demand is None or demand.zero_at is None:
         return None
-    requested = observation.requested
+    requested = observation.ordered
     if demand.asked_at is not None:
-        replicas, course = _for_the_usual(pool, memory, demand, now)
+        replicas, course = _for_the_usual(pool, memory, demand, now, frontier)
         why = _requests(demand)
         if course is None:
             why = f"{why}; {Note.USUAL_UNKNOWN.message()}"
@@ -184,7 +198,9 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float) ->
     return AtZero(max(requested, 1 if unknown > longest else 0), said)
 
 
-def _for_the_usual(pool: Pool, memory: Memory, demand: GatewayDemand, now: float) -> tuple[int, Course | None]:
+def _for_the_usual(
+    pool: Pool, memory: Memory, demand: GatewayDemand, now: float, frontier: Frontier | None
+) -> tuple[float, Course | None]:
     """Replicas for the usual demand of busy hours, or for what has come where that is more; 1 if nothing is known."""
     profile, params, busy = memory.profile, pool.params, memory.profile.busy
     step = _step_of(memory, busy, params)
@@ -194,10 +210,12 @@ def _for_the_usual(pool: Pool, memory: Memory, demand: GatewayDemand, now: float
     since = now if demand.asked_at is None else demand.asked_at
     arriving = demand.arrived * work / max(horizon, now - since)
     level = max(busy.level, arriving) + demand.held * work / horizon
-    curve, allowance, penalty, most = _terms(pool, memory, step)
+    curve, allowance, penalty, most = _terms(pool, memory, step, frontier)
     outlook = profile.forecast.outlook_of(level, capacity=curve.load_for(allowance), params=params)
     found = cheapest(outlook, curve, allowance, (penalty,), most)
-    return max(1, int(found.replicas[0, 0])), Course(found.fleets, found.misses, found.expected, level, curve)
+    course = Course(found.fleets, found.misses, found.expected, level, curve)
+    cheapest_fleet = float(found.replicas[0, 0])
+    return max(1, int(cheapest_fleet)) if frontier is None else cheapest_fleet, course
 
 
 def _step_of(memory: Memory, busy: Busy, params: Params) -> StepTime | None:

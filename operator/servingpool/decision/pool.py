@@ -9,6 +9,7 @@ from typing import Self
 from servingpool.decision.bounds import Bound, Bounds, Window, in_force
 from servingpool.decision.params import DEFAULT, Params
 from servingpool.decision.slo import Slo
+from servingpool.decision.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Pool:
 
     slo: Slo
     min_replicas: int
+    """In all, where it has several targets; so `max_replicas`."""
     max_replicas: int
     in_charge: bool = True
     """False in Recommend and Paused: its decisions are not carried out, so nothing may wind up."""
@@ -31,6 +33,8 @@ class Pool:
     """Seconds without a request after which a fleet with min 0 goes to 0; None where it never does."""
     gateway: str = ""
     """The gateway that tells of demand at 0 replicas."""
+    targets: tuple[Target, ...] = ()
+    """In the order of the spec, where it has several; empty where it has one."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas:
@@ -58,3 +62,7 @@ class Pool:
             return self
         least, most = bounds.least.replicas, bounds.most.replicas
         return replace(self, min_replicas=least, max_replicas=most, windows=())
+
+    def whole(self, replicas: float) -> float:
+        """Whole replicas, where it has one target; else they are those of the reference, and parts of them count."""
+        return replicas if self.targets else math.ceil(replicas)

@@ -9,7 +9,8 @@ import numpy as np
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.counters import WAITED
-from servingpool.decision.decision import AtZero, Figures, Limited, Plan, move
+from servingpool.decision.decision import AtZero, Figures, Limited, Plan, shown
+from servingpool.decision.fleet import Fleet
 from servingpool.decision.gateway_demand import span
 from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
@@ -81,7 +82,7 @@ def figures(
     )
 
 
-def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown) -> str | None:
+def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, fleet: Fleet | None) -> str | None:
     """What is wrong but not fatal."""
     bound, step = pool.slo.time_per_output_token, update.step
     known = update.memory.profile.fit.known
@@ -93,28 +94,29 @@ def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown) -> str | Non
     if isinstance(plan, Unknown):
         return None
     if plan.feasible:
-        least = math.ceil(plan.expected / plan.curve.load_for(plan.allowed))
+        least = pool.whole(plan.expected / plan.curve.load_for(plan.allowed))
     elif not plan.has_evidence:
-        least = math.ceil(plan.expected)  # whatever the curve, no fleet does more than its work
+        least = pool.whole(plan.expected)  # whatever the curve, no fleet does more than its work
     else:
         return (
             f"About {plan.curve.floor:.1%} of requests miss the SLO at any fleet size; {plan.allowed:.1%} are allowed. "
             f"Relax the bound or use faster replicas."
         )
-    if least > pool.max_replicas:
-        return f"The forecast needs {least} replicas and max is {pool.max_replicas}, so the SLO will not hold."
+    most = pool.max_replicas if fleet is None else fleet.largest
+    if least > most:
+        return f"The forecast needs {shown(least)} replicas and max is {shown(most)}, so the SLO will not hold."
     return None
 
 
 def reason(
-    requested: int,
+    moved: str,
     pool: Pool,
     plan: Plan | Unknown,
     answer: Limited,
     figures: Figures,
     at_zero: AtZero | None = None,
 ) -> str:
-    """Why this many replicas, in one sentence with units."""
+    """Why this many replicas, in one sentence with units. `moved`: its beginning."""
     without = figures.idle_for
     if at_zero is not None:
         parts = [at_zero.why]
@@ -125,7 +127,7 @@ def reason(
     else:
         parts = _weighed(pool, plan, figures)
     parts += [limit.reason for limit in answer.applied]
-    return f"{move(requested, answer.replicas)}: {'; '.join(parts)}"
+    return f"{moved}: {'; '.join(parts)}"
 
 
 def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:

@@ -12,6 +12,7 @@ from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_demand import NEVER_ZERO, Busy, GatewayDemand, Vanished
 from servingpool.decision.gateway_requests import Unbegun
+from servingpool.decision.kinds import Kinds
 from servingpool.decision.metered import Shares
 from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.observation import Reading, Unknown
@@ -21,6 +22,7 @@ from servingpool.decision.queue_in_ttft import QueueInTtft
 from servingpool.decision.queueing import Queue
 from servingpool.decision.samples import Sample
 from servingpool.decision.saturation import Saturation
+from servingpool.decision.shortage import Shortage
 from servingpool.decision.step_time import StepTime, StepTimeFit
 from servingpool.decision.window import AT, Demand, SampleWindow
 
@@ -52,6 +54,10 @@ class Profile:
     busy: Busy = field(default_factory=Busy)
     vanished: Vanished | None = None
     """The gateway's series were gone at 0 replicas."""
+    kinds: Kinds = ()
+    """Of each target, where the pool has several; `fit` and `saturation` are then those of the reference."""
+    reference: str = ""
+    """The target in whose replicas capacity is counted; empty where the pool has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,8 @@ class Memory:
     """Of a miss, in replicas for the work that keeps one busy; None where it is to be found anew."""
     penalty_until: float = 0.0
     """Unix time in seconds up to which it is kept."""
+    shortages: tuple[Shortage, ...] = ()
+    """Of each target, where the pool has several."""
     predicted_by: Curve | None = field(default=None, compare=False, repr=False)
     """The miss curve of the last decision. It follows from all the rest."""
 

@@ -14,6 +14,7 @@ from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.counters import CounterDelta, diff_counters
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
+from servingpool.decision.kinds import NOTHING, engine_after, kind_of, updated, with_speeds
 from servingpool.decision.knee import posterior, tpot_infeasible
 from servingpool.decision.latency_count import Misses
 from servingpool.decision.lateness import Lateness
@@ -23,7 +24,7 @@ from servingpool.decision.observation import Histogram, Observation, Unknown
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
 from servingpool.decision.samples import BEGUN, GENERATED, ITL_COUNT, REJECTED
-from servingpool.decision.state import SCORE_BIN, Memory, Scored, UpdateResult
+from servingpool.decision.state import SCORE_BIN, Memory, Profile, Scored, UpdateResult
 from servingpool.decision.step_time import StepTime
 from servingpool.decision.window import AT, Demand, Slice, rate_window
 
@@ -63,14 +64,21 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     observation, shares = with_shares(observation, pool.batch_limit, memory.shares)
     observation, unbegun = with_first_tokens(observation, memory.samples, memory.unbegun)
     tick = _Tick(observation, pool, now, span, since if since <= longest else span, unbegun, shares)
-    full_from = pool.params.nearly_full * memory.profile.saturation.most_running
-    delta = diff_counters(observation, pool, memory.samples, memory.gateway_queue, full_from, memory.client)
+    delta = diff_counters(
+        observation, pool, memory.samples, memory.gateway_queue, _full_from(memory.profile, pool), memory.client
+    )
     before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
     memory = _in_units_of_the_full_batch(memory, pool, before.profile.saturation.batch)
     step, demand = _known(memory, pool)
     if step is None or demand is None or delta.covered <= 0.0:
         return UpdateResult(memory, step, demand)
     return UpdateResult(_learn_from_demand(tick, memory, step, demand, before=before), step, demand)
+
+
+def _full_from(profile: Profile, pool: Pool) -> dict[str, float]:
+    """Running requests from which on a replica may be full, by target."""
+    known = {kind.target: kind.saturation for kind in profile.kinds} if pool.targets else {"": profile.saturation}
+    return {target: pool.params.nearly_full * saturation.most_running for target, saturation in known.items()}
 
 
 def _known(memory: Memory, pool: Pool) -> tuple[StepTime | None, Demand | None]:
@@ -99,24 +107,14 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
     if seen and (hole or memory.since is None):
         # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
         memory = replace(memory.without_forecasts(), since=now, recommendations=())
-    profile = memory.profile
-    fit = profile.fit.update(delta.steps, elapsed=tick.elapsed, params=params)
+    profile = _with_engines(tick, delta, memory)
     # Without a step nobody tells whether the engine is still another one.
-    doubted = fit.changed(params) and delta.steps
+    doubted = profile.fit.changed(params) and delta.engines.get(profile.reference, NOTHING).steps
     # A replica with a sample has served: not to be Ready for a moment is no start.
     starting = tuple(one for one in observation.starting if one.name not in memory.samples)
     profile = replace(
         profile,
         at=now if seen else profile.at,
-        fit=fit,
-        saturation=profile.saturation.update(
-            delta.full,
-            busiest=max((one.decoding for one in delta.steps), default=0.0),
-            running=delta.most_running,
-            limit=tick.pool.batch_limit,
-            elapsed=tick.elapsed,
-            params=params,
-        ),
         queue_in_ttft=profile.queue_in_ttft.update(
             delta.waits, known=delta.queue_excluded, elapsed=tick.elapsed, params=params
         ),
@@ -151,6 +149,20 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         tpot_tail=_tail(memory.tpot_tail, observation, "time_per_output_token", span),
         predicted_by=None,
     )
+
+
+def _with_engines(tick: _Tick, delta: CounterDelta, memory: Memory) -> Profile:
+    """The profile with what the engines showed of their steps and their full batches."""
+    profile, pool, params = memory.profile, tick.pool, tick.pool.params
+    if not pool.targets:
+        engine = delta.engines.get("", NOTHING)
+        fit, saturation = engine_after(profile.fit, profile.saturation, engine, pool.batch_limit, tick.elapsed, params)
+        return replace(profile, fit=fit, saturation=saturation)
+    (prompt, steps), tokens = memory.window.lengths(memory.interval, params), memory.window.tokens_a_step(params)
+    kinds = updated(profile.kinds, delta.engines, tick.observation, pool, tick.elapsed)
+    kinds = with_speeds(kinds, profile.reference, pool, tokens=tokens, prompt=prompt, steps=steps)
+    reference = kind_of(kinds, profile.reference)
+    return replace(profile, kinds=kinds, fit=reference.fit, saturation=reference.saturation)
 
 
 def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
@@ -189,8 +201,11 @@ def _ready(observation: Observation, span: float) -> float:
     taken for a demand three times as high.
     """
     if span <= 0.0:
-        return float(len(observation.ready))
-    return sum(1.0 if one.ready_for is None else min(1.0, max(0.0, one.ready_for) / span) for one in observation.ready)
+        return float(observation.serving)
+    return sum(
+        one.weight * (1.0 if one.ready_for is None else min(1.0, max(0.0, one.ready_for) / span))
+        for one in observation.ready
+    )
 
 
 def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:
@@ -296,7 +311,7 @@ def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
         now=now,
         level=demand.level,
         usual=memory.window.usual(pool.params),
-        ready=len(tick.observation.ready),
+        ready=round(tick.observation.serving),
         horizon=memory.horizon(pool),
         elapsed=tick.elapsed,
         # The level of a half-filled window reads low, and what follows it would count as a surge.

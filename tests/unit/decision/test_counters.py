@@ -200,7 +200,7 @@ def test_each_replica_shows_its_own_steps() -> None:
 
     seen = compared(observation(35.0), compared(observation(15.0), {}).samples)
     # 2,000 computed prompt tokens/s in 20 steps/s are 100 a step.
-    assert seen.steps == (pytest.approx((0.05, 100.0, 100.0)), pytest.approx((0.02, 5.0, 0.0)))
+    assert seen.engines[""].steps == (pytest.approx((0.05, 100.0, 100.0)), pytest.approx((0.02, 5.0, 0.0)))
 
 
 def test_replicas_with_little_to_do_count_as_one() -> None:
@@ -209,7 +209,7 @@ def test_replicas_with_little_to_do_count_as_one() -> None:
 
     seen = compared(observation(30.0), compared(observation(15.0), {}).samples)
     # 37 tokens each, 600 in all.
-    assert seen.steps == (pytest.approx((0.02, 0.05, 0.2)),)
+    assert seen.engines[""].steps == (pytest.approx((0.02, 0.05, 0.2)),)
 
 
 @pytest.mark.parametrize(
@@ -232,4 +232,4 @@ def test_samples_that_say_nothing_about_a_step_are_left_out(before: ReplicaMetri
     after = replace(after, scraped_at=before.scraped_at + 15.0)
     seen = compared(observed(after, ready=1), compared(observed(before, ready=1), {}).samples)
     assert seen.covered == 15.0
-    assert seen.steps == ()
+    assert seen.engines[""].steps == ()

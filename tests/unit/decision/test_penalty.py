@@ -59,8 +59,8 @@ def share_missed(forecast: Forecast, at: float, held: float) -> float:
     """
     past = forecast.past(KNEE.load_for(ALLOWANCE), DEFAULT)
     assert past is not None
-    fleets = costs.sizes(KNEE, ALLOWANCE, max(past.observed.max(), past.outlook.samples.max()), 100)
-    matrix = costs.CostMatrix(costs.States.of(past.outlook, KNEE, ALLOWANCE), KNEE, fleets)
+    sizes = costs.sizes(KNEE, ALLOWANCE, max(past.observed.max(), past.outlook.samples.max()), 100)
+    matrix, fleets = costs.CostMatrix(costs.States.of(past.outlook, KNEE, ALLOWANCE), KNEE, sizes), sizes.fleets
     wanted, kept = fleets[matrix.choose(at)], fleets[matrix.choose(DEFAULT.hysteresis * at)]
     chosen = wanted.tolist()
     for moment in range(past.moments):

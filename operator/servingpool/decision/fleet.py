@@ -1,0 +1,331 @@
+"""From several targets to replicas of a reference and back: the core counts capacity, the answer is a mix of targets.
+
+A mix follows from a capacity by four rules: the cheapest mix that has it; what stands is kept unless another mix saves
+`Params.worth_moving`; nothing is removed before what replaces it is Ready; a target that does not deliver counts for
+what it delivers, and keeps one pending replica as a probe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from servingpool.decision.decision import Verdict
+from servingpool.decision.forecast import Forecast
+from servingpool.decision.kinds import Kind, best_known, kind_of, weights, work_ratio
+from servingpool.decision.miss_curve import MissCurve
+from servingpool.decision.mix import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
+from servingpool.decision.observation import Observation, Reading
+from servingpool.decision.pool import Pool
+from servingpool.decision.shortage import seen
+from servingpool.decision.state import Memory
+from servingpool.decision.targets import Part, Target
+
+
+class Line(NamedTuple):
+    """One target, as it stands."""
+
+    target: Target
+    requested: int
+    """`spec.replicas`."""
+    ready: int
+    delivered: int
+    """Replicas that are Ready or load on a node."""
+    weight: float
+    """Of one, in replicas of the reference."""
+    speed: Reading
+    cold_start: float
+    stuck: str | None
+
+    @property
+    def credited(self) -> int:
+        """Replicas that count as ordered: those that will come."""
+        return self.requested if self.stuck is None else min(self.requested, self.delivered)
+
+    @property
+    def proven(self) -> bool:
+        """Whether its speed is known."""
+        return isinstance(self.speed, float)
+
+
+def counted(memory: Memory, observation: Observation, pool: Pool, now: float) -> Memory:
+    """The memory in replicas of the reference, with what each target delivers.
+
+    The reference is the target that had most Ready replicas when one first served. It stays, unless it leaves the spec,
+    or its speed is unknown and none of its replicas could tell.
+    """
+    profile = memory.profile
+    if not pool.targets:
+        return _of_one_target(memory) if profile.reference else memory
+    memory = replace(memory, shortages=seen(memory.shortages, observation, now))
+    serves = any(replica.target == profile.reference for replica in observation.ready)
+    stays = any(target.name == profile.reference for target in pool.targets)
+    if stays and (profile.fit.known or serves):
+        return memory
+    new = best_known(profile.kinds, observation)
+    return memory if new == profile.reference else _in_replicas_of(new, memory, pool)
+
+
+def _of_one_target(memory: Memory) -> Memory:
+    """The memory of a pool that had several targets. If another engine is left, that shows within minutes."""
+    return replace(memory, shortages=(), profile=replace(memory.profile, kinds=(), reference=""))
+
+
+def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
+    profile = memory.profile
+    if not profile.kinds:  # it had one target: that which serves
+        kind = Kind(new, profile.fit, profile.saturation, profile.cold_start)
+        return replace(memory, profile=replace(profile, kinds=(kind,), reference=new))
+    prompt, steps = memory.window.lengths(memory.interval, pool.params)
+    if steps <= 0.0:
+        prompt, steps = profile.busy.prompt, profile.busy.steps
+    ratio = work_ratio(profile.kinds, profile.reference, new, pool, prompt=prompt, steps=steps)
+    kind = kind_of(profile.kinds, new)
+    taught = replace(
+        memory.interrupted().profile if ratio is None else memory.in_other_units(ratio).interrupted().profile,
+        kinds=tuple(replace(one, speed=None) for one in profile.kinds),
+        reference=new,
+        fit=kind.fit,
+        saturation=kind.saturation,
+        curve=MissCurve(),
+    )
+    if ratio is None:
+        taught = replace(taught, forecast=Forecast())
+    return replace(memory.interrupted(), profile=taught, shortages=memory.shortages)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All targets of a pool, in the order of the spec."""
+
+    lines: tuple[Line, ...]
+    least: int
+    """Replicas in all: the pool's min in force."""
+    most: int
+    """Its max."""
+    max_change: float
+    saves: float
+    """Share of the cost for which it moves to another mix."""
+
+    @classmethod
+    def of(cls, observation: Observation, pool: Pool, memory: Memory, now: float) -> Fleet:
+        """From what was seen, with the bounds of `pool` in replicas of any target."""
+        profile, params = memory.profile, pool.params
+        worth = weights(profile.kinds, [(target.name, target.price) for target in pool.targets], profile.reference)
+        ordered = {order.target: order.replicas for order in observation.targets}
+        shortages = {one.target: one for one in memory.shortages}
+        lines = []
+        for target in pool.targets:
+            kind, requested = kind_of(profile.kinds, target.name), ordered.get(target.name, 0)
+            ready = sum(one.target == target.name for one in observation.ready)
+            starting = [one for one in observation.starting if one.target == target.name]
+            without_node = tuple(one for one in starting if one.unschedulable)
+            missing = requested - ready - len(starting)
+            shortage = shortages.get(target.name)
+            lines.append(
+                Line(
+                    target,
+                    requested,
+                    ready,
+                    ready + len(starting) - len(without_node),
+                    worth[target.name],
+                    1.0 if target.name == profile.reference else kind.told,
+                    kind.cold_start.expected(profile.cold_start.expected(params.cold_start)),
+                    None if shortage is None else shortage.stuck(ready, without_node, missing, now, params),
+                )
+            )
+        return cls(tuple(lines), pool.min_replicas, pool.max_replicas, pool.max_change, params.worth_moving)
+
+    def within(self, pool: Pool) -> Fleet:
+        """With the bounds of this pool, in replicas of any target."""
+        return replace(self, least=pool.min_replicas, most=pool.max_replicas)
+
+    def observed(self, observation: Observation) -> Observation:
+        """The observation in replicas of the reference."""
+        worth = {line.target.name: line.weight for line in self.lines}
+        credited = sum(line.credited for line in self.lines)
+        return replace(
+            observation,
+            # What never comes is not missed; and a fleet that waits for its first replica is not at zero.
+            requested=max(credited, min(observation.requested, 1)),
+            ready=tuple(replace(one, weight=worth.get(one.target, 1.0)) for one in observation.ready),
+            capacity=self.standing,
+        )
+
+    @property
+    def fewest(self) -> float:
+        """Capacity of the pool's min, at the least price."""
+        offers = self._offers()
+        return capacity(offers, self._of_count((0,) * len(offers), offers, least=self.least))
+
+    @property
+    def largest(self) -> float:
+        """Capacity of the pool's max, if each target delivered."""
+        offers = _lifted(self._offers(), self.lines)
+        return capacity(offers, self._within(greatest(offers), offers))
+
+    @property
+    def standing(self) -> float:
+        """Capacity that is ordered and comes."""
+        return math.fsum(line.credited * line.weight for line in self.lines)
+
+    @property
+    def reachable(self) -> float:
+        """Capacity of all that may be had now."""
+        offers = self._offers()
+        return capacity(offers, self._within(greatest(offers), offers))
+
+    @property
+    def stuck(self) -> int:
+        """Replicas that do not come."""
+        return sum(max(0, line.requested - line.delivered) for line in self.lines if line.stuck is not None)
+
+    @property
+    def frontier(self) -> Frontier:
+        """Capacities to weigh, with their prices."""
+        offers = self._offers()
+        wide = (
+            offer._replace(most=BEYOND * offer.most) if offer.most == line.target.most else offer
+            for line, offer in zip(self.lines, offers, strict=True)
+        )
+        return Frontier(tuple(wide), self.standing)
+
+    def _offers(self, *, zero: bool = False) -> tuple[Offer, ...]:
+        """What may be had of each target now."""
+        growing = [line for line in self.lines if line.stuck is None and line.requested < line.target.most]
+        known = any(line.proven and line.weight > 0.0 for line in growing)
+        return tuple(self._offer(line, known=known, zero=zero) for line in self.lines)
+
+    def _offer(self, line: Line, *, known: bool, zero: bool) -> Offer:
+        """`known`: some target of known speed may grow, so that one of unknown speed need not."""
+        least, most = 0 if zero else line.target.base, line.target.most
+        if line.stuck is not None:
+            most = min(most, line.credited)
+        elif not line.proven and known:
+            most = min(most, max(least, line.requested))
+        return Offer(line.weight, line.target.price, min(least, most), most)
+
+    def _of_count(self, mix: Mix, offers: Sequence[Offer], *, least: int) -> Mix:
+        """The mix with at least so many replicas, the cheapest ones added."""
+        counts = [max(count, offer.least) for count, offer in zip(mix, offers, strict=True)]
+        for at in sorted(range(len(offers)), key=lambda at: offers[at].price):
+            counts[at] += max(0, min(offers[at].most - counts[at], least - sum(counts)))
+        return tuple(counts)
+
+    def _within(self, mix: Mix, offers: Sequence[Offer]) -> Mix:
+        """The mix with at most `most` replicas, the slowest ones left out."""
+        counts = list(mix)
+        for at in sorted(range(len(offers)), key=lambda at: offers[at].weight):
+            counts[at] -= max(0, min(counts[at] - offers[at].least, sum(counts) - self.most))
+        return tuple(counts)
+
+    def _cheapest(self, offers: Sequence[Offer], need: float) -> Mix:
+        """The cheapest mix of this capacity with no fewer and no more replicas than the pool may have."""
+        mix, offers = cheapest_mix(offers, need), list(offers)
+        for at in sorted(range(len(offers)), key=lambda at: offers[at].weight):
+            beyond = sum(mix) - self.most
+            if beyond <= 0:
+                break
+            # Fewer of the slowest, and faster ones in their place.
+            offers[at] = offers[at]._replace(most=max(offers[at].least, mix[at] - beyond))
+            mix = cheapest_mix(offers, need)
+        return self._of_count(self._within(mix, offers), offers, least=self.least)
+
+    def split(self, need: float, *, move: bool, trial: bool) -> tuple[Part, ...]:
+        """What each target should be for this capacity.
+
+        `move`: it may move to a cheaper mix. `trial`: a target that never served may get its first replica, which shows
+        its speed.
+        """
+        zero = need <= 0.0 and self.least == 0
+        offers, now = self._offers(zero=zero), tuple(line.credited for line in self.lines)
+        mix = self._of_count(self._kept(offers, need, now), offers, least=0 if zero else self.least)
+        if move and not zero:
+            best = self._cheapest(offers, need)
+            if price(offers, best) < (1.0 - self.saves) * price(offers, mix):
+                mix = tuple(map(max, mix, best))
+        lifted = self._cheapest(_lifted(offers, self.lines), need)
+        order = [
+            max(count + (line.stuck is not None and more > count), 0 if zero else line.target.base)
+            for line, count, more in zip(self.lines, mix, lifted, strict=True)
+        ]
+        if not zero:
+            self._try_one(order, begin=trial)
+        self._keep_until_ready(order, need)
+        self._in_steps(order)
+        return tuple(
+            Part(line.target.name, line.requested, count, line.ready, line.speed, line.cold_start, line.stuck)
+            for line, count in zip(self.lines, order, strict=True)
+        )
+
+    def _kept(self, offers: Sequence[Offer], need: float, now: Mix) -> Mix:
+        """The cheapest mix of this capacity that only adds to what stands, or only removes from it."""
+        grows = need > self.standing * (1.0 + 1e-6)
+        near = [
+            offer._replace(least=max(offer.least, min(count, offer.most)))
+            if grows
+            else offer._replace(most=max(offer.least, min(count, offer.most)))
+            for offer, count in zip(offers, now, strict=True)
+        ]
+        return self._cheapest(near, need)
+
+    def _try_one(self, order: list[int], *, begin: bool) -> None:
+        """Order the first replica of one target that never served, and keep it until it has."""
+        unproven = [at for at, line in enumerate(self.lines) if not line.proven and line.target.most > 0]
+        tried = [at for at in unproven if self.lines[at].requested > 0]
+        if not tried and begin and sum(order) < self.most:
+            tried = unproven[:1]
+        for at in tried:
+            order[at] = max(order[at], 1)
+
+    def _keep_until_ready(self, order: list[int], need: float) -> None:
+        """Keep what goes while the Ready replicas that stay have less capacity than is needed and there is."""
+        lines = self.lines
+
+        def left() -> float:
+            return math.fsum(line.weight * min(line.ready, count) for line, count in zip(lines, order, strict=True))
+
+        enough = min(need, math.fsum(line.weight * line.ready for line in lines)) * (1.0 - 1e-6)
+        going = [at for at, line in enumerate(lines) if order[at] < line.ready and line.weight > 0.0]
+        for at in sorted(going, key=lambda at: lines[at].target.price / lines[at].weight):
+            while order[at] < min(lines[at].ready, lines[at].requested) and left() < enough:
+                order[at] += 1
+
+    def _in_steps(self, order: list[int]) -> None:
+        """At most `max_change` replicas more in all, and at most as many fewer."""
+        if self.max_change == math.inf:
+            return
+        for sign in (1, -1):
+            room = int(self.max_change)
+            for at, line in enumerate(self.lines):
+                change = sign * (order[at] - line.requested)
+                if change > 0:
+                    order[at] = line.requested + sign * min(change, room)
+                    room -= min(change, room)
+
+
+def _lifted(offers: Sequence[Offer], lines: Sequence[Line]) -> tuple[Offer, ...]:
+    """The offers as if each target delivered."""
+    return tuple(
+        offer if line.stuck is None else offer._replace(most=max(offer.most, line.target.most))
+        for offer, line in zip(offers, lines, strict=True)
+    )
+
+
+def moves(parts: Sequence[Part], reference: str) -> str:
+    """What parts say, as the beginning of a sentence."""
+    changed = [f"{one.target} {one.requested} -> {one.replicas}" for one in parts if one.replicas != one.requested]
+    if changed:
+        said = f"scale {'up' if verdict_of_parts(parts) is Verdict.SCALE_UP else 'down'} {', '.join(changed)}"
+    else:
+        said = f"hold {', '.join(f'{one.replicas} {one.target}' for one in parts)}"
+    return f"{said} (counted in replicas of {reference})"
+
+
+def verdict_of_parts(parts: Sequence[Part]) -> Verdict:
+    """What they do to the fleet: a replacement begins as a scale-up and ends as a scale-down."""
+    if any(part.replicas > part.requested for part in parts):
+        return Verdict.SCALE_UP
+    return Verdict.SCALE_DOWN if any(part.replicas < part.requested for part in parts) else Verdict.HOLD

@@ -1,0 +1,140 @@
+"""What is learned of the engines of each target, where a pool has several: their steps, their starts, their speed.
+
+A slower GPU is a slower replica. Capacity is counted in replicas of one of the targets, the reference; the speed of
+another is what one of its replicas serves at the highest load that holds TPOT, over what one of the reference serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from servingpool.decision.cold_start import ColdStart
+from servingpool.decision.counters import EngineDelta
+from servingpool.decision.knee import highest_knee, tpot_infeasible
+from servingpool.decision.observation import Observation, Reading, Unknown
+from servingpool.decision.params import Params
+from servingpool.decision.pool import Pool
+from servingpool.decision.saturation import Saturation
+from servingpool.decision.step_time import StepTime, StepTimeFit
+
+LEAST_SPEED, MOST_SPEED = 0.01, 100.0
+"""Replicas of the reference; a target that is further from it is no engine of the same model."""
+NOTHING = EngineDelta()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is known of one target's engines."""
+
+    target: str
+    """Its name."""
+    fit: StepTimeFit = field(default_factory=StepTimeFit)
+    saturation: Saturation = field(default_factory=Saturation)
+    cold_start: ColdStart = field(default_factory=ColdStart)
+    speed: float | None = None
+    """Replicas of the reference that one of its replicas equals, 0 if it cannot hold TPOT; None until both served."""
+
+    @property
+    def told(self) -> Reading:
+        """The speed."""
+        return Unknown(f"no replica of {self.target} has served yet") if self.speed is None else self.speed
+
+
+Kinds = tuple[Kind, ...]
+
+
+def kind_of(kinds: Kinds, target: str) -> Kind:
+    """What is known of a target."""
+    return next((kind for kind in kinds if kind.target == target), Kind(target))
+
+
+def engine_after(
+    fit: StepTimeFit, saturation: Saturation, engine: EngineDelta, limit: float, elapsed: float, params: Params
+) -> tuple[StepTimeFit, Saturation]:
+    """What is known of steps and full batches after `elapsed` seconds. `limit`: requests that the arguments admit."""
+    return fit.update(engine.steps, elapsed=elapsed, params=params), saturation.update(
+        engine.full,
+        busiest=engine.busiest,
+        running=engine.most_running,
+        limit=limit,
+        elapsed=elapsed,
+        params=params,
+    )
+
+
+def updated(
+    kinds: Kinds, engines: Mapping[str, EngineDelta], observation: Observation, pool: Pool, elapsed: float
+) -> Kinds:
+    """With one observation. A target that is no longer in the spec is forgotten."""
+    found = []
+    for target in pool.targets:
+        kind, engine = kind_of(kinds, target.name), engines.get(target.name, NOTHING)
+        fit, saturation = engine_after(kind.fit, kind.saturation, engine, target.batch_limit, elapsed, pool.params)
+        cold_start = kind.cold_start.update(
+            tuple(one for one in observation.ready if one.target == target.name),
+            tuple(one for one in observation.starting if one.target == target.name),
+        )
+        found.append(replace(kind, fit=fit, saturation=saturation, cold_start=cold_start))
+    return tuple(found)
+
+
+def with_speeds(kinds: Kinds, reference: str, pool: Pool, *, tokens: float, prompt: float, steps: float) -> Kinds:
+    """With the speeds for the usual request: so many prompt tokens, and steps that yield `tokens` each."""
+
+    def serves(kind: Kind) -> float | None:
+        """Requests/s of a replica at its highest load."""
+        step = kind.fit.solve(pool.params) if kind.fit.known else None
+        if step is None or steps <= 0.0:
+            return None
+        step = step.limited(batch=kind.saturation.batch, tokens=tokens, prompt_tokens=prompt, steps=steps)
+        return highest_knee(pool, step) / step.work(prompt, steps)
+
+    of_reference = serves(kind_of(kinds, reference))
+    if of_reference is None:
+        return kinds
+    return tuple(_with_speed(kind, serves(kind), of_reference, pool, tokens) for kind in kinds)
+
+
+def _with_speed(kind: Kind, serves: float | None, of_reference: float, pool: Pool, tokens: float) -> Kind:
+    if serves is None:
+        return kind
+    step = kind.fit.solve(pool.params)
+    if step is not None and tpot_infeasible(pool, replace(step, tokens=tokens)):
+        return replace(kind, speed=0.0)
+    return replace(kind, speed=min(MOST_SPEED, max(LEAST_SPEED, serves / of_reference)))
+
+
+def best_known(kinds: Kinds, observation: Observation) -> str:
+    """The target to count in: of those whose speed is known, else of all, the one with most Ready replicas."""
+    names = [one.target for one in observation.targets]
+    ready = {name: sum(one.target == name for one in observation.ready) for name in names}
+    known = {name: kind_of(kinds, name).fit.known for name in names}
+    return max(names, key=lambda name: (known[name], ready[name], -names.index(name)))
+
+
+def work_ratio(kinds: Kinds, old: str, new: str, pool: Pool, *, prompt: float, steps: float) -> float | None:
+    """Work of a request on the `new` target over that on the `old`; None where one is not known."""
+    found: list[float] = []
+    for name in (old, new):
+        kind = kind_of(kinds, name)
+        step: StepTime | None = kind.fit.solve(pool.params) if kind.fit.known else None
+        if step is None or steps <= 0.0:
+            return None
+        step = step.limited(batch=kind.saturation.batch, tokens=1.0, prompt_tokens=prompt, steps=steps)
+        found.append(step.work(prompt, steps))
+    return found[1] / found[0]
+
+
+def weights(kinds: Kinds, prices: Sequence[tuple[str, float]], reference: str) -> dict[str, float]:
+    """What a replica of each target counts for, in replicas of the reference.
+
+    Before its speed is known, what it costs over the reference, and no more than one: a price tells of a speed.
+    """
+    of_reference = next((price for name, price in prices if name == reference), None)
+    found = {}
+    for name, price in prices:
+        speed = 1.0 if name == reference else kind_of(kinds, name).speed
+        guess = 1.0 if of_reference is None else min(1.0, price / of_reference)
+        found[name] = guess if speed is None else speed
+    return found

@@ -1,0 +1,58 @@
+"""Whether a target delivers what was ordered, where a pool has several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from servingpool.catalogue.notes import Note
+from servingpool.decision.observation import Observation, Replica
+from servingpool.decision.params import Params
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What one target was seen to deliver."""
+
+    target: str
+    """Its name."""
+    reached: int = 0
+    """Most Ready replicas under an order no smaller than today's."""
+    uncreated_since: float | None = None
+    """Unix time in seconds since when fewer pods exist than were ordered; None where none is missing."""
+
+    def seen(self, ordered: int, ready: int, starting: int, now: float) -> Shortage:
+        """After another observation: so many replicas are ordered, Ready, and not Ready yet."""
+        missing = ordered > ready + starting
+        since = (now if self.uncreated_since is None else self.uncreated_since) if missing else None
+        return replace(self, reached=min(ordered, max(self.reached, ready)), uncreated_since=since)
+
+    def stuck(
+        self, ready: int, without_node: tuple[Replica, ...], missing: int, now: float, params: Params
+    ) -> str | None:
+        """Why the target does not deliver, once that is certain; None where it does.
+
+        A new node takes minutes to come, so a pod that finds none is given that time, and one that does not exist some
+        seconds. Not where fewer replicas are Ready than were: a node was taken away, as spot nodes are, and the
+        capacity is missing now.
+        """
+        lost = ready < self.reached
+        if any(lost or pod.age > params.unschedulable_after for pod in without_node):
+            return Note.NO_NODE.message(pods=len(without_node))
+        since = self.uncreated_since
+        if since is not None and (lost or now - since > params.uncreated_after):
+            return Note.NOT_CREATED.message(replicas=missing)
+        return None
+
+
+def seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) -> tuple[Shortage, ...]:
+    """Of each target, after another observation."""
+    known = {one.target: one for one in shortages}
+    return tuple(
+        known.get(order.target, Shortage(order.target)).seen(
+            order.replicas,
+            sum(replica.target == order.target for replica in observation.ready),
+            sum(replica.target == order.target for replica in observation.starting),
+            now,
+        )
+        for order in observation.targets
+    )

@@ -1,0 +1,49 @@
+"""The targets of a pool that has several: what is given of each, and what a decision says of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from servingpool.decision.observation import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One of several targets: a kind of GPU, spot or on demand, a size of tensor parallelism."""
+
+    name: str
+    """Unique in the pool."""
+    price: float
+    """Of a replica for an hour, above 0: dollars where they are known of every target, else GPUs."""
+    base: int = 0
+    """Replicas that always stay, whatever the others cost; at zero none does."""
+    most: int = 2**31 - 1
+    """Replicas at most."""
+    batch_limit: float = math.inf
+    """Requests that one of its replicas runs at a time at most; infinite where its arguments do not tell."""
+
+    def __post_init__(self) -> None:
+        if not self.price > 0.0:
+            raise ValueError(f"need a price above 0, got {self.price} for {self.name}")
+        if not 0 <= self.base <= self.most:
+            raise ValueError(f"need 0 <= base <= most replicas, got base {self.base}, most {self.most} for {self.name}")
+
+
+class Part(NamedTuple):
+    """What a decision says of one target."""
+
+    target: str
+    """Its name."""
+    requested: int
+    """What its `spec.replicas` is."""
+    replicas: int
+    """What its `spec.replicas` should be."""
+    ready: int
+    speed: Reading
+    """What one of its replicas serves, in replicas of the reference target; Unknown until one of each has served."""
+    cold_start: float
+    """Seconds, of its own starts where it has shown one."""
+    stuck: str | None = None
+    """Why it does not deliver what was ordered, as a sentence; None where it does."""

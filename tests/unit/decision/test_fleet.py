@@ -1,0 +1,158 @@
+"""Several targets: what each should be for a capacity, and when one replaces another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servingpool.decision.decision import Verdict
+from servingpool.decision.fleet import Fleet, Line, moves, verdict_of_parts
+from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.targets import Target
+
+UNPROVEN = Unknown("no replica of it has served yet")
+
+
+def line(
+    name: str = "h100",
+    *,
+    price: float = 4.0,
+    base: int = 0,
+    most: int = 10,
+    ordered: int = 0,
+    ready: int | None = None,
+    loading: int = 0,
+    speed: Reading = 1.0,
+    stuck: str | None = None,
+) -> Line:
+    ready = ordered - loading if ready is None else ready
+    weight = speed if isinstance(speed, float) else 0.3
+    return Line(Target(name, price, base, most), ordered, ready, ready + loading, weight, speed, 100.0, stuck)
+
+
+def fleet(*lines: Line, least: int = 1, most: int = 20, max_change: float = math.inf) -> Fleet:
+    return Fleet(lines, least, most, max_change, saves=0.1)
+
+
+def split(of: Fleet, need: float, *, move: bool = True, trial: bool = False) -> tuple[int, ...]:
+    return tuple(part.replicas for part in of.split(need, move=move, trial=trial))
+
+
+def l40s(**given: object) -> Line:
+    return line("l40s", price=1.0, speed=0.3, **given)  # type: ignore[arg-type]
+
+
+class TestCapacity:
+    def test_grows_by_the_cheapest_replicas_beside_what_stands(self) -> None:
+        assert split(fleet(line(ordered=2), l40s()), 2.2, move=False) == (2, 1)
+
+    def test_shrinks_by_the_dearest_replicas(self) -> None:
+        assert split(fleet(line(ordered=2), l40s(ordered=4)), 2.2) == (1, 4)
+
+    def test_stays_where_another_mix_saves_little(self) -> None:
+        assert split(fleet(line(ordered=3), line("other", price=3.9)), 3.0) == (3, 0)
+
+    def test_keeps_the_base_at_any_price_but_not_at_zero(self) -> None:
+        some = fleet(line("on-demand", base=2, ordered=2), line("spot", price=1.2, ordered=2), least=0)
+        assert split(some, 1.0) == (2, 0)
+        assert split(some, 0.0) == (0, 0)
+
+    def test_keeps_to_min_and_max_in_replicas_of_any_target(self) -> None:
+        assert split(fleet(line(ordered=1), l40s(), least=4), 0.5) == (1, 3)
+        assert split(fleet(line(), l40s(ordered=3), most=3), 3.0, move=False) == (0, 3)
+        assert split(fleet(line(ordered=1), l40s(), most=3), 3.0) == (3, 0)
+
+    def test_changes_by_no_more_than_a_step_allows(self) -> None:
+        assert sum(split(fleet(line(ordered=1), l40s(), max_change=2.0), 5.0)) == 3
+
+
+class TestReplacement:
+    def test_is_ordered_first_and_what_goes_stays_until_it_is_ready(self) -> None:
+        dear = line(ordered=3)
+        assert split(fleet(dear, line("cheap", price=1.0)), 3.0) == (3, 3)
+        assert split(fleet(dear, line("cheap", price=1.0, ordered=3, loading=3)), 3.0) == (3, 3)
+        assert split(fleet(dear, line("cheap", price=1.0, ordered=3, loading=1)), 3.0) == (1, 3)
+        assert split(fleet(dear, line("cheap", price=1.0, ordered=3)), 3.0) == (0, 3)
+
+    def test_does_not_begin_while_that_is_not_certain(self) -> None:
+        assert split(fleet(line(ordered=3), line("cheap", price=1.0)), 3.0, move=False) == (3, 0)
+
+    def test_begins_at_once_for_what_is_stuck_and_leaves_one_as_a_probe(self) -> None:
+        lost = line("spot", price=1.0, ordered=3, ready=0, stuck="3 pods find no node")
+        assert split(fleet(line(ordered=2), lost), 4.0) == (4, 1)
+
+    def test_counts_what_a_stuck_target_delivers(self) -> None:
+        short = line("spot", price=1.0, ordered=4, ready=2, stuck="2 pods find no node")
+        assert split(fleet(line(ordered=1), short), 4.0) == (2, 3)
+
+    def test_comes_home_once_the_probe_has_a_node(self) -> None:
+        assert split(fleet(line(ordered=4), line("spot", price=1.0, ordered=1, loading=1)), 4.0) == (4, 4)
+
+
+class TestTrial:
+    def test_gives_a_target_that_never_served_one_replica_and_keeps_it_until_it_has(self) -> None:
+        some = fleet(line(ordered=3), line("new", price=1.0, speed=UNPROVEN))
+        assert split(some, 3.0) == (3, 0)
+        assert split(some, 3.0, trial=True) == (3, 1)
+        assert split(fleet(line(ordered=3), line("new", price=1.0, speed=UNPROVEN, ordered=1)), 3.0) == (3, 1)
+
+    def test_is_of_one_target_at_a_time(self) -> None:
+        some = fleet(line(ordered=3), line("a", speed=UNPROVEN), line("b", speed=UNPROVEN))
+        assert split(some, 3.0, trial=True) == (3, 1, 0)
+
+    def test_of_a_target_that_serves_nothing_within_the_slo_ends(self) -> None:
+        assert split(fleet(line(ordered=3), line("slow", price=1.0, speed=0.0, ordered=1)), 3.0) == (3, 0)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    lines = []
+    for at in range(draw(st.integers(2, 4))):
+        base = draw(st.integers(0, 2))
+        most = base + draw(st.integers(0, 6))
+        ordered = draw(st.integers(0, most))
+        ready = draw(st.integers(0, ordered))
+        loading = draw(st.integers(0, ordered - ready))
+        stuck = "stuck" if ready + loading < ordered and draw(st.booleans()) else None
+        speed = draw(st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.0, UNPROVEN]))
+        price = draw(st.sampled_from([0.5, 1.0, 4.0]))
+        one = line(f"t{at}", price=price, base=base, most=most, ordered=ordered, ready=ready, speed=speed, stuck=stuck)
+        lines.append(one._replace(delivered=ready + loading))
+    bases = sum(one.target.base for one in lines)
+    return fleet(*lines, least=max(1, bases), most=max(1, sum(one.target.most for one in lines)))
+
+
+@given(fleets(), st.floats(0.0, 12.0), st.booleans(), st.booleans())
+def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is_needed_stays(
+    some: Fleet, need: float, move: bool, trial: bool
+) -> None:
+    parts = some.split(need, move=move, trial=trial)
+    for part, one in zip(parts, some.lines, strict=True):
+        assert one.target.base <= part.replicas <= max(one.target.most, one.requested)
+    served = sum(one.weight * one.ready for one in some.lines)
+    left = sum(one.weight * min(one.ready, part.replicas) for part, one in zip(parts, some.lines, strict=True))
+    assert left >= min(need, served) * (1.0 - 1e-5)
+
+
+@given(fleets(), st.floats(0.1, 12.0))
+def test_what_was_ordered_is_not_ordered_otherwise_at_the_next_look(some: Fleet, need: float) -> None:
+    """Once all is Ready the answer is one that stays: nothing swings between two mixes."""
+    for _ in range(4):
+        parts = some.split(need, move=True, trial=False)
+        lines = tuple(
+            one._replace(requested=part.replicas, ready=part.replicas, delivered=part.replicas, stuck=None)
+            for one, part in zip(some.lines, parts, strict=True)
+        )
+        some = replace(some, lines=lines)
+    assert tuple(part.replicas for part in some.split(need, move=True, trial=False)) == tuple(
+        one.requested for one in some.lines
+    )
+
+
+def test_a_sentence_says_what_changes() -> None:
+    parts = fleet(line(ordered=2), l40s()).split(2.2, move=False, trial=False)
+    assert moves(parts, "h100") == "scale up l40s 0 -> 1 (counted in replicas of h100)"
+    assert verdict_of_parts(parts) is Verdict.SCALE_UP

@@ -1,0 +1,71 @@
+"""The cheapest mix of targets with a given capacity."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servingpool.decision.mix import Frontier, Offer, capacity, cheapest_mix, greatest, price
+
+H100, L40S = Offer(1.0, 3.9, 0, 10), Offer(0.25, 1.0, 0, 10)
+
+
+@st.composite
+def offers(draw: st.DrawFn) -> tuple[Offer, ...]:
+    found = []
+    for _ in range(draw(st.integers(1, 3))):
+        least = draw(st.integers(0, 2))
+        most = least + draw(st.integers(0, 4))
+        found.append(Offer(draw(st.sampled_from([0.0, 0.25, 0.3, 0.5, 1.0, 1.7])), draw(st.floats(0.1, 9.0)), least, most))
+    return tuple(found)
+
+
+@given(offers(), st.floats(0.0, 12.0))
+def test_no_other_mix_of_that_capacity_is_cheaper(some: tuple[Offer, ...], need: float) -> None:
+    mix = cheapest_mix(some, need)
+    assert all(offer.least <= count <= offer.most for offer, count in zip(some, mix, strict=True))
+    if capacity(some, greatest(some)) < need * (1.0 - 1e-9):
+        assert mix == greatest(some)
+        return
+    assert capacity(some, mix) >= need * (1.0 - 1e-6)
+    every = product(*(range(offer.least, offer.most + 1) for offer in some))
+    best = min(price(some, other) for other in every if capacity(some, other) >= need)
+    assert price(some, mix) <= best * (1.0 + 1e-6)
+
+
+@given(offers(), st.integers(1, 12), st.floats(0.0, 6.0))
+def test_more_capacity_costs_more_and_none_is_weighed_that_costs_no_less(
+    some: tuple[Offer, ...], last: int, standing: float
+) -> None:
+    capacities, prices = Frontier(some, standing).upto(last)
+    assert len(capacities) == len(prices) > 0
+    assert (capacities[1:] > capacities[:-1]).all()
+    assert (prices[1:] > prices[:-1]).all()
+
+
+def test_small_replicas_fill_what_a_large_one_would_leave_idle() -> None:
+    assert cheapest_mix((H100, L40S), 2.2) == (2, 1)
+
+
+def test_a_target_that_serves_nothing_stays_at_its_least() -> None:
+    assert cheapest_mix((Offer(0.0, 0.1, 1, 9), H100), 2.0) == (1, 2)
+
+
+def test_among_equals_the_earlier_target_is_taken() -> None:
+    assert cheapest_mix((H100, H100), 3.0) == (3, 0)
+
+
+def test_eight_targets_of_a_hundred_replicas_take_few_steps() -> None:
+    some = tuple(Offer(1.0 + 0.13 * n, 1.0 + 0.14 * n, 0, 100) for n in range(8))
+    mix = cheapest_mix(some, 100.0)
+    assert 100.0 <= capacity(some, mix) < 103.0
+    assert price(some, mix) < 1.02 * 100.0 * min(offer.unit_price for offer in some)
+
+
+def test_a_capacity_of_one_at_the_best_value_costs_one() -> None:
+    capacities, prices = Frontier((H100, L40S), 0.0).upto(4)
+    assert math.isclose(capacities[0], 0.25)
+    assert math.isclose(prices[0], 1.0 / 3.9)
