@@ -14,6 +14,7 @@ from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.targets import Target
 
 UNPROVEN = Unknown("no replica of it has served yet")
+SPEEDS: list[Reading] = [0.0, 0.3, 0.5, 1.0, 2.0, UNPROVEN]
 
 
 def line(
@@ -118,7 +119,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
         ready = draw(st.integers(0, ordered))
         loading = draw(st.integers(0, ordered - ready))
         stuck = "stuck" if ready + loading < ordered and draw(st.booleans()) else None
-        speed: Reading = draw(st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.0, UNPROVEN]))
+        speed = draw(st.sampled_from(SPEEDS))
         price = draw(st.sampled_from([0.5, 1.0, 4.0]))
         one = line(f"t{at}", price=price, base=base, most=most, ordered=ordered, ready=ready, speed=speed, stuck=stuck)
         lines.append(one._replace(delivered=ready + loading))
