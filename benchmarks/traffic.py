@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +23,12 @@ REMEMBERED = 3600.0
 REMEMBERED_STEP = 60.0
 HISTOGRAMS = ("time_to_first_token_seconds", "inter_token_latency_seconds", "request_time_per_output_token_seconds")
 BOUNDS = {name: np.array(bounds(32768)[name]) for name in HISTOGRAMS}
+GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 STEEPNESS = 5.0
 """Of the log-logistic latencies: a replica at load 0.45 has 0.2% of first tokens beyond 1 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(NamedTuple):
     """One column of all pages: a name, the bucket's bound where it is one, and one value a replica."""
 
     name: str
@@ -116,6 +115,19 @@ class Traffic:
         return found
 
     def at(self, when: float) -> list[Series]:
-        """The columns as they were, to the minute."""
-        earlier: Sequence[list[Series]] = [series for at, series in self.past if at <= when + 1e-6]
-        return earlier[-1] if earlier else []
+        """The columns as they were: counters between two minutes in proportion, gauges as of the minute before.
+
+        To the minute alone, the scrapes of 15 s would show engines that hang for 45 s of each minute.
+        """
+        earlier = [one for one in self.past if one[0] <= when + 1e-6]
+        if not earlier:
+            return []
+        begin, before = earlier[-1]
+        if len(earlier) == len(self.past):
+            return before
+        end, after = self.past[len(earlier)]
+        share = (when - begin) / (end - begin)
+        return [
+            old if old.name in GAUGES else old._replace(values=old.values + share * (new.values - old.values))
+            for old, new in zip(before, after, strict=True)
+        ]

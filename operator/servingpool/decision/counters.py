@@ -273,7 +273,8 @@ def _engine(
             # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
             _full(one, room=one.room and not observation.metered)
             for one, begin, end in waits
-            if min(begin, end) >= pool.slo.queue_bound
+            # An engine that hangs serves nothing, whatever its batch: it is `stuck`, and not full.
+            if min(begin, end) >= pool.slo.queue_bound and one.increase[BEGUN] + one.increase[GENERATED] > 0.0
         ),
         most_running=max((one for one in running if not isinstance(one, Unknown)), default=0.0),
     )

@@ -47,6 +47,8 @@ class Capped:
     admitted: int = 0
     finished: int = 0
     steps: float = 0.0
+    hangs: bool = False
+    """It runs what it has and finishes nothing."""
     hidden: bool = False
     """The queue is not exposed."""
     at_finish: bool = False
@@ -60,6 +62,8 @@ class Capped:
 
     def advance(self, now: float) -> None:
         """One second, up to `now`."""
+        if self.hangs:
+            return
         while self.running and self.running[0][0] + SERVICE <= now:
             self.queued += self.running.popleft()[1]
             self.finished += 1
@@ -400,6 +404,16 @@ def test_engines_that_serve_nothing_while_requests_wait_are_replaced() -> None:
         engine.cap = 0
     most = max(fleet.tick(1.5).decision.replicas for _ in range(30))
     assert most >= 6, "three that hang and three that serve"
+
+
+def test_engines_that_hang_while_requests_wait_are_not_full_ones() -> None:
+    fleet = Fleet(pool=replace(POOL, max_replicas=3))
+    for hang in (False, True, False):
+        for engine in fleet.engines:
+            engine.cap, engine.hangs = 64, hang
+        for _ in range(4 if hang else 20):
+            fleet.tick(1.5)
+    assert not fleet.memory.profile.saturation.known, "a batch from which nothing came is no limit"
 
 
 def test_a_damaged_sample_takes_no_capacity_away() -> None:
