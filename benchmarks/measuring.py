@@ -41,17 +41,28 @@ class Sample:
 
 @dataclass(slots=True)
 class Meter:
-    """CPU seconds by part. Parts do not nest."""
+    """CPU seconds by part. Where parts overlap, as coroutines that wait do, the one that began last is charged."""
 
     spent: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _open: list[str] = field(default_factory=list)
+    _charged: float = 0.0
+    """CPU seconds of this process up to which all is charged."""
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
-        began = time.process_time()
+        self._charge()
+        self._open.append(name)
         try:
             yield
         finally:
-            self.spent[name] += time.process_time() - began
+            self._charge()
+            self._open.remove(name)
+
+    def _charge(self) -> None:
+        now = time.process_time()
+        if self._open:
+            self.spent[self._open[-1]] += now - self._charged
+        self._charged = now
 
     def timed(self, name: str, function: Callable[P, T]) -> Callable[P, T]:
         def measured(*args: P.args, **kwargs: P.kwargs) -> T:

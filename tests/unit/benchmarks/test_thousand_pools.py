@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
+import measuring
+import pytest
 import reporting
+from traffic import GAUGES, Traffic
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "thousand_pools.py"
 
@@ -29,3 +34,27 @@ def test_a_run_replaces_its_own_section_of_the_page_and_leaves_the_others() -> N
     assert second.startswith("7 pools, real API server")
     assert "| cpu seconds | 2.500 |" in second
     assert page.count("# The loop") == 1
+
+
+def test_a_second_of_two_parts_that_wait_beside_each_other_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("measuring.time.process_time", count().__next__)
+    meter = measuring.Meter()
+
+    async def write() -> None:
+        with meter.part("write"):
+            await asyncio.sleep(0)
+            with meter.part("status"):
+                pass
+
+    async def both() -> None:
+        await asyncio.gather(write(), write())
+
+    asyncio.run(both())
+    assert meter.take(10.0) == {"write": 5.0, "status": 2.0, "other": 3.0}
+
+
+def test_the_past_of_the_bench_serves_between_two_minutes_too() -> None:
+    traffic = Traffic(1, 2, 2, seed=1, begin=7200.0)
+    before, after = ({one.name: one.values for one in traffic.at(when)} for when in (5000.0, 5015.0))
+    assert (after["vllm:request_success_total"] > before["vllm:request_success_total"]).all()
+    assert all((after[name] == before[name]).all() for name in GAUGES)
