@@ -53,10 +53,9 @@ def limit(
     if not idle:
         answer = _scale_down_window(answer, requested, pool, memory, now)
     if 0 < abs(answer.replicas - requested) <= pool.params.tolerance * requested:
-        change, tolerance = answer.replicas, pool.params.tolerance
-        told = {"replicas": shown(change), "tolerance": tolerance}
-        answer = answer.at_least(requested, LimitName.TOO_LITTLE, **told)
-        answer = answer.at_most(requested, LimitName.TOO_LITTLE, **told)
+        change, tolerance = shown(answer.replicas), pool.params.tolerance
+        answer = answer.at_least(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
+        answer = answer.at_most(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
     answer = _while_no_node(answer, observation, pool, memory, fleet)
     answer = _in_proportion(answer, observation, pool, memory, plan)
     return _bounded(_last_replica(answer, observation, pool, memory, now), requested, pool, bounds, fleet)
@@ -108,8 +107,8 @@ def _scale_down_blocked(
     if longest_wait > pool.slo.queue_bound:
         answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait)
     if standing < observation.requested:
-        told = {"standing": standing, "requested": observation.requested}
-        answer = answer.at_least(requested, LimitName.REPLICAS_MISSING, **told)
+        wanted = observation.requested
+        answer = answer.at_least(requested, LimitName.REPLICAS_MISSING, standing=standing, requested=wanted)
     if observation.rollout:
         answer = answer.at_least(requested, LimitName.ROLLOUT)
     return answer
