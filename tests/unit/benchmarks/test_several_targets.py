@@ -37,7 +37,7 @@ def tiny() -> Case:
 
 
 def found(ours: Row, static: Row | None, *singles: Row, clairvoyant: Row | None = None) -> str:
-    return "\n".join(several_targets.goals([Found(tiny(), static, ours, singles, clairvoyant, 1.0)]))
+    return "\n".join(several_targets.goals([Found(tiny(), static, ours, singles, clairvoyant, clairvoyant, 1.0)]))
 
 
 def test_a_case_is_measured_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,13 +52,15 @@ def test_a_case_is_measured_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     # Ordered a cold start before the notice, so that three serve at all times; and given back after spot is.
     assert told.clairvoyant.attained >= told.ours.attained
     assert told.clairvoyant.orders == 4
+    assert told.at_notice is not None
+    assert told.clairvoyant.attained >= told.at_notice.attained
     lines = list(several_targets.section([told, told]))
-    assert sum(line.startswith("| ") for line in lines) == 1 + 1 + 1 + 2 + 1
+    assert sum(line.startswith("| ") for line in lines) == 1 + 1 + 1 + 2 + 2
     assert any("Attained in the loss" in line for line in lines)
 
 
 def test_goals_are_of_the_mean_over_seeds() -> None:
-    some = [Found(tiny(), ROW, replace(ROW, dollars=dollars), (), None, 1.0) for dollars in (10.0, 11.6)]
+    some = [Found(tiny(), ROW, replace(ROW, dollars=dollars), (), None, None, 1.0) for dollars in (10.0, 11.6)]
     told = "\n".join(several_targets.goals(some))
     assert "best static mix's: 1.080 (1.000, 1.160), goal 1.10: reached" in told
 
