@@ -9,7 +9,7 @@ from typing import Any
 
 from .cluster import AUDIT_LOG, Cluster
 
-SCALE = "deployments/scale"
+SCALES = ("deployments/scale", "statefulsets/scale")
 OK = 200
 
 
@@ -35,8 +35,8 @@ def writes(cluster: Cluster, user: str) -> list[Write]:
 
 
 def scales(cluster: Cluster, user: str, namespace: str) -> list[Write]:
-    """What `user` wrote to any Deployment's scale there, refused or not."""
-    return [one for one in writes(cluster, user) if (one.resource, one.namespace) == (SCALE, namespace)]
+    """What `user` wrote to the scale of any workload there, refused or not."""
+    return [one for one in writes(cluster, user) if one.namespace == namespace and one.resource in SCALES]
 
 
 def _read(cluster: Cluster) -> Iterator[Write]:

@@ -89,6 +89,15 @@ class Scene:
         """Deployment and Service."""
         return engine_manifests(self.engine)
 
+    @property
+    def targets(self) -> list[dict[str, Any]]:
+        """Of the pool."""
+        return [{"name": self.name, "min": self.minimum, "max": self.maximum, "gpusPerReplica": 1}]
+
+    def ready(self, cluster: Cluster) -> int:
+        """Replicas that serve."""
+        return cluster.ready(self.name, self.name)
+
     def create(self, cluster: Cluster) -> None:
         """Engines and pool. A pool that an earlier run has left would know the traffic already."""
         fresh_namespace(cluster, self.name)
@@ -103,7 +112,7 @@ class Scene:
                     "timePerOutputToken": duration.write(self.tpot),
                     "attainment": self.attainment,
                 },
-                targets=[{"name": self.name, "min": self.minimum, "max": self.maximum, "gpusPerReplica": 1}],
+                targets=self.targets,
                 behavior=dict(self.behavior),
                 **self.spec,
             )
@@ -111,7 +120,7 @@ class Scene:
 
     def begin(self, cluster: Cluster, load: LoadGenerator) -> None:
         """Starts the traffic, as soon as the first replicas serve."""
-        eventually(lambda: cluster.ready(self.name, self.name) >= self.found, 240, f"the engines of {self.name}")
+        eventually(lambda: self.ready(cluster) >= self.found, 240, f"the engines of {self.name}")
         self.course = load.start(
             self.engine.url,
             self.name,
