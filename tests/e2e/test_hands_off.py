@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .audit import OK, SCALE, scales, writes
+from .audit import OK, scales, writes
 from .cluster import Cluster, seconds_since
 from .engines import Engine, engine_manifests
 from .load import Course, LoadGenerator
@@ -73,7 +73,7 @@ def test_auto_scales_and_the_audit_log_has_it(cluster: Cluster, load: LoadGenera
         return {(write.verb, write.name, write.replicas) for write in found if write.code == OK}
 
     assert eventually(taken, 20, "a write in the audit log") == {("patch", name, 2)}
-    results.add(scenario="mode Auto", outcome=f"patch {SCALE} to 2, as audited", **seen(load, name))
+    results.add(scenario="mode Auto", outcome="patch deployments/scale to 2, as audited", **seen(load, name))
 
 
 @pytest.mark.parametrize("mode", ["Recommend", "Paused"])
