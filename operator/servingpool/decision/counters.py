@@ -70,6 +70,8 @@ class EngineDelta(NamedTuple):
 
     steps: tuple[Steps, ...] = ()
     """Of each replica that decoded enough; of all as one where none did alone."""
+    prefills: tuple[Steps, ...] = ()
+    """Of each replica none of whose requests decoded, where there are no steps."""
     full: tuple[Full, ...] = ()
     """Of each replica for which requests had waited too long at both ends of the interval."""
     most_running: float = 0.0
@@ -266,9 +268,11 @@ def _engine(
             sums = [*map(add, sums, one.increase)]
         together = mean_step(sums, sum(one.seconds for one in served))
         steps = [] if together is None else [together]
+    prefills = () if steps else (mean_prefill(one.increase, one.seconds) for one in served if not one.restarted)
     running = (one.running for one in serving if ready[one.replica].target == target)
     return EngineDelta(
         steps=tuple(steps),
+        prefills=tuple(one for one in prefills if one is not None),
         full=tuple(
             # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
             _full(one, room=one.room and not observation.metered)
@@ -314,6 +318,22 @@ def mean_step(increase: Sequence[float], seconds: float) -> Steps | None:
     itl = spent / count
     prefill = max(0.0, increase[PROMPTS] - increase[CACHED]) / seconds * itl
     return Steps(itl, spent / seconds, prefill) if prefill <= MOST_PREFILL else None
+
+
+def mean_prefill(increase: Sequence[float], seconds: float) -> Steps | None:
+    """What a request costs where none decodes, as embeddings or a prefill engine do not; None where it is not known.
+
+    An engine that serves one after the other, or all a bit at a time, makes a request that takes W take T = W / (1 -
+    load) on the way from arrival to its one token, and the load is W times the arrivals. So W is T over one and what
+    is in the engine on average, which by Little's law is T times the arrivals. Where a queue only grows that is the
+    time between two that leave.
+    """
+    requests, prompts = increase[BEGUN], increase[PROMPTS] - increase[CACHED]
+    if increase[ITL_COUNT] > 0.0 or not increase[GENERATED] == increase[TTFT_COUNT] > 0.0 or not prompts > 0.0:
+        return None
+    each = increase[TTFT_SUM] / increase[TTFT_COUNT]
+    cost = each / (1.0 + each * requests / seconds)
+    return Steps(cost, 0.0, prompts / requests, base=0.0) if cost > FASTEST_STEP else None
 
 
 def _growth(now: Sample, before: Sample, *, restarted: bool, longest_gap: float) -> float:

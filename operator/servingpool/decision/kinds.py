@@ -53,7 +53,7 @@ def engine_after(
     fit: StepTimeFit, saturation: Saturation, engine: EngineDelta, limit: float, elapsed: float, params: Params
 ) -> tuple[StepTimeFit, Saturation]:
     """What is known of steps and full batches after `elapsed` seconds. `limit`: requests that the arguments admit."""
-    return fit.update(engine.steps, elapsed=elapsed, params=params), saturation.update(
+    return fit.update(engine.steps or engine.prefills, elapsed=elapsed, params=params), saturation.update(
         engine.full,
         busiest=engine.busiest,
         running=engine.most_running,

@@ -140,8 +140,8 @@ def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
     if plan.backlog >= 0.1:
         parts.append(f"{plan.backlog:.1f} more are kept busy by {_number(figures.queue)} queued requests")
     if not isinstance(figures.full_requests, Unknown):
-        serves, batch = _number(figures.full_requests), _number(figures.full_batch)
-        parts.append(f"a full replica serves {serves} requests/s, {batch} at a time")
+        at_a_time = "" if isinstance(figures.full_batch, Unknown) else f", {_number(figures.full_batch)} at a time"
+        parts.append(f"a full replica serves {_number(figures.full_requests)} requests/s{at_a_time}")
     return [*parts, _sizing(plan, figures.burst)]
 
 

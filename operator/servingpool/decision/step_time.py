@@ -49,6 +49,8 @@ class Steps(NamedTuple):
     """Requests in the batch."""
     prefill: float
     """Prefill tokens in a step."""
+    base: float = 1.0
+    """0 where a request without a step to decode takes the place of a step: its time grows from no base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,10 @@ class StepTime:
     def seconds(self, decoding: float, prefill_tokens: float) -> float:
         """Duration of a step with so much in it."""
         return self.base + self.per_request * decoding + self.per_prefill_token * prefill_tokens
+
+    def expected(self, steps: Steps) -> float:
+        """Duration of a step as these are."""
+        return self.base * steps.base + self.per_request * steps.decoding + self.per_prefill_token * steps.prefill
 
     def work(self, prompt_tokens: float, steps: float) -> float:
         """Replica-seconds that one request costs; `steps` decode it."""
@@ -113,6 +119,9 @@ class StepTimeFit:
         """
         if not steps:
             return self
+        if self.windows and self.decodes != bool(steps[0].base):
+            # Steps tell more than requests that none decodes, and both do not fit together.
+            return self if self.decodes else StepTimeFit().update(steps, elapsed=elapsed, params=params)
         ratio = self._observed_over_expected(steps, params)
         drift = 0.0 if ratio is None else self.drift + min(1.0, elapsed / DRIFT_TIME) * (ratio - self.drift)
         renewing = abs(drift) > (params.engine_settled if self.renewing else params.engine_changed)
@@ -123,8 +132,8 @@ class StepTimeFit:
         if renewing and ratio is not None:
             speed = math.exp(max(-1.0, min(1.0, ratio)) * min(1.0, elapsed / params.renewal))
         of_gram, of_moment = keep / speed**2, keep / speed
-        itl, decoding, prefill = np.array(steps).T
-        rows = np.array((np.ones(len(steps)), decoding, prefill)) / (NOISE * itl)
+        itl, decoding, prefill, base = np.array(steps).T
+        rows = np.array((base, decoding, prefill)) / (NOISE * itl)
         products, moments = rows @ rows.T / len(steps), rows.sum(axis=1) / (NOISE * len(steps))
         gram = tuple(held * of_gram + more for held, more in zip(self.gram, products.ravel().tolist(), strict=True))
         moment = tuple(held * of_moment + more for held, more in zip(self.moment, moments.tolist(), strict=True))
@@ -137,7 +146,12 @@ class StepTimeFit:
         step = self.solve(params) if self.known else None
         if step is None:
             return None
-        return median(math.log(one.itl / max(step.seconds(one.decoding, one.prefill), FASTEST_STEP)) for one in steps)
+        return median(math.log(one.itl / max(step.expected(one), FASTEST_STEP)) for one in steps)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it was learned from steps, and not from requests that none decoded."""
+        return self.gram[0] > 0.0
 
     def changed(self, params: Params) -> bool:
         """Whether the engine has not been the one that was learned, for minutes."""

@@ -109,7 +109,8 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         memory = replace(memory.without_forecasts(), since=now, recommendations=())
     profile = _with_engines(tick, delta, memory)
     # Without a step nobody tells whether the engine is still another one.
-    doubted = profile.fit.changed(params) and delta.engines.get(profile.reference, NOTHING).steps
+    engine = delta.engines.get(profile.reference, NOTHING)
+    doubted = profile.fit.changed(params) and (engine.steps if profile.fit.decodes else engine.prefills)
     # A replica with a sample has served: not to be Ready for a moment is no start.
     starting = tuple(one for one in observation.starting if one.name not in memory.samples)
     profile = replace(

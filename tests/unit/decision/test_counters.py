@@ -200,7 +200,38 @@ def test_each_replica_shows_its_own_steps() -> None:
 
     seen = compared(observation(35.0), compared(observation(15.0), {}).samples)
     # 2,000 computed prompt tokens/s in 20 steps/s are 100 a step.
-    assert seen.engines[""].steps == (pytest.approx((0.05, 100.0, 100.0)), pytest.approx((0.02, 5.0, 0.0)))
+    assert seen.engines[""].steps == (pytest.approx((0.05, 100.0, 100.0, 1.0)), pytest.approx((0.02, 5.0, 0.0, 1.0)))
+
+
+def single(at: float, *, wait: float, tokens: float = 1.0) -> ReplicaMetrics:
+    """A replica that has served ten requests of 1,000 prompt tokens a second, each `wait` seconds after its arrival."""
+    begun = 10.0 * at
+    return ReplicaMetrics(
+        "r0",
+        at,
+        generation_tokens=tokens * begun,
+        prompt_tokens=1000.0 * begun,
+        time_to_first_token=Histogram((1.0,), (begun,), wait * begun, begun),
+        inter_token_latency=Histogram((0.1,), (0.0,), 0.0, 0.0),
+        time_per_output_token=Histogram((0.1,), (0.0,), 0.0, 0.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wait", "cost"), [(0.05 / (1.0 - 0.5), 0.05), (1000.0, 0.1)], ids=["half full", "a queue that only grows"]
+)
+def test_a_request_that_decodes_nothing_costs_its_latency_without_the_others(wait: float, cost: float) -> None:
+    first = compared(observed(single(15.0, wait=wait), ready=1), {})
+    seen = compared(observed(single(30.0, wait=wait), ready=1), first.samples)
+    (found,) = seen.engines[""].prefills
+    assert found.itl == pytest.approx(cost, rel=0.001)
+    assert (found.decoding, found.prefill, found.base) == (0.0, 1000.0, 0.0)
+    assert not seen.engines[""].steps
+
+
+def test_nothing_is_told_by_requests_whose_second_token_is_on_its_way() -> None:
+    first = compared(observed(single(15.0, wait=0.1, tokens=1.1), ready=1), {})
+    assert compared(observed(single(30.0, wait=0.1, tokens=1.1), ready=1), first.samples).engines[""].prefills == ()
 
 
 def test_replicas_with_little_to_do_count_as_one() -> None:
@@ -209,7 +240,7 @@ def test_replicas_with_little_to_do_count_as_one() -> None:
 
     seen = compared(observation(30.0), compared(observation(15.0), {}).samples)
     # 37 tokens each, 600 in all.
-    assert seen.engines[""].steps == (pytest.approx((0.02, 0.05, 0.2)),)
+    assert seen.engines[""].steps == (pytest.approx((0.02, 0.05, 0.2, 1.0)),)
 
 
 @pytest.mark.parametrize(

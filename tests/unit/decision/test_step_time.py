@@ -26,6 +26,23 @@ def test_the_fit_finds_the_engine_it_was_shown() -> None:
     assert found.work(1000, 200) == pytest.approx(truth.work(1000, 200), rel=0.1)
 
 
+def test_requests_that_decode_nothing_are_learned_where_no_step_is() -> None:
+    fit = StepTimeFit()
+    for prompt in (500.0, 1500.0, 1000.0, 2000.0, 800.0):
+        fit = fit.update(
+            [Steps(ENGINE.per_prefill_token * prompt, 0.0, prompt, base=0.0)], elapsed=15.0, params=DEFAULT
+        )
+    found = fit.solve(DEFAULT)
+    assert found is not None
+    assert found.work(1000.0, 1.0) == pytest.approx(ENGINE.per_prefill_token * 1000.0, rel=0.02)
+    assert not fit.decodes
+    decode = Steps(ENGINE.seconds(10.0, 50.0), 10.0, 50.0)
+    steps = fit.update([decode], elapsed=15.0, params=DEFAULT)
+    assert steps.decodes
+    assert steps.windows == 1.0, "what the others showed does not fit a step"
+    assert steps.update([Steps(1.0, 0.0, 10.0, base=0.0)], elapsed=15.0, params=DEFAULT) == steps
+
+
 def test_the_fit_is_never_negative_even_where_the_data_are_absurd() -> None:
     fit = StepTimeFit()
     for decoding, itl in ((1.0, 0.2), (50.0, 0.02), (90.0, 0.001)):
