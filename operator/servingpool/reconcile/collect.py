@@ -326,9 +326,7 @@ def observe(
     """
     namespace, model, names = pool.metadata.namespace, pool.spec.model, names_of(pool)
     found = None if isinstance(reading, Unknown) else (reading, namespace, model)
-    seen = of_all(
-        names, [replicas(cache.replicas(workload), workload.size, found, now) for workload in workloads]
-    )
+    seen = of_all(names, [replicas(cache.replicas(workload), workload.size, found, now) for workload in workloads])
     selection, requested = seen.selection, sum(workload.replicas for workload in workloads)
     metrics: tuple[ReplicaMetrics, ...] | Unknown
     if isinstance(reading, Unknown):

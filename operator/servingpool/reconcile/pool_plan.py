@@ -74,9 +74,14 @@ class ScaleAction:
     replicas: int
 
     @property
+    def added(self) -> int:
+        """Replicas that are added; below 0 if some are removed."""
+        return self.replicas - self.target.replicas
+
+    @property
     def grows(self) -> bool:
         """Whether replicas are added."""
-        return self.replicas > self.target.replicas
+        return self.added > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
     """What a decision changes, target by target: increases first, so that no capacity is given up before."""
     wanted = {part.target: part.replicas for part in decision.parts} or {"": decision.replicas}
     actions = [ScaleAction(one.workload, wanted.get(one.name, one.workload.replicas)) for one in seen.targets]
-    changing = [one for one in actions if one.replicas != one.target.replicas]
+    changing = [one for one in actions if one.added]
     return tuple(sorted(changing, key=lambda one: not one.grows))
 
 
@@ -203,7 +208,8 @@ def core_pool(
 ) -> Pool:
     """The spec in the core's own units, with the requests that a replica's arguments let it run at a time.
 
-    `targets`: see `core_targets`. `during`, from and to in Unix seconds: of the schedules, the windows that reach into that time; None for none.
+    `targets`: see `core_targets`. `during`, from and to in Unix seconds: of the schedules, the windows that reach into
+    that time; None for none.
     `metered`: its engines export nothing, so TTFT is measured at the gateway in any case.
     """
     spec = pool.spec

@@ -306,7 +306,7 @@ def _last_decision(decision: Decision, on_cost: str | None) -> LastDecision:
         verdict=decision.verdict.value,
         need=_rounded(decision.need, 2),
         limits=tuple(
-            Limit(name=limit.name, before=limit.before, after=limit.after, reason=limit.reason)
+            Limit(name=limit.name, before=round(limit.before), after=round(limit.after), reason=limit.reason)
             for limit in decision.limits
         ),
         reason=decision.reason,
