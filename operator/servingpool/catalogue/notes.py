@@ -45,11 +45,11 @@ class Note(Templated, StrEnum):
     )
     NO_NODE = (
         "{pods} pods find no node",
-        "In TargetStuck: the next target of spec.targets[] is ordered instead; one pod stays pending as a probe.",
+        "Of one of several targets. Another is ordered instead; one pod stays pending as a probe.",
     )
     NOT_CREATED = (
         "{replicas} replicas were ordered and have no pod; check quotas and the workload's events",
-        "In TargetStuck: the next target of spec.targets[] is ordered instead; one replica stays ordered as a probe.",
+        "Of one of several targets. Another is ordered instead; one replica stays ordered as a probe.",
     )
     ALL_SAMPLES_LACK = (
         "Pods are scraped but do not export {names}",
