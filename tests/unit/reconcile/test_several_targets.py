@@ -257,7 +257,6 @@ class TestTargetsThatMayNotBeScaled:
         assert world.condition("Ready") == ("False", "OwnedByHPA")
         assert changes(world) == []
 
-
     def test_replicas_that_somebody_set_to_0_are_left_there_until_one_target_is_back(self) -> None:
         world = decided()
         for name in ("fixed", "spot"):
@@ -296,6 +295,16 @@ class TestMemory:
         world.step()
         assert "history" not in world.prometheus.asked
         assert world.state().decision is not None, "nor does a decision wait for it"
+
+    def test_at_the_start_other_pools_have_their_history_before_the_first_decision_as_ever(self) -> None:
+        world = MixedCluster(history=3600.0)
+        world.serve("third", replicas=2, rate=6.0)
+        world.remember(60)
+        world.pool()
+        world.pool("other", targets=[{"name": "third", "min": 1, "max": 5}])
+        world.step()
+        assert world.prometheus.asked.count("history") == 1
+        assert world.condition("Calibrating", "other")[0] == "False"
 
     def test_the_speed_of_each_target_outlives_a_restart(self) -> None:
         world = MixedCluster()
