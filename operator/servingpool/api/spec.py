@@ -14,21 +14,16 @@ from servingpool.api.mode import Mode as Mode  # noqa: PLC0414, what mypy takes 
 from servingpool.api.part import Part
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
 from servingpool.api.schedule import Schedule
+from servingpool.api.target import DNS_LABEL, MOST_TARGETS, TARGET_LIST, WORKLOAD_NAME, by_place, names_of
+from servingpool.api.target import Target as Target  # noqa: PLC0414, what mypy takes for an export
 
-_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-WORKLOAD_NAME = Matches(
-    rf"{_DNS_LABEL}(\.{_DNS_LABEL})*",
-    "a workload's name in the pool's own namespace, of lower-case letters, digits, - and .",
-)
-API_VERSION = Matches(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9][a-z0-9]*", "an API group and version, such as apps/v1")
-KIND = Matches("[A-Z][A-Za-z0-9]*", "a kind with a scale subresource, such as Deployment or StatefulSet")
-BACKEND_NAME = Matches(_DNS_LABEL, "the name of a backend in the operator's configuration, never a URL")
-ENGINE_NAME = Matches(_DNS_LABEL, "the name of an engine, such as vllm, of lower-case letters, digits and -")
+BACKEND_NAME = Matches(DNS_LABEL, "the name of a backend in the operator's configuration, never a URL")
+ENGINE_NAME = Matches(DNS_LABEL, "the name of an engine, such as vllm, of lower-case letters, digits and -")
 PRICE_NAME = Matches(
-    rf"{_DNS_LABEL}(\.{_DNS_LABEL})*",
+    rf"{DNS_LABEL}(\.{DNS_LABEL})*",
     "the name of a price in the operator's configuration, of lower-case letters, digits, - and .",
 )
-GATEWAY_NAME = Matches(_DNS_LABEL, "the name of a gateway, such as vllm-router, of lower-case letters, digits and -")
+GATEWAY_NAME = Matches(DNS_LABEL, "the name of a gateway, such as vllm-router, of lower-case letters, digits and -")
 DEFAULT_PRIORITY, HIGHEST_PRIORITY = 5, 9
 """Of a pool under a GPUBudget; the lowest is 0."""
 LABEL_NAME = "[a-zA-Z_][a-zA-Z0-9_]{0,62}"
@@ -37,7 +32,6 @@ RESERVED_LABELS = ("__name__", "le", "model_name", "namespace", "pod")
 
 _NO_BOUND = "needs timeToFirstToken (1ms to 10m), timePerOutputToken (1ms to 10s) or both, got neither"
 _NO_CLIENT_BOUND = "measuredAt Gateway needs timeToFirstToken (1ms to 10m): a gateway measures no other bound"
-_TARGETS = "must hold exactly 1 target in this release, got {}"
 _LABELS = f"keys must be Prometheus label names other than {', '.join(RESERVED_LABELS)}, got {{}}"
 _LABEL_IS_FINE = f"k.matches({quoted(f'^{LABEL_NAME}$')}) && !(k in {json.dumps(RESERVED_LABELS)})"
 
@@ -51,17 +45,23 @@ _NOT_ANOTHER_POOL = Rule(
     "self.model + ' on ' + self.targets[0].name + ' for ' + oldSelf.model + ' on ' + oldSelf.targets[0].name",
 )
 
-_LEAST, _MOST = (f"(has(s.{end}) ? s.{end} : self.targets[0].{end})" for end in ("min", "max"))
+# The pool's own bounds are the sums over its targets; a min that is not given is 1 for the first target, else 0.
+_SUMS = {
+    "min": "self.targets.map(t, has(t.min) ? t.min : 0).sum() + (has(self.targets[0].min) ? 0 : 1)",
+    "max": "self.targets.map(t, t.max).sum()",
+}
+_LEAST, _MOST = (f"(has(s.{end}) ? s.{end} : {total})" for end, total in _SUMS.items())
 # Its name alone: numbers as well would exceed the budget of the whole CRD (see Rule.to_dict).
 _ORDERED_SCHEDULES = Rule(
-    f"!has(self.schedules) || self.targets.size() != 1 || self.schedules.all(s, {_LEAST} <= {_MOST})",
-    "min must be at most max, the target's where a schedule has none; got the contrary in schedule {}",
+    f"!has(self.schedules) || self.targets.size() == 0 || self.schedules.all(s, {_LEAST} <= {_MOST})",
+    "min must be at most max, the targets' sum where a schedule has none; got the contrary in schedule {}",
     f"self.schedules.filter(s, {_LEAST} > {_MOST})[0].name",
 )
 
 
 _ZERO_NEEDS_GATEWAY = Rule(
-    "has(self.metrics.gateway) || self.targets.all(t, t.min != 0)",
+    "has(self.metrics.gateway) || self.targets.size() == 0 || !has(self.targets[0].min)"
+    " || self.targets.exists(t, has(t.min) && t.min != 0)",
     "min 0 needs metrics.gateway, which shows requests while there is no replica: set it, or min to 1 or more",
 )
 
@@ -107,40 +107,6 @@ class Slo(Part):
     def attainment_share(self) -> float:
         """Attainment as a share, 0.5 to 0.999. Rounded, for 99.9 / 100 is 0.9990000000000001: out of range."""
         return round(self.attainment / 100, 6)
-
-
-class Target(Part):
-    """A workload whose replicas the operator sets through the scale subresource."""
-
-    api_version: Annotated[str, Field(max_length=253), API_VERSION] = "apps/v1"
-    """API group and version of the workload."""
-    kind: Annotated[str, Field(max_length=63), KIND] = "Deployment"
-    """Kind of the workload: any with a scale subresource. Other kinds than Deployment and StatefulSet need rights, see
-    the chart's extraTargets."""
-    name: Annotated[str, Field(max_length=253), WORKLOAD_NAME]
-    """Name of the workload in the pool's namespace."""
-    min: Annotated[int, Between(0, 10_000)] = 1
-    """Lowest number of replicas, 0 to 10000. 0 needs metrics.gateway, see behavior.idleAfter."""
-    max: Annotated[int, Between(1, 10_000)]
-    """Highest number of replicas, 1 to 10000."""
-    gpus_per_replica: Annotated[int, Between(1, 1_024)] | None = None
-    """GPUs of one replica, 1 to 1024. Default: the resource limits of its pods, of any vendor."""
-    cost_per_replica_hour: Annotated[float, Between(0, 100_000)] | None = None
-    """Cost of one replica in dollars per hour, 0 to 100000. It adds the cost of fleet and tokens to the status."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            # Two rules for one fault: a message can tell one number only (see Rule.to_dict).
-            Rule("self.min <= self.max", "min must be at most max, and max is {}", "string(self.max)"),
-            Rule("self.min <= self.max", "min must be at most max, and min is {}", "string(self.min)"),
-        ),
-    )
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.min > self.max:
-            raise ValueError(f"min must be at most max, got min {self.min} and max {self.max}")
-        return self
 
 
 class Gateway(Part):
@@ -213,19 +179,8 @@ class Spec(Part):
     gateway; or one whose metrics the operator's configuration describes."""
     slo: Slo
     """Latency objective. A request is good if it meets every bound that is set."""
-    targets: Annotated[
-        tuple[Target, ...],
-        Field(
-            strict=False,
-            max_length=8,
-            json_schema_extra={
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["apiVersion", "kind", "name"],
-                **rules(Rule("self.size() == 1", _TARGETS, "string(self.size())")),
-            },
-        ),
-    ]
-    """Workload to scale; exactly one is supported."""
+    targets: Annotated[tuple[Target, ...], Field(strict=False, max_length=MOST_TARGETS, json_schema_extra=TARGET_LIST)]
+    """Workloads to scale, 1 to 8: of one GPU type each, spot or on demand. Their order does not matter, but for min."""
     mode: Annotated[Mode, Field(strict=False)] = Mode.AUTO
     """Auto: scales. Recommend: computes a replica count and does not apply it. Paused: observes and does not scale."""
     priority: Annotated[int, Between(0, HIGHEST_PRIORITY)] = DEFAULT_PRIORITY
@@ -245,36 +200,54 @@ class Spec(Part):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         ),
     ] = ()
-    """Other bounds at certain hours; at most 16. A window in force replaces min and max of the target. Where windows
-    overlap, the highest min and the highest max count."""
+    """Other bounds at certain hours; at most 16. A window in force replaces min and max of the pool, the sums over its
+    targets. Where windows overlap, the highest min and the highest max count."""
 
     model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL, _ORDERED_SCHEDULES, _ZERO_NEEDS_GATEWAY))
 
     @property
+    def min(self) -> int:
+        """Fewest replicas of all targets together."""
+        return sum(target.min for target in self.targets)
+
+    @property
+    def max(self) -> int:
+        """Most replicas of all targets together."""
+        return sum(target.max for target in self.targets)
+
+    @property
+    def several(self) -> bool:
+        """Whether the pool has more than one target."""
+        return len(self.targets) > 1
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """What status and metrics call the targets: by name, or `Kind/name` where two have the same."""
+        return names_of(self.targets)
+
+    @property
     def goes_to_zero(self) -> bool:
         """Whether the fleet may have no replica."""
-        return self.targets[0].min == 0
+        return self.min == 0
 
     @model_validator(mode="after")
     def _schedules(self) -> Self:
-        names, target = [one.name for one in self.schedules], self.targets[0]
+        names = [one.name for one in self.schedules]
         for one in self.schedules:
             if names.count(one.name) > 1:
                 raise ValueError(f"schedules must differ in name, got '{one.name}' more than once")
-            least, most = target.min if one.min is None else one.min, one.max or target.max
+            least, most = self.min if one.min is None else one.min, one.max or self.max
             if least > most:
                 raise ValueError(told(_ORDERED_SCHEDULES.says, one.name))
         return self
 
     @model_validator(mode="after")
     def _shows_demand(self) -> Self:
-        if self.metrics.gateway is None and any(target.min == 0 for target in self.targets):
+        if self.metrics.gateway is None and self.goes_to_zero:
             raise ValueError(_ZERO_NEEDS_GATEWAY.says)
         return self
 
     @field_validator("targets")
     @classmethod
-    def _one(cls, targets: tuple[Target, ...]) -> tuple[Target, ...]:
-        if len(targets) != 1:
-            raise ValueError(told(_TARGETS, len(targets)))
-        return targets
+    def _by_place(cls, targets: tuple[Target, ...]) -> tuple[Target, ...]:
+        return by_place(targets)

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.kinds import group_of
-from servingpool.adapters.cluster.objects import Autoscaler, Key, TargetKey, Workload
+from servingpool.adapters.cluster.objects import Key, TargetKey, Workload
 from servingpool.adapters.prometheus import (
     BackendConfig,
     Cause,
@@ -38,12 +37,14 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import (
     GatewayMetrics,
     Observation,
+    Ordered,
     ReplicaMetrics,
     Unknown,
 )
 from servingpool.reconcile.gateway_totals import GatewayReader
 from servingpool.reconcile.gateways import OwnGateway, gateway_of
-from servingpool.reconcile.replicas import replicas
+from servingpool.reconcile.replicas import of_all, replicas
+from servingpool.reconcile.targets import SeenTarget, keys_of, names_of
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +63,8 @@ class Collected:
     pool: ServingPool
     at: float
     """Unix time in seconds."""
-    workload: Workload
-    """The pool's target."""
-    owner: Key
-    """The pool that owns the target, see `preconditions.owners`."""
-    autoscalers: Sequence[Autoscaler]
-    """Others that scale the target."""
+    targets: tuple[SeenTarget, ...]
+    """What the pool scales, in the order of the spec."""
     observation: Observation
     selection: Selection | None
     """The samples that `observation` uses; None if the reading failed."""
@@ -75,14 +72,9 @@ class Collected:
     """In front of the pool."""
 
     @property
-    def ungrouped(self) -> bool:
-        """Whether a replica is several pods, and nothing tells which.
-
-        Twice as many as there are replicas, or more: a rollout may add some, and a number may be late.
-        """
-        workload, seen = self.workload, self.observation
-        most = max(workload.replicas, workload.standing)
-        return workload.selector is not None and 0 < 2 * most <= len(seen.ready) + len(seen.starting)
+    def workload(self) -> Workload:
+        """The first target."""
+        return self.targets[0].workload
 
 
 class Backend(Protocol):
@@ -267,17 +259,6 @@ async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
         return Unknown(f"Prometheus backend '{backend}' could not be read: internal error {type(defect).__name__}")
 
 
-def target_of(pool: ServingPool) -> TargetKey:
-    """What the pool scales: always in its own namespace, as with HPA."""
-    target = pool.spec.targets[0]
-    return TargetKey(pool.metadata.namespace, target.name, target.kind, group_of(target.api_version))
-
-
-def targets_of(pools: Iterable[ServingPool]) -> dict[TargetKey, str]:
-    """What the pools scale, with its API group and version."""
-    return {target_of(pool): pool.spec.targets[0].api_version for pool in pools}
-
-
 def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
     """One request for all pools of a backend that share engine and labels, by that pair."""
     merged: dict[Share, ReadRequest] = {}
@@ -299,24 +280,39 @@ def share_of(pool: ServingPool) -> Share:
     return pool.spec.engine, tuple(sorted(pool.spec.metrics.match_labels.items()))
 
 
-def collect(pool: ServingPool, owner: Key, cache: ClusterCache, readings: Readings, now: float) -> Collected | None:
-    """One pool as it is now; None if its target does not exist."""
-    workload = cache.workload(target_of(pool))
-    if workload is None:
+def collect(
+    pool: ServingPool, owned: Mapping[TargetKey, Key], cache: ClusterCache, readings: Readings, now: float
+) -> Collected | None:
+    """One pool as it is now; None if one of its targets does not exist. `owned`: the pool that owns each target."""
+    keys = keys_of(pool)
+    workloads = [found for key in keys if (found := cache.workload(key)) is not None]
+    if len(workloads) < len(keys):
         return None
-    groups = cache.replicas(workload) if pool.spec.goes_to_zero else ()
-    pods = {(pool.metadata.namespace, pod.name) for group in groups for pod in group}
+    pods: set[PodKey] = set()
+    if pool.spec.goes_to_zero:
+        groups = (group for workload in workloads for group in cache.replicas(workload))
+        pods = {(pool.metadata.namespace, pod.name) for group in groups for pod in group}
     metered, gateway = readings.metered(pool), readings.gateway(pool, pods)
-    observation, selection = observe(pool, workload, cache, readings.of(pool), gateway, now, metered=metered)
+    observation, selection = observe(pool, workloads, cache, readings.of(pool), gateway, now, metered=metered)
     if selection is not None and selection.missing:
         readings.ask_why(pool, selection)
-    known = readings.gateway_profile(pool)
-    return Collected(pool, now, workload, owner, cache.autoscalers(workload.key), observation, selection, known)
+    targets = tuple(
+        SeenTarget(
+            name,
+            spec,
+            workload,
+            owned.get(workload.key, pool.key),
+            cache.autoscalers(workload.key),
+            sum(one.target == name for one in (*observation.ready, *observation.starting)),
+        )
+        for name, spec, workload in zip(names_of(pool), pool.spec.targets, workloads, strict=True)
+    )
+    return Collected(pool, now, targets, observation, selection, readings.gateway_profile(pool))
 
 
 def observe(
     pool: ServingPool,
-    workload: Workload,
+    workloads: Sequence[Workload],
     cache: ClusterCache,
     reading: FleetReading | Unknown,
     gateway: GatewayMetrics,
@@ -326,30 +322,32 @@ def observe(
 ) -> tuple[Observation, Selection | None]:
     """The core's observation of a pool, and which samples it uses; no selection if the reading failed.
 
-    `metered`: the engines export nothing, and no pod is missed.
+    `workloads`: its targets, in the order of the spec. `metered`: the engines export nothing, and no pod is missed.
     """
-    namespace, model = pool.metadata.namespace, pool.spec.model
+    namespace, model, names = pool.metadata.namespace, pool.spec.model, names_of(pool)
     found = None if isinstance(reading, Unknown) else (reading, namespace, model)
-    seen = replicas(cache.replicas(workload), workload.size, found, now)
-    selection = seen.selection
+    seen = of_all(names, [replicas(cache.replicas(workload), workload.size, found, now) for workload in workloads])
+    selection, requested = seen.selection, sum(workload.replicas for workload in workloads)
     metrics: tuple[ReplicaMetrics, ...] | Unknown
     if isinstance(reading, Unknown):
         metrics = reading
-    elif selection is None or (workload.replicas and not seen.ready and not seen.starting):
-        metrics, selection = Unknown(f"none of {workload.replicas} requested replicas has a pod yet"), None
+    elif selection is None or (requested and not seen.ready and not seen.starting):
+        metrics, selection = Unknown(f"none of {requested} requested replicas has a pod yet"), None
     elif metered:
         metrics = gateway.arrivals if isinstance(gateway.arrivals, Unknown) else ()
         selection = None if isinstance(metrics, Unknown) else Selection((), {})
     else:
         metrics = own_samples(pool, selection.samples)
+    several = zip(names, workloads, strict=True) if pool.spec.several else ()
     observation = Observation(
-        requested=workload.replicas,
+        requested=requested,
         ready=seen.ready,
         starting=seen.starting,
         metrics=metrics,
         gateway=gateway,
         metered=metered,
-        rollout=cache.rolling_out(workload),
+        rollout=any(cache.rolling_out(workload) for workload in workloads),
+        targets=tuple(Ordered(name, workload.replicas) for name, workload in several),
     )
     return observation, selection
 

@@ -6,7 +6,7 @@ The only module that calls the decision core in a tick, and that reads its memor
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ from servingpool.api.schedule import occurrences
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.decision.bounds import Window
 from servingpool.decision.decide import decide
-from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.decision import Decision
 from servingpool.decision.latency_count import LatencyCount
 from servingpool.decision.limits import unschedulable
 from servingpool.decision.params import Params
@@ -24,14 +24,17 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.samples import Buckets
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
+from servingpool.decision.targets import Target
 from servingpool.decision.window import KEPT_SECONDS
 from servingpool.reconcile.collect import Collected
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.expense import Expense, expense_of
 from servingpool.reconcile.gateways import bound_of
-from servingpool.reconcile.preconditions import ScalePermission, check, gpus_of, in_mode
-from servingpool.reconcile.replica_drift import ReplicaDrift
+from servingpool.reconcile.preconditions import ScalePermission, check, in_mode
+from servingpool.reconcile.targets import SeenTarget
 
+FREE = 0.001
+"""Least price of a replica for an hour, in dollars: of one that costs nothing, any number would be the cheapest."""
 AHEAD = 7200.0
 """Seconds for which windows are resolved, over the longest horizon: a cold start of an hour and a scrape interval."""
 
@@ -64,11 +67,21 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class ScaleAction:
-    """Set the target's replicas."""
+    """Set a target's replicas."""
 
     target: Workload
     """As it was decided on."""
     replicas: int
+
+    @property
+    def added(self) -> int:
+        """Replicas that are added; below 0 if some are removed."""
+        return self.replicas - self.target.replicas
+
+    @property
+    def grows(self) -> bool:
+        """Whether replicas are added."""
+        return self.added > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +95,10 @@ class PoolPlan:
     """What the core knows now."""
     learned: Learned
     gpus: int
-    """Per replica."""
+    """Per replica; of several targets that of the first."""
     expense: Expense
-    action: ScaleAction | None
-    """None where nothing changes, or the pool may not be scaled."""
+    actions: tuple[ScaleAction, ...]
+    """One for each target that changes, increases first; none where the pool may not be scaled."""
 
     @property
     def meta(self) -> Metadata:
@@ -99,8 +112,8 @@ class PoolPlan:
 
     @property
     def grows(self) -> bool:
-        """Whether replicas are added."""
-        return self.action is not None and self.action.replicas > self.action.target.replicas
+        """Whether replicas of some target are added."""
+        return any(action.grows for action in self.actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +134,49 @@ Planned = PoolPlan | Refusal
 
 
 def plan(
-    seen: Collected, drift: ReplicaDrift, memory: Memory, prices: Mapping[str, Price], *, backfilled: bool
+    seen: Collected, drift: str | None, memory: Memory, prices: Mapping[str, Price], *, backfilled: bool
 ) -> PoolPlan:
-    """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older."""
+    """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older.
+
+    `drift` tells who else sets the targets' replicas; None where nobody does.
+    """
     pool, during, metered = seen.pool, (seen.at, seen.at + AHEAD), seen.observation.metered
-    core = core_pool(pool, seen.workload.batch_limit, in_charge=False, during=during, metered=metered)
-    auto = check(seen, unschedulable(seen.observation, core, memory), drift.problem)
+    limit, targets = min(one.workload.batch_limit for one in seen.targets), core_targets(seen.targets)
+    core = core_pool(pool, limit, targets, in_charge=False, during=during, metered=metered)
+    auto = check(seen, unschedulable(seen.observation, core, memory), drift)
     permission = in_mode(pool.spec.mode, auto)
     core = replace(core, in_charge=permission.act, gateway="" if seen.gateway is None else seen.gateway[0].text)
     decision, learning = decide(seen.observation, core, memory, seen.at)
-    action = None
-    if permission.act and decision.verdict is not Verdict.HOLD:
-        action = ScaleAction(seen.workload, decision.replicas)
+    actions = actions_of(seen, decision) if permission.act else ()
     kept = learning if backfilled else memory
-    gpus = gpus_of(pool, seen.workload)
+    gpus = seen.targets[0].gpus
     money = expense_of(pool, seen.observation, decision.figures, gpus, prices)
-    return PoolPlan(seen, permission, decision, kept, learned(learning, kept), gpus, money, action)
+    return PoolPlan(seen, permission, decision, kept, learned(learning, kept), gpus, money, actions)
+
+
+def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
+    """What a decision changes, target by target: increases first, so that no capacity is given up before."""
+    wanted = {part.target: part.replicas for part in decision.parts} or {"": decision.replicas}
+    actions = [ScaleAction(one.workload, wanted.get(one.name, one.workload.replicas)) for one in seen.targets]
+    changing = [one for one in actions if one.added]
+    return tuple(sorted(changing, key=lambda one: not one.grows))
+
+
+def core_targets(targets: Sequence[SeenTarget]) -> tuple[Target, ...]:
+    """The targets in the core's own units, where the pool has several.
+
+    The price is in dollars where each target has one, else in GPUs; a replica whose GPUs are unknown counts as one.
+    """
+    if len(targets) == 1:
+        return ()
+    costs = [one.spec.cost_per_replica_hour for one in targets]
+    prices = [max(FREE, cost) for cost in costs if cost is not None]
+    if len(prices) < len(costs):
+        prices = [float(one.gpus or 1) for one in targets]
+    return tuple(
+        Target(one.name, price, max(one.spec.min, one.spec.base), one.spec.max, one.workload.batch_limit)
+        for one, price in zip(targets, prices, strict=True)
+    )
 
 
 def learned(learning: Memory, kept: Memory) -> Learned:
@@ -160,6 +200,7 @@ def learned(learning: Memory, kept: Memory) -> Learned:
 def core_pool(
     pool: ServingPool,
     batch_limit: float = math.inf,
+    targets: tuple[Target, ...] = (),
     *,
     in_charge: bool,
     during: tuple[float, float] | None = None,
@@ -167,7 +208,8 @@ def core_pool(
 ) -> Pool:
     """The spec in the core's own units, with the requests that a replica's arguments let it run at a time.
 
-    `during`, from and to in Unix seconds: of the schedules, the windows that reach into that time; None for none.
+    `targets`: see `core_targets`. `during`, from and to in Unix seconds: of the schedules, the windows that reach into
+    that time; None for none.
     `metered`: its engines export nothing, so TTFT is measured at the gateway in any case.
     """
     spec = pool.spec
@@ -179,8 +221,8 @@ def core_pool(
             attainment=spec.slo.attainment_share,
             at_gateway=bound_of(pool, metered=metered) is not None,
         ),
-        min_replicas=spec.targets[0].min,
-        max_replicas=spec.targets[0].max,
+        min_replicas=spec.min,
+        max_replicas=spec.max,
         in_charge=in_charge,
         batch_limit=batch_limit,
         params=Params(
@@ -193,4 +235,5 @@ def core_pool(
         ),
         idle_after=spec.behavior.idle_after if spec.goes_to_zero else None,
         max_change=math.inf if spec.behavior.max_change_per_step is None else spec.behavior.max_change_per_step,
+        targets=targets,
     )

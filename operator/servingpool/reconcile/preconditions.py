@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from servingpool.adapters.cluster import kinds
-from servingpool.adapters.cluster.objects import Key, Parent, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.objects import Key, Parent, Raw, TargetKey
 from servingpool.adapters.cluster.scale import Fault, Unscalable
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
+from servingpool.api.target import Target
 from servingpool.catalogue.notes import Note
 from servingpool.reconcile.collect import Collected
+from servingpool.reconcile.targets import SeenTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,51 +30,48 @@ class ScalePermission:
     message: str
 
 
-def gpus_of(pool: ServingPool, workload: Workload) -> int:
-    """GPUs that a replica occupies: as the pool says, or else as its pods ask for; 0 where neither tells."""
-    return pool.spec.targets[0].gpus_per_replica or workload.gpus
-
-
 def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermission:  # noqa: PLR0911, one a rule
-    """What may be done with a pool in Auto mode, see `in_mode` for the others.
+    """What may be done with a pool in Auto mode, see `in_mode` for the others. A pool is blocked if any target is.
 
-    `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the target's replicas.
+    `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the targets' replicas.
     """
-    pool, workload = seen.pool, seen.workload
-    elsewhere = _not_ours(seen)
+    pool, requested = seen.pool, seen.observation.requested
+    targets = " and ".join(str(target.workload.key) for target in seen.targets)
+    elsewhere = next((found for target in seen.targets if (found := _not_ours(pool, target)) is not None), None)
     if elsewhere is not None:
         return elsewhere
-    if workload.replicas == 0 and not pool.spec.goes_to_zero:
-        message = Reason.SCALING_DISABLED.message(target=workload.key, min=pool.spec.targets[0].min)
+    if requested == 0 and not pool.spec.goes_to_zero:
+        first = next(one for one in seen.targets if one.spec.min > 0)  # to scale one is enough
+        message = Reason.SCALING_DISABLED.message(target=first.workload.key, min=first.spec.min)
         return ScalePermission(False, Reason.SCALING_DISABLED, message)
     if drift is not None:
         return ScalePermission(True, Reason.REPLICAS_CONTESTED, drift)
     waiting = sum(replica.unschedulable for replica in seen.observation.starting)
     if waiting:
         are = "is" if waiting == 1 else "are"
-        if unschedulable:
-            message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=workload.replicas, are=are)
+        if unschedulable and not pool.spec.several:  # of several targets another one is ordered
+            message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=requested, are=are)
             return ScalePermission(True, Reason.UNSCHEDULABLE, message)
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
-        message = Reason.WAITING_FOR_NODE.message(waiting=waiting, replicas=workload.replicas, are=are)
+        message = Reason.WAITING_FOR_NODE.message(waiting=waiting, replicas=requested, are=are)
         return ScalePermission(True, Reason.WAITING_FOR_NODE, message)
     gated = sum(replica.gated for replica in seen.observation.starting)
     if gated:
-        message = Reason.SCHEDULING_GATED.message(gated=gated, replicas=workload.replicas)
+        message = Reason.SCHEDULING_GATED.message(gated=gated, replicas=requested)
         return ScalePermission(True, Reason.SCHEDULING_GATED, message)
     if seen.observation.rollout:
         return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
-    message = Reason.SUCCEEDED_GET_SCALE.message(target=workload.key)
+    message = Reason.SUCCEEDED_GET_SCALE.message(target=targets)
     return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
 
 
-def _not_ours(seen: Collected) -> ScalePermission | None:
-    """Why the target is not this pool's to scale; None where it is."""
-    workload, owner = seen.workload, seen.owner
-    if owner != seen.pool.key:
+def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:
+    """Why a target is not this pool's to scale; None where it is."""
+    workload, owner = target.workload, target.owner
+    if owner != pool.key:
         message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], target=workload.key)
         return ScalePermission(False, Reason.AMBIGUOUS_OWNER, message)
-    for other in seen.autoscalers:
+    for other in target.autoscalers:
         name = other.key[1]
         if other.kind == "ScaledObject":
             message = Reason.OWNED_BY_KEDA.message(name=name, target=workload.key)
@@ -83,9 +82,8 @@ def _not_ours(seen: Collected) -> ScalePermission | None:
         remedy = _remedy(workload.parent)
         message = Reason.OWNED_BY_PARENT.message(parent=workload.parent, target=workload.key, remedy=remedy)
         return ScalePermission(False, Reason.OWNED_BY_PARENT, message)
-    if seen.ungrouped:
-        count = len(seen.observation.ready) + len(seen.observation.starting)
-        message = Reason.PODS_NOT_GROUPED.message(target=workload.key, pods=count, replicas=workload.standing)
+    if target.ungrouped:
+        message = Reason.PODS_NOT_GROUPED.message(target=workload.key, pods=target.seen, replicas=workload.standing)
         return ScalePermission(False, Reason.PODS_NOT_GROUPED, message)
     return None
 
@@ -121,9 +119,8 @@ def in_mode(mode: Mode, auto: ScalePermission) -> ScalePermission:
     return ScalePermission(False, reason, message)
 
 
-def no_target(pool: ServingPool, fault: Unscalable) -> tuple[Reason, str]:
-    """Why a pool's target cannot be scaled at all, as a reason and its message."""
-    target, namespace = pool.spec.targets[0], pool.metadata.namespace
+def no_target(target: Target, namespace: str, fault: Unscalable) -> tuple[Reason, str]:
+    """Why a target of a pool in this namespace cannot be scaled at all, as a reason and its message."""
     name = f"{target.kind} {target.name}"
     kind = f"{target.kind} of {target.api_version}"
     match fault.fault:
@@ -142,8 +139,8 @@ def no_target(pool: ServingPool, fault: Unscalable) -> tuple[Reason, str]:
     return Reason.TARGET_NOT_FOUND, Reason.TARGET_NOT_FOUND.message(target=name, namespace=namespace)
 
 
-def owners(pools: Mapping[Key, Raw]) -> dict[Key, Key]:
-    """For each pool, the one that owns its target: the oldest that names it, unless its mode is Recommend.
+def owners(pools: Mapping[Key, Raw]) -> dict[Key, dict[TargetKey, Key]]:
+    """For each pool, who owns each of its targets: the oldest that names it, unless its mode is Recommend.
 
     `pools` are all that exist, as the API server stores them. An owner with an invalid spec, an unknown backend or mode
     Paused stays the owner: otherwise a younger pool with other limits would scale the target meanwhile.
@@ -151,10 +148,11 @@ def owners(pools: Mapping[Key, Raw]) -> dict[Key, Key]:
     A pool in mode Recommend owns nothing, and is told who would own its target if it were in Auto.
     """
     oldest: dict[TargetKey, Key] = {}
-    found: dict[Key, Key] = {}
+    found: dict[Key, dict[TargetKey, Key]] = {}
     for key, raw in sorted(pools.items(), key=lambda each: (each[1]["metadata"]["creationTimestamp"], each[0])):
+        own = found[key] = {}
         for target in named(key, raw):
-            found.setdefault(key, oldest.get(target, key))
+            own[target] = oldest.get(target, key)
             if raw["spec"].get("mode") != Mode.RECOMMEND:
                 oldest.setdefault(target, key)
     return found

@@ -59,6 +59,26 @@ def replicas(
     return _together(whole, starting, selection, now)
 
 
+def of_all(names: Sequence[str], targets: Sequence[Replicas]) -> Replicas:
+    """Those of all targets of a pool, each replica with the name of its target; of one target that one's."""
+    if len(targets) == 1:
+        return targets[0]
+    selections = [one.selection for one in targets if one.selection is not None]
+    selection = None
+    if len(selections) == len(targets):
+        selection = Selection(
+            tuple(sample for one in selections for sample in one.samples),
+            {pod: missing for one in selections for pod, missing in one.missing.items()},
+            tuple(sorted(pod for one in selections for pod in one.doubled)),
+        )
+    named = list(zip(names, targets, strict=True))
+    return Replicas(
+        tuple(replace(each, target=name) for name, one in named for each in one.ready),
+        tuple(replace(each, target=name) for name, one in named for each in one.starting),
+        selection,
+    )
+
+
 def _together(
     groups: Sequence[tuple[Pod, ...]], starting: tuple[Replica, ...], selection: Selection, now: float
 ) -> Replicas:

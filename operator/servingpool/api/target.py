@@ -1,0 +1,110 @@
+"""The targets of a pool: workloads whose replicas the operator sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, JsonValue, model_validator
+
+from servingpool.api.part import Part
+from servingpool.api.rule import Between, Matches, Rule, rules, told
+
+MOST_TARGETS = 8
+"""Most targets of a pool. Admission and the operator's own types follow it."""
+
+DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+WORKLOAD_NAME = Matches(
+    rf"{DNS_LABEL}(\.{DNS_LABEL})*",
+    "a workload's name in the pool's own namespace, of lower-case letters, digits, - and .",
+)
+API_VERSION = Matches(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9][a-z0-9]*", "an API group and version, such as apps/v1")
+KIND = Matches("[A-Z][A-Za-z0-9]*", "a kind with a scale subresource, such as Deployment or StatefulSet")
+
+_SIZE = f"must hold 1 to {MOST_TARGETS} targets, got {{}}"
+_TWICE = "must name each workload once, got {} more than once"
+# By kind and name, whatever the API group: that is what status and metrics call a target.
+_ONCE = "self.exists_one(o, o.kind == t.kind && o.name == t.name)"
+TARGET_LIST: dict[str, JsonValue] = {
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["apiVersion", "kind", "name"],
+    **rules(
+        Rule("self.size() >= 1", _SIZE, "string(self.size())"),
+        Rule(f"self.all(t, {_ONCE})", _TWICE, f"self.filter(t, !{_ONCE})[0].name"),
+    ),
+}
+"""What the CRD says of the list beside its items."""
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    """The API server knows no default that depends on the place in a list."""
+    schema.pop("default", None)
+
+
+class Target(Part):
+    """A workload whose replicas the operator sets through the scale subresource."""
+
+    api_version: Annotated[str, Field(max_length=253), API_VERSION] = "apps/v1"
+    """API group and version of the workload."""
+    kind: Annotated[str, Field(max_length=63), KIND] = "Deployment"
+    """Kind of the workload: any with a scale subresource. Other kinds than Deployment and StatefulSet need rights, see
+    the chart's extraTargets."""
+    name: Annotated[str, Field(max_length=253), WORKLOAD_NAME]
+    """Name of the workload in the pool's namespace."""
+    min: Annotated[int, Between(0, 10_000), Field(json_schema_extra=_without_default)] = 1
+    """Lowest number of replicas, 0 to 10000. Default: 1 for the first target, 0 for the others. If all are 0, the pool
+    needs metrics.gateway, see behavior.idleAfter."""
+    max: Annotated[int, Between(1, 10_000)]
+    """Highest number of replicas, 1 to 10000."""
+    base: Annotated[int, Between(0, 10_000)] = 0
+    """Replicas that always stay, whatever the other targets cost, 0 to 10000: on demand below spot. A pool at zero has
+    none of them."""
+    gpus_per_replica: Annotated[int, Between(1, 1_024)] | None = None
+    """GPUs of one replica, 1 to 1024. Default: the resource limits of its pods, of any vendor."""
+    cost_per_replica_hour: Annotated[float, Between(0, 100_000)] | None = None
+    """Cost of one replica in dollars per hour, 0 to 100000. It adds the cost of fleet and tokens to the status. Among
+    several targets the cheapest mix is chosen by it if all have one, else by GPUs."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            # Two rules for one fault: a message can tell one number only (see Rule.to_dict).
+            Rule(
+                "!has(self.min) || self.min <= self.max", "min must be at most max, and max is {}", "string(self.max)"
+            ),
+            Rule(
+                "!has(self.min) || self.min <= self.max", "min must be at most max, and min is {}", "string(self.min)"
+            ),
+            Rule("self.base <= self.max", "base must be at most max, and max is {}", "string(self.max)"),
+            Rule("self.base <= self.max", "base must be at most max, and base is {}", "string(self.base)"),
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min must be at most max, got min {self.min} and max {self.max}")
+        if self.base > self.max:
+            raise ValueError(f"base must be at most max, got base {self.base} and max {self.max}")
+        return self
+
+
+def by_place(targets: tuple[Target, ...]) -> tuple[Target, ...]:
+    """The targets of one pool, each with the min that its place gives where none was given.
+
+    ValueError if there are none, or if a workload is named twice.
+    """
+    if not targets:
+        raise ValueError(told(_SIZE, 0))
+    count = Counter((one.kind, one.name) for one in targets)
+    for (_, name), times in count.items():
+        if times > 1:
+            raise ValueError(told(_TWICE, name))
+    first, *others = targets
+    return first, *(one if "min" in one.model_fields_set else one.model_copy(update={"min": 0}) for one in others)
+
+
+def names_of(targets: Sequence[Target]) -> tuple[str, ...]:
+    """What status and metrics call them: by name, or `Kind/name` where two have the same."""
+    count = Counter(one.name for one in targets)
+    return tuple(one.name if count[one.name] == 1 else f"{one.kind}/{one.name}" for one in targets)
