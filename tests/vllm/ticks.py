@@ -97,7 +97,7 @@ class Operator:
         for index, pool in enumerate(self.pools):
             reading, gateway = self._readings.of(pool), self._readings.gateway(pool)
             assert isinstance(reading, FleetReading), reading
-            observation, selection = observe(pool, workload, self._cache, reading, gateway, now)
+            observation, selection = observe(pool, [workload], self._cache, reading, gateway, now)
             assert selection is not None
             core = self.core(index)
             delta = diff_counters(observation, core, self._samples[index])

@@ -8,5 +8,7 @@ A map, in the order of a tick:
   (which load breaks the SLO); `cold_start`, `forecast` (what comes next); `budget` (what may be missed)
 - plan: `plan`, `costs` (the cheapest fleet)
 - limit: `limits` (named rules, in order)
+- several targets: `targets`, `kinds` (the speed of each), `mix` (the cheapest one), `shortage` (what does not come),
+  `fleet` (from targets to a capacity and back)
 - report: `report` (figures and the sentence)
 """

@@ -9,8 +9,8 @@ from servingpool.decision.course import Course
 from servingpool.decision.decision import AtZero, Decision, Limited, Plan, move, verdict_of
 from servingpool.decision.fleet import Fleet, counted, moves, verdict_of_parts
 from servingpool.decision.lateness import Queues
-from servingpool.decision.mix import EQUAL
 from servingpool.decision.limits import limit
+from servingpool.decision.mix import EQUAL
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.plan import at_zero, plan, remembered
 from servingpool.decision.pool import Pool

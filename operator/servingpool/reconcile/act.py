@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from servingpool.catalogue.events import EventReason
 from servingpool.reconcile.deletion_cost import FORBIDDEN, SWITCHED_OFF, Marker, PodWriter, choose, in_flight
 from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
 from servingpool.reconcile.state import PoolState
+from servingpool.reconcile.targets import scaled, together
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +31,22 @@ class ScaleOutcome:
     """What acting did."""
 
     scaled: bool = False
-    """The API server has set the replicas."""
+    """The API server has set replicas."""
     ordered: int | None = None
-    """Replicas that were set, if that is worth telling: not one of many orders that answer another program."""
+    """Replicas of all targets since, if that is worth telling: not one of many orders that answer another program."""
     failure: tuple[Reason, str] | None = None
     """What to say in the Ready condition."""
     blind_choice: tuple[str, str] | None = None
     """Type and message of an event: why Kubernetes chose itself which pods to remove."""
+
+    def then(self, later: ScaleOutcome) -> ScaleOutcome:
+        """This, and what acting on another target of the pool did after it."""
+        return ScaleOutcome(
+            self.scaled or later.scaled,
+            self.ordered if later.ordered is None else later.ordered,
+            self.failure or later.failure,
+            self.blind_choice or later.blind_choice,
+        )
 
 
 NOT_SCALED = ScaleOutcome()
@@ -59,15 +69,31 @@ class Actor:
         """Writes that failed, by kind, since the start."""
         self._marker = Marker(writer, cache, self._count_cost) if deletion_costs else None
 
-    async def act(self, plan: PoolPlan, state: PoolState, unchanged: Callable[[], bool]) -> ScaleOutcome | None:
-        """Carry the plan's action out, if there is one. None if the pool is not `unchanged` once the pods are marked.
+    async def act(
+        self, plan: PoolPlan, state: PoolState, unchanged: Callable[[], bool], admitted: Callable[[], bool]
+    ) -> ScaleOutcome | None:
+        """Carry the plan's actions out, one after the other, increases first.
 
-        Who leads then, or the next tick, takes the marks back.
+        None if nothing was sent, because the pool was not `unchanged` once the pods were marked, or its budget has not
+        `admitted` it: asked once, right before the first write. Who leads then, or the next tick, takes the marks back.
+
+        Nothing is removed unless all that was to be added was ordered: it may be what replaces the removed.
         """
-        if plan.action is None:
-            return NOT_SCALED
-        await self._mark(plan, plan.action)
-        return await self._scale(plan, plan.action, state) if unchanged() else None
+        outcome, begun, complete = NOT_SCALED, False, True
+        fleet = tuple(target.workload for target in plan.seen.targets)
+        for action in plan.actions:
+            if not action.grows and not complete:
+                break
+            await self._mark(plan, action)
+            if not unchanged() or not (begun or admitted()):
+                return outcome if begun else None
+            begun = True
+            one = await self._scale(plan, action, fleet, state)
+            if one.scaled:
+                fleet = scaled(fleet, action.target, action.replicas)
+            complete = complete and one.scaled
+            outcome = outcome.then(one)
+        return outcome
 
     async def sweep(self, leading: Callable[[], bool]) -> None:
         """Clear our deletion costs from pods that have survived."""
@@ -88,14 +114,17 @@ class Actor:
             names = ", ".join(f"{pod.name} ({_in_flight(pod, busy)})" for pod in victims.pods[:MOST_NAMED])
             log.info("Chosen for removal, fewest requests in flight: %s", names, extra=plan.meta.log_fields)
 
-    async def _scale(self, plan: PoolPlan, action: ScaleAction, state: PoolState) -> ScaleOutcome:
-        """Order the replicas, of a target as it was decided on.
+    async def _scale(
+        self, plan: PoolPlan, action: ScaleAction, fleet: Sequence[Workload], state: PoolState
+    ) -> ScaleOutcome:
+        """Order the replicas, of a target as it was decided on. `fleet`: all targets, as they are before it.
 
         A conflict that goes on is something else that only looks like one, such as a webhook that says no with a bare
         422.
         """
-        target, fields = action.target, plan.meta.log_fields
-        state.order_sent(target, action.replicas, plan.decision.reason, plan.at)
+        target, all_targets = action.target, together(fleet)
+        fields = plan.meta.log_fields | ({"target": str(target.key)} if len(fleet) > 1 else {})
+        state.order_sent(target, action.replicas, all_targets, plan.decision.reason, plan.at)
         try:
             await self._writer.scale(target, action.replicas)
         except Conflict as error:
@@ -112,9 +141,9 @@ class Actor:
         except ClusterError as error:
             self.failures["scale"] += 1
             log.warning("%s", error, extra=fields)
-            state.order_failed(unknown=isinstance(error, Unanswered))
+            state.order_failed(target, unknown=isinstance(error, Unanswered))
             return ScaleOutcome(failure=(Reason.FAILED_UPDATE_SCALE, Reason.FAILED_UPDATE_SCALE.message(error=error)))
-        state.order_done(target, plan.at)
+        told = state.order_done(target, all_targets, plan.at)
         self._cache.scaled(target, action.replicas)
         decision = plan.decision
         log.info(
@@ -124,8 +153,8 @@ class Actor:
         )
         return ScaleOutcome(
             scaled=True,
-            ordered=None if state.drift.answered else action.replicas,
-            blind_choice=None if plan.grows else self._blind_choice(target),
+            ordered=all_targets.replicas + action.added if told else None,
+            blind_choice=None if action.grows else self._blind_choice(target),
         )
 
     def _blind_choice(self, target: Workload) -> tuple[str, str] | None:

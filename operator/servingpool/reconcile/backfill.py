@@ -1,4 +1,4 @@
-"""Learns each pool's history from Prometheus, before its first decision.
+"""Learns the history of each pool of one target from Prometheus, before its first decision.
 
 The pools of a backend wait for it, so it is limited: samples per query, seconds per tick, and failures after which
 pools start without history. The backend's deadline limits each query.
@@ -21,9 +21,10 @@ from servingpool.adapters.prometheus import ANY_MODEL, PodKey, PodSamples, TooLa
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.update import update
-from servingpool.reconcile.collect import Backend, own_samples, requests_for, share_of, sound, target_of
+from servingpool.reconcile.collect import Backend, own_samples, requests_for, share_of, sound
 from servingpool.reconcile.pool_plan import core_pool
 from servingpool.reconcile.state import PoolState
+from servingpool.reconcile.targets import target_of
 
 log = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from servingpool.api.spec import DEFAULT_PRIORITY, HIGHEST_PRIORITY
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.holdings import Held, Holdings
 from servingpool.reconcile.preconditions import named
+from servingpool.reconcile.targets import Owners, owns
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Membership:
         return self._selected[at]
 
     def members(
-        self, names: AbstractSet[str], owned: Mapping[Key, Key], now: float
+        self, names: AbstractSet[str], owned: Owners, now: float
     ) -> tuple[dict[str, list[Member]], dict[str, dict[str, list[str]]]]:
         """The pools of each of these budgets, and those that it leaves to an older one."""
         pools = self._cache.pools
@@ -118,8 +119,8 @@ class Membership:
             return None
 
 
-def _orders(key: Key, raw: Raw, owned: Mapping[Key, Key]) -> bool:
-    return owned.get(key, key) == key and raw["spec"].get("mode") != Mode.RECOMMEND
+def _orders(key: Key, raw: Raw, owned: Owners) -> bool:
+    return owns(key, owned) and raw["spec"].get("mode") != Mode.RECOMMEND
 
 
 def _stated(raw: Raw, target: TargetKey) -> int | None:

@@ -23,6 +23,7 @@ from servingpool.reconcile.budget_members import Member, Membership
 from servingpool.reconcile.holdings import Held, Holdings
 from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
 from servingpool.reconcile.preconditions import owners
+from servingpool.reconcile.targets import Owners
 
 log = logging.getLogger(__name__)
 
@@ -103,10 +104,10 @@ class Budgets:
         """What is wrong with budgets that cannot be read, by name."""
         return self._membership.invalid
 
-    def apply(self, plans: Sequence[PoolPlan], owned: Mapping[Key, Key], now: float) -> list[PoolPlan]:
+    def apply(self, plans: Sequence[PoolPlan], owned: Owners, now: float) -> list[PoolPlan]:
         """The same plans, cut to what the budgets let their pools order.
 
-        `owned`: for each pool, the one that owns its target. `now` is Unix time in seconds.
+        `owned`: for each pool, who owns each of its targets. `now` is Unix time in seconds.
         """
         budgets = self._membership.read()
         if not budgets:
@@ -131,7 +132,7 @@ class Budgets:
             self._shares(budgets - self._fresh, owners(self._cache.pools), now)
         self._fresh = set()
 
-    def _shares(self, names: AbstractSet[str], owned: Mapping[Key, Key], now: float) -> list[Shared]:
+    def _shares(self, names: AbstractSet[str], owned: Owners, now: float) -> list[Shared]:
         """These budgets, shared as of now."""
         self._holdings.expire(now)
         members, taken = self._membership.members(names, owned, now) if names else ({}, {})
@@ -146,8 +147,8 @@ class Budgets:
 
     def admits(self, plan: PoolPlan) -> bool:
         """Whether a plan's order still fits, right before it is sent. If so its GPUs are taken."""
-        action = plan.action
-        if action is None or not plan.grows:
+        action = next((one for one in plan.actions if one.grows), None)
+        if action is None:
             return True
         budgets = {one.metadata.name: one for one in self._membership.read()}  # one may be lowered meanwhile
         for name, shared in self.latest.items():
@@ -171,9 +172,9 @@ class Budgets:
 
     def answered(self, plan: PoolPlan, *, unknown: bool) -> None:
         """A plan's order has ended; `unknown`: it may have been carried out."""
-        if plan.action is None:
+        if not plan.actions:
             return
-        key = plan.action.target.key
+        key = plan.actions[0].target.key
         self._holdings.answered(key, unknown=unknown)
         for shared in self.latest.values():
             for one in shared.members:
@@ -244,5 +245,5 @@ def _cut(plan: PoolPlan, shared: Shared | None) -> PoolPlan:
     if decision is plan.decision:
         return plan
     act = decision.verdict is not Verdict.HOLD
-    action = ScaleAction(plan.seen.workload, decision.replicas) if act else None
-    return replace(plan, decision=decision, action=action)
+    actions = (ScaleAction(plan.seen.workload, decision.replicas),) if act else ()
+    return replace(plan, decision=decision, actions=actions)

@@ -27,7 +27,7 @@ from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Shared
-from servingpool.reconcile.collect import Readings, collect, target_of, targets_of
+from servingpool.reconcile.collect import Readings, collect
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal, plan
@@ -37,6 +37,7 @@ from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.state import PoolState, PoolStates
 from servingpool.reconcile.status_builder import build
+from servingpool.reconcile.targets import Owners, keys_of, owns, target_of, versions_of
 
 log = logging.getLogger(__name__)
 
@@ -170,13 +171,16 @@ class Reconciler:
 
     def _wanted(self, pools: Sequence[ServingPool]) -> Mapping[TargetKey, str]:
         """The targets, each in the API version that its owner names: another pool may name one that there is not."""
-        owned = owners(self._cache.pools)
-        owning = [pool for pool in pools if owned.get(pool.key) == pool.key and pool.spec.mode is not Mode.RECOMMEND]
-        return {**targets_of(pools), **targets_of(owning)}
+        owned, found = owners(self._cache.pools), versions_of(pools)
+        for pool in pools:
+            if pool.spec.mode is not Mode.RECOMMEND:
+                own = owned.get(pool.key, {})
+                found |= {key: version for key, version in versions_of([pool]).items() if own.get(key) == pool.key}
+        return found
 
     async def _round(self, backend: str, own: list[ServingPool], wanted: Mapping[TargetKey, str], now: float) -> Tick:
         """Read one backend, decide and act for its pools."""
-        targets = {target_of(pool): wanted[target_of(pool)] for pool in own}
+        targets = {key: wanted[key] for pool in own for key in keys_of(pool)}
         queries, _ = await asyncio.gather(self._readings.read(backend, own, now), self._targets.read(targets))
         if not self._leading():
             return Tick(queries=queries)
@@ -213,8 +217,7 @@ class Reconciler:
                     due.append(self._refuse(raw, Reason.READING_HISTORY, Reason.READING_HISTORY.message(), now))
                 continue
             try:
-                decided = self._plan(pool, owned.get(pool.key, pool.key), now)
-                due.append(decided or self._refuse(raw, *no_target(pool, self._targets.fault(target_of(pool))), now))
+                due.append(self._plan(pool, owned, now) or self._refuse(raw, *self._no_target(pool), now))
             except Exception as error:
                 failed += 1
                 log.exception("Deciding for this pool failed; others continue.", extra=pool.metadata.log_fields)
@@ -228,16 +231,22 @@ class Reconciler:
                 state.decided(each)
         return due, failed
 
-    def _plan(self, pool: ServingPool, owner: Key, now: float) -> Due | None:
-        """Collect and decide. None where there is no target to decide on."""
+    def _plan(self, pool: ServingPool, owned: Owners, now: float) -> Due | None:
+        """Collect and decide. None where a target cannot be read."""
         state = self.states[pool.key]
-        seen = collect(pool, owner, self._cache, self._readings, now)
+        seen = collect(pool, owned.get(pool.key, {}), self._cache, self._readings, now)
         if seen is None:
             return None
         # A pool in Recommend owns nothing, also where it is the oldest.
-        scales = owner == pool.key and pool.spec.mode is not Mode.RECOMMEND
-        state.target_seen(seen.workload, len(seen.observation.ready), now, scales=scales)
+        scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
+        state.targets_seen(seen.targets, len(seen.observation.ready), now, scales=scales)
         return state, plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled)
+
+    def _no_target(self, pool: ServingPool) -> tuple[Reason, str]:
+        """Why the first target that cannot be read cannot be."""
+        targets = zip(keys_of(pool), pool.spec.targets, strict=True)
+        key, target = next(each for each in targets if self._cache.workload(each[0]) is None)
+        return no_target(target, key.namespace, self._targets.fault(key))
 
     def _refuse(self, raw: Raw, reason: Reason, message: str, now: float) -> Due:
         meta, state = self.states.of_refused(raw)
@@ -291,16 +300,16 @@ class Reconciler:
         return outcome.scaled
 
     async def _act(self, plan: PoolPlan, state: PoolState) -> ScaleOutcome | None:
-        budgets = self._budgets.budgets
+        budgets, unchanged = self._budgets.budgets, partial(self._may_act, plan.meta)
         try:
-            return await self._actor.act(plan, state, lambda: self._may_act(plan.meta) and budgets.admits(plan))
+            return await self._actor.act(plan, state, unchanged, partial(budgets.admits, plan))
         finally:
-            budgets.answered(plan, unknown=state.scale_outcome_unknown is not None)
+            budgets.answered(plan, unknown=state.outcome_unknown)
 
     def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""
         self._under_way.pop(due.meta.key, None)
-        told = build(due, outcome, state.status, state.scaled_at, state.history.changes)
+        told = build(due, outcome, state.status, state.scaled_at, state.history.changes, state.spread)
         state.judged(told.conditions)
         return told
 

@@ -74,9 +74,14 @@ class ScaleAction:
     replicas: int
 
     @property
+    def added(self) -> int:
+        """Replicas that are added; below 0 if some are removed."""
+        return self.replicas - self.target.replicas
+
+    @property
     def grows(self) -> bool:
         """Whether replicas are added."""
-        return self.replicas > self.target.replicas
+        return self.added > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +94,6 @@ class PoolPlan:
     memory: Memory
     """What the core knows now."""
     learned: Learned
-    gpus: int
-    """Per replica; of several targets that of the first."""
     expense: Expense
     actions: tuple[ScaleAction, ...]
     """One for each target that changes, increases first; none where the pool may not be scaled."""
@@ -144,16 +147,16 @@ def plan(
     decision, learning = decide(seen.observation, core, memory, seen.at)
     actions = actions_of(seen, decision) if permission.act else ()
     kept = learning if backfilled else memory
-    gpus = seen.targets[0].gpus
+    gpus = {one.name: one.gpus for one in seen.targets}
     money = expense_of(pool, seen.observation, decision.figures, gpus, prices)
-    return PoolPlan(seen, permission, decision, kept, learned(learning, kept), gpus, money, actions)
+    return PoolPlan(seen, permission, decision, kept, learned(learning, kept), money, actions)
 
 
 def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
     """What a decision changes, target by target: increases first, so that no capacity is given up before."""
     wanted = {part.target: part.replicas for part in decision.parts} or {"": decision.replicas}
     actions = [ScaleAction(one.workload, wanted.get(one.name, one.workload.replicas)) for one in seen.targets]
-    changing = [one for one in actions if one.replicas != one.target.replicas]
+    changing = [one for one in actions if one.added]
     return tuple(sorted(changing, key=lambda one: not one.grows))
 
 
@@ -203,7 +206,8 @@ def core_pool(
 ) -> Pool:
     """The spec in the core's own units, with the requests that a replica's arguments let it run at a time.
 
-    `targets`: see `core_targets`. `during`, from and to in Unix seconds: of the schedules, the windows that reach into that time; None for none.
+    `targets`: see `core_targets`. `during`, from and to in Unix seconds: of the schedules, the windows that reach into
+    that time; None for none.
     `metered`: its engines export nothing, so TTFT is measured at the gateway in any case.
     """
     spec = pool.spec

@@ -82,9 +82,7 @@ def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:
         message = Reason.OWNED_BY_PARENT.message(parent=workload.parent, target=workload.key, remedy=remedy)
         return ScalePermission(False, Reason.OWNED_BY_PARENT, message)
     if target.ungrouped:
-        message = Reason.PODS_NOT_GROUPED.message(
-            target=workload.key, pods=target.seen, replicas=workload.standing
-        )
+        message = Reason.PODS_NOT_GROUPED.message(target=workload.key, pods=target.seen, replicas=workload.standing)
         return ScalePermission(False, Reason.PODS_NOT_GROUPED, message)
     return None
 

@@ -67,7 +67,7 @@ class Spread:
     def seen(self, observation: Observation, now: float) -> Spread:
         """After another observation. What replicas of one target alone show is no comparison, and does not count."""
         if not observation.targets:
-            return NOTHING
+            return NOT_SEEN
         requests, replicas = _in_engines(observation)
         elapsed = 0.0 if self.at is None else now - self.at
         if len(requests) < 2 or not 0.0 < elapsed <= LEAST_SEEN:
@@ -81,7 +81,7 @@ class Spread:
         return Spread(now, self.seconds * _kept(elapsed) + elapsed, tuple(shares))
 
 
-NOTHING = Spread()
+NOT_SEEN = Spread()
 
 
 def _kept(elapsed: float) -> float:
@@ -110,7 +110,7 @@ def _in_engines(observation: Observation) -> tuple[dict[str, float], dict[str, f
 
 
 def judge_routing(
-    parts: Sequence[Part], reference: str, spread: Spread, before: Reason | None = None
+    parts: Sequence[Part], reference: str, spread: Spread, before: str | None = None
 ) -> tuple[Reason, str] | None:
     """Reason and message; None for a pool of one target. `before`: the reason that stands."""
     if not parts:
@@ -134,12 +134,12 @@ def judge_routing(
 
 
 def _judged(
-    parts: Sequence[Part], reference: str, speeds: Mapping[str, float], shares: Sequence[Share], before: Reason | None
+    parts: Sequence[Part], reference: str, speeds: Mapping[str, float], shares: Sequence[Share], before: str | None
 ) -> tuple[Reason, str]:
     found = slope(shares, speeds)
     held = ", ".join(f"{one.each:.1f} in a replica of {one.target}" for one in shares)
-    boundary = BOUNDARY + {Reason.LEAST_LOADED: -HYSTERESIS, Reason.ROUND_ROBIN: HYSTERESIS}.get(before, 0.0)
-    if found >= boundary:
+    stays = {Reason.LEAST_LOADED.value: -HYSTERESIS, Reason.ROUND_ROBIN.value: HYSTERESIS}
+    if found >= BOUNDARY + stays.get(before or "", 0.0):
         cost = Note.FULL_USE.message() if found > BY_SPEED else Note.SLOW_FULL_FIRST.message()
         return Reason.LEAST_LOADED, Reason.LEAST_LOADED.message(held=held, cost=cost)
     ready = {one.target: one.ready for one in parts if one.ready and one.target in speeds}

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from servingpool.adapters.cluster.objects import Key, Raw, Workload
+from servingpool.adapters.cluster.objects import Key, Raw, TargetKey, Workload
 from servingpool.api.conditions import Condition, Reason
 from servingpool.api.serving_pool import Metadata, ServingPool, problems
 from servingpool.api.spec import Mode
@@ -26,7 +26,9 @@ from servingpool.reconcile import learned_profile
 from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.history import History
 from servingpool.reconcile.pool_plan import PoolPlan
-from servingpool.reconcile.replica_drift import ReplicaDrift
+from servingpool.reconcile.routing import NOT_SEEN, Spread
+from servingpool.reconcile.target_state import TargetState
+from servingpool.reconcile.targets import SeenTarget, together
 
 log = logging.getLogger(__name__)
 
@@ -64,20 +66,15 @@ class PoolState:
     """Unix time in seconds of the last write of status."""
     scaled_at: float | None = None
     """Likewise, of the last scale that is reported; None if there was none since the start."""
-    scale_outcome_unknown: float | None = None
-    """Likewise, of the last scale, while its result is unknown."""
     profile_at: float = 0.0
     """Likewise, of the last write of the learned profile."""
     profile_curve: MissCurve | None = None
     """What it held then."""
     profile_vanished: Vanished | None = None
     """Likewise."""
-    conflicts: int = 0
-    """Scales in a row that failed because the target had changed."""
-    refused_at: int | None = None
-    """Replicas that it had then, as far as was known."""
-    drift: ReplicaDrift = field(default_factory=ReplicaDrift)
+    targets: dict[TargetKey, TargetState] = field(default_factory=dict)
     history: History = field(default_factory=History)
+    """Of all targets together."""
     recommended: int | None = None
     """Replicas that an event of mode Recommend named last; None in other modes."""
     recommended_at: float = -RECOMMENDED_AGAIN_AFTER
@@ -89,11 +86,9 @@ class PoolState:
     pool: ServingPool | None = None
     decision: Decision | None = None
     observation: Observation | None = None
-    gpus: int = 0
-    """Per replica."""
+    spread: Spread = NOT_SEEN
+    """How its requests were spread over several targets."""
     expense: Expense = field(default_factory=Expense)
-    _before_order: tuple[ReplicaDrift, float | None] = (ReplicaDrift(), None)
-    """`drift` and `scale_outcome_unknown` before the scale that is under way."""
 
     @classmethod
     def found(cls, pool: ServingPool, raw: Raw) -> PoolState:
@@ -148,24 +143,44 @@ class PoolState:
 
     # What a tick collected and decided.
 
-    def target_seen(self, workload: Workload, ready: int, now: float, *, scales: bool) -> None:
-        """The target as it is now: it shows whether others set its replicas, and whether an order was done.
+    def targets_seen(self, targets: Sequence[SeenTarget], ready: int, now: float, *, scales: bool) -> None:
+        """The targets as they are now: they show whether others set their replicas, and whether an order was done.
 
-        `scales`: no other pool scales it.
+        `ready` replicas they have in all. `scales`: no other pool scales one of them.
         """
-        self.drift = self.drift.see(workload, now)
+        workloads = [target.workload for target in targets]
+        self.targets = {each.key: self._target(each) for each in workloads}  # those that left the spec are forgotten
+        sent = [self.targets[each.key].seen(each, now) for each in workloads]
         wanted = None if self.decision is None else self.decision.replicas
-        keep = self.drift.problem is None
-        self.history = self.history.see(workload, ready, now, wanted=wanted, scales=scales, keep=keep)
-        if self.scale_outcome_unknown is not None and self.drift.carried_out(workload):
-            self.scaled_at, self.scale_outcome_unknown = self.scale_outcome_unknown, None
+        self.history = self.history.see(
+            together(workloads), ready, now, wanted=wanted, scales=scales, keep=self.drift is None
+        )
+        self.scaled_at = max((at for at in sent if at is not None), default=self.scaled_at)
+
+    @property
+    def drift(self) -> str | None:
+        """Who else keeps setting the replicas of a target; None where nobody does."""
+        for key, one in self.targets.items():
+            if one.drift.problem is not None:
+                return one.drift.problem if len(self.targets) == 1 else f"{key}: {one.drift.problem}"
+        return None
+
+    @property
+    def outcome_unknown(self) -> bool:
+        """Whether some scale got no answer, and nothing has shown since whether it was carried out."""
+        return any(one.outcome_unknown is not None for one in self.targets.values())
+
+    def _target(self, workload: Workload) -> TargetState:
+        return self.targets.setdefault(workload.key, TargetState())
 
     def decided(self, plan: PoolPlan) -> None:
         """A decision was made."""
         if not plan.permission.act:
-            self.drift = self.drift.rest()
+            for one in self.targets.values():
+                one.rest()
         self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
-        self.memory, self.gpus, self.expense = plan.memory, plan.gpus, plan.expense
+        self.memory, self.expense = plan.memory, plan.expense
+        self.spread = self.spread.seen(plan.seen.observation, plan.at)
 
     def refused(self) -> None:
         """Nothing can be decided, so the last figures are no longer valid."""
@@ -173,34 +188,34 @@ class PoolState:
 
     # What acting did.
 
-    def order_sent(self, target: Workload, replicas: int, why: str, now: float) -> None:
-        """It counts as done until an answer says otherwise: the tick may end before the answer."""
-        self.history = self.history.order(target, replicas, why, now)
-        self._before_order = self.drift, self.scale_outcome_unknown
-        self.drift, self.scale_outcome_unknown = self.drift.order(target, replicas), now
+    def order_sent(self, target: Workload, replicas: int, fleet: Workload, why: str, now: float) -> None:
+        """It counts as done until an answer says otherwise: the tick may end before the answer.
 
-    def order_done(self, target: Workload, now: float) -> None:
-        """The API server has set the replicas of a target as it was decided on."""
-        self.history = self.history.done(target, keep=not self.drift.answered)
-        self.conflicts, self.scale_outcome_unknown = 0, None
-        if not self.drift.answered:  # else a contest would write the status at every tick
+        `fleet`: all targets together, as they are before it.
+        """
+        self.history = self.history.order(fleet, fleet.replicas + replicas - target.replicas, why, now)
+        self._target(target).order_sent(target, replicas, now)
+
+    def order_done(self, target: Workload, fleet: Workload, now: float) -> bool:
+        """The API server has set the replicas of a target as it was decided on. Whether that is worth telling."""
+        one = self._target(target)
+        told = not one.drift.answered  # else a contest would write the status at every tick
+        self.history = self.history.done(fleet, keep=told)
+        one.order_done()
+        if told:
             self.scaled_at = now
+        return told
 
-    def order_failed(self, *, unknown: bool) -> None:
+    def order_failed(self, target: Workload, *, unknown: bool) -> None:
         """The order failed; `unknown`: it may have been carried out."""
-        self.conflicts = 0
+        self._target(target).order_failed(unknown=unknown)
         if not unknown:
-            self.drift, self.scale_outcome_unknown = self._before_order
             self.history = self.history.refused()
 
     def order_conflicted(self, target: Workload) -> int:
         """The target is not as it was decided on. How often in a row."""
         self.history = self.history.refused()
-        self.drift, self.scale_outcome_unknown = self._before_order
-        # A change by others shows a new number; a refusal leaves the old one.
-        self.conflicts = self.conflicts + 1 if self.refused_at == target.replicas else 1
-        self.refused_at = target.replicas
-        return self.conflicts
+        return self._target(target).order_conflicted(target)
 
     # What is reported.
 
@@ -288,7 +303,10 @@ class PoolStates(dict[Key, PoolState]):
         """Begin a state for a pool, or a model, not seen before."""
         state = self.get(pool.key)
         if state is None or not state.is_of(pool):
-            self[pool.key] = PoolState.found(pool, raw)
+            state = self[pool.key] = PoolState.found(pool, raw)
+        if pool.spec.several:
+            # What Prometheus has of the past does not tell which target a pod was of, and so not how fast each is.
+            state.backfill_ended()
 
     def of_refused(self, raw: Raw) -> tuple[Metadata, PoolState]:
         """The state of a pool for which nothing can be decided, perhaps not even its spec be read."""

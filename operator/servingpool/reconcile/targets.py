@@ -57,9 +57,7 @@ def target_of(pool: ServingPool) -> TargetKey:
 
 def versions_of(pools: Iterable[ServingPool]) -> dict[TargetKey, str]:
     """What the pools scale, with its API group and version."""
-    return {
-        key: one.api_version for pool in pools for key, one in zip(keys_of(pool), pool.spec.targets, strict=True)
-    }
+    return {key: one.api_version for pool in pools for key, one in zip(keys_of(pool), pool.spec.targets, strict=True)}
 
 
 def names_of(pool: ServingPool) -> tuple[str, ...]:
@@ -79,6 +77,12 @@ def together(workloads: Sequence[Workload]) -> Workload:
         replicas=sum(one.replicas for one in workloads),
         set_by=max(setters, key=lambda one: one.at, default=None),
     )
+
+
+def scaled(workloads: Sequence[Workload], target: Workload, replicas: int) -> tuple[Workload, ...]:
+    """The targets of a pool after an order of ours for one of them, which raises its generation."""
+    changed = replace(target, replicas=replicas, generation=target.generation + 1)
+    return tuple(changed if one.key == target.key else one for one in workloads)
 
 
 def owns(pool: Key, owned: Owners) -> bool:

@@ -37,14 +37,14 @@ def tiny() -> Case:
 
 
 def found(ours: Row, static: Row | None, *singles: Row, clairvoyant: Row | None = None) -> str:
-    return "\n".join(several_targets.goals(Found(tiny(), static, ours, singles, clairvoyant, 1.0)))
+    return "\n".join(several_targets.goals([Found(tiny(), static, ours, singles, clairvoyant, 1.0)]))
 
 
 def test_a_case_is_measured_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(several_targets, "OURS", Three)
     case = tiny()
     monkeypatch.setattr(several_targets, "cases", lambda *, quick: [case])
-    told = several_targets.measure("spot", quick=True, routing=Routing.LEAST_LOADED)
+    told = several_targets.measure("spot", 0, quick=True, routing=Routing.LEAST_LOADED)
     assert told.ours.orders == 2  # to two and one, from the best static mix
     assert told.static is not None
     assert told.static.dollars <= min([row.dollars for row in (told.ours, *told.singles) if row.attains])
@@ -52,16 +52,22 @@ def test_a_case_is_measured_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     # Ordered a cold start before the notice, so that three serve at all times; and given back after spot is.
     assert told.clairvoyant.attained >= told.ours.attained
     assert told.clairvoyant.orders == 4
-    lines = list(several_targets.table(told))
+    lines = list(several_targets.section([told, told]))
     assert sum(line.startswith("| ") for line in lines) == 1 + 1 + 1 + 2 + 1
     assert any("Attained in the loss" in line for line in lines)
 
 
+def test_goals_are_of_the_mean_over_seeds() -> None:
+    some = [Found(tiny(), ROW, replace(ROW, dollars=dollars), (), None, 1.0) for dollars in (10.0, 11.6)]
+    told = "\n".join(several_targets.goals(some))
+    assert "best static mix's: 1.080 (1.000, 1.160), goal 1.10: reached" in told
+
+
 def test_dollars_are_compared_only_among_those_that_attain() -> None:
     cheap = replace(MISSED, dollars=1.0)
-    assert "best single kind's: 1.00, goal 1.00: reached" in found(ROW, ROW, cheap, ROW)
-    assert "best static mix's: 1.25, goal 1.10: **not reached**" in found(ROW, replace(ROW, dollars=8.0), ROW)
-    assert "no figure, ours does not attain, goal 1.00: **not reached**" in found(MISSED, ROW, ROW)
+    assert "best single kind's: 1.000, goal 1.00: reached" in found(ROW, ROW, cheap, ROW)
+    assert "best static mix's: 1.250, goal 1.10: **not reached**" in found(ROW, replace(ROW, dollars=8.0), ROW)
+    assert "no figure, ours does not attain with each seed, goal 1.00: **not reached**" in found(MISSED, ROW, ROW)
     assert "no figure, no single kind attains, goal 1.00: reached" in found(ROW, ROW, MISSED)
 
 

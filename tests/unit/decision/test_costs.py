@@ -69,7 +69,9 @@ def test_a_large_fleet_is_found_to_the_replica(level: float) -> None:
 
 
 def test_every_size_up_to_64_is_weighed_and_few_beyond() -> None:
-    assert costs.sizes(KNEE, ALLOWANCE, 10.0, 1000).fleets.tolist() == list(range(1, 24 + 1))  # 10 / 0.456 = 21.9: 22 + 1
+    assert costs.sizes(KNEE, ALLOWANCE, 10.0, 1000).fleets.tolist() == list(
+        range(1, 24 + 1)
+    )  # 10 / 0.456 = 21.9: 22 + 1
     many = costs.sizes(KNEE, ALLOWANCE, 1e4, 1000).fleets
     assert (len(many) <= costs.SIZES, many[0], many[-1]) == (True, 1.0, 1000.0)
 
@@ -84,7 +86,9 @@ def test_a_state_with_a_burst_ahead_does_not_enlarge_the_fleet_of_another() -> N
     quiet, rough = certain(2.0), BURST
     both = Outlook(np.array([2.0, 2.0]), np.array([[2.0, 2.0], [2.0, 8.0]]), np.array([[0.9, 0.1], [0.9, 0.1]]))
     fleets = np.arange(1.0, 20.0)
-    chosen = fleets[costs.CostMatrix(costs.States.of(both, KNEE, ALLOWANCE), KNEE, costs.Sizes.whole(fleets)).choose(400.0)]
+    chosen = fleets[
+        costs.CostMatrix(costs.States.of(both, KNEE, ALLOWANCE), KNEE, costs.Sizes.whole(fleets)).choose(400.0)
+    ]
     assert chosen.tolist() == [
         need(quiet, KNEE, ALLOWANCE, 400.0, most=100),
         need(rough, KNEE, ALLOWANCE, 400.0, most=100),

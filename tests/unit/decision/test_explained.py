@@ -101,7 +101,7 @@ def test_the_limits_lead_from_the_need_to_the_answer_one_by_one(outcomes: list[O
     verdicts: Counter[Verdict] = Counter()
     for decision, _ in outcomes:
         assert not isinstance(decision.need, Unknown)
-        answer = math.ceil(decision.need)
+        answer: float = math.ceil(decision.need)
         for limit in decision.limits:
             assert limit.before == answer != limit.after
             assert limit.reason in decision.reason

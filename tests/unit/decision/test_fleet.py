@@ -14,6 +14,7 @@ from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.targets import Target
 
 UNPROVEN = Unknown("no replica of it has served yet")
+SPEEDS: list[Reading] = [0.0, 0.3, 0.5, 1.0, 2.0, UNPROVEN]
 
 
 def line(
@@ -41,8 +42,8 @@ def split(of: Fleet, need: float, *, move: bool = True, trial: bool = False) -> 
     return tuple(part.replicas for part in of.split(need, move=move, trial=trial))
 
 
-def l40s(**given: object) -> Line:
-    return line("l40s", price=1.0, speed=0.3, **given)  # type: ignore[arg-type]
+def l40s(*, ordered: int = 0) -> Line:
+    return line("l40s", price=1.0, speed=0.3, ordered=ordered)
 
 
 class TestCapacity:
@@ -61,7 +62,8 @@ class TestCapacity:
         assert split(some, 0.0) == (0, 0)
 
     def test_keeps_to_min_and_max_in_replicas_of_any_target(self) -> None:
-        assert split(fleet(line(ordered=1), l40s(), least=4), 0.5) == (1, 3)
+        assert split(fleet(line(ordered=1), l40s(), least=4), 0.5, move=False) == (1, 3)
+        assert split(fleet(line(ordered=1), l40s(), least=4), 0.5) == (1, 4)  # four cheap ones, then the dear one goes
         assert split(fleet(line(), l40s(ordered=3), most=3), 3.0, move=False) == (0, 3)
         assert split(fleet(line(ordered=1), l40s(), most=3), 3.0) == (3, 0)
 
@@ -117,7 +119,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
         ready = draw(st.integers(0, ordered))
         loading = draw(st.integers(0, ordered - ready))
         stuck = "stuck" if ready + loading < ordered and draw(st.booleans()) else None
-        speed = draw(st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.0, UNPROVEN]))
+        speed = draw(st.sampled_from(SPEEDS))
         price = draw(st.sampled_from([0.5, 1.0, 4.0]))
         one = line(f"t{at}", price=price, base=base, most=most, ordered=ordered, ready=ready, speed=speed, stuck=stuck)
         lines.append(one._replace(delivered=ready + loading))

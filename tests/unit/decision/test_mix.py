@@ -19,7 +19,9 @@ def offers(draw: st.DrawFn) -> tuple[Offer, ...]:
     for _ in range(draw(st.integers(1, 3))):
         least = draw(st.integers(0, 2))
         most = least + draw(st.integers(0, 4))
-        found.append(Offer(draw(st.sampled_from([0.0, 0.25, 0.3, 0.5, 1.0, 1.7])), draw(st.floats(0.1, 9.0)), least, most))
+        found.append(
+            Offer(draw(st.sampled_from([0.0, 0.25, 0.3, 0.5, 1.0, 1.7])), draw(st.floats(0.1, 9.0)), least, most)
+        )
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.errors import Conflict, NotFound
-from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Workload
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, TargetKey, Workload
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import (
     BackendConfig,
@@ -33,6 +33,7 @@ from servingpool.reconcile.config import Price
 from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
+from servingpool.reconcile.target_state import TargetState
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
 
@@ -415,6 +416,10 @@ class FakeCluster:
 
     def state(self, name: str = "pool") -> PoolState:
         return self.loop.states["chat", name]
+
+    def target(self, name: str = "vllm", pool: str = "pool") -> TargetState:
+        """What the loop keeps of a pool's target."""
+        return self.state(pool).targets[TargetKey("chat", name)]
 
     def status(self, name: str = "pool") -> Status:
         """As stored."""

@@ -13,7 +13,7 @@ def test_scale_conflict_is_retried_next_tick() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
     world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Invalid")
-    while not world.state().conflicts:
+    while not world.target().conflicts:
         world.step()
     assert world.writes.scales == []
     assert "SuccessfulRescale" not in world.writes.reasons("pool")[-1:]
@@ -21,7 +21,7 @@ def test_scale_conflict_is_retried_next_tick() -> None:
     world.writes.refuse.clear()
     world.step()
     assert len(world.writes.scales) == 1
-    assert world.state().conflicts == 0
+    assert world.target().conflicts == 0
 
 
 def test_a_lasting_conflict_is_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -29,7 +29,7 @@ def test_a_lasting_conflict_is_reported(caplog: pytest.LogCaptureFixture) -> Non
     world = settled()
     world.services["vllm"].rate = 30.0
     world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Unprocessable Entity")
-    while not world.state().conflicts:
+    while not world.target().conflicts:
         world.step()
     world.step()
     assert world.condition("Ready")[0] == "True"
@@ -63,11 +63,11 @@ def test_conflicts_with_something_else_between_them_are_not_in_a_row() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
     world.writes.refuse["scale"] = Conflict("409")
-    while world.state().conflicts < 2:
+    while world.target().conflicts < 2:
         world.step()
     world.writes.refuse["scale"] = ClusterError("500")
     world.step()
-    assert world.state().conflicts == 0
+    assert world.target().conflicts == 0
 
 
 def test_a_refused_scale_is_reported_until_it_succeeds() -> None:

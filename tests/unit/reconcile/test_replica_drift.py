@@ -134,7 +134,7 @@ def test_a_number_set_by_hand_counts_once_while_it_stays() -> None:
     world.writes.refuse["scale"] = Forbidden("403")
     world.set_replicas("vllm", 2, by="kubectl-scale")
     world.step(minutes=3)
-    assert world.state().drift.times == (world.now - 165.0,)
+    assert world.target().drift.times == (world.now - 165.0,)
 
 
 def test_changes_by_people_are_no_contest_while_the_operator_does_not_scale() -> None:
@@ -146,7 +146,7 @@ def test_changes_by_people_are_no_contest_while_the_operator_does_not_scale() ->
         world.step()
         world.set_replicas("vllm", 2, by="kubectl-scale")
         world.step(minutes=3)
-    assert world.state().drift.times == ()
+    assert world.target().drift.times == ()
 
 
 def test_a_new_target_starts_without_a_contest() -> None:

@@ -12,7 +12,8 @@ from pydantic.alias_generators import to_camel
 
 from servingpool.adapters.prometheus.engines.profile import Label
 from servingpool.api.duration import DurationBetween
-from servingpool.api.spec import GATEWAY_NAME, WORKLOAD_NAME
+from servingpool.api.spec import GATEWAY_NAME
+from servingpool.api.target import WORKLOAD_NAME
 
 
 class _Section(BaseModel):
