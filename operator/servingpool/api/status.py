@@ -169,7 +169,7 @@ class TargetStatus(Part):
     """Replicas that the last decision wants of it."""
     speed: Amount | None = None
     """What one of its replicas serves, in replicas of the reference target; absent until replicas of both served."""
-    cold_start: Word
+    cold_start: Word | None = None
     """Start-up time of its replicas, such as `1m35s`; until one has started, what is expected."""
     stuck: Sentence | None = None
     """Why it does not deliver the replicas that were ordered; absent if it does."""
