@@ -149,9 +149,11 @@ class _MeteredActor(Actor):
         super().__init__(world, cache, deletion_costs=True)
         self._meter = meter
 
-    async def act(self, plan: PoolPlan, state: PoolState, stands: Callable[[], bool]) -> ScaleOutcome | None:
+    async def act(
+        self, plan: PoolPlan, state: PoolState, unchanged: Callable[[], bool], admitted: Callable[[], bool]
+    ) -> ScaleOutcome | None:
         with self._meter.part("write"):
-            return await super().act(plan, state, stands)
+            return await super().act(plan, state, unchanged, admitted)
 
 
 class _MeteredReporter(Reporter):

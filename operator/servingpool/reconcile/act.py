@@ -70,12 +70,12 @@ class Actor:
         self._marker = Marker(writer, cache, self._count_cost) if deletion_costs else None
 
     async def act(
-        self, plan: PoolPlan, state: PoolState, unchanged: Callable[[], bool], admitted: Callable[[], bool]
+        self, plan: PoolPlan, state: PoolState, unchanged: Callable[[], bool], admitted: Callable[[ScaleAction], bool]
     ) -> ScaleOutcome | None:
         """Carry the plan's actions out, one after the other, increases first.
 
-        None if nothing was sent, because the pool was not `unchanged` once the pods were marked, or its budget has not
-        `admitted` it: asked once, right before the first write. Who leads then, or the next tick, takes the marks back.
+        None if nothing was sent, because the pool was not `unchanged` once the pods were marked, or no budget has
+        `admitted` an action: asked right before each write. Who leads then, or the next tick, takes the marks back.
 
         Nothing is removed unless all that was to be added was ordered: it may be what replaces the removed.
         """
@@ -85,15 +85,18 @@ class Actor:
             if not action.grows and not complete:
                 break
             await self._mark(plan, action)
-            if not unchanged() or not (begun or admitted()):
+            if not unchanged():
                 return outcome if begun else None
+            if not admitted(action):
+                complete = False
+                continue
             begun = True
             one = await self._scale(plan, action, fleet, state)
             if one.scaled:
                 fleet = scaled(fleet, action.target, action.replicas)
             complete = complete and one.scaled
             outcome = outcome.then(one)
-        return outcome
+        return outcome if begun or not plan.actions else None
 
     async def sweep(self, leading: Callable[[], bool]) -> None:
         """Clear our deletion costs from pods that have survived."""

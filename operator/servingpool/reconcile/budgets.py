@@ -145,10 +145,9 @@ class Budgets:
         self._fresh |= names
         return shared
 
-    def admits(self, plan: PoolPlan) -> bool:
-        """Whether a plan's order still fits, right before it is sent. If so its GPUs are taken."""
-        action = next((one for one in plan.actions if one.grows), None)
-        if action is None:
+    def admits(self, plan: PoolPlan, action: ScaleAction) -> bool:
+        """Whether one order of a plan still fits, right before it is sent. If so its GPUs are taken."""
+        if not action.grows:
             return True
         budgets = {one.metadata.name: one for one in self._membership.read()}  # one may be lowered meanwhile
         for name, shared in self.latest.items():
@@ -170,16 +169,14 @@ class Budgets:
         self._holdings.order(action.target, action.replicas, plan.at)
         return True
 
-    def answered(self, plan: PoolPlan, *, unknown: bool) -> None:
-        """A plan's order has ended; `unknown`: it may have been carried out."""
-        if not plan.actions:
-            return
-        key = plan.actions[0].target.key
+    def answered(self, action: ScaleAction, now: float, *, unknown: bool) -> None:
+        """An order has ended, or was not sent; `unknown`: it may have been carried out."""
+        key = action.target.key
         self._holdings.answered(key, unknown=unknown)
         for shared in self.latest.values():
             for one in shared.members:
                 if one.target == key:  # what was ordered away is seen before anything is ordered again
-                    self._look(one, shared.budget, plan.at)
+                    self._look(one, shared.budget, now)
 
     def _look(self, one: Member, budget: GPUBudget, now: float) -> Held | Unknown:
         return self._holdings.held(one.target, one.stated, budget, now)

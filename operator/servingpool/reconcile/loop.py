@@ -304,7 +304,9 @@ class Reconciler:
         try:
             return await self._actor.act(plan, state, unchanged, partial(budgets.admits, plan))
         finally:
-            budgets.answered(plan, unknown=state.outcome_unknown)
+            for action in plan.actions:
+                sent = state.targets.get(action.target.key)
+                budgets.answered(action, plan.at, unknown=sent is not None and sent.outcome_unknown is not None)
 
     def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""

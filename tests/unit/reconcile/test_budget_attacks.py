@@ -199,9 +199,9 @@ def test_a_budget_that_is_lowered_after_the_decision_stops_the_write() -> None:
     run(world, 30, 20)
     admits = world.budgets.admits
 
-    def lowered(plan: Any) -> bool:
+    def lowered(*given: Any) -> bool:
         budget(world, 16, generation=2)
-        return admits(plan)
+        return admits(*given)
 
     world.budgets.admits = lowered  # type: ignore[method-assign]
     world.services["high"].rate = 60.0

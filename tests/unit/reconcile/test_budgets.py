@@ -206,7 +206,7 @@ def test_two_rounds_that_write_at_once_do_not_order_the_same_gpu() -> None:
     admitted = world.budgets.admits
     world.budgets.apply = lambda plans, *_: list(plans)  # type: ignore[method-assign]
     answers: list[bool] = []
-    world.budgets.admits = lambda plan: answers.append(admitted(plan)) or answers[-1]  # type: ignore[method-assign,func-returns-value]
+    world.budgets.admits = lambda *given: answers.append(admitted(*given)) or answers[-1]  # type: ignore[method-assign,func-returns-value]
     run(world, 3, 20)
     assert answers
     assert not any(answers)
