@@ -137,7 +137,9 @@ def test_the_slope_is_that_of_the_targets_weighted_by_their_replicas() -> None:
     speeds = {"a": 1.0, "b": 0.5, "c": 0.25}
     shares = [Share(name, 100.0 * 10.0 * speed**-1.0, 100.0) for name, speed in speeds.items()]
     assert slope(shares, speeds) == pytest.approx(-1.0)
-    assert slope([Share("a", 0.0, 100.0), Share("b", 100.0, 100.0)], speeds) == pytest.approx(math.log(20) / math.log(0.5))
+    assert slope([Share("a", 0.0, 100.0), Share("b", 100.0, 100.0)], speeds) == pytest.approx(
+        math.log(20) / math.log(0.5)
+    )
 
 
 def test_the_past_fades() -> None:

@@ -21,21 +21,11 @@ from servingpool.reconcile.report import worth_writing
 from servingpool.reconcile.target_status import judge_targets, targets_of
 
 from .fake_cluster import FakeCluster
+from .stories import SEVERAL
+from .stories import several as world
 
-SEVERAL = [
-    {"name": "on-demand", "min": 1, "max": 4, "costPerReplicaHour": 10.0},
-    {"name": "spot", "max": 4, "costPerReplicaHour": 4.0},
-]
 SPOT_IS_OUT = Part("spot", 3, 1, 0, 0.5, 90.0, "3 pods find no node")
 ON_DEMAND = Part("on-demand", 2, 4, 2, 1.0, 100.0)
-
-
-def world(targets: list[dict[str, Any]] = SEVERAL) -> FakeCluster:
-    found = FakeCluster()
-    found.serve("on-demand", replicas=2, rate=4.0)
-    found.serve("spot", replicas=2, rate=4.0)
-    found.pool(targets=targets)
-    return found
 
 
 def test_the_status_has_each_target_and_their_sums() -> None:
