@@ -498,7 +498,7 @@ class Reason(Templated, StrEnum):
     LEAST_LOADED = (
         "LeastLoaded",
         (ConditionType.ROUTING_FOLLOWS_SPEED, Truth.TRUE),
-        "Fast replicas hold as many requests as slow ones, or more ({held}). {cost}",
+        "Requests are spread by load ({held}). {cost}",
         "The gateway sends a request to where the fewest run, so faster replicas get more of them.",
         "Nothing. A gateway that weighs replicas by their speed would use fast ones in full.",
     )

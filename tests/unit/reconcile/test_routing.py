@@ -49,8 +49,8 @@ def test_as_many_requests_in_slow_replicas_as_in_fast_ones_are_least_loaded_rout
     reason, said = judged({"h100": 20.0, "l40s": 19.0})
     assert reason is Reason.LEAST_LOADED
     assert said == (
-        "Fast replicas hold as many requests as slow ones, or more (20.0 in a replica of h100, 19.0 in a replica of "
-        "l40s). Slow ones reach the SLO's bounds first, so fast ones are not used in full."
+        "Requests are spread by load (20.0 in a replica of h100, 19.0 in a replica of l40s). "
+        "Slow ones reach the SLO's bounds first, so fast ones are not used in full."
     )
 
 
@@ -123,7 +123,7 @@ def test_a_verdict_stays_while_the_slope_is_about_the_boundary() -> None:
     assert {before: found[0].value for before, found in stands.items() if found} == {
         "LeastLoaded": "LeastLoaded",
         "RoundRobin": "RoundRobin",
-        None: "RoundRobin",
+        None: "LeastLoaded",
     }
 
 

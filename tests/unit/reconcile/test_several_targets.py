@@ -257,7 +257,6 @@ class TestTargetsThatMayNotBeScaled:
         assert world.condition("Ready") == ("False", "OwnedByHPA")
         assert changes(world) == []
 
-
     def test_replicas_that_somebody_set_to_0_are_left_there_until_one_target_is_back(self) -> None:
         world = decided()
         for name in ("fixed", "spot"):

@@ -85,7 +85,12 @@ def test_a_target_is_told_with_its_speed_once_that_is_known() -> None:
     told = targets_of([ON_DEMAND, SPOT_IS_OUT._replace(speed=Unknown("new"))], done=False)
     assert told is not None
     assert told[0].to_dict() == {
-        **{"name": "on-demand", "replicas": 2, "ready": 2, "desired": 4, "speed": 1.0, "coldStart": "1m40s"}
+        "name": "on-demand",
+        "replicas": 2,
+        "ready": 2,
+        "desired": 4,
+        "speed": 1.0,
+        "coldStart": "1m40s",
     }
     assert told[1].speed is None
     assert told[1].stuck == "3 pods find no node"
@@ -114,7 +119,10 @@ def test_the_status_is_written_when_replicas_of_a_target_change(change: Mapping[
 
 def test_replicas_of_the_reference_need_not_be_whole_and_those_of_one_target_are() -> None:
     assert Limit(name="a", before=3.25, after=4.0, reason="b").to_dict() == {
-        **{"name": "a", "before": 3.25, "after": 4, "reason": "b"}
+        "name": "a",
+        "before": 3.25,
+        "after": 4,
+        "reason": "b",
     }
     whole = Candidate(replicas=3.0, misses=0.5).to_dict()["replicas"]
     assert isinstance(whole, int)
