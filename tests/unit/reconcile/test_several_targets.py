@@ -296,6 +296,16 @@ class TestMemory:
         assert "history" not in world.prometheus.asked
         assert world.state().decision is not None, "nor does a decision wait for it"
 
+    def test_at_the_start_other_pools_have_their_history_before_the_first_decision_as_ever(self) -> None:
+        world = MixedCluster(history=3600.0)
+        world.serve("third", replicas=2, rate=6.0)
+        world.remember(60)
+        world.pool()
+        world.pool("other", targets=[{"name": "third", "min": 1, "max": 5}])
+        world.step()
+        assert world.prometheus.asked.count("history") == 1
+        assert world.condition("Calibrating", "other")[0] == "False"
+
     def test_the_speed_of_each_target_outlives_a_restart(self) -> None:
         world = MixedCluster()
         world.pool()
