@@ -44,11 +44,11 @@ class Note(Templated, StrEnum):
         "Follows Recommending and Paused: what would block or limit mode Auto.",
     )
     NO_NODE = (
-        "{pods} pods find no node",
+        "pods without a node: {pods}",
         "In TargetNotDelivering: other targets are ordered instead; one pod stays pending as a probe.",
     )
     NOT_CREATED = (
-        "{replicas} replicas were ordered and have no pod; check quotas and the workload's events",
+        "replicas that were ordered and have no pod: {replicas}; check quotas and the workload's events",
         "In TargetNotDelivering: other targets are ordered instead; one replica stays ordered as a probe.",
     )
     IN_ITS_PLACE = (

@@ -49,7 +49,7 @@ def judge_targets(parts: Sequence[Part]) -> tuple[Reason, str] | None:
     stuck = [f"{one.target}: {one.stuck}" for one in parts if one.stuck is not None]
     if not stuck:
         return Reason.TARGETS_DELIVER, Reason.TARGETS_DELIVER.message(targets=len(parts))
-    others = [f"{one.target} ({one.replicas} replicas)" for one in parts if one.stuck is None and one.replicas > 0]
+    others = [f"{one.replicas} of {one.target}" for one in parts if one.stuck is None and one.replicas > 0]
     instead = Note.IN_ITS_PLACE.message(others=", ".join(others)) if others else Note.NO_OTHER_TARGET.message()
     said = Reason.TARGET_NOT_DELIVERING.message(stuck=". ".join(stuck), instead=instead)
     return Reason.TARGET_NOT_DELIVERING, said

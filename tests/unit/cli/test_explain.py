@@ -124,7 +124,7 @@ def test_several_targets_have_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = [{"name": "TooManyReplicas", "before": 6.25, "after": 4.8, "reason": "max is 8"}]
     targets = [
         {"name": "h100", "replicas": 3, "ready": 2, "desired": 4, "speed": 1.0, "coldStart": "1m40s"},
-        {"name": "l40s", "replicas": 4, "ready": 4, "desired": 4, "coldStart": "2m", "stuck": "1 pods find no node"},
+        {"name": "l40s", "replicas": 4, "ready": 4, "desired": 4, "coldStart": "2m", "stuck": "pods without a node: 1"},
     ]
     status = STATUS | {"lastDecision": DECISION | {"limits": limits}, "targets": targets}
     pool = stored(status)
@@ -134,7 +134,7 @@ def test_several_targets_have_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "6.25 -> 4.8" in shown
     rows = [" ".join(line.strip("│ ").split()) for line in shown.splitlines()]
     assert "h100 3 2 4 1 1m40s delivers" in rows
-    assert "l40s 4 4 4 unknown 2m 1 pods find no node" in rows
+    assert "l40s 4 4 4 unknown 2m pods without a node: 1" in rows
 
 
 def test_what_is_unknown_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from .fake_cluster import FakeCluster
 from .stories import SEVERAL
 from .stories import several as world
 
-SPOT_IS_OUT = Part("spot", 3, 1, 0, 0.5, 90.0, "3 pods find no node")
+SPOT_IS_OUT = Part("spot", 3, 1, 0, 0.5, 90.0, "pods without a node: 3")
 ON_DEMAND = Part("on-demand", 2, 4, 2, 1.0, 100.0)
 
 
@@ -70,15 +70,15 @@ def test_a_refused_pool_has_no_targets() -> None:
 
 def test_the_condition_says_which_target_does_not_deliver_and_which_takes_over() -> None:
     found = judge_targets([ON_DEMAND, SPOT_IS_OUT])
-    said = "spot: 3 pods find no node. In its place: on-demand (4 replicas)."
+    said = "spot: pods without a node: 3. In its place: 4 of on-demand."
     assert found == (Reason.TARGET_NOT_DELIVERING, said)
     assert Reason.TARGET_NOT_DELIVERING.status is Truth.FALSE
 
 
 def test_where_no_target_delivers_the_condition_says_so() -> None:
-    found = judge_targets([SPOT_IS_OUT, SPOT_IS_OUT._replace(target="other", stuck="1 pods find no node")])
+    found = judge_targets([SPOT_IS_OUT, SPOT_IS_OUT._replace(target="other", stuck="pods without a node: 1")])
     assert found is not None
-    assert found[1] == "spot: 3 pods find no node. other: 1 pods find no node. No other target delivers."
+    assert found[1] == "spot: pods without a node: 3. other: pods without a node: 1. No other target delivers."
 
 
 def test_a_target_is_told_with_its_speed_once_that_is_known() -> None:
@@ -93,7 +93,7 @@ def test_a_target_is_told_with_its_speed_once_that_is_known() -> None:
         "coldStart": "1m40s",
     }
     assert told[1].speed is None
-    assert told[1].stuck == "3 pods find no node"
+    assert told[1].stuck == "pods without a node: 3"
 
 
 def test_what_was_ordered_just_now_is_told_at_once() -> None:
@@ -107,7 +107,7 @@ def test_what_was_ordered_just_now_is_told_at_once() -> None:
     [
         ({"ready": 1}, True),
         ({"desired": 3}, True),
-        ({"stuck": "1 pods find no node"}, True),
+        ({"stuck": "pods without a node: 1"}, True),
         ({"speed": 0.52, "cold_start": "1m31s"}, False),
     ],
 )
