@@ -135,9 +135,7 @@ def test_replicas_without_a_node_alert_once(render: Render, tmp_path: Path) -> N
     assert found[slow]["summary"] == "Pool chat/pool misses its SLO."
 
 
-def test_a_target_without_nodes_alerts_once_and_its_probe_is_no_missing_replica(
-    render: Render, tmp_path: Path
-) -> None:
+def test_a_target_without_nodes_alerts_once_and_its_probe_is_no_missing_replica(render: Render, tmp_path: Path) -> None:
     """Nor is a pool below its need where the need is counted in replicas of a slower target."""
     world = several()
     world.step(minutes=10)
