@@ -9,7 +9,7 @@ from typing import Any
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.api.conditions import Condition, Reason
 from servingpool.api.spec import Mode, Spec
-from servingpool.api.status import Change, Limit, Status
+from servingpool.api.status import Change, Limit, Status, TargetStatus
 from servingpool.catalogue.limits import LimitName
 from servingpool_dashboard.record import SPANS, Course, merged
 from servingpool_dashboard.rows import Row
@@ -55,6 +55,8 @@ class Detail:
     warnings: tuple[str, ...] = ()
     learned: list[tuple[str, str]] = field(default_factory=list)
     """Every figure of the last decision."""
+    targets: tuple[TargetStatus, ...] = ()
+    """Each of several targets."""
 
 
 def detail(row: Row, course: Course, span: str, autoscaler: Mapping[str, Any] | None, now: float) -> Detail:
@@ -71,6 +73,7 @@ def detail(row: Row, course: Course, span: str, autoscaler: Mapping[str, Any] | 
         decisions=list(reversed(list(enumerate(decisions(row, course, span, now), start=1)))),
         warnings=() if decision is None else decision.warnings,
         learned=[(name, number(value, 4)) for name, value in sorted(_figures(seen).items())],
+        targets=status.targets or (),
     )
 
 
@@ -172,12 +175,12 @@ def _range(spec: Spec | None, status: Status) -> str:
     """The bounds in force: a schedule's, or the spec's."""
     if (told := status.bounds) is not None:
         return f"{told.min} to {told.max}" + ("" if told.schedule is None else f", schedule {told.schedule}")
-    return "" if spec is None else f"{spec.targets[0].min} to {spec.targets[0].max}"
+    return "" if spec is None else f"{spec.min} to {spec.max}"
 
 
 def headline(spec: Spec | None) -> str:
     """What the pool is about, in one line."""
     if spec is None:
         return "Its spec is not valid."
-    target = spec.targets[0]
-    return f"{spec.mode.value}: {spec.model} on {target.kind} {target.name}; {bounds(spec.slo)}"
+    targets = ", ".join(f"{target.kind} {target.name}" for target in spec.targets)
+    return f"{spec.mode.value}: {spec.model} on {targets}; {bounds(spec.slo)}"

@@ -141,11 +141,15 @@ def named_fleet(name: str) -> FleetFile:
 
 
 def read_pool(path: Path) -> ServingPool:
-    """The one ServingPool manifest in a file. Raises InputError."""
+    """The one ServingPool manifest in a file, of one target. Raises InputError."""
     try:
-        return ServingPool.read(_yaml(path))
+        pool = ServingPool.read(_yaml(path))
     except ValidationError as error:
         raise InputError(f"{path}: {problems(error)}") from error
+    if pool.spec.several:
+        names = ", ".join(pool.spec.target_names)
+        raise InputError(f"{path}: only pools of one target are simulated: leave one of {names} in spec.targets")
+    return pool
 
 
 def price(spec: Spec, profile: EngineProfile) -> float | None:

@@ -18,6 +18,7 @@ from servingpool_lab.processes import open_local, wait_until
 
 from ..integration.operators import prometheus as started  # noqa: TID252, tests are no package of an installed name
 from ..unit.reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
+from ..unit.reconcile.stories import several  # noqa: TID252
 from ..unit.reconcile.test_budgets import two  # noqa: TID252
 from .conftest import Render
 
@@ -132,6 +133,22 @@ def test_replicas_without_a_node_alert_once(render: Render, tmp_path: Path) -> N
     slow = ("ServingPoolSloMissed", "pool", "")
     found = fired(world, {("ServingPoolNotReady", "pool", "Unschedulable"), slow}, render, tmp_path)
     assert found[slow]["summary"] == "Pool chat/pool misses its SLO."
+
+
+def test_a_target_without_nodes_alerts_once_and_its_probe_is_no_missing_replica(render: Render, tmp_path: Path) -> None:
+    """Nor is a pool below its need where the need is counted in replicas of a slower target."""
+    world = several()
+    world.step(minutes=10)
+    world.services["spot"].unschedulable = True
+    world.services["on-demand"].rate = 20.0
+    world.services["spot"].rate = 20.0
+    world.step(minutes=12)
+    assert world.condition("TargetsAvailable") == ("False", "TargetNotDelivering")
+    slow = ("ServingPoolSloMissed", "pool", "")
+    expected = {("ServingPoolTargetNotDelivering", "pool", ""), slow}
+    found = fired(world, expected, render, tmp_path)
+    summary = found["ServingPoolTargetNotDelivering", "pool", ""]["summary"]
+    assert summary == "A target of pool chat/pool does not deliver replicas."
 
 
 def test_a_pool_whose_gpus_others_still_hold_alerts(render: Render, tmp_path: Path) -> None:

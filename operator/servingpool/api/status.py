@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, PlainSerializer, WithJsonSchema
 
 from servingpool.api.conditions import Condition, Conditions, ConditionType
 from servingpool.api.part import Part
+from servingpool.api.target import MOST_TARGETS
 from servingpool.api.text import Sentence, Text
 from servingpool.api.time import Time
 
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0)]
 Word = Annotated[str, Field(max_length=64)]
+
+
+def _plain(replicas: float) -> float:
+    """A whole number without `.0`, as it is of a pool of one target."""
+    return int(replicas) if replicas % 1.0 == 0.0 else replicas
+
+
+Capacity = Annotated[
+    float,
+    Field(ge=0),
+    AfterValidator(_plain),
+    PlainSerializer(_plain, return_type=Any),
+    WithJsonSchema({"type": "number", "minimum": 0}),
+]
+"""Replicas; where a pool has several targets those of its reference target, and parts of one count."""
 CHANGES = 10
 """Most changes in a status."""
 
@@ -75,10 +91,10 @@ class Limit(Part):
 
     name: Word
     """Name of the limit, in CamelCase; stable across releases."""
-    before: Count
-    """Replicas before the limit."""
-    after: Count
-    """Replicas after the limit."""
+    before: Capacity
+    """Replicas before the limit; of several targets, in replicas of the reference target."""
+    after: Capacity
+    """Replicas after the limit, likewise."""
     reason: Text
     """What the limit did, as a sentence with figures."""
 
@@ -86,8 +102,8 @@ class Limit(Part):
 class Candidate(Part):
     """One fleet size that was weighed for the horizon."""
 
-    replicas: Count
-    """Replicas."""
+    replicas: Capacity
+    """Replicas; of several targets, in replicas of the reference target."""
     misses: Amount
     """Expected misses, in the work of fully busy replicas."""
 
@@ -98,11 +114,11 @@ class LastDecision(Part):
     at: Time
     """Time of the decision."""
     replicas: Count
-    """Replicas that the target should have, after all limits."""
+    """Replicas that the targets should have together, after all limits."""
     verdict: Word
     """ScaleUp, ScaleDown or Hold."""
     need: Amount | None = None
-    """Replicas needed before any limit; absent if unknown."""
+    """Replicas needed before any limit, those of the reference target where there are several; absent if unknown."""
     limits: Annotated[tuple[Limit, ...], Field(strict=False, max_length=16)] = ()
     """Limits that changed the answer, in the order applied."""
     reason: Text
@@ -140,13 +156,33 @@ class Change(Part):
     """How it ended, such as `ready after 1m35s`; absent while that is unknown."""
 
 
+class TargetStatus(Part):
+    """One of several targets."""
+
+    name: Annotated[str, Field(max_length=317)]
+    """Name of the workload, or kind/name if two targets have the same name."""
+    replicas: Count
+    """Its spec.replicas."""
+    ready: Count
+    """Its replicas that are Ready."""
+    desired: Count
+    """Replicas that the last decision wants of it."""
+    speed: Amount | None = None
+    """What one of its replicas serves, in replicas of the reference target; absent until replicas of both served."""
+    cold_start: Word | None = None
+    """Start-up time of its replicas, such as `1m35s`; until one has started, what is expected."""
+    stuck: Sentence | None = None
+    """Why it does not deliver the replicas that were ordered; absent if it does."""
+
+
 class Status(Part):
     """Observed state and last decision, written on important changes. Live figures are in the operator's metrics."""
 
     observed_generation: Count | None = None
     """Generation of the spec that this status is about."""
     conditions: Conditions = ()
-    """Conditions: Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating, DrainReady; with min 0 ZeroReady."""
+    """Conditions: Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating, DrainReady; with min 0 ZeroReady; of
+    several targets TargetsAvailable and RoutingFollowsSpeed."""
     fleet: Word | None = None
     """Ready, desired and max replicas for `kubectl get`, such as `3/4/8`."""
     bounds: Bounds | None = None
@@ -154,11 +190,23 @@ class Status(Part):
     why: Word | None = None
     """What determines the replicas now, for `kubectl get`: a condition's reason, a limit or a verdict."""
     replicas: Count | None = None
-    """The target's spec.replicas."""
+    """The target's spec.replicas; of several targets the sum."""
     ready_replicas: Count | None = None
     """Replicas that are Ready."""
     desired_replicas: Count | None = None
     """Replicas that the last decision wants."""
+    targets: (
+        Annotated[
+            tuple[TargetStatus, ...],
+            Field(
+                strict=False,
+                max_length=MOST_TARGETS,
+                json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+            ),
+        ]
+        | None
+    ) = None
+    """Each target, in the order of the spec; absent if the pool has one."""
     throughput: Throughput | None = None
     """Tokens per second and their cost."""
     cost: Cost | None = None
@@ -170,7 +218,7 @@ class Status(Part):
     attainment: Annotated[float, Field(ge=0, le=100)] | None = None
     """Percent of the last hour's requests that met the SLO."""
     cold_start: Word | None = None
-    """Measured start-up time of a replica, such as `1m35s`."""
+    """Measured start-up time of a replica, such as `1m35s`; of several targets, of a replica of any."""
     profile: (
         Annotated[
             dict[str, Any],

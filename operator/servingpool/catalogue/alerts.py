@@ -157,10 +157,14 @@ ALERTS = (
         group=POOLS,
         severity=WARNING,
         wait="15m",
-        # ServingPoolNotReady covers pods without a node, here and in the next alert.
+        # ServingPoolNotReady covers pods without a node, here and in the next alert; ServingPoolTargetNotDelivering
+        # those of one of several targets.
         expr=(
-            "max by (namespace, pool) (servingpool_needed_replicas) > max by (namespace, pool) "
-            "(servingpool_desired_replicas) unless max by (namespace, pool) "
+            # Of several targets the need is counted in replicas of one of them, so each counts by its speed.
+            "max by (namespace, pool) (servingpool_needed_replicas) > "
+            "(1.01 * sum by (namespace, pool) (max by (namespace, pool, target) (servingpool_target_desired_replicas) "
+            "* max by (namespace, pool, target) (servingpool_target_speed_ratio)) "
+            "or max by (namespace, pool) (servingpool_desired_replicas)) unless max by (namespace, pool) "
             '(servingpool_condition{type="Ready",reason="Unschedulable"})'
         ),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} is held below its need.",
@@ -178,7 +182,8 @@ ALERTS = (
         expr=(
             "max by (namespace, pool) (servingpool_requested_replicas) > max by (namespace, pool) "
             "(servingpool_ready_replicas) unless max by (namespace, pool) "
-            '(servingpool_condition{type="Ready",reason="Unschedulable"})'
+            '(servingpool_condition{type="Ready",reason="Unschedulable"} or '
+            'servingpool_condition{type="TargetsAvailable",status="False"})'
         ),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} waits for replicas.",
         description="{{ $value | humanize }} replicas are requested, and some were not Ready within 30 minutes.",
@@ -186,6 +191,20 @@ ALERTS = (
         action=(
             "kubectl describe the pods that are not Ready: no node with free GPUs, an image that cannot be pulled, "
             "or a model that does not load. The operator adds no replicas while pods are unschedulable."
+        ),
+    ),
+    Alert(
+        name="ServingPoolTargetNotDelivering",
+        group=POOLS,
+        severity=WARNING,
+        wait="15m",
+        expr='max by (namespace, pool) (servingpool_condition{type="TargetsAvailable",status="False"})',
+        summary="A target of pool {{ $labels.namespace }}/{{ $labels.pool }} does not deliver replicas.",
+        description="For 15 minutes a target of the pool has had fewer replicas than were ordered.",
+        effect="Other targets replace it, perhaps at a higher price. If none is left, requests may miss the SLO.",
+        action=(
+            "kubectl describe sp {{ $labels.pool }} -n {{ $labels.namespace }} names the target under "
+            "TargetsAvailable. Add nodes or quota for it, or lower its max."
         ),
     ),
     Alert(

@@ -47,6 +47,16 @@ class ConditionType(StrEnum):
         Truth.TRUE,
         "Of a pool with min 0: its gateway shows requests at 0 replicas, and holds the first one for a cold start.",
     )
+    TARGETS_AVAILABLE = (
+        "TargetsAvailable",
+        Truth.TRUE,
+        "Of a pool with several targets: each one delivers the replicas that are ordered of it.",
+    )
+    ROUTING_FOLLOWS_SPEED = (
+        "RoutingFollowsSpeed",
+        Truth.TRUE,
+        "Of a pool with several targets: the gateway sends slow replicas fewer requests than fast ones.",
+    )
     COUNTED = "Counted", Truth.TRUE, "Of a GPUBudget: the GPUs of all its pools are known."
     EXCLUSIVE = "Exclusive", Truth.TRUE, "Of a GPUBudget: no older budget selects its pools."
     SUFFICIENT = "Sufficient", Truth.TRUE, "Of a GPUBudget: no pool is limited by it."

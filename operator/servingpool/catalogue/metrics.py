@@ -144,7 +144,7 @@ class Metric(StrEnum):
         POOL,
         "dollars/h",
         "Cost of one replica.",
-        "spec.targets[].costPerReplicaHour; absent without it.",
+        "spec.targets[].costPerReplicaHour; absent without it, and in a pool of several targets.",
     )
     DESIRED_REPLICAS = (
         "servingpool_desired_replicas",
@@ -177,6 +177,38 @@ class Metric(StrEnum):
         "replicas",
         "Replicas that are Ready.",
         "Below requested: pods are starting or unschedulable.",
+    )
+    TARGET_REQUESTED = (
+        "servingpool_target_requested_replicas",
+        "gauge",
+        (*POOL, "target"),
+        "replicas",
+        "spec.replicas of one of several targets.",
+        "Absent in a pool of one target; so the other series by target.",
+    )
+    TARGET_READY = (
+        "servingpool_target_ready_replicas",
+        "gauge",
+        (*POOL, "target"),
+        "replicas",
+        "Ready replicas of one of several targets.",
+        "For long less than target_requested_replicas: see the condition TargetsAvailable.",
+    )
+    TARGET_DESIRED = (
+        "servingpool_target_desired_replicas",
+        "gauge",
+        (*POOL, "target"),
+        "replicas",
+        "Replicas that the last decision wants of one of several targets.",
+        "Their sum is desired_replicas.",
+    )
+    TARGET_SPEED = (
+        "servingpool_target_speed_ratio",
+        "gauge",
+        (*POOL, "target"),
+        "",
+        "What a replica of this target serves, in replicas of the reference target.",
+        "1 for the reference. needed_replicas, candidates and limits are counted in replicas of it.",
     )
     GPUS = (
         "servingpool_gpus",

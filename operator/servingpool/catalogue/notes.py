@@ -44,12 +44,40 @@ class Note(Templated, StrEnum):
         "Follows Recommending and Paused: what would block or limit mode Auto.",
     )
     NO_NODE = (
-        "{pods} pods find no node",
-        "Of one of several targets. Another is ordered instead; one pod stays pending as a probe.",
+        "pods without a node: {pods}",
+        "In TargetNotDelivering: other targets are ordered instead; one pod stays pending as a probe.",
     )
     NOT_CREATED = (
-        "{replicas} replicas were ordered and have no pod; check quotas and the workload's events",
-        "Of one of several targets. Another is ordered instead; one replica stays ordered as a probe.",
+        "replicas that were ordered and have no pod: {replicas}; check quotas and the workload's events",
+        "In TargetNotDelivering: other targets are ordered instead; one replica stays ordered as a probe.",
+    )
+    IN_ITS_PLACE = (
+        "In its place: {others}.",
+        "In TargetNotDelivering: the targets that deliver, with the replicas that are wanted of each.",
+    )
+    NO_OTHER_TARGET = (
+        "No other target delivers.",
+        "In TargetNotDelivering: nothing can be ordered in its place.",
+    )
+    SLOW_FULL_FIRST = (
+        "Slow ones reach the SLO's bounds first, so fast ones are not used in full.",
+        "In LeastLoaded: what unequal replicas cost under routing that gives each as many running requests.",
+    )
+    FULL_USE = (
+        "Fast ones hold more, about as their speed allows.",
+        "In LeastLoaded: unequal replicas cost nothing under such routing.",
+    )
+    FEW_SPEEDS = (
+        "the speeds of fewer than two targets are known",
+        "In RoutingUnknown: a speed is known once the target and the reference have served.",
+    )
+    SELDOM_SIDE_BY_SIDE = (
+        "replicas of different speed served side by side for {seen} of the last half hour, and {wanted} are needed",
+        "In RoutingUnknown: the requests in their engines are compared.",
+    )
+    FEW_IN_ENGINES = (
+        "fewer than {least:g} requests a replica are in the engines",
+        "In RoutingUnknown: so few do not show how they are spread.",
     )
     ALL_SAMPLES_LACK = (
         "Pods are scraped but do not export {names}",
@@ -119,12 +147,16 @@ class Note(Templated, StrEnum):
         "it exports no metrics; set spec.metrics.gateway to a gateway that meters its requests ({known})",
         "In UnknownEngine: such an engine's figures are those of the gateway in front of it.",
     )
+    ENGINE_NEEDS_ONE_TARGET = (
+        "it exports no metrics, so the targets cannot be told apart; use a pool for each target",
+        "In UnknownEngine: the gateway counts the requests of all targets together.",
+    )
     UNKNOWN_PRICE = (
         "spec.compareTo '{price}' is unknown, so nothing is compared; known prices: {known}. Scaling is not affected.",
         "In warnings: the operator's configuration has no price of this name.",
     )
     NO_COST = (
-        "The cost here is unknown: set targets[0].costPerReplicaHour. Scaling is not affected.",
+        "The cost here is unknown: set targets[{place}].costPerReplicaHour. Scaling is not affected.",
         "In warnings: spec.compareTo needs the cost of a replica to compare with.",
     )
     CLOSED_TO_NAMESPACE = (

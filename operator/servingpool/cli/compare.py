@@ -38,10 +38,10 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
 
     Example: `servingpool compare chat --since 3d --prometheus http://localhost:9090`
 
-    Exit codes: 0 compared, 2 wrong usage, 3 no recommendation in that time, 4 the kubeconfig cannot be read,
-    6 Prometheus did not answer or several pools have this name in it.
+    Exit codes: 0 compared, 2 wrong usage, 3 no recommendation in that time or a pool of several targets, 4 the kubeconfig
+    cannot be read, 6 Prometheus did not answer or several pools have this name in it.
     """
-    from servingpool.cli.comparison import compare_fleets
+    from servingpool.cli.comparison import SeveralTargets, compare_fleets
 
     seconds = span("--since", since, *SINCE)
     key, step = named(pool, namespace, kubeconfig, context), max(STEP, seconds / MOST_STEPS)
@@ -57,7 +57,14 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
             typer.echo(ENDED, err=True)
         return found
 
-    found = Source(prometheus, config, backend, match).ask(key, fleets)
+    try:
+        found = Source(prometheus, config, backend, match).ask(key, fleets)
+    except SeveralTargets:
+        said = (
+            f"{pool} has several targets, and compare takes pools of one. Metrics servingpool_target_* have each one's."
+        )
+        typer.echo(said, err=True)
+        raise typer.Exit(3) from None
     if isinstance(found, str):
         typer.echo(found, err=True)
         raise typer.Exit(3)

@@ -17,8 +17,13 @@ ASKED = (
     Metric.ARRIVAL_RATE,
     Metric.RECENT_ATTAINMENT,
     Metric.EXPECTED_MISSES,
+    Metric.TARGET_DESIRED,
 )
 HOUR = 3600.0
+
+
+class SeveralTargets(Exception):
+    """The pool had several targets: an hour of a replica is another amount of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,8 @@ class _Sums:
 def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> Comparison | None:
     """Both fleets from `start` to `end`, Unix seconds, at every `step` seconds; None where neither is known.
 
-    Dollars and GPU-hours are given if they were known at every step that counts. Raises as `OwnRecord.over`.
+    Dollars and GPU-hours are given if they were known at every step that counts. Raises SeveralTargets, and as
+    `OwnRecord.over`.
     """
     stood, recommended = _Sums(), _Sums()
     seconds = requests = judged = 0.0
@@ -80,6 +86,8 @@ def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> 
     objective: float | None = None
     # Each look stands for the step before it, so the one at `start` would count beyond the time that was asked for.
     for _, record in source.over((*ASKED, Metric.OBJECTIVE), min(start + step, end), end, step):
+        if Metric.TARGET_DESIRED in record:
+            raise SeveralTargets
         standing, wanted = _fleets(record)
         if standing is None or wanted is None:
             continue

@@ -13,7 +13,7 @@ from servingpool.api.conditions import ConditionType
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Slo
-from servingpool.api.status import Change, Cost, LastDecision, Status
+from servingpool.api.status import Change, Cost, LastDecision, Status, TargetStatus
 from servingpool.api.time import write
 
 
@@ -40,8 +40,9 @@ def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Co
 
 def _of_what(pool: ServingPool) -> Text:
     """Not in the panel's title, which a terminal of 80 columns cuts off."""
-    spec, target = pool.spec, pool.spec.targets[0]
-    return Text(f"mode {spec.mode.value}: {spec.model} on {target.kind} {target.name}")
+    spec = pool.spec
+    targets = ", ".join(f"{target.kind} {target.name}" for target in spec.targets)
+    return Text(f"mode {spec.mode.value}: {spec.model} on {targets}")
 
 
 def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[RenderableType]:
@@ -55,6 +56,7 @@ def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[
         Text(""),
         _steps(decision, status),
         Text(""),
+        *((_targets(status.targets), Text("")) if status.targets else ()),
         _figures(status, slo),
         Text(""),
         _conditions(status),
@@ -77,6 +79,21 @@ def _steps(decision: LastDecision, status: Status) -> Table:
         Text(str(decision.replicas), style="bold"),
         "" if status.replicas is None else f"spec.replicas is {status.replicas}",
     )
+    return table
+
+
+def _targets(targets: Iterable[TargetStatus]) -> Table:
+    """Each of several targets. Need, limits and forecast are counted in replicas of the one with speed 1."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("target", overflow="fold")
+    for name in ("replicas", "ready", "desired", "speed", "cold start"):
+        table.add_column(name, justify="right")
+    table.add_column("state", overflow="fold")
+    for one in targets:
+        speed = Text("unknown", style="yellow") if one.speed is None else f"{one.speed:g}"
+        state = "delivers" if one.stuck is None else Text(one.stuck, style="yellow")
+        start = one.cold_start or Text("unknown", style="yellow")
+        table.add_row(one.name, str(one.replicas), str(one.ready), str(one.desired), speed, start, state)
     return table
 
 

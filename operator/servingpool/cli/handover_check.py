@@ -54,6 +54,11 @@ def refusal(scene: Scene) -> str | None:
         meta = scene.pool["metadata"]
         resume = f"servingpool resume {meta['name']} -n {meta['namespace']} --mode Recommend"
         return f"The pool is Paused. Set it to Recommend first: {resume}."
+    if len(scene.pool["spec"]["targets"]) > 1:
+        return (
+            "The pool has several targets, and adopt hands over one. "
+            "Delete or pause the autoscalers of all targets, then set the pool's mode to Auto."
+        )
     if len(scene.autoscalers) > 1:
         names = ", ".join(named(each) for each in scene.autoscalers)
         return f"{names} all scale {scene.key}. Delete all but one first."

@@ -10,13 +10,22 @@ from servingpool.adapters.prometheus.own_record import OwnRecord, Record, one
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth
 from servingpool.api.duration import brief, write
 from servingpool.api.spec import Slo
-from servingpool.api.status import Candidate, Change, LastDecision, Latency, Limit, Status, Throughput
+from servingpool.api.status import (
+    Candidate,
+    Change,
+    LastDecision,
+    Latency,
+    Limit,
+    Status,
+    TargetStatus,
+    Throughput,
+)
 from servingpool.api.time import from_unix
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.metrics import Metric
 from servingpool.catalogue.template import render
 from servingpool.decision.bounds import Bound, Bounds
-from servingpool.decision.decision import Verdict
+from servingpool.decision.decision import Verdict, shown
 from servingpool.reconcile.history import judged, replaced
 from servingpool.reconcile.metrics import DECISION_FIGURES
 from servingpool.reconcile.status_builder import FIGURE_NAMES, told_bounds
@@ -40,6 +49,7 @@ def status_of(record: Record) -> Status | None:
         replicas=_whole(one(record, Metric.REQUESTED_REPLICAS)),
         ready_replicas=_whole(ready),
         desired_replicas=round(desired),
+        targets=_targets(record),
         throughput=Throughput(
             generation_tokens_per_second=_rounded(one(record, Metric.GENERATION_TOKENS_RATE), 1),
             prompt_tokens_per_second=_rounded(one(record, Metric.PROMPT_TOKENS_RATE), 1),
@@ -53,6 +63,26 @@ def status_of(record: Record) -> Status | None:
         attainment=_percent(one(record, Metric.ATTAINMENT)),
         last_decision=_decision(record, at, round(desired)),
     )
+
+
+def _targets(record: Record) -> tuple[TargetStatus, ...] | None:
+    """Each of several targets. Whether one delivers is in the condition TargetsAvailable."""
+    asked = (Metric.TARGET_REQUESTED, Metric.TARGET_READY, Metric.TARGET_DESIRED, Metric.TARGET_SPEED)
+    requested, ready, desired, speed = (
+        {point.labels["target"]: point.value for point in record.get(metric, ())} for metric in asked
+    )
+    told = tuple(
+        TargetStatus(
+            name=name,
+            replicas=round(requested[name]),
+            ready=round(ready[name]),
+            desired=round(desired[name]),
+            speed=_rounded(speed.get(name), 2),
+        )
+        for name in requested
+        if name in ready and name in desired
+    )
+    return told or None
 
 
 def slo_of(record: Record) -> Slo | None:
@@ -138,18 +168,18 @@ def _decision(record: Record, at: float, desired: int) -> LastDecision:
     return LastDecision(
         at=from_unix(at),
         replicas=desired,
-        verdict=_verdict(requested, desired).value,
+        verdict=_verdict(record, requested, desired).value,
         need=_rounded(need, 2),
         limits=limits,
-        reason=_sentence(requested, desired, figures, limits),
+        reason=_sentence(_moved(record, requested, desired), figures, limits),
         load=_rounded(figures.get("load"), 3),
         safe_load=_rounded(figures.get("safeLoad"), 3),
         forecast=_rounded(figures.get("forecast"), 2),
         horizon=_brief(figures.get("horizon")),
         figures=figures,
         candidates=tuple(
-            Candidate(replicas=int(point.labels["replicas"]), misses=float(f"{point.value:.6g}"))
-            for point in sorted(candidates, key=lambda point: int(point.labels["replicas"]))
+            Candidate(replicas=float(point.labels["replicas"]), misses=float(f"{point.value:.6g}"))
+            for point in sorted(candidates, key=lambda point: float(point.labels["replicas"]))
         ),
     )
 
@@ -160,11 +190,12 @@ def _limits(record: Record, need: float | None) -> Iterator[Limit]:
     if bounds is not None:
         meanings[LimitName.MINIMUM] = render(LimitName.MINIMUM.template, {"minimum": bounds.least})
         meanings[LimitName.MAXIMUM] = render(LimitName.MAXIMUM.template, {"maximum": bounds.most})
-    before = one(record, Metric.REQUESTED_REPLICAS) if need is None else math.ceil(need)
+    several = Metric.TARGET_DESIRED in record  # need and limits are counted in replicas of one of them
+    before = need if several else one(record, Metric.REQUESTED_REPLICAS) if need is None else math.ceil(need)
     for point in sorted(record.get(Metric.LIMIT, ()), key=lambda point: int(point.labels["order"])):
-        after, name = round(point.value), point.labels["limit"]
+        after, name = round(point.value, 2), point.labels["limit"]
         meaning = meanings.get(name, "A limit that this release does not know.")
-        yield Limit(name=name, before=after if before is None else round(before), after=after, reason=meaning)
+        yield Limit(name=name, before=after if before is None else round(before, 2), after=after, reason=meaning)
         before = after
 
 
@@ -193,7 +224,19 @@ def _conditions(record: Record, at: float) -> Iterator[Condition]:
             )
 
 
-def _sentence(requested: float | None, desired: int, figures: Mapping[str, float], limits: tuple[Limit, ...]) -> str:
+def _moved(record: Record, requested: float | None, desired: int) -> str:
+    """The beginning of the decision's sentence."""
+    verdict = _verdict(record, requested, desired)
+    moved = {Verdict.SCALE_UP: "scale up", Verdict.SCALE_DOWN: "scale down"}.get(verdict)
+    changed = [
+        f"{one.name} {one.replicas} -> {one.desired}" for one in _targets(record) or () if one.desired != one.replicas
+    ]
+    if changed:
+        return f"{moved} {', '.join(changed)}"
+    return f"hold {desired}" if moved is None else f"{moved} {requested:.0f} -> {desired}"
+
+
+def _sentence(moved: str, figures: Mapping[str, float], limits: tuple[Limit, ...]) -> str:
     """The decision in one sentence, from its figures."""
     told = []
     if (arrivals := figures.get("arrivals")) is not None:
@@ -208,17 +251,17 @@ def _sentence(requested: float | None, desired: int, figures: Mapping[str, float
     known = {said: figures[name] for said, name in needs.items() if name in figures}
     if known:
         most = max(known, key=lambda said: known[said])
-        told.append(f"{most} needs {known[most]:.0f}")
+        told.append(f"{most} needs {shown(known[most])}")
     else:
         told.append("the need is unknown")
     told += [f"{limit.name} {limit.before} -> {limit.after}" for limit in limits]
-    verdict = _verdict(requested, desired)
-    moved = {Verdict.SCALE_UP: "scale up", Verdict.SCALE_DOWN: "scale down"}.get(verdict)
-    head = f"hold {desired}" if moved is None else f"{moved} {requested:.0f} -> {desired}"
-    return f"{head}: {'; '.join(told)}"
+    return f"{moved}: {'; '.join(told)}"
 
 
-def _verdict(requested: float | None, desired: int) -> Verdict:
+def _verdict(record: Record, requested: float | None, desired: int) -> Verdict:
+    targets = _targets(record) or ()
+    if any(one.desired > one.replicas for one in targets):  # a replacement begins as a scale-up
+        return Verdict.SCALE_UP
     if requested is None or desired == requested:
         return Verdict.HOLD
     return Verdict.SCALE_UP if desired > requested else Verdict.SCALE_DOWN

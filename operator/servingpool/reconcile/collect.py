@@ -134,7 +134,7 @@ class Readings:
             return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
         gateway = gateway_of(pool, reader.backend.config)
         unknown_gateway = self._unknown_gateway(pool)
-        return unknown_gateway or self._unknown_engine(pool.spec.engine, None if gateway is None else gateway.name)
+        return unknown_gateway or self._unknown_engine(pool, None if gateway is None else gateway.name)
 
     def _unknown_gateway(self, pool: ServingPool) -> tuple[Reason, str] | None:
         gateway = pool.spec.metrics.gateway
@@ -143,7 +143,8 @@ class Readings:
         known = ", ".join(self._gateways)
         return Reason.UNKNOWN_GATEWAY, Reason.UNKNOWN_GATEWAY.message(gateway=gateway.name, known=known)
 
-    def _unknown_engine(self, engine: str, gateway: str | None) -> tuple[Reason, str] | None:
+    def _unknown_engine(self, pool: ServingPool, gateway: str | None) -> tuple[Reason, str] | None:
+        engine = pool.spec.engine
         profile, known = self._engines.get(engine), ", ".join(usable(self._engines))
         if profile is None:
             detail = Note.UNKNOWN_ENGINES.message(known=known)
@@ -152,6 +153,8 @@ class Readings:
         elif profile.metered and (gateway is None or not self._gateways[gateway].meters):
             meters = ", ".join(name for name, one in self._gateways.items() if one.meters)
             detail = Note.ENGINE_NEEDS_METER.message(known=meters)
+        elif profile.metered and pool.spec.several:
+            detail = Note.ENGINE_NEEDS_ONE_TARGET.message()
         elif profile.needs_gateway and gateway is None:
             detail = Note.ENGINE_NEEDS_GATEWAY.message()
         else:

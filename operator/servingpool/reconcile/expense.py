@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from operator import mul
@@ -11,6 +13,7 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import Figures
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.reconcile.config import Price
+from servingpool.reconcile.targets import names_of
 
 LEAST_RATE = 1.0
 """Output tokens per second. Below it a quotient of two rates is noise, and a pool counts as idle."""
@@ -23,6 +26,7 @@ NO_COST = Unknown("costPerReplicaHour is not set")
 NOT_COMPARED = Unknown("no hosted price to compare with")
 IDLE = Unknown(f"fewer than {LEAST_RATE:g} output tokens per second")
 NO_GPU = Unknown("no GPU is ready")
+GPUS_UNKNOWN = Unknown("the GPUs of a target are unknown")
 FREE = Unknown("the fleet costs nothing")
 
 
@@ -50,20 +54,28 @@ class Expense:
     """Load of the ready replicas then."""
     warning: str | None = None
     """Why nothing can be compared although the pool asks for it."""
+    gpus: Reading = 0.0
+    """GPUs of all replicas that are ordered."""
 
 
 def expense_of(
-    pool: ServingPool, observation: Observation, figures: Figures, gpus: int, prices: Mapping[str, Price]
+    pool: ServingPool, observation: Observation, figures: Figures, gpus: Mapping[str, int], prices: Mapping[str, Price]
 ) -> Expense:
-    """The money of a pool with `gpus` per replica, `prices` being those of the operator's configuration."""
-    each = pool.spec.targets[0].cost_per_replica_hour
-    fleet = len(observation.ready) + sum(not replica.unschedulable for replica in observation.starting)
-    dollars: Reading = NO_COST if each is None else each * fleet
-    ready, output = len(observation.ready) * gpus, figures.generation_rate
+    """The money of a pool with so many `gpus` per replica of each target, by its name as decisions call it.
+
+    `prices` are those of the operator's configuration.
+    """
+    costs = {name: one.cost_per_replica_hour for name, one in zip(names_of(pool), pool.spec.targets, strict=True)}
+    fleet = [*observation.ready, *(replica for replica in observation.starting if not replica.unschedulable)]
+    ordered = {one.target: one.replicas for one in observation.targets} or {"": observation.requested}
+    dollars = _sum(costs, Counter(replica.target for replica in fleet), NO_COST)
+    ready = _sum(_known(gpus), Counter(replica.target for replica in observation.ready), NO_GPU)
+    output = figures.generation_rate
     per_million = _of(_per_million, dollars, output)
     own = Expense(
         dollars=dollars,
-        per_gpu=_of(lambda output: output / ready if ready else NO_GPU, output),
+        per_gpu=_of(lambda output, ready: output / ready if ready > 0.0 else NO_GPU, output, ready),
+        gpus=_sum(_known(gpus), ordered, GPUS_UNKNOWN) if pool.spec.several else float(ordered[""] * gpus[""]),
         per_million=per_million,
         per_dollar=_of(lambda price: MILLION / price if price > 0.0 else FREE, per_million),
     )
@@ -84,8 +96,20 @@ def expense_of(
         compared=compared,
         break_even=_of(mul, output, times),
         break_even_load=_of(mul, times, figures.load),
-        warning=Note.NO_COST.message() if each is None else None,
+        warning=next((Note.NO_COST.message(place=at) for at, one in enumerate(costs.values()) if one is None), None),
     )
+
+
+def _known(gpus: Mapping[str, int]) -> dict[str, float | None]:
+    """GPUs of a replica; None where neither pool nor pods tell them."""
+    return {name: each or None for name, each in gpus.items()}
+
+
+def _sum(each: Mapping[str, float | None], counts: Mapping[str, int], otherwise: Unknown) -> Reading:
+    """The sum over all targets, `each` of one replica; `otherwise` if it is not known of one that has replicas."""
+    if None in each.values() and (len(each) == 1 or any(counts.get(name) for name, one in each.items() if one is None)):
+        return otherwise
+    return math.fsum((one or 0.0) * counts.get(name, 0) for name, one in each.items())
 
 
 def _hourly(price: Price, prompts: float, output: float) -> float:

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition
-from servingpool.api.spec import Slo, Target
+from servingpool.api.spec import Slo
 from servingpool.api.status import Change
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Decision
@@ -36,11 +36,10 @@ class Decided:
     decision: Decision
     requested: int
     ready: int
-    gpus: int
-    """Of all requested replicas."""
     expense: Expense
     slo: Slo
-    target: Target
+    replica_cost: float | None
+    """Dollars per hour of a replica; None where it is not given, or the pool has several targets."""
     change: Change | None
     """The last of the target's replicas; None where none was seen."""
 
@@ -70,10 +69,9 @@ def _decided(state: PoolState) -> Decided | None:
         decision=decision,
         requested=observation.requested,
         ready=len(observation.ready),
-        gpus=observation.requested * state.gpus,
         expense=state.expense,
         slo=pool.spec.slo,
-        target=pool.spec.targets[0],
+        replica_cost=None if pool.spec.several else pool.spec.targets[0].cost_per_replica_hour,
         change=next(iter(state.history.changes), None),
     )
 
@@ -89,6 +87,8 @@ def _or_unknown(setting: float | None) -> Reading:
 def _expected_misses(decision: Decision) -> Reading:
     """Share of requests expected to miss with the desired replicas."""
     figures = decision.figures
+    if decision.parts:
+        return Unknown("sizes of several targets are weighed by their capacity")
     misses = next((one.misses for one in decision.candidates if round(one.replicas) == decision.replicas), None)
     if misses is None or isinstance(figures.forecast, Unknown) or isinstance(figures.backlog, Unknown):
         return Unknown("the desired size was not weighed")
@@ -143,14 +143,14 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.EXPECTED_MISSES: lambda d: _expected_misses(d.decision),
     Metric.MIN_REPLICAS: lambda d: d.decision.bounds.least.replicas,
     Metric.MAX_REPLICAS: lambda d: d.decision.bounds.most.replicas,
-    Metric.REPLICA_COST: lambda d: _or_unknown(d.target.cost_per_replica_hour),
+    Metric.REPLICA_COST: lambda d: _or_unknown(d.replica_cost),
     Metric.TTFT_BOUND: lambda d: _or_unknown(d.slo.time_to_first_token),
     Metric.TPOT_BOUND: lambda d: _or_unknown(d.slo.time_per_output_token),
     Metric.LAST_CHANGE_FROM: lambda d: UNCHANGED if d.change is None else d.change.from_,
     Metric.LAST_CHANGE_TO: lambda d: UNCHANGED if d.change is None else d.change.to,
     Metric.REQUESTED_REPLICAS: lambda d: d.requested,
     Metric.READY_REPLICAS: lambda d: d.ready,
-    Metric.GPUS: lambda d: d.gpus,
+    Metric.GPUS: lambda d: d.expense.gpus,
     Metric.TOKENS_PER_GPU: lambda d: d.expense.per_gpu,
     Metric.TOKENS_PER_DOLLAR: lambda d: d.expense.per_dollar,
     Metric.COST: lambda d: d.expense.dollars,
@@ -181,6 +181,7 @@ class PoolCollector(Collector):
         pools = self._pools()  # once: the next tick may end in the middle of a scrape
         yield _conditions(pools)
         yield from _labelled(pools)
+        yield from _by_target(pools)
         for metric, read in FIGURES.items():
             family = _gauge(metric)
             for key, pool in pools.items():
@@ -218,7 +219,7 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
         for order, limit in enumerate(decision.limits, start=1):
             limits.add_metric((*key, limit.name, str(order)), limit.after)
         for one in decision.candidates:
-            candidates.add_metric((*key, f"{one.replicas:.0f}"), one.misses)
+            candidates.add_metric((*key, size_of(one.replicas)), one.misses)
         for name, bound in (("min", decision.bounds.least), ("max", decision.bounds.most)):
             if bound.schedule is not None:
                 scheduled.add_metric((*key, name, bound.schedule), bound.replicas)
@@ -226,6 +227,26 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
         if last is not None:
             change.add_metric((*key, last.by), last.at.timestamp())
     yield from (limits, candidates, scheduled, source, change)
+
+
+def size_of(replicas: float) -> str:
+    """A fleet size as a label. Those of a pool with several targets are apart by less than a replica."""
+    return f"{replicas:.2f}" if replicas % 1.0 else f"{replicas:.0f}"
+
+
+def _by_target(pools: Snapshot) -> Iterator[Family]:
+    """What pools of several targets have of each."""
+    requested, ready = _gauge(Metric.TARGET_REQUESTED), _gauge(Metric.TARGET_READY)
+    desired, speed = _gauge(Metric.TARGET_DESIRED), _gauge(Metric.TARGET_SPEED)
+    for key, pool in pools.items():
+        for one in () if pool.decided is None else pool.decided.decision.parts:
+            labels = (*key, one.target)
+            requested.add_metric(labels, one.requested)
+            ready.add_metric(labels, one.ready)
+            desired.add_metric(labels, one.replicas)
+            if not isinstance(one.speed, Unknown):
+                speed.add_metric(labels, one.speed)
+    yield from (requested, ready, desired, speed)
 
 
 def _of_budgets(budgets: Mapping[str, Shared]) -> Iterator[Family]:

@@ -94,8 +94,6 @@ class PoolPlan:
     memory: Memory
     """What the core knows now."""
     learned: Learned
-    gpus: int
-    """Per replica; of several targets that of the first."""
     expense: Expense
     actions: tuple[ScaleAction, ...]
     """One for each target that changes, increases first; none where the pool may not be scaled."""
@@ -149,9 +147,9 @@ def plan(
     decision, learning = decide(seen.observation, core, memory, seen.at)
     actions = actions_of(seen, decision) if permission.act else ()
     kept = learning if backfilled else memory
-    gpus = seen.targets[0].gpus
+    gpus = {one.name: one.gpus for one in seen.targets}
     money = expense_of(pool, seen.observation, decision.figures, gpus, prices)
-    return PoolPlan(seen, permission, decision, kept, learned(learning, kept), gpus, money, actions)
+    return PoolPlan(seen, permission, decision, kept, learned(learning, kept), money, actions)
 
 
 def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:

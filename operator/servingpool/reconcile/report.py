@@ -195,10 +195,16 @@ def _headline(status: Status) -> tuple[Any, ...]:
         status.fleet,
         status.bounds,
         status.replicas,
+        _orders(status),
         status.last_scale_time,
         status.history,
         compared,
     )
+
+
+def _orders(status: Status) -> list[tuple[str, int, int, int, bool]]:
+    """What a person sees of each of several targets. Its sentence may hold a number that is another at every tick."""
+    return [(one.name, one.replicas, one.ready, one.desired, one.stuck is None) for one in status.targets or ()]
 
 
 def _reasons(status: Status) -> tuple[str | None, ...]:

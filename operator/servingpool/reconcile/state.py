@@ -26,6 +26,7 @@ from servingpool.reconcile import learned_profile
 from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.history import History
 from servingpool.reconcile.pool_plan import PoolPlan
+from servingpool.reconcile.routing import NOT_SEEN, Spread
 from servingpool.reconcile.target_state import TargetState
 from servingpool.reconcile.targets import SeenTarget, together
 
@@ -85,8 +86,8 @@ class PoolState:
     pool: ServingPool | None = None
     decision: Decision | None = None
     observation: Observation | None = None
-    gpus: int = 0
-    """Per replica."""
+    spread: Spread = NOT_SEEN
+    """How its requests were spread over several targets."""
     expense: Expense = field(default_factory=Expense)
 
     @classmethod
@@ -178,7 +179,8 @@ class PoolState:
             for one in self.targets.values():
                 one.rest()
         self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
-        self.memory, self.gpus, self.expense = plan.memory, plan.gpus, plan.expense
+        self.memory, self.expense = plan.memory, plan.expense
+        self.spread = self.spread.seen(plan.seen.observation, plan.at)
 
     def refused(self) -> None:
         """Nothing can be decided, so the last figures are no longer valid."""

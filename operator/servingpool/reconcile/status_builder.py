@@ -2,128 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
 from pydantic.alias_generators import to_camel
 
-from servingpool.adapters.prometheus import Cause, Selection
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, condition_of, updated
 from servingpool.api.duration import brief
-from servingpool.api.status import Bounds, Candidate, Change, Cost, LastDecision, Latency, Limit, Status, Throughput
+from servingpool.api.status import (
+    Bounds,
+    Candidate,
+    Change,
+    Cost,
+    LastDecision,
+    Latency,
+    Limit,
+    Status,
+    Throughput,
+)
 from servingpool.api.time import from_unix
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.bounds import Bounds as InForce
-from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
+from servingpool.decision.decision import Decision, Figures, Verdict, shown, slo_met
 from servingpool.decision.lateness import Witness
-from servingpool.decision.observation import Histogram, Observation, Reading, Unknown
+from servingpool.decision.observation import Histogram, Reading, Unknown
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.deletion_cost import in_flight
-from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.expense import Expense
-from servingpool.reconcile.pool_plan import Learned, Planned, PoolPlan, Refusal
+from servingpool.reconcile.metrics_condition import judge_metrics
+from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import ScalePermission
+from servingpool.reconcile.routing import NOT_SEEN, Spread, judge_routing
+from servingpool.reconcile.target_status import judge_drains, judge_targets, targets_of
 from servingpool.reconcile.zero_ready import judge_zero
 
 FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
 """Figures of a decision, and their names in the status."""
 
 SEEN = (
-    *("fleet", "bounds", "replicas", "ready_replicas", "desired_replicas"),
+    *("fleet", "bounds", "replicas", "ready_replicas", "desired_replicas", "targets"),
     *("throughput", "cost", "queue_depth", "latency", "attainment"),
 )
 """Fields that describe the present; the last decision keeps its own time."""
 
-CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
-    Cause.OTHER_MODEL: lambda detail: (Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)),
-    Cause.OTHER_ENGINE: lambda detail: (Reason.WRONG_ENGINE, Reason.WRONG_ENGINE.message(detail=detail)),
-    Cause.ROUTER: lambda detail: (Reason.ROUTER_SERIES, Reason.ROUTER_SERIES.message(detail=detail)),
-    Cause.WRONG_LABELS: lambda detail: (Reason.WRONG_LABELS, Reason.WRONG_LABELS.message(detail=detail)),
-    Cause.NOT_SCRAPED: lambda detail: (Reason.NOT_SCRAPED, Reason.NOT_SCRAPED.message(detail=detail)),
-    Cause.SCRAPE_FAILED: lambda detail: (Reason.SCRAPE_FAILED, Reason.SCRAPE_FAILED.message(detail=detail)),
-    Cause.NO_ENGINE_SERIES: lambda detail: (Reason.NO_ENGINE_SERIES, Reason.NO_ENGINE_SERIES.message(detail=detail)),
-}
-"""Of a fleet without any sample, all for one cause."""
-
-
-def _metrics_condition(observation: Observation, selection: Selection | None, learned: Learned) -> tuple[Reason, str]:
-    """What to say of the metrics."""
-    if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
-        said = Reason.FAILED_GET_METRICS.message(detail=observation.metrics.reason)
-        return Reason.FAILED_GET_METRICS, said
-    if selection is None or not observation.ready:
-        return Reason.NO_READY_REPLICAS, Reason.NO_READY_REPLICAS.message()
-    missing, detail = selection.missing, selection.explain()
-    if not missing:
-        return _samples_condition(observation, selection, learned)
-    if len(missing) < len(observation.ready):
-        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-    alike = {one.cause for one in missing.values()} - {Cause.UNKNOWN}  # only some are looked into
-    return _cause_condition(alike.pop() if len(alike) == 1 else Cause.UNKNOWN, detail)
-
-
-def _at_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
-    """What to say of the metrics of a fleet that is at 0 because no request comes; None at other times."""
-    seen = plan.seen
-    shown = not isinstance(seen.observation.gateway.at_zero, Unknown)
-    at_zero = shown and seen.observation.requested == 0 and not seen.observation.ready
-    if not at_zero or seen.gateway is None or not seen.pool.spec.goes_to_zero:
-        return None
-    return Reason.SCALED_TO_ZERO, Reason.SCALED_TO_ZERO.message(gateway=seen.gateway[0].text)
-
-
-def _cause_condition(cause: Cause, detail: str) -> tuple[Reason, str]:
-    """For a fleet without any sample, all for the same cause."""
-    if cause in CAUSES:
-        return CAUSES[cause](detail)
-    return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
-
-
-def _samples_condition(observation: Observation, selection: Selection, learned: Learned) -> tuple[Reason, str]:
-    """For a fleet whose samples are all fresh: what they lack."""
-    if learned.missing is not None:
-        return _lacking_condition(learned.missing, partial=learned.coverage > 0.0, metered=observation.metered)
-    if learned.queue_unknown is not None:
-        detail = Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
-        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-    if learned.client_unknown is not None:
-        detail = Note.CLIENT_UNKNOWN.message(detail=learned.client_unknown)
-        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-    if selection.doubled:
-        return Reason.SEVERAL_TARGETS, Reason.SEVERAL_TARGETS.message(pods=selection.named_doubled)
-    ready = len(observation.ready)
-    if observation.metered:
-        return Reason.METERED_AT_GATEWAY, Reason.METERED_AT_GATEWAY.message(ready=ready)
-    return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=ready)
-
-
-def _lacking_condition(names: str, *, partial: bool, metered: bool) -> tuple[Reason, str]:
-    """For samples without a figure that decisions need. `partial`: other replicas have it."""
-    detail = Note.GATEWAY_LACKS.message(names=names) if metered else Note.ALL_SAMPLES_LACK.message(names=names)
-    if partial:
-        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-    return Reason.MISSING_FIGURES, Reason.MISSING_FIGURES.message(detail=detail)
+OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE, ConditionType.ROUTING_FOLLOWS_SPEED)
+"""Conditions that go when the spec changes: of a pool with min 0, or with several targets."""
 
 
 def build(
-    due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None, history: tuple[Change, ...]
+    due: Planned,
+    outcome: ScaleOutcome,
+    held: Status,
+    scaled_at: float | None,
+    history: tuple[Change, ...],
+    spread: Spread = NOT_SEEN,
 ) -> Status:
     """The status of a pool after acting.
 
     `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
     last order that is worth telling; None if there was none since the start. `history` is the newest change first.
+    `spread`: how requests were spread over several targets.
     """
-    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at)
+    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at, spread)
     return told.model_copy(update={"history": history})
 
 
-def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
+def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None, spread: Spread) -> Status:
     """The status of a pool that was decided on, and scaled or not."""
     pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
     permission = plan.permission if outcome.failure is None else _failed(plan.permission, *outcome.failure)
-    metrics = _at_zero(plan) or _metrics_condition(observation, plan.seen.selection, plan.learned)
+    metrics = judge_metrics(plan)
     bounds, figures, ready = decision.bounds, decision.figures, len(observation.ready)
     scale_time = {} if scaled_at is None else {"last_scale_time": from_unix(scaled_at)}
     judged = [
@@ -132,11 +81,12 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
         _slo_condition(plan),
         _limited_condition(plan),
         _calibrating_condition(plan),
-        _condition(plan, *judge_drain(plan.seen.workload.drain, in_flight(observation).values())),
+        _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation).values())),
     ]
-    zero = judge_zero(plan)
-    judged += [] if zero is None else [_condition(plan, *zero)]
-    before = [one for one in held.conditions if zero is not None or one.type is not ConditionType.ZERO_READY]
+    routing = _routing(plan, spread, held)
+    judged += [_condition(plan, *one) for one in (judge_zero(plan), judge_targets(decision.parts), routing) if one]
+    types = {one.type for one in judged}
+    before = [one for one in held.conditions if one.type in types or one.type not in OF_SOME_POOLS]
     cold_start = plan.learned.cold_start
     return held.model_copy(
         update={
@@ -148,6 +98,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
             "desired_replicas": decision.replicas,
+            "targets": targets_of(decision.parts, done=outcome.ordered == decision.replicas),
             "throughput": _throughput(figures, plan.expense),
             "cost": _cost(plan.expense),
             "queue_depth": _rounded(figures.queue, 1),
@@ -188,6 +139,13 @@ def _refused(refusal: Refusal, held: Status) -> Status:
             "conditions": updated(held.conditions, conditions),
             "why": refusal.reason.value,
         }
+    )
+
+
+def _routing(plan: PoolPlan, spread: Spread, held: Status) -> tuple[Reason, str] | None:
+    before = held.condition(ConditionType.ROUTING_FOLLOWS_SPEED)
+    return judge_routing(
+        plan.decision.parts, plan.memory.profile.reference, spread, None if before is None else before.reason
     )
 
 
@@ -251,15 +209,22 @@ def _believed(plan: PoolPlan) -> list[str]:
 def _limited_condition(plan: PoolPlan) -> Condition:
     cut = next((one for one in plan.decision.limits if one.name == LimitName.GPU_BUDGET), None)
     if cut is not None:
-        return _condition(plan, Reason.GPU_BUDGET, Reason.GPU_BUDGET.message(needed=cut.before, said=cut.reason))
+        return _condition(
+            plan, Reason.GPU_BUDGET, Reason.GPU_BUDGET.message(needed=_needed(plan, cut.before), said=cut.reason)
+        )
     hit = next((one for one in plan.decision.limits if one.name in {LimitName.MAXIMUM, LimitName.MINIMUM}), None)
     if hit is None:
         return _condition(plan, Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
     if hit.name == LimitName.MAXIMUM:
-        said = Reason.TOO_MANY_REPLICAS.message(needed=hit.before, bound=plan.decision.bounds.most)
+        said = Reason.TOO_MANY_REPLICAS.message(needed=_needed(plan, hit.before), bound=plan.decision.bounds.most)
         return _condition(plan, Reason.TOO_MANY_REPLICAS, said)
-    said = Reason.TOO_FEW_REPLICAS.message(needed=hit.before, bound=plan.decision.bounds.least)
+    said = Reason.TOO_FEW_REPLICAS.message(needed=_needed(plan, hit.before), bound=plan.decision.bounds.least)
     return _condition(plan, Reason.TOO_FEW_REPLICAS, said)
+
+
+def _needed(plan: PoolPlan, replicas: float) -> str:
+    """Replicas, with what they are counted in where there are several targets."""
+    return f"{shown(replicas)} of {plan.memory.profile.reference}" if plan.decision.parts else shown(replicas)
 
 
 def _calibrating_condition(plan: PoolPlan) -> Condition:
@@ -306,7 +271,7 @@ def _last_decision(decision: Decision, on_cost: str | None) -> LastDecision:
         verdict=decision.verdict.value,
         need=_rounded(decision.need, 2),
         limits=tuple(
-            Limit(name=limit.name, before=round(limit.before), after=round(limit.after), reason=limit.reason)
+            Limit(name=limit.name, before=round(limit.before, 2), after=round(limit.after, 2), reason=limit.reason)
             for limit in decision.limits
         ),
         reason=decision.reason,
@@ -320,7 +285,7 @@ def _last_decision(decision: Decision, on_cost: str | None) -> LastDecision:
             if isinstance(value := getattr(figures, name), float)
         },
         candidates=tuple(
-            Candidate(replicas=round(one.replicas), misses=float(f"{one.misses:.6g}")) for one in decision.candidates
+            Candidate(replicas=round(one.replicas, 2), misses=float(f"{one.misses:.6g}")) for one in decision.candidates
         ),
         warnings=tuple(warning for warning in (decision.warning, on_cost) if warning is not None),
     )

@@ -106,6 +106,11 @@ def test_an_slo_measured_at_the_gateway_is_refused_because_a_recording_has_none(
     refused = servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml")
     assert refused.exit_code == 2
     assert "set slo.measuredAt to Engine, got Gateway" in refused.output
+    several = (manifest % "Engine").replace("targets: [", "targets: [{name: spot, max: 4}, ")
+    Path("pool.yaml").write_text(several)
+    refused = servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml")
+    assert refused.exit_code == 2
+    assert "only pools of one target" in " ".join(refused.output.split())
     Path("pool.yaml").write_text(manifest % "Engine")
     assert servingpool("backtest", "--from", "llama.rec", "--pool", "pool.yaml").exit_code in {0, 3}
 

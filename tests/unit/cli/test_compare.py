@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ..reconcile.stories import settled  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.stories import settled, several  # noqa: TID252, tests are no package of an installed name
 from .recorder import Recorder
 
 MINUTES = 30
@@ -43,6 +43,15 @@ def test_both_fleets_are_summed_over_the_time_that_is_recorded(
     assert told["objective"] == 0.95
     assert 0.0 < told["judged"] <= 1.0
     assert 0.9 < wanted["attainment"] <= 1.0
+
+
+def test_a_pool_of_several_targets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica-hour of one is not that of another."""
+    recorder = Recorder(several())
+    recorder.run(3)
+    shown = recorder.ask(monkeypatch, "compare", "--since", "10m")
+    assert shown.exit_code == 3
+    assert "has several targets, and compare takes pools of one." in shown.stderr
 
 
 def test_people_read_the_difference(beside: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

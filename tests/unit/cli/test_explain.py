@@ -119,6 +119,24 @@ def test_tells_need_limits_figures_and_conditions_with_units(monkeypatch: pytest
         assert line in shown.output, shown.output
 
 
+def test_several_targets_have_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas of the reference need not be whole."""
+    limits = [{"name": "TooManyReplicas", "before": 6.25, "after": 4.8, "reason": "max is 8"}]
+    targets = [
+        {"name": "h100", "replicas": 3, "ready": 2, "desired": 4, "speed": 1.0, "coldStart": "1m40s"},
+        {"name": "l40s", "replicas": 4, "ready": 4, "desired": 4, "coldStart": "2m", "stuck": "pods without a node: 1"},
+    ]
+    status = STATUS | {"lastDecision": DECISION | {"limits": limits}, "targets": targets}
+    pool = stored(status)
+    pool["spec"] = SPEC | {"targets": [{"name": "h100", "max": 8}, {"name": "l40s", "max": 8}]}
+    shown = explain(monkeypatch, pool).output
+    assert "mode Auto: llama-70b on Deployment h100, Deployment l40s" in shown
+    assert "6.25 -> 4.8" in shown
+    rows = [" ".join(line.strip("│ ").split()) for line in shown.splitlines()]
+    assert "h100 3 2 4 1 1m40s delivers" in rows
+    assert "l40s 4 4 4 unknown 2m pods without a node: 1" in rows
+
+
 def test_what_is_unknown_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
     decision = {key: value for key, value in DECISION.items() if key not in ("need", "safeLoad", "load", "forecast")}
     shown = explain(monkeypatch, stored({"fleet": "2/2/8", "replicas": 2, "lastDecision": decision}))

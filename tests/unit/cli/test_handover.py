@@ -120,6 +120,16 @@ def test_groups_of_pods_are_handed_over_as_a_deployment_is(make: Make) -> None:
     assert world.all(HPAS)[0]["spec"] == raw["spec"]
 
 
+def test_a_pool_of_several_targets_is_not_handed_over(make: Make) -> None:
+    of = pool()
+    of["spec"]["targets"].append({"name": "spot", "max": 4})
+    world = make(of=of, hpas=[hpa()])
+    refused = run("adopt", "qwen", "--yes")
+    assert refused.exit_code == 3
+    assert "The pool has several targets, and adopt hands over one." in refused.stderr
+    assert world.all(HPAS), "nothing was changed"
+
+
 def test_an_hpa_of_another_kind_of_that_name_is_no_autoscaler_of_the_target(make: Make) -> None:
     raw = hpa()
     raw["spec"]["scaleTargetRef"]["kind"] = "StatefulSet"

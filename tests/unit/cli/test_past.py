@@ -12,7 +12,7 @@ from servingpool.api.status import LastDecision
 from servingpool.catalogue.metrics import Metric
 
 from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
-from ..reconcile.stories import settled  # noqa: TID252
+from ..reconcile.stories import settled, several  # noqa: TID252
 from .recorder import Recorder
 
 HPA = "kube-controller-manager"
@@ -53,6 +53,19 @@ def test_a_decision_of_the_past_has_the_same_numbers_as_when_it_was_made(monkeyp
     assert {one.replicas: one.misses for one in told.candidates} == {
         round(one.replicas): pytest.approx(one.misses, rel=1e-5) for one in made.candidates
     }
+
+
+def test_targets_of_the_past_are_told_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(several())
+    recorder.run(3)
+    told = recorder.world.status()["targets"]
+    shown = recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now), "-o", "json")
+    past = json.loads(shown.stdout)
+    names = ("name", "replicas", "ready", "desired", "speed")
+    assert [{name: one.get(name) for name in names} for one in past["targets"]] == [
+        {name: one.get(name) for name in names} for one in told
+    ]
+    assert "unknown" in recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now)).output, "the cold start"
 
 
 def test_the_answer_can_be_recomputed_from_prometheus_at_every_moment(

@@ -104,6 +104,7 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
             ("--pool", "gateway.yaml"),
             "gateway.yaml: a simulated fleet has no gateway: set slo.measuredAt to Engine, got",
         ),
+        (("--pool", "several.yaml"), "only pools of one target are simulated: leave one of"),
         (
             ("--fleet", "a100-70b-tp4", "--pool", "gpus.yaml"),
             "gpusPerReplica is 1, but a replica of a100-70b-tp4 has 4",
@@ -119,6 +120,7 @@ def test_unusable_input_ends_with_exit_code_2(servingpool: Command, arguments: t
     Path("two.yaml").write_text(f"{manifest}---\n{manifest}")
     Path("gateway.yaml").write_text(manifest.replace("slo: {", "slo: {measuredAt: Gateway, "))
     Path("broken.yaml").write_text("{")
+    Path("several.yaml").write_text(manifest.replace("  targets:\n", "  targets:\n    - {name: spot, max: 4}\n"))
     Path("gpus.yaml").write_text(manifest.replace("max: 4", "max: 4, gpusPerReplica: 1"))
     result = servingpool(*BASE, *arguments)
     assert result.exit_code == 2

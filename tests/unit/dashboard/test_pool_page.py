@@ -7,6 +7,8 @@ import pytest
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool_dashboard.record import FRESH, RECOMMENDATION
 
+from ..cli.recorder import Recorder  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.stories import several  # noqa: TID252
 from .scene import Scene, stored
 
 ONE, COURSE = "/pools/chat/pool", "/pools/chat/pool/course.json"
@@ -27,6 +29,16 @@ def test_figures_of_prometheus_are_shown_where_it_has_some_of_now(scene: Scene) 
     assert "SLO 2s" in page
     assert "1 to 10</dd>" in page
     assert f"<dt>Cost per hour</dt><dd>${12.0 * status['readyReplicas']:.2f}</dd>" in page
+
+
+def test_several_targets_have_a_table_and_one_has_none(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Targets</h2>" not in scene.page(ONE)
+    recorder = Recorder(several())
+    recorder.run(3)
+    page = flat(Scene(recorder, monkeypatch).page(ONE))
+    assert "on Deployment on-demand, Deployment spot;" in page
+    assert "Targets</h2>" in page
+    assert '<tr><td>spot</td><td class="figure">2</td>' in page
 
 
 def test_the_charts_have_what_the_operator_exported(scene: Scene) -> None:

@@ -66,7 +66,7 @@ def test_pools_that_nobody_looked_at_and_that_are_not_valid_are_listed_too(scene
     scene.board.read()
     page = scene.page("/")
     assert "The operator has not looked at this pool yet." in page
-    assert "targets: must hold exactly 1 target in this release, got 0" in page
+    assert "targets: must hold 1 to 8 targets, got 0" in page
     assert counted(scene.board.sight.rows)[Trouble.NOT_READY] == 1
     assert scene.browser.get("/pools/chat/wrong").status_code == 200
 

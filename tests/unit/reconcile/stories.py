@@ -24,6 +24,21 @@ def settled(**spec: Any) -> FakeCluster:
     return world
 
 
+SEVERAL = [
+    {"name": "on-demand", "min": 1, "max": 4, "costPerReplicaHour": 10.0},
+    {"name": "spot", "max": 4, "costPerReplicaHour": 4.0},
+]
+
+
+def several(targets: list[dict[str, Any]] = SEVERAL, **spec: Any) -> FakeCluster:
+    """A pool of two targets, with two replicas each."""
+    world = FakeCluster()
+    world.serve("on-demand", replicas=2, rate=4.0)
+    world.serve("spot", replicas=2, rate=4.0)
+    world.pool(targets=targets, **spec)
+    return world
+
+
 def hungry(**spec: Any) -> FakeCluster:
     """Two replicas that need to be more, calibrated, if nothing stands in the way."""
     world = FakeCluster()

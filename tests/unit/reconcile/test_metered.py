@@ -127,6 +127,19 @@ def test_requests_of_a_gateway_that_serves_another_model_too_are_no_queue_of_thi
     assert pool.world.writes.scales == scales
 
 
+def test_several_targets_of_a_metered_engine_are_refused() -> None:
+    """The gateway does not tell which of them served a request."""
+    pool = Metered(targets=[{"name": "ollama", "max": 4}, {"name": "spot", "max": 4}])
+    pool.world.serve("spot", replicas=1)
+    pool.step(minutes=1)
+    assert pool.world.condition("Ready") == ("False", "UnknownEngine")
+    assert pool.world.message("Ready") == (
+        "spec.engine 'ollama' cannot be used: it exports no metrics, so the targets cannot be told apart; "
+        "use a pool for each target."
+    )
+    assert pool.world.writes.scales == []
+
+
 def test_clients_that_do_not_stream_are_told_that_litellm_counts_no_first_token_then() -> None:
     pool = Metered()
     pool.step(minutes=2, time_to_first_token=NOT_EXPOSED)

@@ -139,7 +139,7 @@ def test_any_kind_grows_under_load_and_shrinks_after_it(resource: Resource, pods
     assert cluster.condition("Ready") == ("True", "SucceededGetScale")
     assert cluster.message("Ready") == f"{resource[2]} vllm can be scaled."
     assert cluster.condition("MetricsAvailable") == ("True", "ValidMetrics")
-    assert cluster.state().gpus == gpus
+    assert cluster.state().expense.gpus == 2 * gpus
     cluster.services["vllm"].rate = 25.0
     cluster.step(minutes=8)
     most = max(after for *_, after in cluster.writes.scales)
