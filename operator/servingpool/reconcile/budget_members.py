@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -23,14 +23,27 @@ from servingpool.reconcile.targets import Owners, owns
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pool that shares a budget, by its target: two pools that name one target count once."""
+    """A target of a pool that shares a budget: two pools that name one target count once."""
 
     key: Key
+    """Of the pool."""
     target: TargetKey
+    name: str
+    """What decisions call the target; empty where the pool has one."""
     priority: int
     stated: int | None
     """GPUs of a replica, as the pool says."""
     held: Held | Unknown
+
+    @property
+    def claimed_as(self) -> str:
+        """What the budget calls it: the pool's name, with the target's where the pool has several."""
+        return claimed_as(self.key, self.name)
+
+
+def claimed_as(key: Key, name: str) -> str:
+    """What a budget calls this target of a pool."""
+    return "/".join(key) + (f" ({name})" if name else "")
 
 
 class Membership:
@@ -89,7 +102,7 @@ class Membership:
             candidates = self.candidates(key, raw)
             if not any(one.metadata.name in names for one in candidates):
                 continue
-            for target in named(key, raw):
+            for target, called in _called(key, raw).items():
                 mine: str | None = None
                 for budget in candidates:
                     name = budget.metadata.name
@@ -102,9 +115,9 @@ class Membership:
                     if mine is None:
                         mine = name
                         seen.add((name, target))
-                        members[name].append(Member(key, target, _priority(raw), stated, held))
+                        members[name].append(Member(key, target, called, _priority(raw), stated, held))
                     else:
-                        taken[name].setdefault(mine, []).append("/".join(key))
+                        taken[name].setdefault(mine, []).append(claimed_as(key, called))
         return members, taken
 
     def _parsed(self, name: str, raw: Raw, held: Mapping[str, GPUBudget]) -> GPUBudget | None:
@@ -123,10 +136,28 @@ def _orders(key: Key, raw: Raw, owned: Owners) -> bool:
     return owns(key, owned) and raw["spec"].get("mode") != Mode.RECOMMEND
 
 
+def _called(key: Key, raw: Raw) -> dict[TargetKey, str]:
+    """What decisions call the targets that a pool names, even where the rest of its spec cannot be read."""
+    targets = tuple(dict.fromkeys(named(key, raw)))
+    if len(targets) == 1:
+        return {targets[0]: ""}
+    names, kinds = Counter(one.name for one in targets), Counter((one.kind, one.name) for one in targets)
+
+    def called(one: TargetKey) -> str:
+        if names[one.name] == 1:
+            return one.name
+        # Admission refuses the same kind and name in two groups, and each must be counted all the same.
+        return f"{one.kind}/{one.name}" if kinds[one.kind, one.name] == 1 else f"{one.kind}.{one.group}/{one.name}"
+
+    return {one: called(one) for one in targets}
+
+
 def _stated(raw: Raw, target: TargetKey) -> int | None:
     """GPUs of a replica as the pool says, even where the rest of its spec cannot be read."""
     for one in raw["spec"].get("targets", ()):
-        gpus = one.get("gpusPerReplica") if one.get("name") == target.name else None
+        if not isinstance(one, dict) or one.get("name") != target.name or one.get("kind", "Deployment") != target.kind:
+            continue
+        gpus = one.get("gpusPerReplica")
         if isinstance(gpus, int):
             return gpus
     return None

@@ -30,7 +30,7 @@ from servingpool.reconcile.budgets import Shared
 from servingpool.reconcile.collect import Readings, collect
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
-from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal, plan
+from servingpool.reconcile.pool_plan import NO_LIMITS, Planned, PoolPlan, Refusal, plan
 from servingpool.reconcile.preconditions import no_target, owners
 from servingpool.reconcile.replicas import told_by_name
 from servingpool.reconcile.report import Reporter
@@ -240,7 +240,8 @@ class Reconciler:
         # A pool in Recommend owns nothing, also where it is the oldest.
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
         state.targets_seen(seen.targets, len(seen.observation.ready), now, scales=scales)
-        return state, plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled)
+        room = self._budgets.budgets.room(pool.key, seen.targets) if pool.spec.several else NO_LIMITS
+        return state, plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled, room=room)
 
     def _no_target(self, pool: ServingPool) -> tuple[Reason, str]:
         """Why the first target that cannot be read cannot be."""

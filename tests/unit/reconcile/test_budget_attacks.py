@@ -203,7 +203,7 @@ def test_a_budget_that_is_lowered_after_the_decision_stops_the_write() -> None:
         budget(world, 16, generation=2)
         return admits(*given)
 
-    world.budgets.admits = lowered  # type: ignore[method-assign]
+    world.budgets.admits = lowered  # type: ignore[method-assign,assignment]
     world.services["high"].rate = 60.0
     run(world, 20, 16)
 
