@@ -43,7 +43,7 @@ from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Budgets
 from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.loop import Reconciler, Tick
-from servingpool.reconcile.pool_plan import PoolPlan
+from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.status_builder import build
@@ -149,9 +149,11 @@ class _MeteredActor(Actor):
         super().__init__(world, cache, deletion_costs=True)
         self._meter = meter
 
-    async def act(self, plan: PoolPlan, state: PoolState, stands: Callable[[], bool]) -> ScaleOutcome | None:
+    async def act(
+        self, plan: PoolPlan, state: PoolState, unchanged: Callable[[], bool], admitted: Callable[[ScaleAction], bool]
+    ) -> ScaleOutcome | None:
         with self._meter.part("write"):
-            return await super().act(plan, state, stands)
+            return await super().act(plan, state, unchanged, admitted)
 
 
 class _MeteredReporter(Reporter):

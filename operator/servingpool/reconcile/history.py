@@ -1,4 +1,4 @@
-"""The last changes of a target's replicas: when, from, to, why, by whom, and how they ended."""
+"""The last changes of replicas, of all targets of a pool together: when, from, to, why, by whom, and how they ended."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LONGEST_START = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Of one target."""
+    """Of all targets of a pool together."""
 
     changes: tuple[Change, ...] = ()
     """The newest first."""
     replicas: int | None = None
     """As last seen or ordered; None where nothing is known."""
     target: str = ""
-    """The Deployment's uid; empty until it was seen."""
+    """The uids of the targets; empty until they were seen."""
     generation: int = 0
     """The target's at our last order: the watch may show it for a while."""
     sent: Change | None = None
@@ -95,9 +95,12 @@ def _seen(known: History, before: int, workload: Workload, now: float, wanted: i
 
 
 def _with(known: History, change: Change) -> History:
-    """The history with a new change, which ends the one before."""
+    """The history with a new change, which ends the one before. The orders of one decision are one change."""
     last, *others = known.changes or (None,)
-    if last is not None and last.outcome is None:
+    if last is not None and (last.at, last.by, last.why, last.to) == (change.at, change.by, change.why, change.from_):
+        change = change.model_copy(update={"from_": last.from_})
+        last, *others = others or (None,)
+    elif last is not None and last.outcome is None:
         last = replaced(last, change.at.timestamp())
     kept = (change, *((last, *others) if last is not None else ()))
     return replace(known, changes=tuple(each for each in kept if each is not None)[:CHANGES])

@@ -23,10 +23,12 @@ from pydantic import (
     model_validator,
 )
 
+from servingpool.api.target import MOST_TARGETS
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.cold_start import LONGEST, ColdStart
 from servingpool.decision.forecast import KEPT, MOST_WORK, Forecast
 from servingpool.decision.gateway_demand import Busy, Vanished
+from servingpool.decision.kinds import LEAST_SPEED, MOST_SPEED, Kind
 from servingpool.decision.miss_curve import BINS, MissCurve
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.queue_in_ttft import PAIRS, QueueInTtft
@@ -44,6 +46,8 @@ SLOWEST_STEP = 100.0
 ANOTHER_BATCH = 1.25
 """Full batch over the one that its sums give, or the reverse: the core follows a change of a tenth."""
 
+LONGEST_NAME = 317
+"""Characters of a target's name, as `Kind/name`."""
 LATEST = 4e9
 """Unix time in seconds, in the year 2096: a later one is damaged, and would not be told as a date."""
 
@@ -183,6 +187,20 @@ class _Vanished(_Part):
     gateway: Annotated[str, Field(max_length=512)]
 
 
+class _Kind(_Part):
+    target: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+    fit: _Fit
+    saturation: _Saturation = _Saturation()
+    cold_start: _ColdStart
+    speed: Annotated[Figure, Field(ge=0.0, le=MOST_SPEED)] | None = None
+
+    @model_validator(mode="after")
+    def _speed_of_an_engine(self) -> _Kind:
+        if self.speed is not None and 0.0 < self.speed < LEAST_SPEED / 2.0:
+            raise ValueError(f"speed must be 0 or at least {LEAST_SPEED}, got {self.speed:g}")
+        return self
+
+
 class _LearnedProfile(_Part):
     version: int = VERSION
     # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
@@ -200,12 +218,17 @@ class _LearnedProfile(_Part):
     at_gateway: bool = False
     busy: _Busy = _Busy()
     vanished: _Vanished | None = None
+    kinds: Annotated[tuple[_Kind, ...], Field(max_length=MOST_TARGETS)] = ()
+    reference: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
 
 
 def dump(profile: Profile) -> dict[str, Any]:
-    """Plain data for JSON, about 8 KiB. Forecasts still open are left out."""
+    """Plain data for JSON, about 8 KiB. Forecasts still open are left out, and what only several targets have."""
     data = _LearnedProfile.model_validate(profile).model_dump(mode="json", by_alias=True)
     data["forecast"]["pending"] = []  # the version before asks for it
+    for name in ("kinds", "reference"):
+        if not data[name]:
+            del data[name]
     return data
 
 
@@ -219,15 +242,13 @@ def load(data: Mapping[str, Any]) -> Profile:
         first = damage.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"profile is damaged: {place}: {first['msg']}, got {first['input']!r:.60}") from damage
-    forecast, batch = kept.forecast, kept.saturation.batch
+    forecast = kept.forecast
     # All pairs are weighed against all others: 2,500 of them took 2 s and 400 MiB.
     pairs = np.array(forecast.pairs, dtype=float).reshape(-1, 3)[-KEPT:]
     return Profile(
         at=kept.at,
-        fit=_plausible_fit(StepTimeFit(**dict(kept.fit))),
-        saturation=_plausible_batch(
-            Saturation(**(dict(kept.saturation) | {"batch": math.inf if batch is None else batch}))
-        ),
+        fit=_plausible_fit(kept.fit),
+        saturation=_plausible_batch(kept.saturation),
         queue_in_ttft=QueueInTtft(**dict(kept.queue_in_ttft)),
         curve=MissCurve(**dict(kept.curve)),
         forecast=Forecast((), pairs, forecast.mean, forecast.seen, forecast.initial_replicas),
@@ -239,10 +260,22 @@ def load(data: Mapping[str, Any]) -> Profile:
         at_gateway=kept.at_gateway,
         busy=Busy(**dict(kept.busy)),
         vanished=None if kept.vanished is None else Vanished(**dict(kept.vanished)),
+        kinds=tuple(
+            Kind(
+                one.target,
+                _plausible_fit(one.fit),
+                _plausible_batch(one.saturation),
+                ColdStart(**dict(one.cold_start)),
+                one.speed,
+            )
+            for one in kept.kinds
+        ),
+        reference=kept.reference,
     )
 
 
-def _plausible_fit(fit: StepTimeFit) -> StepTimeFit:
+def _plausible_fit(kept: _Fit) -> StepTimeFit:
+    fit = StepTimeFit(**dict(kept))
     step = fit.solve(DEFAULT)
     seconds = 0.0 if step is None else step.seconds(1.0, 0.0)
     if fit.windows and not 0.0 < seconds <= SLOWEST_STEP * fit.scale:
@@ -253,7 +286,8 @@ def _plausible_fit(fit: StepTimeFit) -> StepTimeFit:
     return fit
 
 
-def _plausible_batch(seen: Saturation) -> Saturation:
+def _plausible_batch(kept: _Saturation) -> Saturation:
+    seen = Saturation(**(dict(kept) | {"batch": math.inf if kept.batch is None else kept.batch}))
     if seen.known and seen.seconds >= LEAST_SECONDS:
         mean = seen.decoding / seen.seconds
         if not 1.0 / ANOTHER_BATCH <= mean / seen.batch <= ANOTHER_BATCH:

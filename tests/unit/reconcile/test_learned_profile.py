@@ -12,9 +12,11 @@ from hypothesis import example, given
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.budget import ErrorBudget
+from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.decide import decide
 from servingpool.decision.forecast import KEPT
 from servingpool.decision.gateway_demand import Busy, Vanished
+from servingpool.decision.kinds import Kind
 from servingpool.decision.miss_curve import BINS
 from servingpool.decision.observation import Unknown
 from servingpool.decision.params import DEFAULT
@@ -77,6 +79,55 @@ def test_what_a_pool_learned_of_zero_is_read_again() -> None:
         load(dump(profile) | {"vanished": {"at": 1e300, "gateway": "x"}})
     with pytest.raises(ValueError, match="damaged"):
         load(dump(profile) | {"busy": {"level": -1.0}})
+
+
+def of_two_targets() -> Profile:
+    """The second one has not served yet."""
+    world = World(replicas=3)
+    world.run(20.0, 10)
+    profile = world.memory.profile
+    full = Saturation(seconds=600.0, requests=60.0, tokens=6_000.0, decoding=4_800.0, batch=8.0, most_running=8.0)
+    kinds = (Kind("h100", profile.fit, full, ColdStart((60.0, 70.0), ("a",)), 1.0), Kind("l40s"))
+    return replace(profile, kinds=kinds, reference="h100")
+
+
+def test_what_each_target_showed_is_read_again() -> None:
+    profile = of_two_targets()
+    found = load(json.loads(json.dumps(dump(profile))))
+    assert found.reference == "h100"
+    known, new = found.kinds
+    assert replace(known, fit=profile.fit) == profile.kinds[0]
+    assert known.fit.known
+    assert np.allclose(known.fit.gram, profile.fit.gram, rtol=1e-6)
+    assert (new.target, new.speed, new.fit.known) == ("l40s", None, False)
+    assert len(json.dumps(dump(profile))) - len(json.dumps(dump(replace(profile, kinds=())))) < 1_500
+
+
+def test_a_pool_of_one_target_writes_the_profile_that_it_wrote_before() -> None:
+    assert not {"kinds", "reference"} & dump(Profile()).keys()
+    assert dump(of_two_targets()).keys() - dump(Profile()).keys() == {"kinds", "reference"}
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"target": ""},
+        {"target": "x" * 400},
+        {"speed": -1.0},
+        {"speed": 1e-9},
+        {"speed": 1e9},
+        {"cold_start": {"seconds": "-60", "loading": []}},
+        {"fit": {"gram": "0 0 0 0 0 0 0 0 0", "moment": "0 0 0", "windows": 9.0, "scale": 0.0, "drift": 0.0}},
+        {"saturation": {"seconds": 600.0, "decoding": 4_800.0, "batch": 300.0}},
+    ],
+)
+def test_impossible_figures_of_a_target_are_damage(figures: dict[str, object]) -> None:
+    data = dump(of_two_targets())
+    first, *others = data["kinds"]
+    with pytest.raises(ValueError, match="damaged"):
+        load(data | {"kinds": [first | figures, *others]})
+    with pytest.raises(ValueError, match="damaged"):
+        load(data | {"kinds": [first] * 9})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the loop keeps of a pool is changed by one module."""
+"""What the loop keeps of a pool and of its targets is changed by one module each."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import servingpool.reconcile.state
 from servingpool.reconcile.state import PoolState
+from servingpool.reconcile.target_state import TargetState
 
 WRITER = Path(servingpool.reconcile.state.__file__)
-FIELDS = {field.name for field in fields(PoolState)}
+FIELDS = {field.name for kind in (PoolState, TargetState) for field in fields(kind)}
 
 
 def written(source: str) -> Iterator[str]:
-    """Fields of a `PoolState` that this source sets, each as it is written there; an object's own are not among them."""
+    """Fields of such a state that this source sets, each as it is written there; an object's own are not among them."""
     for node in ast.walk(ast.parse(source)):
         for target in node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]:
             for part in ast.walk(target) if target is not None else ():
@@ -31,7 +32,7 @@ def test_writing_a_field_is_seen_in_whatever_form() -> None:
     assert [*written("self.status = state.status")] == []
 
 
-def test_one_module_writes_the_state_of_a_pool() -> None:
+def test_one_module_writes_the_state_of_a_pool_and_a_target_its_own() -> None:
     """Three did, about 20 fields: what a field held depended on which of them had come last."""
     others = [path for path in WRITER.parent.glob("*.py") if path != WRITER]
     assert others

@@ -1,0 +1,307 @@
+"""A pool of two Deployments: which is scaled, in which order, and what is kept of each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster.errors import Conflict, Forbidden, Unanswered
+from servingpool.adapters.cluster.objects import TargetKey, Workload
+from servingpool.decision.params import DEFAULT
+from servingpool.reconcile.act import ScaleOutcome
+from servingpool.reconcile.pool_plan import ScaleAction
+
+from .mixed_cluster import FIXED, SPOT, MixedCluster, changes, ordered
+
+FIXED_KEY, SPOT_KEY = TargetKey("chat", "fixed"), TargetKey("chat", "spot")
+
+
+def decided(**settings: Any) -> MixedCluster:
+    """Both serve, and one decision was made."""
+    world = MixedCluster(fixed=3, spot=2, **settings)
+    world.pool()
+    world.step()
+    assert world.writes.scales == []
+    return world
+
+
+def seen(world: MixedCluster, name: str) -> Workload:
+    found = world.cache.workload(TargetKey("chat", name))
+    assert found is not None
+    return found
+
+
+def act(world: MixedCluster, **replicas: int) -> ScaleOutcome | None:
+    """Carry this out in the order given, as if the last decision had said so."""
+    actions = tuple(ScaleAction(seen(world, name), count) for name, count in replicas.items())
+    plan = replace(world.plans[-1], actions=actions)
+    return asyncio.run(world.actor.act(plan, world.state(), lambda: True, lambda _: True))
+
+
+class TestOrders:
+    def test_the_cheaper_target_takes_over_and_the_dearer_one_goes_once_that_is_ready(self) -> None:
+        world = MixedCluster(fixed=4)
+        world.pool()
+        world.until(lambda: ordered(world.fixed) == 1)
+        taken = [name for name, _, _ in changes(world)]
+        before = [
+            when for when, (name, _, after) in zip(world.writes.at, changes(world), strict=True) if name == "spot"
+        ]
+        assert taken[-1] == "fixed", "what goes, goes last"
+        assert len(world.spot.engines) == 3, "and what replaces it is Ready by then"
+        assert world.writes.at[-1] - before[-1] >= 100.0, "a cold start lies between"
+        assert world.condition("SLOMet") == ("True", "ObjectiveMet")
+        events = [message for _, _, reason, message in world.writes.events if reason == "SuccessfulRescale"]
+        assert events[-1].startswith("New size: 4; reason: scale down fixed 4 -> 1 (counted in replicas of fixed)")
+
+    def test_each_decision_is_one_change_of_the_sum(self) -> None:
+        world = MixedCluster(fixed=3)
+        world.pool()
+        world.until(lambda: any(len(plan.actions) > 1 for plan in world.plans))
+        added = sum(action.added for action in world.plans[-1].actions)
+        assert added >= 2
+        newest = world.status()["history"][0]
+        assert (newest["from"], newest["to"]) == (3, 3 + added)
+        assert world.status()["replicas"] == 3 + added
+        assert world.state().scaled_at == world.now
+
+    def test_a_target_whose_pods_find_no_node_makes_the_next_one_be_ordered_in_the_same_tick(self) -> None:
+        world = MixedCluster(rate=20.0, fixed=1, spot=3)
+        world.pool()
+        world.step(minutes=25)
+        world.spot.unschedulable = True
+        world.rate = 40.0
+        world.until(lambda: ordered(world.spot) > 3)
+        since = world.now
+        world.until(lambda: stuck(world, "spot") is not None)
+        assert DEFAULT.unschedulable_after < world.now - since <= DEFAULT.unschedulable_after + 30.0
+        now = [change for change, at in zip(changes(world), world.writes.at, strict=True) if at == world.now]
+        assert now == [("fixed", 1, 2)]
+        assert ordered(world.spot) == len(world.spot.engines) + 1, "one pending pod stays, to see when nodes are back"
+        world.step(minutes=10)
+        served = len(world.fixed.engines) + len(world.spot.engines)
+        assert served == 5
+        world.spot.unschedulable = False
+        world.until(lambda: ordered(world.fixed) == 1, minutes=120)
+        assert len(world.spot.engines) >= 4
+
+    def test_increases_come_first(self) -> None:
+        world = MixedCluster()
+        world.pool()
+        world.step(minutes=60)
+        for plan in world.plans:
+            grows = [action.grows for action in plan.actions]
+            assert grows == sorted(grows, reverse=True)
+
+    @pytest.mark.parametrize("error", [Conflict("409"), Forbidden("403"), Unanswered("no answer")])
+    def test_nothing_is_removed_if_what_was_to_be_added_was_not_ordered(self, error: Exception) -> None:
+        world = decided()
+        world.refused["spot"] = error
+        outcome = act(world, spot=4, fixed=1)
+        assert changes(world) == []
+        assert outcome is not None
+        assert not outcome.scaled
+        assert (outcome.failure is None) == isinstance(error, Conflict), "somebody else was faster: that is no fault"
+
+    @pytest.mark.parametrize("error", [Conflict("409"), Forbidden("403"), Unanswered("no answer")])
+    def test_other_targets_are_added_to_though_one_could_not_be(self, error: Exception) -> None:
+        world = decided()
+        world.refused["spot"] = error
+        outcome = act(world, spot=4, fixed=5)
+        assert changes(world) == [("fixed", 3, 5)]
+        assert outcome is not None
+        assert (outcome.scaled, outcome.ordered) == (True, 7), "5 there, and 2 of spot as before"
+
+    def test_the_outcome_is_the_sum_over_all_targets(self) -> None:
+        world = decided()
+        outcome = act(world, spot=4, fixed=1)
+        assert changes(world) == [("spot", 2, 4), ("fixed", 3, 1)]
+        assert outcome == ScaleOutcome(scaled=True, ordered=5)
+        newest = world.state().history.changes[0]
+        assert (newest.from_, newest.to) == (5, 5), "one decision is one change"
+
+    def test_nothing_more_is_sent_once_the_pool_has_changed(self) -> None:
+        world = decided()
+        actions = tuple(ScaleAction(seen(world, name), count) for name, count in (("spot", 4), ("fixed", 1)))
+        plan = replace(world.plans[-1], actions=actions)
+        outcome = asyncio.run(world.actor.act(plan, world.state(), lambda: not world.writes.scales, lambda _: True))
+        assert changes(world) == [("spot", 2, 4)]
+        assert outcome is not None
+        assert outcome.ordered == 7
+        assert asyncio.run(world.actor.act(plan, world.state(), lambda: False, lambda _: True)) is None
+
+    def test_a_log_line_tells_the_target(self, caplog: pytest.LogCaptureFixture) -> None:
+        world = decided()
+        with caplog.at_level(logging.INFO):
+            act(world, spot=4)
+        (line,) = (one for one in caplog.records if hasattr(one, "need"))
+        assert (vars(line)["target"], vars(line)["from"], vars(line)["to"]) == ("Deployment spot", 2, 4)
+
+
+def stuck(world: MixedCluster, name: str) -> str | None:
+    return next(part.stuck for part in world.plans[-1].decision.parts if part.target == name)
+
+
+class TestMarks:
+    def test_each_target_is_marked_for_its_own_scale_down(self) -> None:
+        world = MixedCluster(fixed=3, spot=3)
+        world.pool()
+        world.step()
+        act(world, fixed=2, spot=1)
+        kinds = [(each.split()[0], each.split()[1].split("-")[0]) for each in world.writes.order]
+        assert [kind for kind, _ in kinds] == ["cost", "scale", "cost", "cost", "scale"]
+        assert [service for kind, service in kinds if kind == "cost"] == ["fixed", "spot", "spot"]
+
+    def test_what_is_not_removed_is_not_marked(self) -> None:
+        world = decided()
+        world.refused["spot"] = Forbidden("403")
+        act(world, spot=4, fixed=1)
+        assert world.writes.costs == []
+
+
+class TestStateOfEachTarget:
+    def test_conflicts_are_counted_by_target(self) -> None:
+        world = decided()
+        world.refused["spot"] = Conflict("409")
+        for _ in range(2):
+            assert act(world, spot=4, fixed=4) is not None
+            world.set_replicas("fixed", 3)
+        assert (world.target("spot").conflicts, world.target("fixed").conflicts) == (2, 0)
+        world.refused.clear()
+        act(world, spot=4)
+        assert world.target("spot").conflicts == 0
+
+    def test_an_order_without_an_answer_is_told_once_its_own_target_shows_it(self) -> None:
+        world = decided()
+        world.refused["spot"] = Unanswered("no answer")
+        act(world, spot=4)
+        sent = world.now
+        assert world.state().outcome_unknown
+        assert world.target("spot").outcome_unknown == sent
+        assert world.target("fixed").outcome_unknown is None
+        assert world.state().scaled_at is None
+        world.set_replicas("spot", 4, by="servingpool-operator")
+        world.step()
+        assert not world.state().outcome_unknown
+        assert world.state().scaled_at == sent
+        newest = world.status()["history"][0]
+        assert (newest["from"], newest["to"], newest["by"]) == (5, 7, "servingpool-operator")
+
+    def test_who_resets_one_target_is_named_with_it(self) -> None:
+        world = MixedCluster(rate=60.0, fixed=1, spot=2)
+        world.pool()
+        for _ in range(80):
+            world.step(minutes=1)
+            if ordered(world.spot) != 2:
+                world.set_replicas("spot", 2, by="argocd")
+            if world.state().drift is not None:
+                break
+        world.step()
+        assert world.condition("Ready") == ("False", "ReplicasContested")
+        assert world.message("Ready").startswith("Deployment spot: argocd keeps resetting spec.replicas (last ")
+        assert world.target("fixed").drift.problem is None
+
+    def test_a_person_who_scales_one_target_is_told_of(self) -> None:
+        world = decided()
+        world.set_replicas("spot", 3, by="kubectl")
+        world.step()
+        newest = world.status()["history"][0]
+        assert (newest["from"], newest["to"], newest["by"]) == (5, 6, "kubectl")
+
+    def test_a_target_that_left_the_spec_is_forgotten(self) -> None:
+        world = decided()
+        assert world.state().targets.keys() == {FIXED_KEY, SPOT_KEY}
+        world.pool(targets=[FIXED])
+        world.step()
+        assert world.state().targets.keys() == {FIXED_KEY}
+
+
+class TestTargetsThatMayNotBeScaled:
+    def test_a_pool_is_refused_with_the_fault_of_its_first_target_that_cannot_be_read(self) -> None:
+        world = MixedCluster(rate=60.0, fixed=1, spot=1)
+        world.pool(targets=[FIXED, {"name": "gone", "max": 3}, {"name": "lost", "max": 3}])
+        world.pool("other", targets=[{"name": "spot", "min": 2, "max": 3}])
+        world.step(minutes=10)
+        assert world.condition("Ready") == ("False", "TargetNotFound")
+        assert "Deployment gone" in world.message("Ready")
+        assert ordered(world.fixed) == 1, "all others stay as they are"
+        assert ordered(world.spot) >= 2, "other pools go on"
+
+    def test_of_two_pools_that_share_a_target_the_younger_scales_none_of_its_targets(self) -> None:
+        world = MixedCluster(rate=60.0, fixed=1, spot=2)
+        world.serve("third", replicas=1, rate=30.0)
+        third = {"name": "third", "min": 2, "max": 5}
+        world.pool("older", targets=[FIXED, SPOT], created=world.now - 60.0)
+        world.pool("younger", targets=[third, SPOT])
+        world.step(minutes=10)
+        assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")
+        assert "older" in world.message("Ready", "younger")
+        assert "Deployment spot" in world.message("Ready", "younger")
+        assert world.condition("Ready", "older")[0] == "True"
+        assert "third" not in {name for name, _, _ in changes(world)}
+        assert {name for name, _, _ in changes(world)} <= {"fixed", "spot"}
+        world.delete("older")
+        world.step()
+        assert world.condition("Ready", "younger")[0] == "True"
+        assert ordered(world.services["third"]) >= 2
+
+    def test_an_autoscaler_on_one_target_blocks_the_pool(self) -> None:
+        world = MixedCluster(rate=60.0, fixed=1, spot=2)
+        world.autoscaler("HorizontalPodAutoscaler", target="spot")
+        world.pool()
+        world.step(minutes=10)
+        assert world.condition("Ready") == ("False", "OwnedByHPA")
+        assert changes(world) == []
+
+
+class TestMemory:
+    def test_the_past_is_not_read_as_it_does_not_tell_the_targets_apart(self) -> None:
+        world = MixedCluster(history=3600.0)
+        world.remember(60)
+        world.pool()
+        world.step()
+        assert "history" not in world.prometheus.asked
+        assert world.state().decision is not None, "nor does a decision wait for it"
+
+    def test_the_speed_of_each_target_outlives_a_restart(self) -> None:
+        world = MixedCluster()
+        world.pool()
+        world.until(lambda: ordered(world.fixed) == 1)
+        world.step(minutes=15)
+        profile = world.status()["profile"]
+        assert [kind["target"] for kind in profile["kinds"]] == ["fixed", "spot"]
+        assert profile["reference"] == "fixed"
+        world.restart()
+        world.step()
+        kinds = world.state().memory.profile.kinds
+        assert [kind.target for kind in kinds] == ["fixed", "spot"]
+        assert kinds[1].speed == pytest.approx(1.0, abs=0.1)
+        world.step(minutes=30)
+        assert ordered(world.fixed) == 1, "it need not be learned anew"
+
+    def test_from_one_target_to_two_and_back_what_was_learned_stays(self) -> None:
+        world = MixedCluster(fixed=4)
+        world.pool(targets=[FIXED])
+        world.step(minutes=20)
+        learned = world.state().memory.profile
+        assert (learned.kinds, learned.reference) == ((), "")
+        assert "kinds" not in world.status()["profile"]
+        assert "reference" not in world.status()["profile"]
+        world.pool()
+        world.step()
+        assert world.condition("Calibrating")[0] == "False"
+        assert world.state().memory.profile.reference == "fixed"
+        assert world.state().memory.profile.learned > learned.learned
+        world.until(lambda: ordered(world.fixed) == 1)
+        world.pool(targets=[{**SPOT, "min": 1}])
+        world.step()
+        profile = world.state().memory.profile
+        assert (profile.kinds, profile.reference) == ((), "")
+        assert world.condition("Calibrating")[0] == "False"
+        world.set_replicas("fixed", 0)
+        world.step(minutes=20)
+        assert world.condition("SLOMet")[0] == "True"
