@@ -71,14 +71,16 @@ def claims_of(need: PoolNeed, floor: int, claims: Mapping[str, Claim]) -> dict[s
     line, probes = _line(need, claims)
     least = _least(need, line)
     floors = _floors(floor, [*line, *probes], claims)
-    avoided = None if need.misses is None else _avoided(need, need.misses, line, claims)
+    needed = _needed(need, line, claims)
+    avoided = None if need.misses is None else _avoided(need.misses, needed, need, claims)
     return {
         name: replace(
             claim,
-            wanted=need.targets[name].wanted,
-            misses=None if avoided is None else _misses(avoided[name], need.targets[name].wanted),
+            wanted=(wanted := need.targets[name].wanted),
+            misses=None if avoided is None else _misses(avoided[name], wanted),
             least=least[name],
             floor=floors[name],
+            optional=wanted - max(least[name], sum(1 for each, _ in needed if each == name)),
         )
         for name, claim in claims.items()
     }
@@ -125,24 +127,29 @@ def _floors(floor: int, line: Sequence[_Run], claims: Mapping[str, Claim]) -> di
     return found | {last: found[last] + rest}
 
 
-def _avoided(
-    need: PoolNeed, misses: Sequence[float], line: Sequence[_Run], claims: Mapping[str, Claim]
-) -> dict[str, list[float]]:
-    """Misses that each replica of each claim avoids, in the order in which they stand.
-
-    In the GPU time of the claim's own replicas, as `Claim.misses` is.
-    """
-    capacities, left = hull(misses)
+def _needed(need: PoolNeed, line: Sequence[_Run], claims: Mapping[str, Claim]) -> list[tuple[str, float]]:
+    """The replicas of the line that are needed for the capacity: of each its target, and the capacity before it."""
     at = sum(one.useful * one.weight for name, one in need.targets.items() if name not in claims)
-    found: dict[str, list[float]] = {name: [] for name in claims}
+    found: list[tuple[str, float]] = []
     for run in line:
-        gpus = claims[run.target].gpus
-        per = need.gpus / gpus if need.gpus > 0 and gpus > 0 else 1.0
         for _ in range(run.count):
-            useful = at < need.capacity * (1.0 - 1e-6)
-            before, after = np.interp((at, at + run.weight), capacities, left)
-            found[run.target].append(float(before - after) * per if useful else 0.0)
+            if at < need.capacity * (1.0 - 1e-6):
+                found.append((run.target, at))
             at += run.weight
+    return found
+
+
+def _avoided(
+    misses: Sequence[float], needed: Sequence[tuple[str, float]], need: PoolNeed, claims: Mapping[str, Claim]
+) -> dict[str, list[float]]:
+    """Misses that each of the needed replicas avoids, in the GPU time of its own kind, as `Claim.misses` is."""
+    capacities, left = hull(misses)
+    found: dict[str, list[float]] = {name: [] for name in claims}
+    for name, at in needed:
+        before, after = np.interp((at, at + need.targets[name].weight), capacities, left)
+        gpus = claims[name].gpus
+        per = need.gpus / gpus if need.gpus > 0 and gpus > 0 else 1.0
+        found[name].append(float(before - after) * per)
     return found
 
 

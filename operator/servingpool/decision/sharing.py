@@ -54,6 +54,8 @@ class Claim:
     """Nobody sets its replicas (Paused, Recommend, another owner): it keeps what it holds, and orders nothing."""
     max_change: float = float("inf")
     """Replicas that it may lose in one step."""
+    optional: int = 0
+    """Replicas of `wanted` that only replace others or are tried: a pool that does not get them lacks nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def _sufficient(shared: Shared, held: int | None, now: float) -> Condition | Non
         return _condition(shared.budget, Reason.OVER_BUDGET, said, now)
     short: Counter[str] = Counter()
     for one, claim in zip(shared.members, shared.claims, strict=True):
-        missing = (claim.wanted - shared.grants[claim.pool].most) * claim.gpus
+        missing = (claim.wanted - claim.optional - shared.grants[claim.pool].most) * claim.gpus
         if not claim.fixed and missing > 0:
             short["/".join(one.key)] += missing
     if short:

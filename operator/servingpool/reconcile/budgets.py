@@ -7,7 +7,7 @@ decision, and what each holds is read from the cluster whenever it matters.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -235,13 +235,27 @@ class Budgets:
         shared = replace(shared, claims=claims, grants=grants, leaving=leaving)
         if not any(one.name for one in members):
             return shared
-        free = spare(budget.spec.gpus, claims, grants, lending=lending, leaving=leaving)
-        room = {
-            one.target: max(claim.ordered, grants[claim.pool].most) + free // claim.gpus
-            for one, claim in zip(members, claims, strict=True)
-            if one.name and claim.gpus > 0
-        }
-        return replace(shared, room=room)
+        return replace(
+            shared, room=_room(shared, spare(budget.spec.gpus, claims, grants, lending=lending, leaving=leaving))
+        )
+
+
+def _room(shared: Shared, free: int) -> dict[TargetKey, int]:
+    """Replicas of the targets of pools with several that could be ordered now, `free` GPUs being nobody's.
+
+    What a pool's own targets give up counts: else it would order elsewhere while their pods end. What other pools give
+    up does not: their pods may take long to end.
+    """
+    parts = [each for each in zip(shared.members, shared.claims, strict=True) if each[0].name and each[1].gpus > 0]
+    leaving: Counter[Key] = Counter()
+    for one, claim in parts:
+        leaving[one.key] += max(0, claim.held - shared.grants[claim.pool].share * claim.gpus)
+    found = {}
+    for one, claim in parts:
+        grant = shared.grants[claim.pool]
+        due = max(grant.most, min(grant.share, grant.most + leaving[one.key] // claim.gpus))
+        found[one.target] = due + free // claim.gpus
+    return found
 
 
 def _allowance(shared: Shared, member: Member) -> Allowance:
