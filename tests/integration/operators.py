@@ -107,6 +107,8 @@ class Service:
     rate: float
     running: dict[str, float] = field(default_factory=dict)
     """Pods that tell another number of running requests than their rate makes."""
+    beside: tuple[str, ...] = ()
+    """Other Deployments whose pods share the requests."""
 
 
 @dataclass
@@ -135,15 +137,16 @@ class Traffic:
         while not self._over.wait(0.25):
             elapsed, last = time.monotonic() - last, time.monotonic()
             with contextlib.suppress(OSError, ApiError):  # the API server is down; requests go on
-                pods = {key: self._pods(*key) for key in tuple(self.services)}
+                pods = {key: self._pods(*key, *service.beside) for key, service in tuple(self.services.items())}
             for (namespace, name), service in tuple(self.services.items()):
                 for pod in (serving := pods.get((namespace, name), [])):
                     engine = self.engines.setdefault((namespace, pod), Engine())
                     engine.serve(service.rate / len(serving), elapsed)
                     self.pages[namespace, pod] = engine.page(service.model, service.running.get(pod))
 
-    def _pods(self, namespace: str, name: str) -> list[str]:
-        pods = self.plane.client.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{name}")
+    def _pods(self, namespace: str, *names: str) -> list[str]:
+        selector = f"app%20in%20({','.join(names)})"
+        pods = self.plane.client.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}")
         return [
             pod["metadata"]["name"]
             for pod in pods

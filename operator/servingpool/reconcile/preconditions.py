@@ -41,7 +41,8 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     if elsewhere is not None:
         return elsewhere
     if requested == 0 and not pool.spec.goes_to_zero:
-        message = Reason.SCALING_DISABLED.message(target=targets, min=pool.spec.min)
+        first = next(one for one in seen.targets if one.spec.min > 0)  # to scale one is enough
+        message = Reason.SCALING_DISABLED.message(target=first.workload.key, min=first.spec.min)
         return ScalePermission(False, Reason.SCALING_DISABLED, message)
     if drift is not None:
         return ScalePermission(True, Reason.REPLICAS_CONTESTED, drift)

@@ -74,8 +74,8 @@ class PoolState:
     targets: dict[TargetKey, TargetState] = field(default_factory=dict)
     history: History = field(default_factory=History)
     """Of all targets together."""
-    recommended: int | None = None
-    """Replicas that an event of mode Recommend named last; None in other modes."""
+    recommended: tuple[int, ...] | None = None
+    """Replicas, of each target where there are several, that an event of mode Recommend named last; None in others."""
     recommended_at: float = -RECOMMENDED_AGAIN_AFTER
     """Unix time in seconds of that event."""
     agreed: bool = False
@@ -96,7 +96,7 @@ class PoolState:
         state.conditions = pool.status.conditions
         if any(one.reason == Reason.RECOMMENDING for one in state.conditions):
             desired, replicas = pool.status.desired_replicas, pool.status.replicas
-            state.recommended = None if desired == replicas else desired
+            state.recommended = None if desired is None or desired == replicas else (desired,)
         kept = pool.status.profile
         if kept is not None:
             try:
@@ -220,6 +220,7 @@ class PoolState:
     def recommends(self, plan: PoolPlan) -> bool:
         """Whether a recommendation is new: of mode Recommend, and not what was said last."""
         decision, before = plan.decision, self.recommended
+        named = tuple(part.replicas for part in decision.parts) or (decision.replicas,)
         if plan.seen.pool.spec.mode is not Mode.RECOMMEND:
             self.recommended = None
             return False
@@ -227,9 +228,9 @@ class PoolState:
             self.agreed = True
             return False
         again = self.agreed and plan.at - self.recommended_at >= RECOMMENDED_AGAIN_AFTER
-        if decision.replicas == before and not again:
+        if named == before and not again:
             return False
-        self.recommended, self.recommended_at, self.agreed = decision.replicas, plan.at, False
+        self.recommended, self.recommended_at, self.agreed = named, plan.at, False
         return True
 
     def judged(self, conditions: Sequence[Condition]) -> None:

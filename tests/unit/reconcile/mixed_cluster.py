@@ -32,9 +32,9 @@ class MixedCluster(FakeCluster):
         super().restart()
         act = self.actor.act
 
-        async def noted(plan: PoolPlan, *given: Any) -> ScaleOutcome | None:
+        async def noted(plan: PoolPlan, *given: Any, **named: Any) -> ScaleOutcome | None:
             self.plans.append(plan)
-            return await act(plan, *given)
+            return await act(plan, *given, **named)
 
         self.actor.act = noted  # type: ignore[method-assign]
 

@@ -258,6 +258,36 @@ class TestTargetsThatMayNotBeScaled:
         assert changes(world) == []
 
 
+    def test_replicas_that_somebody_set_to_0_are_left_there_until_one_target_is_back(self) -> None:
+        world = decided()
+        for name in ("fixed", "spot"):
+            world.set_replicas(name, 0)
+        world.step(minutes=10)
+        assert world.condition("Ready") == ("False", "ScalingDisabled")
+        assert world.message("Ready") == "Deployment fixed has 0 replicas, so scaling is off. Scale it to 1 to resume."
+        assert changes(world) == []
+        world.set_replicas("fixed", 1)
+        world.step(minutes=10)
+        assert world.condition("Ready")[0] == "True"
+        assert changes(world) != []
+
+    def test_one_target_at_0_is_as_any_other_number(self) -> None:
+        world = MixedCluster(rate=40.0, fixed=1, spot=0)
+        world.pool()
+        world.step(minutes=20)
+        assert "spot" in {name for name, _, _ in changes(world)}
+
+
+def test_recommended_is_each_mix_once_though_the_sum_stays_the_same() -> None:
+    world = MixedCluster(fixed=4)
+    world.pool(mode="Recommend")
+    world.step(minutes=40)
+    told = [message for _, _, reason, message in world.writes.events if reason == "Recommended"]
+    assert told
+    assert len(told) == len(set(told))
+    assert changes(world) == []
+
+
 class TestMemory:
     def test_the_past_is_not_read_as_it_does_not_tell_the_targets_apart(self) -> None:
         world = MixedCluster(history=3600.0)

@@ -1,0 +1,148 @@
+"""A pool of two Deployments, on demand and spot, on a real API server: which one is ordered, and when one goes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from servingpool_lab import audit, kwok
+from servingpool_lab.api_client import ApiError
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
+
+from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install
+
+NAMESPACE, NODE, NODES = "mixed", "spot-0", "mixed.test/nodes"
+TARGETS = [
+    {"name": "fixed", "min": 1, "max": 6, "costPerReplicaHour": 4},
+    {"name": "spot", "max": 6, "costPerReplicaHour": 1},
+]
+BEFORE = {"fixed": 3, "spot": 0}
+PATIENCE = 150.0
+"""Seconds after which a step is given up, on a busy machine."""
+
+pytestmark = pytest.mark.timeout(700, func_only=True)
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
+    install(control_plane, NAMESPACE)
+    control_plane.apply(kwok.gpu_node(NODE, 6, labels={NODES: "spot"}))
+    for name, replicas in BEFORE.items():
+        manifest = deployment(NAMESPACE, name, replicas)
+        if name == "spot":
+            manifest["spec"]["template"]["spec"]["nodeSelector"] = {NODES: "spot"}
+        control_plane.apply(manifest)
+    with Traffic(control_plane, pod_metrics) as traffic:
+        traffic.services[NAMESPACE, "fixed"] = Service("mixed", 20.0, beside=("spot",))
+        yield Cluster(control_plane, traffic, NAMESPACE)
+    control_plane.client.delete(f"/api/v1/namespaces/{NAMESPACE}")
+    control_plane.client.delete(f"/api/v1/nodes/{NODE}")
+
+
+@pytest.fixture
+def operator(
+    cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    settings = {
+        "interval": "1s",
+        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
+        "leaderElection": {"enabled": False},
+        "namespaces": [NAMESPACE],
+    }
+    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
+        yield operator
+
+
+def ready(cluster: Cluster, name: str) -> list[float]:
+    """Since when each Ready pod is, in Unix time."""
+    found = [_condition(pod, "Ready") for pod in cluster.pods(name).values()]
+    return sorted(_unix(one["lastTransitionTime"]) for one in found if one.get("status") == "True")
+
+
+def _condition(pod: dict[str, Any], type_: str) -> dict[str, str]:
+    found: list[dict[str, str]] = pod["status"].get("conditions", [])
+    return next((one for one in found if one["type"] == type_), {})
+
+
+def _unix(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
+
+
+def orders(cluster: Cluster) -> list[tuple[float, str, int, int]]:
+    """What the operator has set, as the API server wrote it down: Unix time, Deployment, replicas before and after."""
+    replicas, found = dict(BEFORE), []
+    for one in audit.writes(cluster.plane, NAMESPACE):
+        if one.resource == "deployments/scale" and one.replicas is not None:
+            found.append((_unix(one.at), one.name, replicas[one.name], one.replicas))
+            replicas[one.name] = one.replicas
+    return found
+
+
+def wait(cluster: Cluster, what: Callable[[], bool], said: str) -> None:
+    try:
+        wait_until(what, PATIENCE, said)
+    except TimeoutError as late:
+        status = {key: value for key, value in cluster.status("mixed").items() if key != "profile"}
+        raise AssertionError(f"{late}; {orders(cluster)}; {json.dumps(status, indent=1)}") from None
+
+
+def reclaim(cluster: Cluster, *, cordon: bool) -> None:
+    """Take the spot node away, with its pods; or bring it back."""
+    cluster.plane.client.patch(f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": cordon}})
+    for name in cluster.pods("spot") if cordon else ():
+        with contextlib.suppress(ApiError):  # gone meanwhile
+            path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
+            cluster.plane.client.request("DELETE", path, {"gracePeriodSeconds": 0})
+
+
+def test_the_cheaper_target_serves_while_it_can_and_the_other_one_once_it_cannot(
+    cluster: Cluster, operator: OperatorProcess
+) -> None:
+    wait(cluster, lambda: len(ready(cluster, "fixed")) == 3, "the pods on demand serve")
+    cluster.pool("mixed", targets=TARGETS)
+
+    # The cheaper one is tried, measured, and takes over. What it replaces goes once it is Ready.
+    wait(cluster, lambda: cluster.replicas("fixed") == 1, "spot takes over")
+    cluster.wait_condition("mixed", "MetricsAvailable", ("True", "ValidMetrics"))
+    first, *_, last = orders(cluster)
+    assert first[1:] == ("spot", 0, 1)
+    assert last[1] == "fixed"
+    for at, name, before, after in orders(cluster):
+        if name == "fixed" and after < before:
+            assert len([since for since in ready(cluster, "spot") if since <= at]) >= before - after, orders(cluster)
+    kinds = cluster.status("mixed")["profile"]["kinds"]
+    assert [one["target"] for one in kinds] == ["fixed", "spot"]
+
+    # More requests: more of the cheaper one.
+    spot, known = cluster.replicas("spot"), len(orders(cluster))
+    cluster.load("fixed", 32.0)
+    wait(cluster, lambda: cluster.replicas("spot") > spot, "more of the cheaper one")
+    assert orders(cluster)[known][1] == "spot"
+    wait(cluster, lambda: len(ready(cluster, "spot")) == cluster.replicas("spot"), "they serve")
+
+    # The spot node is taken away: the other one is ordered as soon as pods are known to find no node.
+    known, taken = len(orders(cluster)), time.time()
+    reclaim(cluster, cordon=True)
+    wait(cluster, lambda: cluster.replicas("fixed") > 1, "the other one is ordered")
+    pending = [_condition(pod, "PodScheduled") for pod in cluster.pods("spot").values()]
+    assert {one["reason"] for one in pending} == {"Unschedulable"}
+    at, *_ = next(one for one in orders(cluster)[known:] if one[1] == "fixed")
+    assert taken <= at <= max(_unix(one["lastTransitionTime"]) for one in pending) + 10.0, "a few ticks of a second"
+    assert cluster.events("mixed", "SuccessfulRescale")[-1]["message"]
+    wait(cluster, lambda: cluster.replicas("spot") == 1, "one pod waits, to see when nodes are back")
+    wait(cluster, lambda: len(ready(cluster, "fixed")) == cluster.replicas("fixed") >= 4, "the other one serves")
+
+    # The node is back: home again.
+    reclaim(cluster, cordon=False)
+    wait(cluster, lambda: cluster.replicas("fixed") == 1, "spot takes over again")
+    at, _, before, after = orders(cluster)[-1]
+    assert len([since for since in ready(cluster, "spot") if since <= at]) >= before - after
+    assert "Traceback" not in operator.log()
