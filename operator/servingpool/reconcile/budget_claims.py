@@ -79,11 +79,11 @@ def claims_in(
 def _of_pool(wanted: Wanted | None, claims: Mapping[str, Claim], floor: int) -> Mapping[str, Claim]:
     """A pool's claims by target, with what its last decision asks for; None where nobody scales it."""
     if "" in claims:
-        claim = replace(claims[""], floor=floor)
+        claim = claims[""]
         if wanted is None:
-            return {"": replace(claim, fixed=True)}
-        wants = replace(claim, wanted=wanted.replicas, misses=wanted.misses, least=wanted.least)
-        return {"": replace(wants, max_change=wanted.max_change)}
+            return {"": replace(claim, floor=floor, fixed=True)}
+        wants, misses, least, step = wanted.replicas, wanted.misses, wanted.least, wanted.max_change
+        return {"": replace(claim, wanted=wants, misses=misses, least=least, floor=floor, max_change=step)}
     # Where it has other targets than it was decided on with, it keeps what it has until the next decision.
     if wanted is None or wanted.several is None or not claims.keys() <= wanted.several.targets.keys():
         return {each: replace(claim, fixed=True) for each, claim in standing(floor, claims).items()}

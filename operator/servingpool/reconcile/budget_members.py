@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.kinds import group_of
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
 from servingpool.api.gpu_budget import GPUBudget
 from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import problems
 from servingpool.api.spec import DEFAULT_PRIORITY, HIGHEST_PRIORITY
+from servingpool.api.target import Target
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.holdings import Held, Holdings
 from servingpool.reconcile.preconditions import named
@@ -130,6 +133,26 @@ class Membership:
                 return before
             self.unusable[name] = GPUBudget.read({**raw, "spec": {"gpus": 0}})
             return None
+
+
+def named_versions(pools: Iterable[Raw]) -> dict[TargetKey, str]:
+    """Targets that pools name, with their API group and version, also where the rest of a spec cannot be read.
+
+    Budgets count what such pools hold, though nothing is decided for them.
+    """
+    found: dict[TargetKey, str] = {}
+    for raw in pools:
+        spec = raw.get("spec")
+        targets = spec.get("targets") if isinstance(spec, dict) else None
+        for each in targets if isinstance(targets, list) else ():
+            if not isinstance(each, dict):
+                continue
+            identity = {name: each[name] for name in ("apiVersion", "kind", "name") if name in each}
+            with contextlib.suppress(ValidationError):
+                target = Target.read({**identity, "max": 1})
+                key = TargetKey(raw["metadata"]["namespace"], target.name, target.kind, group_of(target.api_version))
+                found[key] = target.api_version
+    return found
 
 
 def _orders(key: Key, raw: Raw, owned: Owners) -> bool:

@@ -25,6 +25,7 @@ from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
+from servingpool.reconcile.budget_members import named_versions
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Shared
 from servingpool.reconcile.collect import Readings, collect
@@ -126,9 +127,11 @@ class Reconciler:
                 unreadable.append((raw, problem))
         done = self._done()  # of rounds that took longer than the last tick
         wanted = self._wanted(readable)
-        self._targets.forget(wanted)
+        counted = named_versions(raw for raw, _ in unreadable) if self._cache.budgets else {}
+        counted = {key: version for key, version in counted.items() if key not in wanted}
+        self._targets.forget({**wanted, **counted})
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
-        self._rounds.begin(REFUSALS, partial(self._refuse_all, unreadable, now))
+        self._rounds.begin(REFUSALS, partial(self._refuse_all, unreadable, counted, now))
         self._rounds.begin(BUDGETS, partial(self._budget_round, now))
         for backend in self._readings.backends:
             own = [pool for pool in readable if pool.spec.metrics.backend == backend]
@@ -160,8 +163,12 @@ class Reconciler:
                 done += Tick(failed=1)
         return done
 
-    async def _refuse_all(self, unreadable: list[tuple[Raw, tuple[Reason, str]]], now: float) -> Tick:
+    async def _refuse_all(
+        self, unreadable: list[tuple[Raw, tuple[Reason, str]]], counted: Mapping[TargetKey, str], now: float
+    ) -> Tick:
+        """Say what is wrong with these pools, and read their targets, whose GPUs budgets count."""
         done = await self._carry_out([self._refuse(raw, *problem, now) for raw, problem in unreadable])
+        await self._targets.read(counted)
         return Tick(failed=_failures(done))
 
     async def _budget_round(self, now: float) -> Tick:

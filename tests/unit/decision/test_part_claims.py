@@ -150,8 +150,12 @@ def pools(draw: st.DrawFn) -> list[Parts]:
     return found
 
 
+Needed = tuple[list[TargetNeed], float, int, int]
+"""Of three targets, and of the pool: capacity, min, GPUs of a replica of the reference."""
+
+
 @st.composite
-def needs(draw: st.DrawFn) -> tuple[list[TargetNeed], float, int, int]:
+def needs(draw: st.DrawFn) -> Needed:
     targets = st.builds(
         TargetNeed,
         wanted=st.integers(0, 5),
@@ -163,7 +167,7 @@ def needs(draw: st.DrawFn) -> tuple[list[TargetNeed], float, int, int]:
     return three, draw(st.floats(0.0, 8.0)), draw(st.integers(0, 4)), draw(st.sampled_from((0, 1, 4)))
 
 
-@of_all_sequences(1.0)
+@of_all_sequences(0.5)
 @given(
     st.tuples(st.integers(1, 16), st.integers(1, 16)),
     st.booleans(),
@@ -171,12 +175,12 @@ def needs(draw: st.DrawFn) -> tuple[list[TargetNeed], float, int, int]:
     st.lists(st.tuples(STEPS, needs()), min_size=10, max_size=40),
 )
 def test_no_sequence_of_pools_with_several_targets_orders_more_than_a_budget(
-    sizes: tuple[int, int], lending: bool, pools: list[Parts], steps: list[tuple[tuple[str, int, int, float], object]]
+    sizes: tuple[int, int], lending: bool, pools: list[Parts], steps: list[tuple[tuple[str, int, int, float], Needed]]
 ) -> None:
     """Pools are decided one by one, each with what the others asked for last."""
     tell_progress()
     fleets = [each for one in pools for each in one.fleets.values()]
-    for (what, which, number, rate), (three, capacity, least, gpus) in steps:  # type: ignore[misc]
+    for (what, which, number, rate), (three, capacity, least, gpus) in steps:
         one = pools[which % len(pools)]
         if what != "decide":
             getattr(fleets[(which + number) % len(fleets)], what)()
@@ -203,7 +207,7 @@ def test_no_sequence_of_pools_with_several_targets_orders_more_than_a_budget(
 @of_all_sequences(0.5)
 @given(pools(), needs(), st.sampled_from(RATES), st.integers(1, 16))
 def test_a_split_adds_up_and_what_each_replica_is_worth_never_rises(
-    pools: list[Parts], needed: tuple[list[TargetNeed], float, int, int], rate: float, number: int
+    pools: list[Parts], needed: Needed, rate: float, number: int
 ) -> None:
     one, (three, capacity, least, gpus) = pools[0], needed
     one.need = PoolNeed(dict(zip(one.fleets, three, strict=False)), need(number, rate), capacity, least, gpus)

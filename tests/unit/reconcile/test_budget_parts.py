@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.decision.decision import Decision
@@ -26,7 +29,7 @@ def mixed(gpus: int, *, apart: bool = False, **settings: Any) -> MixedCluster:
         world.show("spot")
         world.show("fixed")
     world.pool()
-    budget(world, gpus, **({"nodeSelector": {"gpu": "l40s"}} if apart else {}))
+    budget(world, gpus, nodeSelector={"gpu": "l40s"} if apart else {})
     return world
 
 
@@ -67,6 +70,32 @@ class TestOneBudget:
         assert len(changes(world)) == scales, "spot is not tried over and over while no GPU is free"
         sufficient = next(one for one in status(world)["conditions"] if one["type"] == "Sufficient")
         assert sufficient["status"] == "True", "a cheaper mix is no need"
+
+    @pytest.mark.parametrize("seed", [1, 2])
+    def test_no_sequence_of_loads_losses_drains_and_restarts_orders_more_than_the_budget(self, seed: int) -> None:
+        chance = random.Random(seed)  # noqa: S311, no secret
+        world = mixed(28, fixed=2, spot=2)
+        world.serve("rival", rate=6.0)
+        world.pool("rival", targets=[{"name": "rival", "min": 1, "max": 10}], priority=chance.choice((1, 5, 9)))
+        for _ in range(240):
+            match chance.randrange(40):
+                case 0 | 1:
+                    world.rate = chance.choice((2.0, 20.0, 60.0))
+                case 2 | 3:
+                    world.services["rival"].rate = chance.choice((1.0, 15.0, 40.0))
+                case 4:
+                    lose_spot(world)
+                case 5 | 6:
+                    world.spot.unschedulable = False
+                case 7:
+                    world.drain = not world.drain
+                case 8 | 9 | 10:
+                    world.drained(chance.choice(("fixed", "spot", "rival")))
+                case 11:
+                    world.restart()
+            world.step()
+            assert held(world) <= 28
+        assert len(changes(world)) > 5
 
     def test_a_part_whose_gpus_are_unknown_closes_the_budget_and_names_it(self) -> None:
         world = mixed(40, fixed=1)
