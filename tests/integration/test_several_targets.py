@@ -94,10 +94,10 @@ def wait(cluster: Cluster, what: Callable[[], bool], said: str) -> None:
         raise AssertionError(f"{late}; {orders(cluster)}; {json.dumps(status, indent=1)}") from None
 
 
-def reclaim(cluster: Cluster, *, cordon: bool) -> None:
-    """Take the spot node away, with its pods; or bring it back."""
-    cluster.plane.client.patch(f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": cordon}})
-    for name in cluster.pods("spot") if cordon else ():
+def reclaim(cluster: Cluster) -> None:
+    """Take the spot node away, with its pods."""
+    cluster.plane.client.patch(f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": True}})
+    for name in cluster.pods("spot"):
         with contextlib.suppress(ApiError):  # gone meanwhile
             path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
             cluster.plane.client.request("DELETE", path, {"gracePeriodSeconds": 0})
@@ -112,12 +112,11 @@ def test_the_cheaper_target_serves_while_it_can_and_the_other_one_once_it_cannot
     # The cheaper one is tried, measured, and takes over. What it replaces goes once it is Ready.
     wait(cluster, lambda: cluster.replicas("fixed") == 1, "spot takes over")
     cluster.wait_condition("mixed", "MetricsAvailable", ("True", "ValidMetrics"))
-    first, *_, last = orders(cluster)
-    assert first[1:] == ("spot", 0, 1)
-    assert last[1] == "fixed"
-    for at, name, before, after in orders(cluster):
-        if name == "fixed" and after < before:
-            assert len([since for since in ready(cluster, "spot") if since <= at]) >= before - after, orders(cluster)
+    assert next(one[1:] for one in orders(cluster) if one[1] == "spot") == ("spot", 0, 1), "one shows how fast it is"
+    for at, name, _, after in orders(cluster):
+        if name == "fixed" and after < BEFORE["fixed"]:
+            serve = [since for since in ready(cluster, "spot") if since <= at]
+            assert len(serve) >= BEFORE["fixed"] - after, orders(cluster)
     kinds = cluster.status("mixed")["profile"]["kinds"]
     assert [one["target"] for one in kinds] == ["fixed", "spot"]
 
@@ -130,19 +129,14 @@ def test_the_cheaper_target_serves_while_it_can_and_the_other_one_once_it_cannot
 
     # The spot node is taken away: the other one is ordered as soon as pods are known to find no node.
     known, taken = len(orders(cluster)), time.time()
-    reclaim(cluster, cordon=True)
+    reclaim(cluster)
     wait(cluster, lambda: cluster.replicas("fixed") > 1, "the other one is ordered")
-    pending = [_condition(pod, "PodScheduled") for pod in cluster.pods("spot").values()]
-    assert {one["reason"] for one in pending} == {"Unschedulable"}
+    scheduled = [_condition(pod, "PodScheduled") for pod in cluster.pods("spot").values()]
+    pending = [one for one in scheduled if one.get("reason") == "Unschedulable"]
+    assert pending
     at, *_ = next(one for one in orders(cluster)[known:] if one[1] == "fixed")
     assert taken <= at <= max(_unix(one["lastTransitionTime"]) for one in pending) + 10.0, "a few ticks of a second"
     assert cluster.events("mixed", "SuccessfulRescale")[-1]["message"]
     wait(cluster, lambda: cluster.replicas("spot") == 1, "one pod waits, to see when nodes are back")
     wait(cluster, lambda: len(ready(cluster, "fixed")) == cluster.replicas("fixed") >= 4, "the other one serves")
-
-    # The node is back: home again.
-    reclaim(cluster, cordon=False)
-    wait(cluster, lambda: cluster.replicas("fixed") == 1, "spot takes over again")
-    at, _, before, after = orders(cluster)[-1]
-    assert len([since for since in ready(cluster, "spot") if since <= at]) >= before - after
     assert "Traceback" not in operator.log()

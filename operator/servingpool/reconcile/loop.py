@@ -192,7 +192,7 @@ class Reconciler:
         if not self._leading():
             return Tick(queries=queries)
         # At the start no pool waits for a decision meanwhile; later, pools with history go first.
-        starting = not any(self.states[pool.key].backfilled for pool in own if self.states.unchanged(pool.metadata))
+        starting = not any(self._begun(pool) for pool in own if self.states.unchanged(pool.metadata))
         if starting:
             await self._teach(backend, own, now)
         due, failed = await self._decide(own, now)
@@ -342,6 +342,11 @@ class Reconciler:
     def _waits(self, pool: ServingPool) -> bool:
         """Whether a pool needs its history before anything is decided for it."""
         return not self.states[pool.key].backfilled and self._readings.answered(pool)
+
+    def _begun(self, pool: ServingPool) -> bool:
+        """Whether a pool was or may be decided on before; one of several targets, which has no history, if it was."""
+        state = self.states[pool.key]
+        return state.backfilled and not (pool.spec.several and state.decision is None)
 
     async def _teach(self, backend: str, pools: list[ServingPool], now: float) -> None:
         waiting = [pool for pool in pools if self.states.unchanged(pool.metadata) and self._waits(pool)]

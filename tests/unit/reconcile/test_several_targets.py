@@ -257,7 +257,6 @@ class TestTargetsThatMayNotBeScaled:
         assert world.condition("Ready") == ("False", "OwnedByHPA")
         assert changes(world) == []
 
-
     def test_replicas_that_somebody_set_to_0_are_left_there_until_one_target_is_back(self) -> None:
         world = decided()
         for name in ("fixed", "spot"):
@@ -297,6 +296,16 @@ class TestMemory:
         assert "history" not in world.prometheus.asked
         assert world.state().decision is not None, "nor does a decision wait for it"
 
+    def test_at_the_start_other_pools_have_their_history_before_the_first_decision_as_ever(self) -> None:
+        world = MixedCluster(history=3600.0)
+        world.serve("third", replicas=2, rate=6.0)
+        world.remember(60)
+        world.pool()
+        world.pool("other", targets=[{"name": "third", "min": 1, "max": 5}])
+        world.step()
+        assert world.prometheus.asked.count("history") == 1
+        assert world.condition("Calibrating", "other")[0] == "False"
+
     def test_the_speed_of_each_target_outlives_a_restart(self) -> None:
         world = MixedCluster()
         world.pool()
@@ -312,6 +321,21 @@ class TestMemory:
         assert kinds[1].speed == pytest.approx(1.0, abs=0.1)
         world.step(minutes=30)
         assert ordered(world.fixed) == 1, "it need not be learned anew"
+
+    def test_a_profile_that_names_a_target_that_left_the_spec_is_read(self) -> None:
+        world = MixedCluster()
+        world.serve("third", replicas=0, rate=0.0)
+        world.pool()
+        world.until(lambda: ordered(world.fixed) == 1)
+        world.step(minutes=15)
+        assert len(world.status()["profile"]["kinds"]) == 2
+        world.pool(targets=[{**FIXED, "min": 3}, {"name": "third", "max": 3}])
+        world.restart()
+        world.step()
+        profile = world.state().memory.profile
+        assert ([kind.target for kind in profile.kinds], profile.reference) == (["fixed", "third"], "fixed")
+        assert profile.kinds[0].speed == 1.0
+        assert world.condition("Calibrating")[0] == "False"
 
     def test_from_one_target_to_two_and_back_what_was_learned_stays(self) -> None:
         world = MixedCluster(fixed=4)
