@@ -73,7 +73,7 @@ class TestOneBudget:
 
     @pytest.mark.parametrize("seed", [1, 2])
     def test_no_sequence_of_loads_losses_drains_and_restarts_orders_more_than_the_budget(self, seed: int) -> None:
-        chance = random.Random(seed)  # noqa: S311, no secret
+        chance = random.Random(seed)
         world = mixed(28, fixed=2, spot=2)
         world.serve("rival", rate=6.0)
         world.pool("rival", targets=[{"name": "rival", "min": 1, "max": 10}], priority=chance.choice((1, 5, 9)))
@@ -138,6 +138,43 @@ class TestTwoPlaces:
         world.until(lambda: ordered(world.fixed) == 1, minutes=30)
         assert ordered(world.spot) >= 3
         assert [after > before for _, before, after in changes(world)[since:]] == [True, False]
+
+
+class TwoPools(MixedCluster):
+    """Pools a and b, each with a cheap target in one budget, `home`, and a dear one in none, `away`."""
+
+    def __init__(self, gpus: int) -> None:
+        super().__init__(fixed=0, spot=0)
+        self.services.clear()
+        for name, replicas in (("a-home", 1), ("a-away", 3), ("b-home", 1), ("b-away", 3)):
+            self.nodes[name] = {"gpu": name[2:]}
+            self.serve(name, replicas=replicas)
+        home, away = {"min": 0, "max": 8, "costPerReplicaHour": 1}, {"min": 1, "max": 8, "costPerReplicaHour": 4}
+        for name in ("a", "b"):
+            self.pool(name, targets=[{"name": f"{name}-home", **home}, {"name": f"{name}-away", **away}])
+        budget(self, gpus, nodeSelector={"gpu": "home"})
+
+    def _share(self) -> None:
+        for name in ("a", "b"):
+            own = [each for each in self.services.values() if each.name.startswith(name)]
+            pods = sum(len(each.engines) for each in own)
+            for each in own:
+                each.rate = self.rate * len(each.engines) / max(1, pods)
+
+
+class TestTwoPools:
+    def test_pools_that_both_would_come_home_to_a_budget_without_room_come_to_rest(self) -> None:
+        world = TwoPools(16)
+        for rate, takes in ((20.0, 30.0), (18.0, 10.0), (20.0, 15.0)):
+            world.rate = rate
+            world.step(minutes=takes)
+            moved = len(changes(world))
+            world.step(minutes=10)
+            assert len(changes(world)) == moved
+        assert 2 <= moved <= 8, "the other pool takes what one gives up, and nobody takes it back"
+        home, other = (ordered(world.services[name]) for name in ("a-home", "b-home"))
+        assert home + other == 4, "every GPU of the budget is used"
+        assert [world.condition("SLOMet", name)[0] for name in ("a", "b")] == ["True", "True"]
 
 
 def lose_spot(world: MixedCluster) -> None:
