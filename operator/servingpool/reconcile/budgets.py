@@ -7,7 +7,7 @@ decision, and what each holds is read from the cluster whenever it matters.
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -120,10 +120,11 @@ class Budgets:
             touched |= {one.metadata.name for one in found}
             if found:
                 self._wanted[plan.meta.key] = wanted_by(plan)
-        allowed: defaultdict[Key, dict[TargetKey, Allowance]] = defaultdict(dict)
+        allowed: dict[Key, dict[TargetKey, Allowance]] = {plan.meta.key: {} for plan in plans}
         for shared in self._shares(touched, owned, now):
             for member in shared.members:
-                allowed[member.key][member.target] = _allowance(shared, member)
+                if member.key in allowed:
+                    allowed[member.key][member.target] = _allowance(shared, member)
         return [within(plan, allowed[plan.meta.key]) for plan in plans]
 
     def room(self, key: Key, targets: Sequence[SeenTarget]) -> dict[str, int]:
