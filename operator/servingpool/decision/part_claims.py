@@ -145,11 +145,11 @@ def _avoided(
     """Misses that each of the needed replicas avoids, in the GPU time of its own kind, as `Claim.misses` is."""
     capacities, left = hull(misses)
     found: dict[str, list[float]] = {name: [] for name in claims}
-    for name, at in needed:
-        before, after = np.interp((at, at + need.targets[name].weight), capacities, left)
+    before = np.interp([at for _, at in needed], capacities, left)
+    after = np.interp([at + need.targets[name].weight for name, at in needed], capacities, left)
+    for (name, _), each in zip(needed, (before - after).tolist(), strict=True):
         gpus = claims[name].gpus
-        per = need.gpus / gpus if need.gpus > 0 and gpus > 0 else 1.0
-        found[name].append(float(before - after) * per)
+        found[name].append(each * need.gpus / gpus if need.gpus > 0 and gpus > 0 else each)
     return found
 
 

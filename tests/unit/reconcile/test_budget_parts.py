@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.objects import TargetKey
+from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.decision import Decision
 from servingpool.decision.targets import Part
 from servingpool.reconcile.budget_cuts import Allowance, within
+from servingpool.reconcile.budget_members import _called
 from servingpool.reconcile.pool_plan import PoolPlan
+from servingpool.reconcile.targets import keys_of, names_of
 
 from .fake_cluster import FakeCluster
 from .mixed_cluster import FIXED, SPOT, MixedCluster, changes, ordered
@@ -119,6 +122,21 @@ class TestOneBudget:
         assert changes(world) == []
         counted = next(one for one in status(world)["conditions"] if one["type"] == "Counted")
         assert counted["message"].startswith("The GPUs of chat/pool (spot) are unknown")
+
+
+def test_a_budget_calls_targets_what_their_pool_calls_them() -> None:
+    twice = [{"name": "vllm", "max": 3}, {"name": "vllm", "kind": "StatefulSet", "max": 3}, {"name": "spot", "max": 3}]
+    for targets in (twice, twice[1:], twice[:1]):
+        world = FakeCluster()
+        world.pool(targets=targets)
+        raw = world.cache.pools["chat", "pool"]
+        pool = world.loop.states.parse(("chat", "pool"), raw)
+        assert isinstance(pool, ServingPool)
+        assert _called(pool.key, raw) == dict(zip(keys_of(pool), names_of(pool), strict=True))
+    other = {"name": "vllm", "apiVersion": "other.io/v1", "max": 3}
+    world.pool(targets=[twice[0], other])
+    named = _called(("chat", "pool"), world.cache.pools["chat", "pool"])
+    assert sorted(named.values()) == ["Deployment.apps/vllm", "Deployment.other.io/vllm"]
 
 
 class TestTwoPlaces:
