@@ -305,10 +305,11 @@ class Decision:
         limited = Limited(needed, self.limits)
         told = [f"{moved}: {self.reason.partition(': ')[2]}"]
         for cut in cuts:
-            given = {"budget": cut.budget, "most": f"{cut.most} {cut.target}", "detail": cut.detail}
+            most, detail = f"{cut.most} {cut.target}", cut.detail
+            given = {"budget": cut.budget, "most": most, "detail": detail}
             told.append(render(LimitName.GPU_BUDGET.template, given))
             if cut.left < limited.replicas * (1.0 - 1e-6):
-                limited = limited.at_most(cut.left, LimitName.GPU_BUDGET, **given)
+                limited = limited.at_most(cut.left, LimitName.GPU_BUDGET, budget=cut.budget, most=most, detail=detail)
         return replace(
             self,
             replicas=sum(part.replicas for part in parts),
