@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -223,6 +223,21 @@ class Plan:
         return (max(self.expected, self.level) + self.backlog) / load
 
 
+class BudgetCut(NamedTuple):
+    """What a budget of GPUs takes from one of several targets."""
+
+    target: str
+    """Its name."""
+    most: int
+    """Replicas that it may order."""
+    budget: str
+    """Name of the budget."""
+    detail: str
+    """Why it is no more."""
+    left: float
+    """Capacity of all targets after this cut, in replicas of the reference."""
+
+
 class AtZero(NamedTuple):
     """How many replicas there should be while none serves because there were to be none, and why."""
 
@@ -261,6 +276,11 @@ class Decision:
     parts: tuple[Part, ...] = ()
     """Of each target, in the order of the spec, where the pool has several; `replicas` is their sum."""
 
+    @property
+    def capacity(self) -> Reading:
+        """That is needed, with every limit applied: replicas, of the reference where the pool has several targets."""
+        return self.limits[-1].after if self.limits else self.need
+
     def within_budget(self, requested: int, most: int, budget: str, detail: str) -> Decision:
         """The decision cut to what the budget of GPUs lets the pool order: the last limit, also below min.
 
@@ -273,6 +293,31 @@ class Decision:
         told = f"{move(requested, most)}: {self.reason.partition(': ')[2]}; {limited.applied[-1].reason}"
         verdict = verdict_of(most, requested)
         return replace(self, replicas=most, verdict=verdict, limits=limited.applied, reason=told)
+
+    def within_budgets(
+        self, parts: tuple[Part, ...], verdict: Verdict, moved: str, needed: float, cuts: Sequence[BudgetCut]
+    ) -> Decision:
+        """The same of several targets: the decision with these parts, each within its budget.
+
+        It is limited where less capacity is left than is `needed`. A cheaper mix that a budget prevents is only in the
+        sentence, of which `moved` is the beginning.
+        """
+        limited = Limited(needed, self.limits)
+        told = [f"{moved}: {self.reason.partition(': ')[2]}"]
+        for cut in cuts:
+            most, detail = f"{cut.most} {cut.target}", cut.detail
+            given = {"budget": cut.budget, "most": most, "detail": detail}
+            told.append(render(LimitName.GPU_BUDGET.template, given))
+            if cut.left < limited.replicas * (1.0 - 1e-6):
+                limited = limited.at_most(cut.left, LimitName.GPU_BUDGET, budget=cut.budget, most=most, detail=detail)
+        return replace(
+            self,
+            replicas=sum(part.replicas for part in parts),
+            parts=parts,
+            verdict=verdict,
+            limits=limited.applied,
+            reason="; ".join(told),
+        )
 
 
 def shown(replicas: float) -> str:

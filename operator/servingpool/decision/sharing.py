@@ -6,7 +6,7 @@ Floors first, then mins, then one replica at a time to where it avoids the most 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -29,10 +29,10 @@ def weight(priority: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One pool under a budget, as it was decided on last."""
+    """One target of a pool under a budget, as it was decided on last."""
 
     pool: str
-    """Its name, as sentences tell it; unique in the budget."""
+    """Its name, as sentences tell it: the pool's, with the target's where it has several; unique in the budget."""
     gpus: int
     """GPUs of one replica; 0 where its replicas use none of this budget."""
     ordered: int
@@ -54,6 +54,8 @@ class Claim:
     """Nobody sets its replicas (Paused, Recommend, another owner): it keeps what it holds, and orders nothing."""
     max_change: float = float("inf")
     """Replicas that it may lose in one step."""
+    optional: int = 0
+    """Replicas of `wanted` that only replace others or are tried: a pool that does not get them lacks nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,14 @@ def share(gpus: int, claims: Iterable[Claim], *, lending: bool, leaving: int = 0
     held = leaving + sum(claim.held for claim in ranked)
     granted = _granted(gpus - held, deal)
     return {claim.pool: _grant(claim, (held, gpus), ranked, deal.shares, granted) for claim in ranked}
+
+
+def spare(gpus: int, claims: Iterable[Claim], grants: Mapping[str, Grant], *, lending: bool, leaving: int = 0) -> int:
+    """GPUs of a budget that nobody holds, is due, or has a claim to that is not lent: free for whoever wants more."""
+    taken = leaving
+    for claim in claims:
+        taken += max(claim.held, grants[claim.pool].share * claim.gpus, 0 if lending else claim.floor)
+    return max(0, gpus - taken)
 
 
 def worth(misses: Sequence[float], start: int) -> list[float]:

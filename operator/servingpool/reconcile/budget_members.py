@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.kinds import group_of
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
 from servingpool.api.gpu_budget import GPUBudget
 from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import problems
 from servingpool.api.spec import DEFAULT_PRIORITY, HIGHEST_PRIORITY
+from servingpool.api.target import Target
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.holdings import Held, Holdings
 from servingpool.reconcile.preconditions import named
@@ -23,14 +26,27 @@ from servingpool.reconcile.targets import Owners, owns
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pool that shares a budget, by its target: two pools that name one target count once."""
+    """A target of a pool that shares a budget: two pools that name one target count once."""
 
     key: Key
+    """Of the pool."""
     target: TargetKey
+    name: str
+    """What decisions call the target; empty where the pool has one."""
     priority: int
     stated: int | None
     """GPUs of a replica, as the pool says."""
     held: Held | Unknown
+
+    @property
+    def claimed_as(self) -> str:
+        """What the budget calls it: the pool's name, with the target's where the pool has several."""
+        return claimed_as(self.key, self.name)
+
+
+def claimed_as(key: Key, name: str) -> str:
+    """What a budget calls this target of a pool."""
+    return "/".join(key) + (f" ({name})" if name else "")
 
 
 class Membership:
@@ -89,7 +105,7 @@ class Membership:
             candidates = self.candidates(key, raw)
             if not any(one.metadata.name in names for one in candidates):
                 continue
-            for target in named(key, raw):
+            for target, called in _called(key, raw).items():
                 mine: str | None = None
                 for budget in candidates:
                     name = budget.metadata.name
@@ -102,9 +118,9 @@ class Membership:
                     if mine is None:
                         mine = name
                         seen.add((name, target))
-                        members[name].append(Member(key, target, _priority(raw), stated, held))
+                        members[name].append(Member(key, target, called, _priority(raw), stated, held))
                     else:
-                        taken[name].setdefault(mine, []).append("/".join(key))
+                        taken[name].setdefault(mine, []).append(claimed_as(key, called))
         return members, taken
 
     def _parsed(self, name: str, raw: Raw, held: Mapping[str, GPUBudget]) -> GPUBudget | None:
@@ -119,14 +135,52 @@ class Membership:
             return None
 
 
+def named_versions(pools: Iterable[Raw]) -> dict[TargetKey, str]:
+    """Targets that pools name, with their API group and version, also where the rest of a spec cannot be read.
+
+    Budgets count what such pools hold, though nothing is decided for them.
+    """
+    found: dict[TargetKey, str] = {}
+    for raw in pools:
+        spec = raw.get("spec")
+        targets = spec.get("targets") if isinstance(spec, dict) else None
+        for each in targets if isinstance(targets, list) else ():
+            if not isinstance(each, dict):
+                continue
+            identity = {name: each[name] for name in ("apiVersion", "kind", "name") if name in each}
+            with contextlib.suppress(ValidationError):
+                target = Target.read({**identity, "max": 1})
+                key = TargetKey(raw["metadata"]["namespace"], target.name, target.kind, group_of(target.api_version))
+                found[key] = target.api_version
+    return found
+
+
 def _orders(key: Key, raw: Raw, owned: Owners) -> bool:
     return owns(key, owned) and raw["spec"].get("mode") != Mode.RECOMMEND
+
+
+def _called(key: Key, raw: Raw) -> dict[TargetKey, str]:
+    """What decisions call the targets that a pool names, even where the rest of its spec cannot be read."""
+    targets = tuple(dict.fromkeys(named(key, raw)))
+    if len(targets) == 1:
+        return {targets[0]: ""}
+    names, kinds = Counter(one.name for one in targets), Counter((one.kind, one.name) for one in targets)
+
+    def called(one: TargetKey) -> str:
+        if names[one.name] == 1:
+            return one.name
+        # Admission refuses the same kind and name in two groups, and each must be counted all the same.
+        return f"{one.kind}/{one.name}" if kinds[one.kind, one.name] == 1 else f"{one.kind}.{one.group}/{one.name}"
+
+    return {one: called(one) for one in targets}
 
 
 def _stated(raw: Raw, target: TargetKey) -> int | None:
     """GPUs of a replica as the pool says, even where the rest of its spec cannot be read."""
     for one in raw["spec"].get("targets", ()):
-        gpus = one.get("gpusPerReplica") if one.get("name") == target.name else None
+        if not isinstance(one, dict) or one.get("name") != target.name or one.get("kind", "Deployment") != target.kind:
+            continue
+        gpus = one.get("gpusPerReplica")
         if isinstance(gpus, int):
             return gpus
     return None

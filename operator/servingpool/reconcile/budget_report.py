@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition, Reason, condition_of, updated
 from servingpool.api.gpu_budget import BudgetedPool, BudgetStatus, GPUBudget
 from servingpool.catalogue.notes import Note
-from servingpool.decision.sharing import Claim, listed
-from servingpool.reconcile.budgets import Budgets, Shared
+from servingpool.decision.sharing import listed
+from servingpool.reconcile.budgets import Budgets, InBudget, Shared
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +69,12 @@ def build(shared: Shared, problems: str | None, before: BudgetStatus, now: float
     judged = [_counted(shared, problems, now), _exclusive(shared, now), _sufficient(shared, held, now)]
     known = [one for one in judged if one is not None]
     worst = next((one for one in known if one.status is not one.type.good), known[-1])
-    claims = {claim.pool: claim for claim in shared.claims}
+    by_pool = shared.by_pool()
     waiting = sum(
         max(0, shared.grants[claim.pool].share - shared.grants[claim.pool].most) * claim.gpus for claim in shared.claims
     )
-    pools = sorted(shared.members, key=lambda one: (-one.priority, one.key))[:MOST_POOLS]
+    priorities = {one.key: one.priority for one in shared.members}
+    pools = sorted(priorities, key=lambda key: (-priorities[key], key))[:MOST_POOLS]
     conditions = updated([one for one in before.conditions if one.type in {each.type for each in known}], known)
     return BudgetStatus(
         observed_generation=budget.metadata.generation,
@@ -80,24 +83,15 @@ def build(shared: Shared, problems: str | None, before: BudgetStatus, now: float
         held=held,
         waiting=None if held is None else waiting,
         why=worst.reason,
-        pools=tuple(
-            _pool(shared, key[0], key[1], priority, claims.get("/".join(key)))
-            for key, priority in ((one.key, one.priority) for one in pools)
-        ),
+        pools=tuple(_pool(key, priorities[key], by_pool.get(key)) for key in pools),
     )
 
 
-def _pool(shared: Shared, namespace: str, name: str, priority: int, claim: Claim | None) -> BudgetedPool:
-    if claim is None:
-        return BudgetedPool(namespace=namespace, name=name, priority=priority)
-    return BudgetedPool(
-        namespace=namespace,
-        name=name,
-        priority=priority,
-        held=claim.held,
-        due=shared.due(claim),
-        wanted=shared.wanted(claim),
-    )
+def _pool(key: Key, priority: int, mine: InBudget | None) -> BudgetedPool:
+    pool = BudgetedPool(namespace=key[0], name=key[1], priority=priority)
+    if mine is None:
+        return pool
+    return pool.model_copy(update={"held": mine.held, "due": mine.due, "wanted": mine.wanted})
 
 
 def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
@@ -108,7 +102,7 @@ def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
     if shared.uncounted is not None:
         pool, why = shared.uncounted
         return _condition(shared.budget, Reason.NOT_COUNTED, Reason.NOT_COUNTED.message(pool=pool, why=why), now)
-    said = Reason.ALL_COUNTED.message(pools=len(shared.members))
+    said = Reason.ALL_COUNTED.message(pools=len({one.key for one in shared.members}))
     return _condition(shared.budget, Reason.ALL_COUNTED, said, now)
 
 
@@ -127,11 +121,11 @@ def _sufficient(shared: Shared, held: int | None, now: float) -> Condition | Non
     if held > gpus:
         said = Reason.OVER_BUDGET.message(held=held, gpus=gpus)
         return _condition(shared.budget, Reason.OVER_BUDGET, said, now)
-    short = {
-        claim.pool: missing
-        for claim in shared.claims
-        if not claim.fixed and (missing := (claim.wanted - shared.grants[claim.pool].most) * claim.gpus) > 0
-    }
+    short: Counter[str] = Counter()
+    for one, claim in zip(shared.members, shared.claims, strict=True):
+        missing = (claim.wanted - claim.optional - shared.grants[claim.pool].most) * claim.gpus
+        if not claim.fixed and missing > 0:
+            short["/".join(one.key)] += missing
     if short:
         named = listed(sorted(short, key=lambda pool: (-short[pool], pool)))
         said = Reason.POOLS_WAIT.message(held=held, gpus=gpus, pools=named, missing=sum(short.values()))

@@ -7,7 +7,8 @@ decision, and what each holds is read from the cluster whenever it matters.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -16,32 +17,33 @@ from servingpool.adapters.cluster.objects import Key, TargetKey
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.api.gpu_budget import GPUBudget
 from servingpool.catalogue.notes import Note
-from servingpool.decision.decision import Verdict
 from servingpool.decision.observation import Unknown
-from servingpool.decision.sharing import Claim, Grant, share
+from servingpool.decision.sharing import Claim, Grant, share, spare
+from servingpool.reconcile.budget_claims import Wanted, claims_in, wanted_by
+from servingpool.reconcile.budget_cuts import Allowance, within
 from servingpool.reconcile.budget_members import Member, Membership
 from servingpool.reconcile.holdings import Held, Holdings
 from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
 from servingpool.reconcile.preconditions import owners
-from servingpool.reconcile.targets import Owners
+from servingpool.reconcile.targets import Owners, SeenTarget
 
 log = logging.getLogger(__name__)
 
-STALE = 90.0
-"""Seconds, six ticks, after which a pool counts as one that nobody scales: it was not decided on since."""
-
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a pool's last decision asks for."""
+class InBudget:
+    """GPUs of one pool under a budget, those of all its targets."""
 
-    replicas: int
-    misses: tuple[float, ...] | None
-    least: int
-    max_change: float
-    acts: bool
-    at: float
-    """Unix time in seconds."""
+    held: int
+    """That its pods hold."""
+    due: int
+    """That are its due."""
+    wanted: int
+    """That its decision asks for."""
+
+    def __add__(self, other: InBudget) -> InBudget:
+        """Both together."""
+        return InBudget(self.held + other.held, self.due + other.due, self.wanted + other.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +64,22 @@ class Shared:
     """GPUs of these pods."""
     valid: bool = True
     """False where no valid spec was seen: then it limits no pool."""
+    room: Mapping[TargetKey, int] = field(default_factory=dict)
+    """Of pools with several targets: replicas of each that could be ordered now."""
 
     @property
     def held(self) -> int | None:
         """GPUs that all its pools hold, and pods of former ones that end; None if unknown."""
         return None if self.uncounted is not None else self.leaving + sum(claim.held for claim in self.claims)
 
-    def by_pool(self) -> Iterator[tuple[Key, Claim]]:
-        """Each pool with its claim; none while the GPUs of one are unknown."""
-        return zip((one.key for one in self.members), self.claims, strict=False)
-
-    def due(self, claim: Claim) -> int:
-        """GPUs that are a pool's due."""
-        return self.grants[claim.pool].share * claim.gpus
-
-    def wanted(self, claim: Claim) -> int:
-        """GPUs that a pool's decision asks for."""
-        return claim.wanted * claim.gpus
+    def by_pool(self) -> dict[Key, InBudget]:
+        """What each pool has of it; nothing while the GPUs of one are unknown."""
+        found: dict[Key, InBudget] = {}
+        for one, claim in zip(self.members, self.claims, strict=False):
+            share = self.grants[claim.pool].share
+            mine = InBudget(claim.held, share * claim.gpus, claim.wanted * claim.gpus)
+            found[one.key] = found.get(one.key, InBudget(0, 0, 0)) + mine
+        return found
 
 
 class Budgets:
@@ -118,9 +119,38 @@ class Budgets:
             found = () if raw is None else self._membership.candidates(plan.meta.key, raw)
             touched |= {one.metadata.name for one in found}
             if found:
-                self._wanted[plan.meta.key] = _wanted(plan)
-        shared = {member.key: one for one in self._shares(touched, owned, now) for member in one.members}
-        return [_cut(plan, shared.get(plan.meta.key)) for plan in plans]
+                self._wanted[plan.meta.key] = wanted_by(plan)
+        allowed: dict[Key, dict[TargetKey, Allowance]] = {plan.meta.key: {} for plan in plans}
+        for shared in self._shares(touched, owned, now):
+            for member in shared.members:
+                if member.key in allowed:
+                    allowed[member.key][member.target] = _allowance(shared, member)
+        return [within(plan, allowed[plan.meta.key]) for plan in plans]
+
+    def room(self, key: Key, targets: Sequence[SeenTarget]) -> dict[str, int]:
+        """Replicas to which a pool may grow targets that lie in budgets, by name, where others may be ordered instead.
+
+        A budget without free GPUs is no reason to wait where another target, in another budget or in none, may grow.
+        It does not oscillate: what was ordered elsewhere stays ordered once GPUs are free here, and comes home only for
+        a mix that is cheaper by `Params.worth_moving`; room is counted in GPUs that nobody holds, is due or claims, so
+        that to want them takes nothing from another pool, which would have to take them back. Where no other target may
+        grow, nothing is left out: the claim says all that the pool needs, and others give up what is its due.
+        """
+        wanted = self._wanted.get(key)
+        if wanted is None or not wanted.acts or not any(shared.room for shared in self.latest.values()):
+            return {}
+        limits: dict[str, int] = {}
+        for one in targets:
+            found = [room for each in self.latest.values() if (room := each.room.get(one.workload.key)) is not None]
+            if found:
+                limits[one.name] = max(one.workload.replicas, min(found))
+        grows = {
+            one.name
+            for one in targets
+            if one.name in wanted.growing
+            and one.workload.replicas < min(one.spec.max, limits.get(one.name, one.spec.max))
+        }
+        return {name: most for name, most in limits.items() if grows - {name}}
 
     def settle(self, now: float) -> None:
         """Share those budgets of which no pool was decided, and forget what is gone: a tick ends."""
@@ -198,49 +228,42 @@ class Budgets:
         shared = Shared(budget, members, taken=lost, departed=self._departed(budget.metadata.name, members))
         for one in members:
             if isinstance(one.held, Unknown):
-                return replace(shared, uncounted=("/".join(one.key), one.held.reason))
-        claims = tuple(self._claim(one, one.held, budget, now) for one in members if isinstance(one.held, Held))
-        leaving = self._leaving(shared)
-        grants = share(budget.spec.gpus, claims, lending=budget.spec.lending, leaving=leaving)
-        return replace(shared, claims=claims, grants=grants, leaving=leaving)
-
-    def _claim(self, one: Member, held: Held, budget: GPUBudget, now: float) -> Claim:
-        wanted = self._wanted.get(one.key)
-        floor = budget.spec.floor(*one.key)
-        claim = Claim("/".join(one.key), held.each, held.ordered, held.gpus, held.ordered, None, 0, floor, one.priority)
-        if wanted is None or not wanted.acts or abs(now - wanted.at) >= STALE:
-            return replace(claim, fixed=True)
+                closed = {each.target: 0 for each in members if each.name}
+                return replace(shared, uncounted=(one.claimed_as, one.held.reason), room=closed)
+        claims = claims_in(budget.spec, members, self._wanted, now)
+        leaving, lending = self._leaving(shared), budget.spec.lending
+        grants = share(budget.spec.gpus, claims, lending=lending, leaving=leaving)
+        shared = replace(shared, claims=claims, grants=grants, leaving=leaving)
+        if not any(one.name for one in members):
+            return shared
         return replace(
-            claim, wanted=wanted.replicas, misses=wanted.misses, least=wanted.least, max_change=wanted.max_change
+            shared, room=_room(shared, spare(budget.spec.gpus, claims, grants, lending=lending, leaving=leaving))
         )
 
 
-def _wanted(plan: PoolPlan) -> Wanted:
-    decision, spec = plan.decision, plan.seen.pool.spec
-    misses = None
-    if decision.course is not None:
-        allowed = 1.0 - spec.slo.attainment_share
-        misses = tuple(each / allowed for each in decision.course.beyond(decision.replicas))
-    step = spec.behavior.max_change_per_step
-    change = float("inf") if step is None else float(step)
-    least = max(decision.bounds.least.replicas, min(1, decision.replicas))  # at 0 the first one ranks with the mins
-    return Wanted(decision.replicas, misses, least, change, plan.permission.act, plan.at)
+def _room(shared: Shared, free: int) -> dict[TargetKey, int]:
+    """Replicas of the targets of pools with several that could be ordered now, `free` GPUs being nobody's.
+
+    What a pool's own targets give up counts: else it would order elsewhere while their pods end. What other pools give
+    up does not: their pods may take long to end.
+    """
+    parts = [each for each in zip(shared.members, shared.claims, strict=True) if each[0].name and each[1].gpus > 0]
+    leaving: Counter[Key] = Counter()
+    for one, claim in parts:
+        leaving[one.key] += max(0, claim.held - shared.grants[claim.pool].share * claim.gpus)
+    found = {}
+    for one, claim in parts:
+        grant = shared.grants[claim.pool]
+        due = max(grant.most, min(grant.share, grant.most + leaving[one.key] // claim.gpus))
+        found[one.target] = due + free // claim.gpus
+    return found
 
 
-def _cut(plan: PoolPlan, shared: Shared | None) -> PoolPlan:
-    """A plan within its budget. What is only recommended is not cut: it orders nothing."""
-    if shared is None or not plan.permission.act:
-        return plan
-    requested = plan.seen.observation.requested
+def _allowance(shared: Shared, member: Member) -> Allowance:
+    """What a budget lets one target order now."""
+    name = shared.budget.metadata.name
     if shared.uncounted is not None:
         pool, why = shared.uncounted
-        most, detail = requested, Note.GPUS_UNKNOWN.message(pool=pool, why=why)
-    else:
-        grant = shared.grants["/".join(plan.meta.key)]
-        most, detail = grant.most, grant.detail
-    decision = plan.decision.within_budget(requested, most, shared.budget.metadata.name, detail)
-    if decision is plan.decision:
-        return plan
-    act = decision.verdict is not Verdict.HOLD
-    actions = (ScaleAction(plan.seen.workload, decision.replicas),) if act else ()
-    return replace(plan, decision=decision, actions=actions)
+        return Allowance(None, name, Note.GPUS_UNKNOWN.message(pool=pool, why=why))
+    grant = shared.grants[member.claimed_as]
+    return Allowance(grant.most, name, grant.detail)

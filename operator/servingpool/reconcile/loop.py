@@ -25,12 +25,13 @@ from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
+from servingpool.reconcile.budget_members import named_versions
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Shared
 from servingpool.reconcile.collect import Readings, collect
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
-from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal, plan
+from servingpool.reconcile.pool_plan import NO_LIMITS, Planned, PoolPlan, Refusal, plan
 from servingpool.reconcile.preconditions import no_target, owners
 from servingpool.reconcile.replicas import told_by_name
 from servingpool.reconcile.report import Reporter
@@ -126,9 +127,11 @@ class Reconciler:
                 unreadable.append((raw, problem))
         done = self._done()  # of rounds that took longer than the last tick
         wanted = self._wanted(readable)
-        self._targets.forget(wanted)
+        counted = named_versions(raw for raw, _ in unreadable) if self._cache.budgets else {}
+        counted = {key: version for key, version in counted.items() if key not in wanted}
+        self._targets.forget({**wanted, **counted})
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
-        self._rounds.begin(REFUSALS, partial(self._refuse_all, unreadable, now))
+        self._rounds.begin(REFUSALS, partial(self._refuse_all, unreadable, counted, now))
         self._rounds.begin(BUDGETS, partial(self._budget_round, now))
         for backend in self._readings.backends:
             own = [pool for pool in readable if pool.spec.metrics.backend == backend]
@@ -160,8 +163,12 @@ class Reconciler:
                 done += Tick(failed=1)
         return done
 
-    async def _refuse_all(self, unreadable: list[tuple[Raw, tuple[Reason, str]]], now: float) -> Tick:
+    async def _refuse_all(
+        self, unreadable: list[tuple[Raw, tuple[Reason, str]]], counted: Mapping[TargetKey, str], now: float
+    ) -> Tick:
+        """Say what is wrong with these pools, and read their targets, whose GPUs budgets count."""
         done = await self._carry_out([self._refuse(raw, *problem, now) for raw, problem in unreadable])
+        await self._targets.read(counted)
         return Tick(failed=_failures(done))
 
     async def _budget_round(self, now: float) -> Tick:
@@ -240,7 +247,8 @@ class Reconciler:
         # A pool in Recommend owns nothing, also where it is the oldest.
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
         state.targets_seen(seen.targets, len(seen.observation.ready), now, scales=scales)
-        return state, plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled)
+        room = self._budgets.budgets.room(pool.key, seen.targets) if pool.spec.several else NO_LIMITS
+        return state, plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled, room=room)
 
     def _no_target(self, pool: ServingPool) -> tuple[Reason, str]:
         """Why the first target that cannot be read cannot be."""

@@ -255,10 +255,10 @@ def _of_budgets(budgets: Mapping[str, Shared]) -> Iterator[Family]:
     due, wanted = _gauge(Metric.BUDGET_DUE), _gauge(Metric.BUDGET_WANTED)
     for name, shared in budgets.items():
         gpus.add_metric((name,), shared.budget.spec.gpus)
-        for key, claim in shared.by_pool():
-            held.add_metric((name, *key), claim.held)
-            due.add_metric((name, *key), shared.due(claim))
-            wanted.add_metric((name, *key), shared.wanted(claim))
+        for key, mine in shared.by_pool().items():
+            held.add_metric((name, *key), mine.held)
+            due.add_metric((name, *key), mine.due)
+            wanted.add_metric((name, *key), mine.wanted)
     yield from (gpus, held, due, wanted)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import ClassVar
 
 from servingpool.adapters.cluster.objects import Workload
@@ -35,6 +36,7 @@ from servingpool.reconcile.targets import SeenTarget
 
 FREE = 0.001
 """Least price of a replica for an hour, in dollars: of one that costs nothing, any number would be the cheapest."""
+NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 AHEAD = 7200.0
 """Seconds for which windows are resolved, over the longest horizon: a cold start of an hour and a scrape interval."""
 
@@ -132,14 +134,21 @@ Planned = PoolPlan | Refusal
 
 
 def plan(
-    seen: Collected, drift: str | None, memory: Memory, prices: Mapping[str, Price], *, backfilled: bool
+    seen: Collected,
+    drift: str | None,
+    memory: Memory,
+    prices: Mapping[str, Price],
+    *,
+    backfilled: bool,
+    room: Mapping[str, int] = NO_LIMITS,
 ) -> PoolPlan:
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older.
 
-    `drift` tells who else sets the targets' replicas; None where nobody does.
+    `drift` tells who else sets the targets' replicas; None where nobody does. `room`: replicas to which targets may
+    grow now, by name, where a GPU budget bounds them and others may be ordered instead.
     """
     pool, during, metered = seen.pool, (seen.at, seen.at + AHEAD), seen.observation.metered
-    limit, targets = min(one.workload.batch_limit for one in seen.targets), core_targets(seen.targets)
+    limit, targets = min(one.workload.batch_limit for one in seen.targets), core_targets(seen.targets, room)
     core = core_pool(pool, limit, targets, in_charge=False, during=during, metered=metered)
     auto = check(seen, unschedulable(seen.observation, core, memory), drift)
     permission = in_mode(pool.spec.mode, auto)
@@ -160,8 +169,8 @@ def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
     return tuple(sorted(changing, key=lambda one: not one.grows))
 
 
-def core_targets(targets: Sequence[SeenTarget]) -> tuple[Target, ...]:
-    """The targets in the core's own units, where the pool has several.
+def core_targets(targets: Sequence[SeenTarget], room: Mapping[str, int] = NO_LIMITS) -> tuple[Target, ...]:
+    """The targets in the core's own units, where the pool has several. `room` as for `plan`.
 
     The price is in dollars where each target has one, else in GPUs; a replica whose GPUs are unknown counts as one.
     """
@@ -171,10 +180,12 @@ def core_targets(targets: Sequence[SeenTarget]) -> tuple[Target, ...]:
     prices = [max(FREE, cost) for cost in costs if cost is not None]
     if len(prices) < len(costs):
         prices = [float(one.gpus or 1) for one in targets]
-    return tuple(
-        Target(one.name, price, max(one.spec.min, one.spec.base), one.spec.max, one.workload.batch_limit)
-        for one, price in zip(targets, prices, strict=True)
-    )
+    found = []
+    for one, price in zip(targets, prices, strict=True):
+        base = max(one.spec.min, one.spec.base)
+        most = max(base, min(one.spec.max, room.get(one.name, one.spec.max)))
+        found.append(Target(one.name, price, base, most, one.workload.batch_limit))
+    return tuple(found)
 
 
 def learned(learning: Memory, kept: Memory) -> Learned:

@@ -9,6 +9,8 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, TargetKey, Workl
 
 from .fake_cluster import TICK, FakeCluster, stamp
 from .test_budgets import GPUS, budget, run, status, two, verdict
+from .test_other_kinds import STS
+from .test_other_kinds import world as of_kind
 
 
 def names(world: FakeCluster, name: str = "h100") -> list[str]:
@@ -223,3 +225,14 @@ def test_what_was_ordered_away_to_zero_before_any_pod_was_seen_is_held_for_a_min
         return sum(claim.held for claim in of(world, "h100")[1] if claim.pool == "chat/low")
 
     assert [holds(2, 0.0), holds(0, 1.0), holds(0, 2.0), holds(0, 70.0)] == [8, 8, 8, 0]
+
+
+def test_a_pool_of_another_kind_with_a_spec_that_cannot_be_read_is_counted_all_the_same() -> None:
+    world = of_kind(STS)
+    budget(world, 40)
+    broken = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "vllm", "min": 9, "max": 3}
+    world.pool(targets=[broken])
+    world.step(4)
+    assert world.condition("Ready") == ("False", "InvalidSpec")
+    assert verdict(world, "Counted")[:2] == ("True", "AllCounted")
+    assert status(world)["held"] == 16

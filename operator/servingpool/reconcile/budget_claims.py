@@ -1,0 +1,162 @@
+"""What pools claim of the budgets that they share: from their last decisions to one claim for each target."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from servingpool.adapters.cluster.objects import Key
+from servingpool.api.gpu_budget import BudgetSpec
+from servingpool.decision.decision import Decision
+from servingpool.decision.kinds import weights
+from servingpool.decision.observation import Unknown
+from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, standing
+from servingpool.decision.sharing import Claim
+from servingpool.decision.targets import Part
+from servingpool.reconcile.budget_members import Member
+from servingpool.reconcile.holdings import Held
+from servingpool.reconcile.pool_plan import PoolPlan, core_targets
+
+STALE = 90.0
+"""Seconds, six ticks, after which a pool counts as one that nobody scales: it was not decided on since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a pool's last decision asks for."""
+
+    replicas: int
+    misses: tuple[float, ...] | None
+    least: int
+    max_change: float
+    acts: bool
+    at: float
+    """Unix time in seconds."""
+    several: PoolNeed | None = None
+    """Of a pool of several targets."""
+    growing: frozenset[str] = frozenset()
+    """Its targets that may be ordered more of, were it not for a budget."""
+
+
+def wanted_by(plan: PoolPlan) -> Wanted:
+    """What a plan asks for."""
+    decision, spec = plan.decision, plan.seen.pool.spec
+    step = spec.behavior.max_change_per_step
+    return Wanted(
+        decision.replicas,
+        None if decision.parts else misses_of(decision, decision.replicas, spec.slo.attainment_share),
+        least_of(decision),
+        float("inf") if step is None else float(step),
+        plan.permission.act,
+        plan.at,
+        need_of(plan) if decision.parts else None,
+        frozenset(part.target for part in decision.parts if part.stuck is None and part.speed != 0.0),
+    )
+
+
+def claims_in(
+    budget: BudgetSpec, members: Sequence[Member], wanted: Mapping[Key, Wanted], now: float
+) -> tuple[Claim, ...]:
+    """The claim of each member, in their order; their GPUs are known. `wanted`: what pools asked for last."""
+    found = {
+        one.target: Claim(one.claimed_as, held.each, held.ordered, held.gpus, held.ordered, None, priority=one.priority)
+        for one in members
+        if isinstance(held := one.held, Held)
+    }
+    pools: defaultdict[Key, list[Member]] = defaultdict(list)
+    for one in members:
+        pools[one.key].append(one)
+    for key, parts in pools.items():
+        asked = wanted.get(key)
+        acts = asked is not None and asked.acts and abs(now - asked.at) < STALE
+        claims = _of_pool(asked if acts else None, {one.name: found[one.target] for one in parts}, budget.floor(*key))
+        found |= {one.target: claims[one.name] for one in parts}
+    return tuple(found[one.target] for one in members)
+
+
+def _of_pool(wanted: Wanted | None, claims: Mapping[str, Claim], floor: int) -> Mapping[str, Claim]:
+    """A pool's claims by target, with what its last decision asks for; None where nobody scales it."""
+    if "" in claims:
+        claim = claims[""]
+        if wanted is None:
+            return {"": replace(claim, floor=floor, fixed=True)}
+        wants, misses, least, step = wanted.replicas, wanted.misses, wanted.least, wanted.max_change
+        return {"": replace(claim, wanted=wants, misses=misses, least=least, floor=floor, max_change=step)}
+    # Where it has other targets than it was decided on with, it keeps what it has until the next decision.
+    if wanted is None or wanted.several is None or not claims.keys() <= wanted.several.targets.keys():
+        return {each: replace(claim, fixed=True) for each, claim in standing(floor, claims).items()}
+    found = claims_of(wanted.several, floor, claims)
+    return {each: replace(claim, max_change=wanted.max_change) for each, claim in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Capacities of one plan's parts, in replicas of the reference target."""
+
+    worth: Mapping[str, float]
+    """Of a replica of each target, as the core counted it."""
+    delivered: Mapping[str, int]
+    """Replicas that are Ready or load on a node, of each target that does not deliver what was ordered."""
+    needed: float
+    """What the decision asks for."""
+
+    @classmethod
+    def of(cls, plan: PoolPlan) -> Measure:
+        """For this plan."""
+        decision, seen = plan.decision, plan.seen.observation
+        prices = [(one.name, one.price) for one in core_targets(plan.seen.targets)]
+        worth = weights(plan.memory.profile.kinds, prices, reference_of(plan))
+        worth |= {part.target: part.speed for part in decision.parts if not isinstance(part.speed, Unknown)}
+        loading = Counter(one.target for one in seen.starting if not one.unschedulable)
+        delivered = {
+            part.target: part.ready + loading[part.target] for part in decision.parts if part.stuck is not None
+        }
+        measure = cls(worth, delivered, 0.0)
+        needed = decision.capacity
+        return replace(measure, needed=measure.of_parts(decision.parts) if isinstance(needed, Unknown) else needed)
+
+    def of_parts(self, parts: Iterable[Part]) -> float:
+        """What these parts serve, without what never comes."""
+        counts = {part.target: min(part.replicas, self.delivered.get(part.target, part.replicas)) for part in parts}
+        return math.fsum(self.worth[name] * count for name, count in counts.items())
+
+
+def need_of(plan: PoolPlan) -> PoolNeed:
+    """What a plan for several targets needs."""
+    decision, measure, reference = plan.decision, Measure.of(plan), reference_of(plan)
+    bases = {one.name: max(one.spec.min, one.spec.base) for one in plan.seen.targets}
+    wanted = {part.target: part.replicas for part in decision.parts}
+    targets = {
+        name: TargetNeed(count, measure.worth[name], bases[name], measure.delivered.get(name))
+        for name, count in wanted.items()
+    }
+    most = math.ceil(math.fsum(one.wanted * one.weight for one in targets.values()))
+    return PoolNeed(
+        targets,
+        misses=misses_of(decision, most, plan.seen.pool.spec.slo.attainment_share),
+        capacity=measure.needed,
+        least=least_of(decision),
+        gpus=next(one.gpus for one in plan.seen.targets if one.name == reference),
+    )
+
+
+def least_of(decision: Decision) -> int:
+    """The min in force. At 0 the first replica ranks with the mins."""
+    return max(decision.bounds.least.replicas, min(1, decision.replicas))
+
+
+def misses_of(decision: Decision, replicas: int, attainment: float) -> tuple[float, ...] | None:
+    """Expected misses with 0, 1, ... this many replicas and beyond, over those that the SLO allows."""
+    if decision.course is None:
+        return None
+    return tuple(each / (1.0 - attainment) for each in decision.course.beyond(replicas))
+
+
+def reference_of(plan: PoolPlan) -> str:
+    """The target in whose replicas the core counts."""
+    parts, known = plan.decision.parts, plan.memory.profile.reference
+    if any(part.target == known for part in parts):
+        return known
+    return next((part.target for part in parts if part.speed == 1.0), parts[0].target)

@@ -1,0 +1,98 @@
+"""What budgets leave of a plan: each target gets what its own budget lets it order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from servingpool.adapters.cluster.objects import TargetKey
+from servingpool.decision.decision import BudgetCut, Decision
+from servingpool.decision.fleet import moves, verdict_of_parts
+from servingpool.decision.targets import Part
+from servingpool.reconcile.budget_claims import Measure, reference_of
+from servingpool.reconcile.pool_plan import PoolPlan, actions_of
+
+
+class Allowance(NamedTuple):
+    """What a budget lets one target order."""
+
+    most: int | None
+    """Replicas; None for those that are ordered now, because the budget is closed."""
+    budget: str
+    """Name of the budget."""
+    detail: str
+    """Why it is no more; empty where it is all that is wanted."""
+
+
+def within(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> PoolPlan:
+    """A plan within the budgets of its targets. What is only recommended is not cut: it orders nothing."""
+    if not allowed or not plan.permission.act:
+        return plan
+    places = {one.name: allowed.get(one.workload.key) for one in plan.seen.targets}
+    decision = _of_several(plan, places) if plan.decision.parts else _of_one(plan, *places.values())
+    if decision is plan.decision:
+        return plan
+    return replace(plan, decision=decision, actions=actions_of(plan.seen, decision))
+
+
+def _of_one(plan: PoolPlan, place: Allowance | None) -> Decision:
+    if place is None:
+        return plan.decision
+    requested = plan.seen.observation.requested
+    most = requested if place.most is None else place.most
+    return plan.decision.within_budget(requested, most, place.budget, place.detail)
+
+
+def _of_several(plan: PoolPlan, allowed: Mapping[str, Allowance | None]) -> Decision:
+    """The decision, target by target."""
+    before = plan.decision.parts
+    after = [_cut(part, allowed[part.target]) for part in before]
+    if after == list(before):
+        return plan.decision
+    measure = Measure.of(plan)
+    _in_steps(after, before, plan.seen.pool.spec.behavior.max_change_per_step)
+    _keep_what_serves(after, before, measure)
+    cuts: list[BudgetCut] = []
+    for at, (part, whole) in enumerate(zip(after, before, strict=True)):
+        place = allowed[part.target]
+        if place is not None and part.replicas < whole.replicas:
+            left = measure.of_parts([*after[: at + 1], *before[at + 1 :]])
+            cuts.append(BudgetCut(part.target, part.replicas, place.budget, place.detail, left))
+    parts = tuple(after)
+    if parts == before:
+        return plan.decision
+    moved = moves(parts, reference_of(plan))
+    return plan.decision.within_budgets(parts, verdict_of_parts(parts), moved, measure.needed, cuts)
+
+
+def _cut(part: Part, place: Allowance | None) -> Part:
+    if place is None:
+        return part
+    return part._replace(replicas=min(part.replicas, part.requested if place.most is None else place.most))
+
+
+def _in_steps(after: list[Part], before: Sequence[Part], step: int | None) -> None:
+    """Budgets and decision together remove no more replicas than the pool may lose at once."""
+    beyond = sum(max(0, part.requested - part.replicas) for part in after) - (math.inf if step is None else step)
+    for at, whole in enumerate(before):
+        taken = min(whole.requested, whole.replicas) - after[at].replicas
+        if beyond > 0 and taken > 0:
+            back = int(min(beyond, taken))
+            after[at] = after[at]._replace(replicas=after[at].replicas + back)
+            beyond -= back
+
+
+def _keep_what_serves(after: list[Part], before: Sequence[Part], measure: Measure) -> None:
+    """Nothing is removed that is needed because a budget has cut what was to serve in its place.
+
+    Replicas that a budget asks for go all the same, and so do those that never came: what waits for their GPUs may be
+    another target of this pool.
+    """
+    enough = min(measure.needed, measure.of_parts(before)) * (1.0 - 1e-6)
+    for at, whole in enumerate(before):
+        if whole.stuck is not None or after[at].replicas < whole.replicas or measure.worth[whole.target] <= 0.0:
+            continue
+        while after[at].replicas < whole.requested and measure.of_parts(after) < enough:
+            after[at] = after[at]._replace(replicas=after[at].replicas + 1)
