@@ -149,25 +149,25 @@ def _sizing(plan: Plan, burst: Reading) -> str:
     """Which of the three needs is the largest, and what it is for."""
     need = plan.need
     if need > max(plan.for_forecast, plan.for_initial_fleet):
-        return f"{plan.for_forecast:.0f} cover the forecast; the present load needs {need:.0f}"
+        return f"{shown(plan.for_forecast)} cover the forecast; the present load needs {shown(need)}"
     if need > plan.for_forecast:
-        kept = f"{need:.0f} are kept because the initial fleet may have been needed"
-        return f"{plan.for_forecast:.0f} cover the forecast; {kept}"
+        kept = f"{shown(need)} are kept because the initial fleet may have been needed"
+        return f"{shown(plan.for_forecast)} cover the forecast; {kept}"
     if not plan.feasible:
         said = "too few requests were seen to tell whether the SLO can hold"
         if plan.has_evidence:
             said = f"no replica count meets the SLO ({_percent(plan.curve.floor)} would still miss)"
-        return f"{said}; {need:.0f} {'is' if need == 1 else 'are'} the best trade-off"
+        return f"{said}; {shown(need)} {'is' if need == 1 else 'are'} the best trade-off"
     plain = max(1, math.ceil((plan.expected + plan.backlog) / plan.safe_load))
     if need > plain:
         covers = f"{plain} {'covers' if plain == 1 else 'cover'} the forecast at load {_number(plan.safe_load)}"
         return (
-            f"{covers}; {need - plain:.0f} more for a likely burst of {_number(burst)}, "
+            f"{covers}; {shown(need - plain)} more for a likely burst of {_number(burst)}, "
             f"a miss costing {_number(plan.penalty)} times its GPU time"
         )
     if need < plain:
-        return f"{plain} would cover every burst; {need:.0f} cost less, expected misses included"
-    return f"the SLO holds up to load {_number(plan.safe_load)}, so {need:.0f} {'is' if need == 1 else 'are'} needed"
+        return f"{plain} would cover every burst; {shown(need)} cost less, expected misses included"
+    return f"the SLO holds up to load {_number(plan.safe_load)}, so {shown(need)} {'is' if need == 1 else 'are'} needed"
 
 
 def _mean_prefill(memory: Memory, pool: Pool) -> Reading:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servingpool.decision.decision import Verdict
@@ -127,6 +127,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
     return fleet(*lines, least=max(1, bases), most=max(1, sum(one.target.most for one in lines)))
 
 
+@settings(deadline=None)
 @given(fleets(), st.floats(0.0, 12.0), st.booleans(), st.booleans())
 def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is_needed_stays(
     some: Fleet, need: float, move: bool, trial: bool
@@ -139,6 +140,7 @@ def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is
     assert left >= min(need, served) * (1.0 - 1e-5)
 
 
+@settings(deadline=None)
 @given(fleets(), st.floats(0.1, 12.0))
 def test_what_was_ordered_is_not_ordered_otherwise_at_the_next_look(some: Fleet, need: float) -> None:
     """Once all is Ready the answer is one that stays: nothing swings between two mixes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import product
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servingpool.decision.mix import Frontier, Offer, capacity, cheapest_mix, greatest, price
@@ -25,6 +25,7 @@ def offers(draw: st.DrawFn) -> tuple[Offer, ...]:
     return tuple(found)
 
 
+@settings(deadline=None)
 @given(offers(), st.floats(0.0, 12.0))
 def test_no_other_mix_of_that_capacity_is_cheaper(some: tuple[Offer, ...], need: float) -> None:
     mix = cheapest_mix(some, need)
@@ -38,6 +39,7 @@ def test_no_other_mix_of_that_capacity_is_cheaper(some: tuple[Offer, ...], need:
     assert price(some, mix) <= best * (1.0 + 1e-6)
 
 
+@settings(deadline=None)
 @given(offers(), st.integers(1, 12), st.floats(0.0, 6.0))
 def test_more_capacity_costs_more_and_none_is_weighed_that_costs_no_less(
     some: tuple[Offer, ...], last: int, standing: float
