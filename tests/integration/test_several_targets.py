@@ -137,6 +137,9 @@ def test_the_cheaper_target_serves_while_it_can_and_the_other_one_once_it_cannot
     at, *_ = next(one for one in orders(cluster)[known:] if one[1] == "fixed")
     assert taken <= at <= max(_unix(one["lastTransitionTime"]) for one in pending) + 10.0, "a few ticks of a second"
     assert cluster.events("mixed", "SuccessfulRescale")[-1]["message"]
+    cluster.wait_condition("mixed", "TargetsAvailable", ("False", "TargetNotDelivering"))
+    stuck = {one["name"]: "stuck" in one for one in cluster.status("mixed")["targets"]}
+    assert stuck == {"fixed": False, "spot": True}
     wait(cluster, lambda: cluster.replicas("spot") == 1, "one pod waits, to see when nodes are back")
     wait(cluster, lambda: len(ready(cluster, "fixed")) == cluster.replicas("fixed") >= 4, "the other one serves")
     assert "Traceback" not in operator.log()

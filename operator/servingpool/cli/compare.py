@@ -38,8 +38,8 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
 
     Example: `servingpool compare chat --since 3d --prometheus http://localhost:9090`
 
-    Exit codes: 0 compared, 2 wrong usage, 3 no recommendation in that time or a pool of several targets, 4 the kubeconfig
-    cannot be read, 6 Prometheus did not answer or several pools have this name in it.
+    Exit codes: 0 compared, 2 wrong usage, 3 no recommendation in that time or a pool of several targets, 4 the
+    kubeconfig cannot be read, 6 Prometheus did not answer or several pools have this name in it.
     """
     from servingpool.cli.comparison import SeveralTargets, compare_fleets
 
