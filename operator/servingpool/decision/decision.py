@@ -13,6 +13,7 @@ from servingpool.decision.bounds import Bounds
 from servingpool.decision.course import Course
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.miss_curve import Curve
+from servingpool.decision.mix import ENOUGH
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.targets import Part
 
@@ -308,7 +309,7 @@ class Decision:
             most, detail = f"{cut.most} {cut.target}", cut.detail
             given = {"budget": cut.budget, "most": most, "detail": detail}
             told.append(render(LimitName.GPU_BUDGET.template, given))
-            if cut.left < limited.replicas * (1.0 - 1e-6):
+            if cut.left < limited.replicas * ENOUGH:
                 limited = limited.at_most(cut.left, LimitName.GPU_BUDGET, budget=cut.budget, most=most, detail=detail)
         return replace(
             self,

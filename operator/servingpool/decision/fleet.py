@@ -16,7 +16,7 @@ from servingpool.decision.decision import Verdict
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.kinds import Kind, best_known, kind_of, weights, work_ratio
 from servingpool.decision.miss_curve import MissCurve
-from servingpool.decision.mix import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
+from servingpool.decision.mix import BEYOND, ENOUGH, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
 from servingpool.decision.observation import Observation, Reading
 from servingpool.decision.pool import Pool
 from servingpool.decision.shortage import seen
@@ -262,7 +262,7 @@ class Fleet:
 
     def _kept(self, offers: Sequence[Offer], need: float, now: Mix) -> Mix:
         """The cheapest mix of this capacity that only adds to what stands, or only removes from it."""
-        grows = need > self.standing * (1.0 + 1e-6)
+        grows = need * ENOUGH > self.standing
         near = [
             offer._replace(least=max(offer.least, min(count, offer.most)))
             if grows
@@ -287,7 +287,7 @@ class Fleet:
         def left() -> float:
             return math.fsum(line.weight * min(line.ready, count) for line, count in zip(lines, order, strict=True))
 
-        enough = min(need, math.fsum(line.weight * line.ready for line in lines)) * (1.0 - 1e-6)
+        enough = min(need, math.fsum(line.weight * line.ready for line in lines)) * ENOUGH
         going = [at for at, line in enumerate(lines) if order[at] < line.ready and line.weight > 0.0]
         for at in sorted(going, key=lambda at: lines[at].target.price / lines[at].weight):
             while order[at] < min(lines[at].ready, lines[at].requested) and left() < enough:

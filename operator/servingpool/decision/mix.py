@@ -20,6 +20,8 @@ MOST_STEPS = 2000
 """Steps of one search; after them the best mix so far counts. Two targets of 100 replicas take about 100."""
 BEYOND = 4
 """Times max: sizes up to it are weighed, for they show what would be needed."""
+ENOUGH = 0.999
+"""Share of a capacity that serves for it: speeds drift, and a replica is not replaced for a thousandth."""
 EQUAL = 1e-9
 """Relative difference of two capacities or prices that are not told apart."""
 
@@ -62,7 +64,7 @@ def cheapest_mix(offers: Sequence[Offer], need: float) -> Mix:
     Branch and bound, the best value first: what is still needed costs at least the unit price of the next offer.
     """
     least = tuple(offer.least for offer in offers)
-    rest = need * (1.0 - EQUAL) - capacity(offers, least)
+    rest = need * ENOUGH - capacity(offers, least)
     if rest <= 0.0:
         return least
     order = sorted((at for at, offer in enumerate(offers) if offer.weight > 0.0), key=lambda at: offers[at].unit_price)

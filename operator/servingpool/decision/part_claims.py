@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from servingpool.decision.mix import ENOUGH
 from servingpool.decision.sharing import Claim
 
 Array = NDArray[np.float64]
@@ -133,7 +134,7 @@ def _needed(need: PoolNeed, line: Sequence[_Run], claims: Mapping[str, Claim]) -
     found: list[tuple[str, float]] = []
     for run in line:
         for _ in range(run.count):
-            if at < need.capacity * (1.0 - 1e-6):
+            if at < need.capacity * ENOUGH:
                 found.append((run.target, at))
             at += run.weight
     return found

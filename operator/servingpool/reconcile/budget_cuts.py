@@ -10,6 +10,7 @@ from typing import NamedTuple
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.decision.decision import BudgetCut, Decision
 from servingpool.decision.fleet import moves, verdict_of_parts
+from servingpool.decision.mix import ENOUGH
 from servingpool.decision.targets import Part
 from servingpool.reconcile.budget_claims import Measure, reference_of
 from servingpool.reconcile.pool_plan import PoolPlan, actions_of
@@ -90,7 +91,7 @@ def _keep_what_serves(after: list[Part], before: Sequence[Part], measure: Measur
     Replicas that a budget asks for go all the same, and so do those that never came: what waits for their GPUs may be
     another target of this pool.
     """
-    enough = min(measure.needed, measure.of_parts(before)) * (1.0 - 1e-6)
+    enough = min(measure.needed, measure.of_parts(before)) * ENOUGH
     for at, whole in enumerate(before):
         if whole.stuck is not None or after[at].replicas < whole.replicas or measure.worth[whole.target] <= 0.0:
             continue

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from servingpool.decision.decision import Verdict
 from servingpool.decision.fleet import Fleet, Line, moves, verdict_of_parts
+from servingpool.decision.mix import ENOUGH
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.targets import Target
 
@@ -137,7 +138,7 @@ def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is
         assert one.target.base <= part.replicas <= max(one.target.most, one.requested)
     served = sum(one.weight * one.ready for one in some.lines)
     left = sum(one.weight * min(one.ready, part.replicas) for part, one in zip(parts, some.lines, strict=True))
-    assert left >= min(need, served) * (1.0 - 1e-5)
+    assert left >= min(need, served) * ENOUGH
 
 
 @settings(deadline=None)

@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servingpool.decision.mix import Frontier, Offer, capacity, cheapest_mix, greatest, price
+from servingpool.decision.mix import ENOUGH, Frontier, Offer, capacity, cheapest_mix, greatest, price
 
 H100, L40S = Offer(1.0, 3.9, 0, 10), Offer(0.25, 1.0, 0, 10)
 
@@ -30,10 +30,10 @@ def offers(draw: st.DrawFn) -> tuple[Offer, ...]:
 def test_no_other_mix_of_that_capacity_is_cheaper(some: tuple[Offer, ...], need: float) -> None:
     mix = cheapest_mix(some, need)
     assert all(offer.least <= count <= offer.most for offer, count in zip(some, mix, strict=True))
-    if capacity(some, greatest(some)) < need * (1.0 - 1e-9):
+    if capacity(some, greatest(some)) < need * ENOUGH:
         assert mix == greatest(some)
         return
-    assert capacity(some, mix) >= need * (1.0 - 1e-6)
+    assert capacity(some, mix) >= need * ENOUGH * (1.0 - 1e-6)
     every = product(*(range(offer.least, offer.most + 1) for offer in some))
     best = min(price(some, other) for other in every if capacity(some, other) >= need)
     assert price(some, mix) <= best * (1.0 + 1e-6)
@@ -65,7 +65,7 @@ def test_among_equals_the_earlier_target_is_taken() -> None:
 def test_eight_targets_of_a_hundred_replicas_take_few_steps() -> None:
     some = tuple(Offer(1.0 + 0.13 * n, 1.0 + 0.14 * n, 0, 100) for n in range(8))
     mix = cheapest_mix(some, 100.0)
-    assert 100.0 <= capacity(some, mix) < 103.0
+    assert 100.0 * ENOUGH <= capacity(some, mix) < 103.0
     assert price(some, mix) < 1.02 * 100.0 * min(offer.unit_price for offer in some)
 
 
