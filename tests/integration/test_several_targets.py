@@ -94,10 +94,10 @@ def wait(cluster: Cluster, what: Callable[[], bool], said: str) -> None:
         raise AssertionError(f"{late}; {orders(cluster)}; {json.dumps(status, indent=1)}") from None
 
 
-def reclaim(cluster: Cluster) -> None:
-    """Take the spot node away, with its pods."""
-    cluster.plane.client.patch(f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": True}})
-    for name in cluster.pods("spot"):
+def reclaim(cluster: Cluster, *, cordon: bool) -> None:
+    """Take the spot node away, with its pods; or bring it back."""
+    cluster.plane.client.patch(f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": cordon}})
+    for name in cluster.pods("spot") if cordon else ():
         with contextlib.suppress(ApiError):  # gone meanwhile
             path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
             cluster.plane.client.request("DELETE", path, {"gracePeriodSeconds": 0})
@@ -129,7 +129,7 @@ def test_the_cheaper_target_serves_while_it_can_and_the_other_one_once_it_cannot
 
     # The spot node is taken away: the other one is ordered as soon as pods are known to find no node.
     known, taken = len(orders(cluster)), time.time()
-    reclaim(cluster)
+    reclaim(cluster, cordon=True)
     wait(cluster, lambda: cluster.replicas("fixed") > 1, "the other one is ordered")
     scheduled = [_condition(pod, "PodScheduled") for pod in cluster.pods("spot").values()]
     pending = [one for one in scheduled if one.get("reason") == "Unschedulable"]
@@ -142,4 +142,10 @@ def test_the_cheaper_target_serves_while_it_can_and_the_other_one_once_it_cannot
     assert stuck == {"fixed": False, "spot": True}
     wait(cluster, lambda: cluster.replicas("spot") == 1, "one pod waits, to see when nodes are back")
     wait(cluster, lambda: len(ready(cluster, "fixed")) == cluster.replicas("fixed") >= 4, "the other one serves")
+
+    # The node is back: home again.
+    reclaim(cluster, cordon=False)
+    wait(cluster, lambda: cluster.replicas("fixed") == 1, "spot takes over again")
+    at, _, before, after = orders(cluster)[-1]
+    assert len([since for since in ready(cluster, "spot") if since <= at]) >= before - after
     assert "Traceback" not in operator.log()

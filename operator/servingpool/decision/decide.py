@@ -10,7 +10,6 @@ from servingpool.decision.decision import AtZero, Decision, Limited, Plan, move,
 from servingpool.decision.fleet import Fleet, counted, moves, verdict_of_parts
 from servingpool.decision.lateness import Queues
 from servingpool.decision.limits import limit
-from servingpool.decision.mix import EQUAL
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.plan import at_zero, plan, remembered
 from servingpool.decision.pool import Pool
@@ -83,7 +82,7 @@ def _parts(
     if isinstance(planned, Unknown) or not certain:
         return fleet.split(limited.replicas, move=False, trial=False)
     # What will go soon is not replaced.
-    move = limited.replicas <= planned.recommended * (1.0 + EQUAL)
+    move = limited.replicas <= planned.recommended * (1.0 + pool.params.tolerance)
     return fleet.split(limited.replicas, move=move, trial=not planned.idle and not memory.unused(pool, now))
 
 
