@@ -6,6 +6,7 @@ Writes come back as events, as a watch brings them: a status that was written is
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,10 @@ AGE = 7200.0
 class FakeCluster:
     """What the operator watches and writes to; `reconcile.act.Writer`."""
 
-    def __init__(self, cache: ClusterCache, every: Sequence[Entry], replicas: int, now: float) -> None:
+    def __init__(
+        self, cache: ClusterCache, every: Sequence[Entry], replicas: int, now: float, *, budgets: int = 0
+    ) -> None:
+        """`budgets`: so many GPUBudgets that the pools share, each a quarter larger than its fleet at first."""
         self._cache, self._every, self._now = cache, every, now
         self._entries = {(entry.namespace, entry.name): entry for entry in every}
         since = now - AGE
@@ -34,10 +38,21 @@ class FakeCluster:
         self._born = [replicas] * len(every)
         self._orders = [replicas] * len(every)
         self._pools = [fleet.stored(fleet.serving_pool(entry, replicas), "pool", entry.index, since) for entry in every]
-        self.writes = {"scale": 0, "cost": 0, "status": 0, "event": 0}
+        self._budgets = [
+            fleet.stored(
+                fleet.gpu_budget(number, math.ceil(1.25 * replicas * len(every) / budgets)), "budget", number, since
+            )
+            for number in range(budgets)
+        ]
+        if budgets:
+            for entry, pool in zip(every, self._pools, strict=True):
+                pool["metadata"]["labels"] = fleet.budget_labels(entry.index % budgets)
+        self.writes = {"scale": 0, "cost": 0, "status": 0, "budget": 0, "event": 0}
 
     def list_all(self) -> None:
         """The first lists."""
+        for budget in self._budgets:
+            self._cache.see_budget(budget, gone=False)
         for entry, pool in zip(self._every, self._pools, strict=True):
             self._cache.see_pool(pool, gone=False)
             self._show_deployment(entry)
@@ -99,7 +114,11 @@ class FakeCluster:
         self.writes["status"] += 1
 
     async def write_budget_status(self, name: str, changes: dict[str, Any]) -> None:
-        """The benchmark has no budgets."""
+        index = int(name.removeprefix(fleet.BUDGET))
+        raw = self._budgets[index] | {"status": _merged(self._budgets[index].get("status", {}), changes)}
+        self._budgets[index] = raw
+        self._cache.see_budget(raw, gone=False)
+        self.writes["budget"] += 1
 
     async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:  # noqa: ARG002
         self.writes["event"] += 1

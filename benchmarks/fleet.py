@@ -12,6 +12,8 @@ from servingpool.api.group import API_VERSION, KIND
 OBJECTIVES = (("1s", "50ms"), ("2s", "100ms"), ("5s", "100ms"))
 """Three kinds of SLO, so that the buckets around several bounds are read, as in a mixed fleet."""
 MOST_REPLICAS = 8
+BUDGET = "budget-"
+"""Its number follows."""
 SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes makes the names of pods of."""
 
@@ -69,6 +71,17 @@ def serving_pool(entry: Entry, replicas: int) -> dict[str, Any]:
             "metrics": {"backend": "default"},
         },
     }
+
+
+def budget_labels(number: int) -> dict[str, str]:
+    """Of pools that share the budget of this number."""
+    return {"budget": f"{BUDGET}{number}"}
+
+
+def gpu_budget(number: int, gpus: int) -> dict[str, Any]:
+    """A manifest."""
+    selector = {"matchLabels": budget_labels(number)}
+    return {"metadata": {"name": f"{BUDGET}{number}"}, "spec": {"gpus": gpus, "poolSelector": selector}}
 
 
 def deployment(entry: Entry, replicas: int) -> dict[str, Any]:

@@ -173,7 +173,7 @@ class _MeteredReporter(Reporter):
 async def measure(options: argparse.Namespace) -> dict[str, object]:
     """First ticks with history, then steady traffic, the same to pools seen for a day, then none."""
     every, cache = entries(options.pools, options.per_namespace), ClusterCache()
-    world = FakeCluster(cache, every, options.pods, BEGIN)
+    world = FakeCluster(cache, every, options.pods, BEGIN, budgets=options.budgets)
     settings = {
         "pools": options.pools,
         "replicas": options.pods,
@@ -222,6 +222,7 @@ def main() -> None:
     parser.add_argument("--pools", type=int, default=1000, help="default: %(default)s")
     parser.add_argument("--pods", type=int, default=4, help="pods of each pool at first; default: %(default)s")
     parser.add_argument("--per-namespace", type=int, default=10, help="pools in a namespace; default: %(default)s")
+    parser.add_argument("--budgets", type=int, default=0, help="GPUBudgets that the pools share; default: none")
     parser.add_argument("--ticks", type=int, default=16, help="ticks measured of each kind; default: %(default)s")
     parser.add_argument("--profile", type=Path, help="write cProfile's statistics of the steady ticks, a day on, here")
     parser.add_argument("--real", action="store_true", help="on a real API server; takes about 15 minutes")
@@ -243,7 +244,8 @@ def main() -> None:
         found = asyncio.run(measure(options))
     show(found)
     if not options.no_results:
-        write(f"{options.pools} pools{', real API server' if options.real else ''}", found)
+        under = f" under {options.budgets} GPU budgets" if options.budgets else ""
+        write(f"{options.pools} pools{under}{', real API server' if options.real else ''}", found)
 
 
 if __name__ == "__main__":

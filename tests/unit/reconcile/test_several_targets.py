@@ -52,11 +52,13 @@ class TestOrders:
             when for when, (name, _, after) in zip(world.writes.at, changes(world), strict=True) if name == "spot"
         ]
         assert taken[-1] == "fixed", "what goes, goes last"
-        assert len(world.spot.engines) == 3, "and what replaces it is Ready by then"
+        ready = len(world.spot.engines)
+        assert ready in {3, 4}, "and what replaces it is Ready by then; at a speed below 1 four do"
         assert world.writes.at[-1] - before[-1] >= 100.0, "a cold start lies between"
         assert world.condition("SLOMet") == ("True", "ObjectiveMet")
         events = [message for _, _, reason, message in world.writes.events if reason == "SuccessfulRescale"]
-        assert events[-1].startswith("New size: 4; reason: scale down fixed 4 -> 1 (counted in replicas of fixed)")
+        sentence = "scale down fixed 4 -> 1 (counted in replicas of fixed)"
+        assert events[-1].startswith(f"New size: {1 + ready}; reason: {sentence}")
 
     def test_each_decision_is_one_change_of_the_sum(self) -> None:
         world = MixedCluster(fixed=3)
