@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, PlainSerializer, WithJsonSchema
 
 from servingpool.api.conditions import Condition, Conditions, ConditionType
 from servingpool.api.part import Part
-from servingpool.api.target import MOST_TARGETS
+from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
 from servingpool.api.text import Sentence, Text
 from servingpool.api.time import Time
 
@@ -159,8 +159,8 @@ class Change(Part):
 class TargetStatus(Part):
     """One of several targets."""
 
-    name: Annotated[str, Field(max_length=317)]
-    """Name of the workload, or kind/name if two targets have the same name."""
+    name: Annotated[str, Field(max_length=LONGEST_NAME)]
+    """Name of the workload, or `Kind/name` if two targets have the same name."""
     replicas: Count
     """Its spec.replicas."""
     ready: Count

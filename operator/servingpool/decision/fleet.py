@@ -131,7 +131,7 @@ class Fleet:
                     ready,
                     ready + len(starting) - len(without_node),
                     worth[target.name],
-                    1.0 if target.name == profile.reference else kind.told,
+                    1.0 if target.name == profile.reference else kind.known_speed,
                     kind.cold_start.expected(profile.cold_start.expected(params.cold_start)),
                     None if shortage is None else shortage.stuck(ready, without_node, missing, now, params),
                 )
