@@ -256,7 +256,16 @@ class Fleet:
         self._keep_until_ready(order, need)
         self._in_steps(order)
         return tuple(
-            Part(line.target.name, line.requested, count, line.ready, line.speed, line.cold_start, line.stuck)
+            Part(
+                line.target.name,
+                line.requested,
+                count,
+                line.ready,
+                line.speed,
+                line.cold_start,
+                line.stuck,
+                line.weight,
+            )
             for line, count in zip(self.lines, order, strict=True)
         )
 

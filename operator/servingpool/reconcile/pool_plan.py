@@ -66,6 +66,8 @@ class Learned:
     """The engines tell no time to first token."""
     vanished: float | None = None
     """Unix time in seconds from which on the gateway's series were gone at 0 replicas."""
+    reference: str = ""
+    """The target in whose replicas the decision is counted; empty where the pool has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,7 @@ def learned(learning: Memory, kept: Memory) -> Learned:
         cold_start=starts.expected(0.0) if starts.seconds else None,
         ttft_inferred=kept.unbegun is not None,
         vanished=None if learning.profile.vanished is None else learning.profile.vanished.at,
+        reference=learning.profile.reference,
     )
 
 
