@@ -82,9 +82,9 @@ class Schedule(Part):
     end: Annotated[str, Field(max_length=5), TIME_OF_DAY] = "00:00"
     """Time of day when the window ends, 00:00 to 23:59. If it is not after start, the window ends on the next day."""
     min: Annotated[int, Between(1, 10_000)] | None = None
-    """Lowest number of replicas within the window, 1 to 10000. Ordered one cold start ahead. Default: the target's."""
+    """Lowest number of replicas within the window, 1 to 10000. Ordered one cold start ahead. Default: the pool's."""
     max: Annotated[int, Between(1, 10_000)] | None = None
-    """Highest number of replicas within the window, 1 to 10000. Default: the target's."""
+    """Highest number of replicas within the window, 1 to 10000. Default: the pool's."""
 
     model_config = ConfigDict(json_schema_extra=rules(Rule("has(self.min) || has(self.max)", _NO_BOUND)))
 

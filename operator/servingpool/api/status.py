@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, PlainSerializer, WithJsonSchema
 
 from servingpool.api.conditions import Condition, Conditions, ConditionType
 from servingpool.api.part import Part
-from servingpool.api.target import MOST_TARGETS
+from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
 from servingpool.api.text import Sentence, Text
 from servingpool.api.time import Time
 
@@ -83,7 +83,7 @@ class Bounds(Part):
     max: Count
     """Highest number of replicas."""
     schedule: Annotated[str, Field(max_length=128)] | None = None
-    """Schedules that give them, joined by a comma; absent where both are the target's own."""
+    """Schedules that give them, joined by a comma; absent where both are those of the targets."""
 
 
 class Limit(Part):
@@ -140,7 +140,7 @@ class LastDecision(Part):
 
 
 class Change(Part):
-    """One change of the target's spec.replicas."""
+    """One change of spec.replicas, of several targets of their sum."""
 
     at: Time
     """Time of the change."""
@@ -159,8 +159,8 @@ class Change(Part):
 class TargetStatus(Part):
     """One of several targets."""
 
-    name: Annotated[str, Field(max_length=317)]
-    """Name of the workload, or kind/name if two targets have the same name."""
+    name: Annotated[str, Field(max_length=LONGEST_NAME)]
+    """Name of the workload, or `Kind/name` if two targets have the same name."""
     replicas: Count
     """Its spec.replicas."""
     ready: Count
@@ -230,9 +230,10 @@ class Status(Part):
     last_decision: LastDecision | None = None
     """Last decision in full."""
     last_scale_time: Time | None = None
-    """Time when the operator last changed the target's replicas."""
+    """Time when the operator last changed replicas."""
     history: Annotated[tuple[Change, ...], Field(strict=False, max_length=CHANGES)] = ()
-    """Last changes of the target's replicas, whoever made them, newest first. A contest over the field is left out."""
+    """Last changes of the replicas, of several targets of their sum, whoever made them, newest first. A contest over
+    the field is left out."""
 
     def condition(self, type_: ConditionType) -> Condition | None:
         """The condition of this type, if it was judged."""

@@ -13,6 +13,8 @@ from servingpool.api.rule import Between, Matches, Rule, rules, told
 
 MOST_TARGETS = 8
 """Most targets of a pool. Admission and the operator's own types follow it."""
+LONGEST_NAME = 63 + 1 + 253
+"""Characters of a target's name in status and metrics, as `Kind/name`."""
 
 DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 WORKLOAD_NAME = Matches(

@@ -38,7 +38,7 @@ class EventReason(Templated, StrEnum):
         "SuccessfulRescale",
         "Normal",
         "New size: {replicas}; reason: {reason}",
-        "The operator has set the target's replicas.",
+        "The operator has set replicas. Of several targets the size is their sum.",
         "Nothing.",
     )
     RECOMMENDED = (

@@ -125,13 +125,13 @@ class LimitName(StrEnum):
     MINIMUM = (
         "TooFewReplicas",
         "min is {minimum}",
-        "Raised to targets[].min, or to the min of a schedule.",
+        "Raised to targets[].min, of several targets their sum, or to the min of a schedule.",
         "Lower min to save GPUs.",
     )
     MAXIMUM = (
         "TooManyReplicas",
         "max is {maximum}",
-        "Reduced to targets[].max, or to the max of a schedule.",
+        "Reduced to targets[].max, of several targets their sum, or to the max of a schedule.",
         "Raise max if there are GPUs, or relax the SLO.",
     )
     MAX_CHANGE = (

@@ -79,7 +79,7 @@ class Metric(StrEnum):
         "gauge",
         (*POOL, "by"),
         "seconds",
-        "Unix time of the last change of the target's spec.replicas.",
+        "Unix time of the last change of spec.replicas, of several targets of their sum.",
         "by is the field manager that made it. `servingpool history` lists the changes.",
     )
     LAST_CHANGE_FROM = (
@@ -104,7 +104,7 @@ class Metric(StrEnum):
         POOL,
         "replicas",
         "Lowest number of replicas allowed.",
-        "In force: spec.targets[].min, or that of a schedule.",
+        "In force: spec.targets[].min, of several targets their sum, or that of a schedule.",
     )
     MAX_REPLICAS = (
         "servingpool_max_replicas",
@@ -112,7 +112,7 @@ class Metric(StrEnum):
         POOL,
         "replicas",
         "Highest number of replicas allowed.",
-        "In force: spec.targets[].max, or that of a schedule.",
+        "In force: spec.targets[].max, of several targets their sum, or that of a schedule.",
     )
     SCHEDULE_BOUND = (
         "servingpool_schedule_bound_replicas",
@@ -120,7 +120,7 @@ class Metric(StrEnum):
         (*POOL, "bound", "schedule"),
         "replicas",
         "Bound in force that a schedule gives.",
-        "bound is min or max. Absent while the bound is the target's own.",
+        "bound is min or max. Absent while the bound is that of the targets.",
     )
     TTFT_BOUND = (
         "servingpool_time_to_first_token_bound_seconds",
@@ -152,7 +152,7 @@ class Metric(StrEnum):
         POOL,
         "replicas",
         "Replicas that the last decision wants.",
-        "After all limits. In mode Auto the target follows it.",
+        "After all limits. In mode Auto spec.replicas follows it.",
     )
     NEEDED_REPLICAS = (
         "servingpool_needed_replicas",
@@ -167,7 +167,7 @@ class Metric(StrEnum):
         "gauge",
         POOL,
         "replicas",
-        "The target's spec.replicas.",
+        "The target's spec.replicas; of several targets the sum.",
         "What Kubernetes has to run.",
     )
     READY_REPLICAS = (

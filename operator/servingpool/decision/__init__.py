@@ -2,13 +2,18 @@
 
 A map, in the order of a tick:
 
-- input: `observation`, `pool`, `params` (the tunables); output: `decision`; entry: `decide`; memory: `state`
-- update: `samples`, `queueing`, `counters`, `window` (what happened); `latency_count`, `queue_in_ttft`, `lateness`,
-  `percentile` (who was late); `step_time`, `saturation` (what a request costs); `attribution`, `miss_curve`, `knee`
-  (which load breaks the SLO); `cold_start`, `forecast` (what comes next); `budget` (what may be missed)
+- input: `observation`, `pool`, `slo`, `bounds`, `params` (the tunables); output: `decision`; entry: `decide`; memory:
+  `state`
+- update: `update`; `samples`, `queueing`, `counters`, `window` (what happened); `latency_count`, `queue_in_ttft`,
+  `client_ttft`, `lateness`, `percentile` (who was late); `step_time`, `saturation` (what a request costs);
+  `attribution`, `miss_curve`, `knee` (which load breaks the SLO); `cold_start`, `forecast` (what comes next); `budget`
+  (what may be missed)
+- gateway: `gateway_requests`, `metered` (engines that export little or nothing), `gateway_demand` (to zero and back)
 - plan: `plan`, `costs` (the cheapest fleet)
 - limit: `limits` (named rules, in order)
 - several targets: `targets`, `kinds` (the speed of each), `mix` (the cheapest one), `shortage` (what does not come),
   `fleet` (from targets to a capacity and back)
 - report: `report` (figures and the sentence)
+- GPU budgets, after all pools are decided: `holding` (what pods hold), `course` (misses at each size), `part_claims` (a
+  claim for each of several targets), `sharing` (who gets what)
 """

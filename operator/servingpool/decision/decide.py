@@ -82,8 +82,8 @@ def _parts(
     if isinstance(planned, Unknown) or not certain:
         return fleet.split(limited.replicas, move=False, trial=False)
     # What will go soon is not replaced.
-    move = limited.replicas <= planned.recommended * (1.0 + pool.params.tolerance)
-    return fleet.split(limited.replicas, move=move, trial=not planned.idle and not memory.unused(pool, now))
+    worthwhile = limited.replicas <= planned.recommended * (1.0 + pool.params.tolerance)
+    return fleet.split(limited.replicas, move=worthwhile, trial=not planned.idle and not memory.unused(pool, now))
 
 
 def _course(planned: Plan | Unknown, sleeping: AtZero | None) -> Course | None:

@@ -131,7 +131,7 @@ class Fleet:
                     ready,
                     ready + len(starting) - len(without_node),
                     worth[target.name],
-                    1.0 if target.name == profile.reference else kind.told,
+                    1.0 if target.name == profile.reference else kind.known_speed,
                     kind.cold_start.expected(profile.cold_start.expected(params.cold_start)),
                     None if shortage is None else shortage.stuck(ready, without_node, missing, now, params),
                 )
@@ -256,7 +256,16 @@ class Fleet:
         self._keep_until_ready(order, need)
         self._in_steps(order)
         return tuple(
-            Part(line.target.name, line.requested, count, line.ready, line.speed, line.cold_start, line.stuck)
+            Part(
+                line.target.name,
+                line.requested,
+                count,
+                line.ready,
+                line.speed,
+                line.cold_start,
+                line.stuck,
+                line.weight,
+            )
             for line, count in zip(self.lines, order, strict=True)
         )
 

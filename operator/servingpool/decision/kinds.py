@@ -20,7 +20,8 @@ from servingpool.decision.step_time import StepTime, StepTimeFit
 
 LEAST_SPEED, MOST_SPEED = 0.01, 100.0
 """Replicas of the reference; a target that is further from it is no engine of the same model."""
-NOTHING = EngineDelta()
+NO_ENGINE = EngineDelta()
+"""Of a target none of whose replicas could be read twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class Kind:
     """Replicas of the reference that one of its replicas equals, 0 if it cannot hold TPOT; None until both served."""
 
     @property
-    def told(self) -> Reading:
-        """The speed."""
+    def known_speed(self) -> Reading:
+        """`speed`, or why it is not known."""
         return Unknown(f"no replica of {self.target} has served yet") if self.speed is None else self.speed
 
 
@@ -69,7 +70,7 @@ def updated(
     """With one observation. A target that is no longer in the spec is forgotten."""
     found = []
     for target in pool.targets:
-        kind, engine = kind_of(kinds, target.name), engines.get(target.name, NOTHING)
+        kind, engine = kind_of(kinds, target.name), engines.get(target.name, NO_ENGINE)
         fit, saturation = engine_after(kind.fit, kind.saturation, engine, target.batch_limit, elapsed, pool.params)
         cold_start = kind.cold_start.update(
             tuple(one for one in observation.ready if one.target == target.name),

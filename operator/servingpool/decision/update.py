@@ -14,7 +14,7 @@ from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.counters import CounterDelta, diff_counters
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
-from servingpool.decision.kinds import NOTHING, engine_after, kind_of, updated, with_speeds
+from servingpool.decision.kinds import NO_ENGINE, engine_after, kind_of, updated, with_speeds
 from servingpool.decision.knee import posterior, tpot_infeasible
 from servingpool.decision.latency_count import Misses
 from servingpool.decision.lateness import Lateness
@@ -109,7 +109,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         memory = replace(memory.without_forecasts(), since=now, recommendations=())
     profile = _with_engines(tick, delta, memory)
     # Without a step nobody tells whether the engine is still another one.
-    engine = delta.engines.get(profile.reference, NOTHING)
+    engine = delta.engines.get(profile.reference, NO_ENGINE)
     doubted = profile.fit.changed(params) and (engine.steps if profile.fit.decodes else engine.prefills)
     # A replica with a sample has served: not to be Ready for a moment is no start.
     starting = tuple(one for one in observation.starting if one.name not in memory.samples)
@@ -156,7 +156,7 @@ def _with_engines(tick: _Tick, delta: CounterDelta, memory: Memory) -> Profile:
     """The profile with what the engines showed of their steps and their full batches."""
     profile, pool, params = memory.profile, tick.pool, tick.pool.params
     if not pool.targets:
-        engine = delta.engines.get("", NOTHING)
+        engine = delta.engines.get("", NO_ENGINE)
         fit, saturation = engine_after(profile.fit, profile.saturation, engine, pool.batch_limit, tick.elapsed, params)
         return replace(profile, fit=fit, saturation=saturation)
     (prompt, steps), tokens = memory.window.lengths(memory.interval, params), memory.window.tokens_a_step(params)

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.gpu_budget import BudgetSpec
 from servingpool.decision.decision import Decision
-from servingpool.decision.kinds import weights
 from servingpool.decision.observation import Unknown
 from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, standing
 from servingpool.decision.sharing import Claim
 from servingpool.decision.targets import Part
 from servingpool.reconcile.budget_members import Member
 from servingpool.reconcile.holdings import Held
-from servingpool.reconcile.pool_plan import PoolPlan, core_targets
+from servingpool.reconcile.pool_plan import PoolPlan
 
 STALE = 90.0
 """Seconds, six ticks, after which a pool counts as one that nobody scales: it was not decided on since."""
@@ -106,9 +105,7 @@ class Measure:
     def of(cls, plan: PoolPlan) -> Measure:
         """For this plan."""
         decision, seen = plan.decision, plan.seen.observation
-        prices = [(one.name, one.price) for one in core_targets(plan.seen.targets)]
-        worth = weights(plan.memory.profile.kinds, prices, reference_of(plan))
-        worth |= {part.target: part.speed for part in decision.parts if not isinstance(part.speed, Unknown)}
+        worth = {part.target: part.weight for part in decision.parts}
         loading = Counter(one.target for one in seen.starting if not one.unschedulable)
         delivered = {
             part.target: part.ready + loading[part.target] for part in decision.parts if part.stuck is not None
@@ -125,7 +122,7 @@ class Measure:
 
 def need_of(plan: PoolPlan) -> PoolNeed:
     """What a plan for several targets needs."""
-    decision, measure, reference = plan.decision, Measure.of(plan), reference_of(plan)
+    decision, measure = plan.decision, Measure.of(plan)
     bases = {one.name: max(one.spec.min, one.spec.base) for one in plan.seen.targets}
     wanted = {part.target: part.replicas for part in decision.parts}
     targets = {
@@ -138,7 +135,7 @@ def need_of(plan: PoolPlan) -> PoolNeed:
         misses=misses_of(decision, most, plan.seen.pool.spec.slo.attainment_share),
         capacity=measure.needed,
         least=least_of(decision),
-        gpus=next(one.gpus for one in plan.seen.targets if one.name == reference),
+        gpus=next(one.gpus for one in plan.seen.targets if one.name == plan.learned.reference),
     )
 
 
@@ -152,11 +149,3 @@ def misses_of(decision: Decision, replicas: int, attainment: float) -> tuple[flo
     if decision.course is None:
         return None
     return tuple(each / (1.0 - attainment) for each in decision.course.beyond(replicas))
-
-
-def reference_of(plan: PoolPlan) -> str:
-    """The target in whose replicas the core counts."""
-    parts, known = plan.decision.parts, plan.memory.profile.reference
-    if any(part.target == known for part in parts):
-        return known
-    return next((part.target for part in parts if part.speed == 1.0), parts[0].target)

@@ -12,7 +12,7 @@ from servingpool.decision.decision import BudgetCut, Decision
 from servingpool.decision.fleet import moves, verdict_of_parts
 from servingpool.decision.mix import ENOUGH
 from servingpool.decision.targets import Part
-from servingpool.reconcile.budget_claims import Measure, reference_of
+from servingpool.reconcile.budget_claims import Measure
 from servingpool.reconcile.pool_plan import PoolPlan, actions_of
 
 
@@ -64,7 +64,7 @@ def _of_several(plan: PoolPlan, allowed: Mapping[str, Allowance | None]) -> Deci
     parts = tuple(after)
     if parts == before:
         return plan.decision
-    moved = moves(parts, reference_of(plan))
+    moved = moves(parts, plan.learned.reference)
     return plan.decision.within_budgets(parts, verdict_of_parts(parts), moved, measure.needed, cuts)
 
 

@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from servingpool.api.target import MOST_TARGETS
+from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.cold_start import LONGEST, ColdStart
 from servingpool.decision.forecast import KEPT, MOST_WORK, Forecast
@@ -46,8 +46,6 @@ SLOWEST_STEP = 100.0
 ANOTHER_BATCH = 1.25
 """Full batch over the one that its sums give, or the reverse: the core follows a change of a tenth."""
 
-LONGEST_NAME = 317
-"""Characters of a target's name, as `Kind/name`."""
 LATEST = 4e9
 """Unix time in seconds, in the year 2096: a later one is damaged, and would not be told as a date."""
 

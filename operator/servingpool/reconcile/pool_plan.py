@@ -34,9 +34,10 @@ from servingpool.reconcile.gateways import bound_of
 from servingpool.reconcile.preconditions import ScalePermission, check, in_mode
 from servingpool.reconcile.targets import SeenTarget
 
-FREE = 0.001
-"""Least price of a replica for an hour, in dollars: of one that costs nothing, any number would be the cheapest."""
+LEAST_PRICE = 0.001
+"""Dollars of a replica for an hour, at least: if it cost nothing, any number of them would be the cheapest mix."""
 NO_LIMITS: Mapping[str, int] = MappingProxyType({})
+"""Of a pool whose targets no GPU budget bounds."""
 AHEAD = 7200.0
 """Seconds for which windows are resolved, over the longest horizon: a cold start of an hour and a scrape interval."""
 
@@ -65,6 +66,8 @@ class Learned:
     """The engines tell no time to first token."""
     vanished: float | None = None
     """Unix time in seconds from which on the gateway's series were gone at 0 replicas."""
+    reference: str = ""
+    """The target in whose replicas the decision is counted; empty where the pool has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +180,7 @@ def core_targets(targets: Sequence[SeenTarget], room: Mapping[str, int] = NO_LIM
     if len(targets) == 1:
         return ()
     costs = [one.spec.cost_per_replica_hour for one in targets]
-    prices = [max(FREE, cost) for cost in costs if cost is not None]
+    prices = [max(LEAST_PRICE, cost) for cost in costs if cost is not None]
     if len(prices) < len(costs):
         prices = [float(one.gpus or 1) for one in targets]
     found = []
@@ -203,6 +206,7 @@ def learned(learning: Memory, kept: Memory) -> Learned:
         cold_start=starts.expected(0.0) if starts.seconds else None,
         ttft_inferred=kept.unbegun is not None,
         vanished=None if learning.profile.vanished is None else learning.profile.vanished.at,
+        reference=learning.profile.reference,
     )
 
 

@@ -39,8 +39,8 @@ FEWEST = 0.05
 """Requests that count for a target that gets none: a logarithm needs some."""
 
 
-class Share(NamedTuple):
-    """What was seen of one target."""
+class TargetLoad(NamedTuple):
+    """Requests in the engines of one target, as seen."""
 
     target: str
     """Its name."""
@@ -63,7 +63,7 @@ class Spread:
     """Unix time in seconds of the last observation."""
     seconds: float = 0.0
     """For which replicas of two targets served side by side; those of long ago count less."""
-    shares: tuple[Share, ...] = ()
+    loads: tuple[TargetLoad, ...] = ()
 
     def seen(self, observation: Observation, now: float) -> Spread:
         """After another observation. What replicas of one target alone show is no comparison, and does not count."""
@@ -72,14 +72,14 @@ class Spread:
         requests, replicas = _in_engines(observation)
         elapsed = 0.0 if self.at is None else now - self.at
         if len(requests) < 2 or not 0.0 < elapsed <= LEAST_SEEN:
-            return Spread(now, self.seconds * _kept(elapsed), tuple(_aged(one, elapsed) for one in self.shares))
-        before = {one.target: _aged(one, elapsed) for one in self.shares}
-        shares = []
+            return Spread(now, self.seconds * _kept(elapsed), tuple(_aged(one, elapsed) for one in self.loads))
+        before = {one.target: _aged(one, elapsed) for one in self.loads}
+        loads = []
         for order in observation.targets:
-            old = before.get(order.target, Share(order.target, 0.0, 0.0))
+            old = before.get(order.target, TargetLoad(order.target, 0.0, 0.0))
             more, warm = requests.get(order.target, 0.0), replicas.get(order.target, 0.0)
-            shares.append(Share(old.target, old.requests + more * elapsed, old.replicas + warm * elapsed))
-        return Spread(now, self.seconds * _kept(elapsed) + elapsed, tuple(shares))
+            loads.append(TargetLoad(old.target, old.requests + more * elapsed, old.replicas + warm * elapsed))
+        return Spread(now, self.seconds * _kept(elapsed) + elapsed, tuple(loads))
 
 
 NOT_SEEN = Spread()
@@ -89,8 +89,8 @@ def _kept(elapsed: float) -> float:
     return math.exp(-max(0.0, elapsed) / MEMORY)
 
 
-def _aged(share: Share, elapsed: float) -> Share:
-    return share._replace(requests=share.requests * _kept(elapsed), replicas=share.replicas * _kept(elapsed))
+def _aged(load: TargetLoad, elapsed: float) -> TargetLoad:
+    return load._replace(requests=load.requests * _kept(elapsed), replicas=load.replicas * _kept(elapsed))
 
 
 def _in_engines(observation: Observation) -> tuple[dict[str, float], dict[str, float]]:
@@ -121,24 +121,24 @@ def judge_routing(
         return Reason.ROUTING_UNKNOWN, Reason.ROUTING_UNKNOWN.message(detail=Note.FEW_SPEEDS.message())
     if max(speeds.values()) < (1.0 + LEAST_DIFFERENCE) * min(speeds.values()):
         return Reason.SIMILAR_SPEEDS, Reason.SIMILAR_SPEEDS.message(least=LEAST_DIFFERENCE)
-    shares = [one for one in spread.shares if one.target in speeds and one.replicas > 0.0]
-    compared = [speeds[one.target] for one in shares]
+    loads = [one for one in spread.loads if one.target in speeds and one.replicas > 0.0]
+    compared = [speeds[one.target] for one in loads]
     detail = None
     if spread.seconds < LEAST_SEEN or not compared or max(compared) < (1.0 + LEAST_DIFFERENCE) * min(compared):
         seen, wanted = brief(min(spread.seconds, LEAST_SEEN)), brief(LEAST_SEEN)
         detail = Note.SELDOM_SIDE_BY_SIDE.message(seen=seen, wanted=wanted)
-    elif sum(one.requests for one in shares) < LEAST_REQUESTS * sum(one.replicas for one in shares):
+    elif sum(one.requests for one in loads) < LEAST_REQUESTS * sum(one.replicas for one in loads):
         detail = Note.FEW_IN_ENGINES.message(least=LEAST_REQUESTS)
     if detail is not None:
         return Reason.ROUTING_UNKNOWN, Reason.ROUTING_UNKNOWN.message(detail=detail)
-    return _judged(parts, reference, speeds, shares, before)
+    return _judged(parts, reference, speeds, loads, before)
 
 
 def _judged(
-    parts: Sequence[Part], reference: str, speeds: Mapping[str, float], shares: Sequence[Share], before: str | None
+    parts: Sequence[Part], reference: str, speeds: Mapping[str, float], loads: Sequence[TargetLoad], before: str | None
 ) -> tuple[Reason, str]:
-    found = slope(shares, speeds)
-    held = ", ".join(f"{one.each:.1f} in a replica of {one.target}" for one in shares)
+    found = slope(loads, speeds)
+    held = ", ".join(f"{one.each:.1f} in a replica of {one.target}" for one in loads)
     if found >= BOUNDARY + (HYSTERESIS if before == Reason.ROUND_ROBIN else -HYSTERESIS):
         cost = Note.FULL_USE.message() if found > BY_SPEED else Note.SLOW_FULL_FIRST.message()
         return Reason.LEAST_LOADED, Reason.LEAST_LOADED.message(held=held, cost=cost)
@@ -154,11 +154,11 @@ def _judged(
     return Reason.ROUND_ROBIN, said
 
 
-def slope(shares: Sequence[Share], speeds: Mapping[str, float]) -> float:
+def slope(loads: Sequence[TargetLoad], speeds: Mapping[str, float]) -> float:
     """By least squares, of log(requests in a replica) over log(speed), each target weighted by its replica-seconds."""
-    weights = [one.replicas for one in shares]
-    x = [math.log(speeds[one.target]) for one in shares]
-    y = [math.log(max(FEWEST, one.each)) for one in shares]
+    weights = [one.replicas for one in loads]
+    x = [math.log(speeds[one.target]) for one in loads]
+    y = [math.log(max(FEWEST, one.each)) for one in loads]
     whole = math.fsum(weights)
     mean_x = math.fsum(w * each for w, each in zip(weights, x, strict=True)) / whole
     mean_y = math.fsum(w * each for w, each in zip(weights, y, strict=True)) / whole

@@ -144,9 +144,7 @@ def _refused(refusal: Refusal, held: Status) -> Status:
 
 def _routing(plan: PoolPlan, spread: Spread, held: Status) -> tuple[Reason, str] | None:
     before = held.condition(ConditionType.ROUTING_FOLLOWS_SPEED)
-    return judge_routing(
-        plan.decision.parts, plan.memory.profile.reference, spread, None if before is None else before.reason
-    )
+    return judge_routing(plan.decision.parts, plan.learned.reference, spread, None if before is None else before.reason)
 
 
 def _failed(permission: ScalePermission, reason: Reason, message: str) -> ScalePermission:
@@ -224,7 +222,7 @@ def _limited_condition(plan: PoolPlan) -> Condition:
 
 def _needed(plan: PoolPlan, replicas: float) -> str:
     """Replicas, with what they are counted in where there are several targets."""
-    return f"{shown(replicas)} of {plan.memory.profile.reference}" if plan.decision.parts else shown(replicas)
+    return f"{shown(replicas)} of {plan.learned.reference}" if plan.decision.parts else shown(replicas)
 
 
 def _calibrating_condition(plan: PoolPlan) -> Condition:

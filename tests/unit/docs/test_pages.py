@@ -142,3 +142,10 @@ def test_every_test_that_stands_behind_a_feature_exists() -> None:
     tests = Path(__file__).parents[2]
     missing = [f"{path}::{name}" for path, name in rows if f"def {name}(" not in (tests / path).read_text()]
     assert missing == []
+
+
+@pytest.mark.parametrize("package", ["decision", "reconcile"])
+def test_the_map_of_a_package_names_each_of_its_modules(package: str) -> None:
+    folder = ROOT / "operator/servingpool" / package
+    named = set(re.findall(r"`(\w+)`", (folder / "__init__.py").read_text()))
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} - named == set()

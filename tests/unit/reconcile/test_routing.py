@@ -9,7 +9,7 @@ import pytest
 from servingpool.api.conditions import Reason
 from servingpool.decision.observation import Observation, Ordered, Reading, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.targets import Part
-from servingpool.reconcile.routing import LEAST_SEEN, NOT_SEEN, Share, Spread, judge_routing, slope
+from servingpool.reconcile.routing import LEAST_SEEN, NOT_SEEN, Spread, TargetLoad, judge_routing, slope
 
 FLEET = {"h100": 2, "l40s": 4}
 SPEEDS: dict[str, Reading] = {"h100": 1.0, "l40s": 0.4}
@@ -99,7 +99,7 @@ def test_replicas_of_one_target_alone_are_no_comparison() -> None:
     assert alone.seconds == 0.0
     before = seen({"h100": 10.0, "l40s": 25.0})
     after = seen({"h100": 90.0}, minutes=5.0, before=before)
-    assert [share.each for share in after.shares] == pytest.approx([10.0, 25.0])
+    assert [load.each for load in after.loads] == pytest.approx([10.0, 25.0])
 
 
 def test_new_replicas_and_those_without_samples_do_not_count() -> None:
@@ -112,7 +112,7 @@ def test_new_replicas_and_those_without_samples_do_not_count() -> None:
 def test_requests_that_wait_in_the_engine_count() -> None:
     spread = NOT_SEEN.seen(observed({"h100": 10.0, "l40s": 25.0}), 0.0)
     spread = spread.seen(observed({"h100": 10.0, "l40s": 25.0}, waiting=5.0), 15.0)
-    assert [share.each for share in spread.shares] == pytest.approx([15.0, 30.0])
+    assert [load.each for load in spread.loads] == pytest.approx([15.0, 30.0])
 
 
 def test_a_verdict_stays_while_the_slope_is_about_the_boundary() -> None:
@@ -135,9 +135,9 @@ def test_a_pool_of_one_target_has_no_such_condition() -> None:
 
 def test_the_slope_is_that_of_the_targets_weighted_by_their_replicas() -> None:
     speeds = {"a": 1.0, "b": 0.5, "c": 0.25}
-    shares = [Share(name, 100.0 * 10.0 * speed**-1.0, 100.0) for name, speed in speeds.items()]
-    assert slope(shares, speeds) == pytest.approx(-1.0)
-    assert slope([Share("a", 0.0, 100.0), Share("b", 100.0, 100.0)], speeds) == pytest.approx(
+    loads = [TargetLoad(name, 100.0 * 10.0 * speed**-1.0, 100.0) for name, speed in speeds.items()]
+    assert slope(loads, speeds) == pytest.approx(-1.0)
+    assert slope([TargetLoad("a", 0.0, 100.0), TargetLoad("b", 100.0, 100.0)], speeds) == pytest.approx(
         math.log(20) / math.log(0.5)
     )
 
