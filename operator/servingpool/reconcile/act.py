@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from servingpool.adapters.cluster.cache import ClusterCache
@@ -38,6 +38,8 @@ class ScaleOutcome:
     """What to say in the Ready condition."""
     blind_choice: tuple[str, str] | None = None
     """Type and message of an event: why Kubernetes chose itself which pods to remove."""
+    complete: bool = False
+    """Every order of the plan was carried out."""
 
     def then(self, later: ScaleOutcome) -> ScaleOutcome:
         """This, and what acting on another target of the pool did after it."""
@@ -79,6 +81,8 @@ class Actor:
 
         Nothing is removed unless all that was to be added was ordered: it may be what replaces the removed.
         """
+        if not plan.actions:
+            return NOT_SCALED
         outcome, begun, complete = NOT_SCALED, False, True
         fleet = tuple(target.workload for target in plan.seen.targets)
         for action in plan.actions:
@@ -96,7 +100,7 @@ class Actor:
                 fleet = scaled(fleet, action.target, action.replicas)
             complete = complete and one.scaled
             outcome = outcome.then(one)
-        return outcome if begun or not plan.actions else None
+        return replace(outcome, complete=complete) if begun else None
 
     async def sweep(self, leading: Callable[[], bool]) -> None:
         """Clear our deletion costs from pods that have survived."""

@@ -98,7 +98,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
             "desired_replicas": decision.replicas,
-            "targets": targets_of(decision.parts, done=outcome.ordered == decision.replicas),
+            "targets": targets_of(decision.parts, done=outcome.complete and outcome.ordered is not None),
             "throughput": _throughput(figures, plan.expense),
             "cost": _cost(plan.expense),
             "queue_depth": _rounded(figures.queue, 1),

@@ -117,12 +117,13 @@ class TestOrders:
         assert changes(world) == [("fixed", 3, 5)]
         assert outcome is not None
         assert (outcome.scaled, outcome.ordered) == (True, 7), "5 there, and 2 of spot as before"
+        assert not outcome.complete, "so the status shows each target as it was seen"
 
     def test_the_outcome_is_the_sum_over_all_targets(self) -> None:
         world = decided()
         outcome = act(world, spot=4, fixed=1)
         assert changes(world) == [("spot", 2, 4), ("fixed", 3, 1)]
-        assert outcome == ScaleOutcome(scaled=True, ordered=5)
+        assert outcome == ScaleOutcome(scaled=True, ordered=5, complete=True)
         newest = world.state().history.changes[0]
         assert (newest.from_, newest.to) == (5, 5), "one decision is one change"
 
