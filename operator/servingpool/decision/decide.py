@@ -78,9 +78,9 @@ def _parts(
     now: float,
 ) -> tuple[Part, ...]:
     """What each target should be. Unless all is certain, none replaces another, and none is tried."""
-    certain = memory.calibrated(pool) and memory.coverage >= 1.0 and not observation.rollout
-    if isinstance(planned, Unknown) or not certain:
-        return fleet.split(limited.replicas, move=False, trial=False)
+    seen = memory.coverage >= 1.0 and memory.queue_unknown is None and memory.client_unknown is None
+    if isinstance(planned, Unknown) or not (memory.calibrated(pool) and seen and not observation.rollout):
+        return fleet.split(limited.replicas, move=False, trial=False, keep=not memory.idle(pool, now))
     # What will go soon is not replaced.
     worthwhile = limited.replicas <= planned.recommended * (1.0 + pool.params.tolerance)
     return fleet.split(limited.replicas, move=worthwhile, trial=not planned.idle and not memory.unused(pool, now))

@@ -16,7 +16,18 @@ from servingpool.decision.decision import Verdict
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.kinds import Kind, best_known, kind_of, weights, work_ratio
 from servingpool.decision.miss_curve import MissCurve
-from servingpool.decision.mix import BEYOND, ENOUGH, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
+from servingpool.decision.mix import (
+    BEYOND,
+    ENOUGH,
+    EQUAL,
+    Frontier,
+    Mix,
+    Offer,
+    capacity,
+    cheapest_mix,
+    greatest,
+    price,
+)
 from servingpool.decision.observation import Observation, Reading
 from servingpool.decision.pool import Pool
 from servingpool.decision.shortage import seen
@@ -156,7 +167,9 @@ class Fleet:
 
     @property
     def fewest(self) -> float:
-        """Capacity of the pool's min, at the least price."""
+        """Capacity of the pool's min, at the least price; none where it may go to zero, whatever the bases."""
+        if self.least == 0:
+            return 0.0
         offers = self._offers()
         return capacity(offers, self._of_count((0,) * len(offers), offers, least=self.least))
 
@@ -170,6 +183,11 @@ class Fleet:
     def standing(self) -> float:
         """Capacity that is ordered and comes."""
         return math.fsum(line.credited * line.weight for line in self.lines)
+
+    @property
+    def ordered(self) -> float:
+        """Capacity that is ordered, whether it comes or not."""
+        return math.fsum(line.requested * line.weight for line in self.lines)
 
     @property
     def reachable(self) -> float:
@@ -233,15 +251,16 @@ class Fleet:
             mix = cheapest_mix(offers, need)
         return self._of_count(self._within(mix, offers), offers, least=self.least)
 
-    def split(self, need: float, *, move: bool, trial: bool) -> tuple[Part, ...]:
+    def split(self, need: float, *, move: bool, trial: bool, keep: bool = False) -> tuple[Part, ...]:
         """What each target should be for this capacity.
 
         `move`: it may move to a cheaper mix. `trial`: a target that never served may get its first replica, which shows
-        its speed.
+        its speed. `keep`: what is needed is not known for certain, so nothing goes for it but what is replaced.
         """
-        zero = need <= 0.0 and self.least == 0
+        zero = need <= 0.0 and self.least == 0 and not (keep and any(line.requested for line in self.lines))
+        keep = keep and need >= self.standing * (1.0 - EQUAL) and not zero
         offers, now = self._offers(zero=zero), tuple(line.credited for line in self.lines)
-        mix = self._of_count(self._kept(offers, need, now), offers, least=0 if zero else self.least)
+        mix = self._of_count(self._kept(offers, need, now, keep=keep), offers, least=0 if zero else self.least)
         if move and not zero:
             best = self._cheapest(offers, need)
             if price(offers, best) < (1.0 - self.saves) * price(offers, mix):
@@ -253,6 +272,8 @@ class Fleet:
         ]
         if not zero:
             self._try_one(order, begin=trial)
+        if keep:
+            self._keep_ordered(order)
         self._keep_until_ready(order, need)
         self._in_steps(order)
         return tuple(
@@ -269,9 +290,9 @@ class Fleet:
             for line, count in zip(self.lines, order, strict=True)
         )
 
-    def _kept(self, offers: Sequence[Offer], need: float, now: Mix) -> Mix:
+    def _kept(self, offers: Sequence[Offer], need: float, now: Mix, *, keep: bool) -> Mix:
         """The cheapest mix of this capacity that only adds to what stands, or only removes from it."""
-        grows = need * ENOUGH > self.standing
+        grows = keep or need * ENOUGH > self.standing
         near = [
             offer._replace(least=max(offer.least, min(count, offer.most)))
             if grows
@@ -288,6 +309,17 @@ class Fleet:
             tried = unproven[:1]
         for at in tried:
             order[at] = max(order[at], 1)
+
+    def _keep_ordered(self, order: list[int]) -> None:
+        """Keep pods that find no node, unless other targets have got as much in their place."""
+        missing = self.ordered - math.fsum(line.weight * count for line, count in zip(self.lines, order, strict=True))
+        for at, line in enumerate(self.lines):
+            if line.stuck is None or line.weight <= 0.0:
+                continue
+            most = min(line.requested, line.target.most) - order[at]
+            back = max(0, min(most, math.ceil(missing / line.weight - EQUAL)))
+            order[at] += back
+            missing -= back * line.weight
 
     def _keep_until_ready(self, order: list[int], need: float) -> None:
         """Keep what goes while the Ready replicas that stay have less capacity than is needed and there is."""

@@ -41,8 +41,8 @@ def limit(
         return _bounded(answer, requested, pool, bounds, fleet)
     idle = memory.idle(pool, now)
     if isinstance(plan, Unknown):
-        answer = Limited(0 if idle else requested)
-        if pool.idle_after is not None and observation.requested == 1:
+        answer = Limited(0 if idle else max(requested, _of_late(memory, fleet)))
+        if pool.idle_after is not None and observation.requested == 1 and (fleet is None or not fleet.stuck):
             answer = _last_replica(Limited(0), observation, pool, memory, now)  # for its sentence
         answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
         return _bounded(answer, requested, pool, bounds, fleet)
@@ -59,6 +59,11 @@ def limit(
     answer = _while_no_node(answer, observation, pool, memory, fleet)
     answer = _in_proportion(answer, observation, pool, memory, plan)
     return _bounded(_last_replica(answer, observation, pool, memory, now), requested, pool, bounds, fleet)
+
+
+def _of_late(memory: Memory, fleet: Fleet | None) -> float:
+    """Of several targets, what was ordered and needed until now: where some of it is lost, others serve it."""
+    return 0.0 if fleet is None or not fleet.stuck else min(fleet.ordered, memory.highest_recommendation)
 
 
 def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory: Memory, now: float) -> Limited:

@@ -95,6 +95,33 @@ class TestReplacement:
         assert split(fleet(line(ordered=4), line("spot", price=1.0, ordered=1, loading=1)), 4.0) == (4, 4)
 
 
+class TestWhileTheNeedIsNotKnown:
+    """Metrics are missing, or a target is in rollout."""
+
+    def test_pods_without_a_node_stay_ordered_unless_another_target_serves_in_their_place(self) -> None:
+        lost = line("spot", price=1.0, ordered=3, ready=1, stuck="2 pods find no node")
+        parts = fleet(line(ordered=1), lost).split(2.0, move=False, trial=False, keep=True)
+        assert [part.replicas for part in parts] == [1, 3]
+        parts = fleet(line(ordered=1), lost).split(4.0, move=False, trial=False, keep=True)
+        assert [part.replicas for part in parts] == [3, 2]
+
+    def test_a_target_that_counts_for_little_or_nothing_stays(self) -> None:
+        some = fleet(
+            line(ordered=20), line("small", speed=0.01, ordered=1), line("slow", speed=0.0, ordered=1), most=30
+        )
+        parts = some.split(some.standing, move=False, trial=False, keep=True)
+        assert [part.replicas for part in parts] == [20, 1, 1]
+
+    def test_a_pool_that_has_lost_all_is_not_at_zero(self) -> None:
+        lost = line("spot", price=1.0, ordered=4, ready=0, stuck="4 pods find no node")
+        parts = fleet(lost, line(), least=0).split(0.0, move=False, trial=False, keep=True)
+        assert [part.replicas for part in parts] == [4, 0]
+
+
+def test_a_base_does_not_keep_a_pool_from_zero() -> None:
+    assert fleet(line(base=2, ordered=2), l40s(), least=0).fewest == 0.0
+
+
 class TestTrial:
     def test_gives_a_target_that_never_served_one_replica_and_keeps_it_until_it_has(self) -> None:
         some = fleet(line(ordered=3), line("new", price=1.0, speed=UNPROVEN))

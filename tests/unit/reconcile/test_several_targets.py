@@ -91,6 +91,22 @@ class TestOrders:
         world.until(lambda: ordered(world.fixed) == 1, minutes=120)
         assert len(world.spot.engines) >= 4
 
+    def test_nodes_lost_while_prometheus_is_silent_are_made_up_for(self) -> None:
+        world = MixedCluster()
+        world.pool()
+        world.until(lambda: ordered(world.fixed) == 1)
+        world.prometheus.silent = "no answer"
+        world.spot.unschedulable = True
+        for engine in world.spot.engines[1:]:
+            gone = {"metadata": {"namespace": "chat", "name": engine.name, "uid": engine.name}}
+            world.cache.see_pod(gone, gone=True)
+            world.spot.orders.append(world.now)
+        del world.spot.engines[1:]
+        before = ordered(world.fixed) + ordered(world.spot)
+        world.step(minutes=5)
+        assert len(world.fixed.engines) + len(world.spot.engines) >= before
+        assert ordered(world.spot) == 2, "one pending pod stays, to see when nodes are back"
+
     def test_increases_come_first(self) -> None:
         world = MixedCluster()
         world.pool()
