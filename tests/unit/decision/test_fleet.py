@@ -107,7 +107,7 @@ class TestWhileTheNeedIsNotKnown:
 
     def test_a_target_that_counts_for_little_or_nothing_stays(self) -> None:
         some = fleet(
-            line(ordered=20), line("small", speed=0.01, ordered=1), line("slow", speed=0.0, ordered=1), most=30
+            line(ordered=20, most=20), line("small", speed=0.01, ordered=1), line("slow", speed=0.0, ordered=1), most=30
         )
         parts = some.split(some.standing, move=False, trial=False, keep=True)
         assert [part.replicas for part in parts] == [20, 1, 1]
