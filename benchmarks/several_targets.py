@@ -270,7 +270,7 @@ def _line(row: Row, static: Row | None) -> str:
 
 def goals(seeds: Sequence[Found]) -> Iterator[str]:
     """What was to be reached in the mean over these seeds of one case, and whether it was."""
-    first = seeds[0]
+    first, target = seeds[0], seeds[0].case.slo.attainment
     for what, goal in (("static mix", MIX_GOAL), ("single kind", SINGLE_GOAL)):
         ratios = [found.over(found.static if what == "static mix" else found.single) for found in seeds]
         known = [ratio for ratio in ratios if ratio is not None]
@@ -279,13 +279,13 @@ def goals(seeds: Sequence[Found]) -> Iterator[str]:
             yield f"- Dollars over the best {what}'s: {_mean(known, '.3f')}, goal {goal:.2f}: {reached}."
         else:
             attain = all(found.ours.attains for found in seeds)
-            who = f"no {what} attains" if attain else "ours does not attain with each seed"
+            attained = _mean([found.ours.attained for found in seeds], ".2%")
+            who = f"no {what} attains" if attain else f"ours attains {attained}, not {target:.0%} with each seed"
             yield f"- Dollars over the best {what}'s: no figure, {who}, goal {goal:.2f}: {_reached(attain)}."
     if first.clairvoyant is not None:
         pairs = [(one.ours.in_loss or 0.0, one.clairvoyant.in_loss or 0.0) for one in seeds if one.clairvoyant]
         ours, best = zip(*pairs, strict=True)
         causal = [one.at_notice.in_loss or 0.0 for one in seeds if one.at_notice]
-        target = first.case.slo.attainment
         held = fmean(ours) >= min(fmean(causal), target)
         yield (
             f"- Attained in the loss: {_mean(ours, '.2%')}; who orders at the notice {_mean(causal, '.2%')}, "

@@ -55,7 +55,7 @@ class Metric(StrEnum):
         "gauge",
         (*POOL, "replicas"),
         "replicas",
-        "Expected misses of a fleet size that was weighed, in the work of fully busy replicas.",
+        "Expected misses of a fleet size that was weighed, in fully busy replicas; not for several targets.",
         "needed_for_forecast_replicas is the size with the least replicas + miss_penalty x this.",
     )
     EXPECTED_MISSES = (

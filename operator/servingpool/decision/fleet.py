@@ -305,8 +305,9 @@ class Fleet:
         """Order the first replica of one target that never served, and keep it until it has."""
         unproven = [at for at, line in enumerate(self.lines) if not line.proven and line.target.most > 0]
         tried = [at for at in unproven if self.lines[at].requested > 0]
-        if not tried and begin and sum(order) < self.most:
-            tried = unproven[:1]
+        waits = any(self.lines[at].stuck is None for at in tried)
+        if not waits and begin and sum(order) < self.most:
+            tried += [at for at in unproven if at not in tried][:1]
         for at in tried:
             order[at] = max(order[at], 1)
 

@@ -218,7 +218,7 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
         decision, last = pool.decided.decision, pool.decided.change
         for order, limit in enumerate(decision.limits, start=1):
             limits.add_metric((*key, limit.name, str(order)), limit.after)
-        for one in decision.candidates:
+        for one in () if decision.parts else decision.candidates:  # parts of a replica drift: a series each
             candidates.add_metric((*key, size_of(one.replicas)), one.misses)
         for name, bound in (("min", decision.bounds.least), ("max", decision.bounds.most)):
             if bound.schedule is not None:

@@ -133,6 +133,10 @@ class TestTrial:
         some = fleet(line(ordered=3), line("a", speed=UNPROVEN), line("b", speed=UNPROVEN))
         assert split(some, 3.0, trial=True) == (3, 1, 0)
 
+    def test_goes_on_with_the_next_one_where_the_first_replica_finds_no_node(self) -> None:
+        lost = line("a", speed=UNPROVEN, ordered=1, ready=0, stuck="1 pod finds no node")
+        assert split(fleet(line(ordered=3), lost, line("b", speed=UNPROVEN)), 3.0, trial=True) == (3, 1, 1)
+
     def test_of_a_target_that_serves_nothing_within_the_slo_ends(self) -> None:
         assert split(fleet(line(ordered=3), line("slow", price=1.0, speed=0.0, ordered=1)), 3.0) == (3, 0)
 
