@@ -11,8 +11,8 @@ A map, in the order of a tick:
 - gateway: `gateway_requests`, `metered` (engines that export little or nothing), `gateway_demand` (to zero and back)
 - plan: `plan`, `costs` (the cheapest fleet)
 - limit: `limits` (named rules, in order)
-- several targets: `targets`, `kinds` (the speed of each), `mix` (the cheapest one), `shortage` (what does not come),
-  `fleet` (from targets to a capacity and back)
+- several targets: `targets`, `kinds` (the speed of each), `shortage` (what does not come), `counting` (in replicas of
+  which one), `mix` (the cheapest one), `fleet` (from a capacity to replicas of each), `parts` (what is said of each)
 - report: `report` (figures and the sentence)
 - GPU budgets, after all pools are decided: `holding` (what pods hold), `course` (misses at each size), `part_claims` (a
   claim for each of several targets), `sharing` (who gets what)

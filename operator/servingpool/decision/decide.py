@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from servingpool.decision import report
+from servingpool.decision.counting import counted, fleet_of
 from servingpool.decision.course import Course
 from servingpool.decision.decision import AtZero, Decision, Limited, Plan, move, verdict_of
-from servingpool.decision.fleet import Fleet, counted, moves, verdict_of_parts
+from servingpool.decision.fleet import Fleet, moves, verdict_of_parts
 from servingpool.decision.lateness import Queues
 from servingpool.decision.limits import limit
 from servingpool.decision.observation import Observation, Reading, Unknown
+from servingpool.decision.parts import Part
 from servingpool.decision.plan import at_zero, plan, remembered
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
-from servingpool.decision.targets import Part
 from servingpool.decision.update import update
 
 
@@ -32,7 +33,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     clock that is set back empties the windows, and a second call at the same `now` changes nothing.
     """
     memory = counted(memory, observation, pool, now)
-    fleet = Fleet.of(observation, pool, memory, now) if pool.targets else None
+    fleet = fleet_of(observation, pool, memory, now) if pool.targets else None
     seen = observation if fleet is None else fleet.observed(observation)
     updated = update(seen, pool.within(pool.bounds(now, memory.horizon(pool))), memory, now)
     bounds = pool.bounds(now, updated.memory.horizon(pool))

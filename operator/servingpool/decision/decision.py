@@ -15,7 +15,7 @@ from servingpool.decision.forecast import Outlook
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.mix import ENOUGH
 from servingpool.decision.observation import Reading, Unknown
-from servingpool.decision.targets import Part
+from servingpool.decision.parts import Part
 
 FAST_BURN = 2.0
 """Multiple of the allowed misses, over the last 5 minutes, above which the SLO counts as missed now."""

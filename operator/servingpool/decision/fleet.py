@@ -1,4 +1,4 @@
-"""From several targets to replicas of a reference and back: the core counts capacity, the answer is a mix of targets.
+"""From a capacity in replicas of the reference to replicas of each of several targets.
 
 A mix follows from a capacity by four rules: the cheapest mix that has it; what stands is kept unless another mix saves
 `Params.worth_moving`; nothing is removed before what replaces it is Ready; a target that does not deliver counts for
@@ -13,9 +13,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from servingpool.decision.decision import Verdict
-from servingpool.decision.forecast import Forecast
-from servingpool.decision.kinds import Kind, best_known, kind_of, weights, work_ratio
-from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.mix import (
     BEYOND,
     ENOUGH,
@@ -29,10 +26,9 @@ from servingpool.decision.mix import (
     price,
 )
 from servingpool.decision.observation import Observation, Reading
+from servingpool.decision.parts import Part
 from servingpool.decision.pool import Pool
-from servingpool.decision.shortage import seen
-from servingpool.decision.state import Memory
-from servingpool.decision.targets import Part, Target
+from servingpool.decision.targets import Target
 
 
 class Line(NamedTuple):
@@ -61,52 +57,6 @@ class Line(NamedTuple):
         return isinstance(self.speed, float)
 
 
-def counted(memory: Memory, observation: Observation, pool: Pool, now: float) -> Memory:
-    """The memory in replicas of the reference, with what each target delivers.
-
-    The reference is the target that had most Ready replicas when one first served. It stays, unless it leaves the spec,
-    or its speed is unknown and none of its replicas could tell.
-    """
-    profile = memory.profile
-    if not pool.targets:
-        return _of_one_target(memory) if profile.reference else memory
-    memory = replace(memory, shortages=seen(memory.shortages, observation, now))
-    serves = any(replica.target == profile.reference for replica in observation.ready)
-    stays = any(target.name == profile.reference for target in pool.targets)
-    if stays and (profile.fit.known or serves):
-        return memory
-    new = best_known(profile.kinds, observation)
-    return memory if new == profile.reference else _in_replicas_of(new, memory, pool)
-
-
-def _of_one_target(memory: Memory) -> Memory:
-    """The memory of a pool that had several targets. If another engine is left, that shows within minutes."""
-    return replace(memory, shortages=(), profile=replace(memory.profile, kinds=(), reference=""))
-
-
-def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
-    profile = memory.profile
-    if not profile.kinds:  # it had one target: that which serves
-        kind = Kind(new, profile.fit, profile.saturation, profile.cold_start)
-        return replace(memory, profile=replace(profile, kinds=(kind,), reference=new))
-    prompt, steps = memory.window.lengths(memory.interval, pool.params)
-    if steps <= 0.0:
-        prompt, steps = profile.busy.prompt, profile.busy.steps
-    ratio = work_ratio(profile.kinds, profile.reference, new, pool, prompt=prompt, steps=steps)
-    kind = kind_of(profile.kinds, new)
-    taught = replace(
-        memory.interrupted().profile if ratio is None else memory.in_other_units(ratio).interrupted().profile,
-        kinds=tuple(replace(one, speed=None) for one in profile.kinds),
-        reference=new,
-        fit=kind.fit,
-        saturation=kind.saturation,
-        curve=MissCurve(),
-    )
-    if ratio is None:
-        taught = replace(taught, forecast=Forecast())
-    return replace(memory.interrupted(), profile=taught, shortages=memory.shortages)
-
-
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """All targets of a pool, in the order of the spec."""
@@ -119,35 +69,6 @@ class Fleet:
     max_change: float
     saves: float
     """Share of the cost for which it moves to another mix."""
-
-    @classmethod
-    def of(cls, observation: Observation, pool: Pool, memory: Memory, now: float) -> Fleet:
-        """From what was seen, with the bounds of `pool` in replicas of any target."""
-        profile, params = memory.profile, pool.params
-        worth = weights(profile.kinds, [(target.name, target.price) for target in pool.targets], profile.reference)
-        ordered = {order.target: order.replicas for order in observation.targets}
-        shortages = {one.target: one for one in memory.shortages}
-        lines = []
-        for target in pool.targets:
-            kind, requested = kind_of(profile.kinds, target.name), ordered.get(target.name, 0)
-            ready = sum(one.target == target.name for one in observation.ready)
-            starting = [one for one in observation.starting if one.target == target.name]
-            without_node = tuple(one for one in starting if one.unschedulable)
-            missing = requested - ready - len(starting)
-            shortage = shortages.get(target.name)
-            lines.append(
-                Line(
-                    target,
-                    requested,
-                    ready,
-                    ready + len(starting) - len(without_node),
-                    worth[target.name],
-                    1.0 if target.name == profile.reference else kind.known_speed,
-                    kind.cold_start.expected(profile.cold_start.expected(params.cold_start)),
-                    None if shortage is None else shortage.stuck(ready, without_node, missing, now, params),
-                )
-            )
-        return cls(tuple(lines), pool.min_replicas, pool.max_replicas, pool.max_change, params.worth_moving)
 
     def within(self, pool: Pool) -> Fleet:
         """With the bounds of this pool, in replicas of any target."""

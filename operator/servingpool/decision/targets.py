@@ -1,12 +1,9 @@
-"""The targets of a pool that has several: what is given of each, and what a decision says of it."""
+"""The targets of a pool that has several: what is given of each."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
-
-from servingpool.decision.observation import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +26,3 @@ class Target:
             raise ValueError(f"need a price above 0, got {self.price} for {self.name}")
         if not 0 <= self.base <= self.most:
             raise ValueError(f"need 0 <= base <= most replicas, got base {self.base}, most {self.most} for {self.name}")
-
-
-class Part(NamedTuple):
-    """What a decision says of one target."""
-
-    target: str
-    """Its name."""
-    requested: int
-    """What its `spec.replicas` is."""
-    replicas: int
-    """What its `spec.replicas` should be."""
-    ready: int
-    speed: Reading
-    """What one of its replicas serves, in replicas of the reference target; Unknown until one of each has served."""
-    cold_start: float
-    """Seconds, of its own starts where it has shown one."""
-    stuck: str | None = None
-    """Why it does not deliver what was ordered, as a sentence; None where it does."""
-    weight: float = 1.0
-    """What one of its replicas counted for: its speed, or what its price told before that was known."""

@@ -12,8 +12,8 @@ from servingpool.api.gpu_budget import BudgetSpec
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
 from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, standing
+from servingpool.decision.parts import Part
 from servingpool.decision.sharing import Claim
-from servingpool.decision.targets import Part
 from servingpool.reconcile.budget_members import Member
 from servingpool.reconcile.holdings import Held
 from servingpool.reconcile.pool_plan import PoolPlan

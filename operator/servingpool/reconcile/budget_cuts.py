@@ -11,7 +11,7 @@ from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.decision.decision import BudgetCut, Decision
 from servingpool.decision.fleet import moves, verdict_of_parts
 from servingpool.decision.mix import ENOUGH
-from servingpool.decision.targets import Part
+from servingpool.decision.parts import Part
 from servingpool.reconcile.budget_claims import Measure
 from servingpool.reconcile.pool_plan import PoolPlan, actions_of
 

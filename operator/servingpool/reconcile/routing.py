@@ -16,7 +16,7 @@ from servingpool.api.conditions import Reason
 from servingpool.api.duration import brief
 from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import Observation, Unknown
-from servingpool.decision.targets import Part
+from servingpool.decision.parts import Part
 
 MEMORY = 1800.0
 """Seconds after which an observation counts 1/e as much."""

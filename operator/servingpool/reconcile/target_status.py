@@ -9,7 +9,7 @@ from servingpool.api.duration import brief
 from servingpool.api.status import TargetStatus
 from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import Unknown
-from servingpool.decision.targets import Part
+from servingpool.decision.parts import Part
 from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.targets import SeenTarget
 

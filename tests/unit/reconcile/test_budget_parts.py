@@ -11,7 +11,7 @@ import pytest
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.decision import Decision
-from servingpool.decision.targets import Part
+from servingpool.decision.parts import Part
 from servingpool.reconcile.budget_cuts import Allowance, within
 from servingpool.reconcile.budget_members import _called
 from servingpool.reconcile.pool_plan import PoolPlan

@@ -8,7 +8,7 @@ import pytest
 
 from servingpool.api.conditions import Reason
 from servingpool.decision.observation import Observation, Ordered, Reading, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.targets import Part
+from servingpool.decision.parts import Part
 from servingpool.reconcile.routing import LEAST_SEEN, NOT_SEEN, Spread, TargetLoad, judge_routing, slope
 
 FLEET = {"h100": 2, "l40s": 4}

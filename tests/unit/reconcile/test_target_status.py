@@ -14,7 +14,7 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import Candidate, Limit, Status, TargetStatus
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.observation import Observation, Ordered, Replica, Unknown
-from servingpool.decision.targets import Part
+from servingpool.decision.parts import Part
 from servingpool.reconcile.expense import Expense, expense_of
 from servingpool.reconcile.metrics import PoolCollector
 from servingpool.reconcile.report import worth_writing
