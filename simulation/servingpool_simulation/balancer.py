@@ -21,49 +21,11 @@ def catch_up(s: State, q: Records, row: int, until: float) -> None:
 
 
 @compiled
-def settle_all(s: State, q: Records, rows: Ints, until: float) -> None:
-    """Brings several engines and their pages to `until`, with the scrapes that fall due on the way."""
-    for row in rows:
-        catch_up(s, q, row, until)
-        settle(s, q, row, until)
+def settle_all(states: tuple[State, ...], q: Records, kinds: Ints, rows: Ints, until: float) -> None:
+    """Brings several engines and their pages to `until`, with the scrapes that fall due on the way.
 
-
-@compiled
-def least_loaded(s: State, q: Records, ready: Ints, cursor: int, at: float) -> int:
-    """Index in `ready` of the replica with fewest requests in flight at `at`; the first one from `cursor` on."""
-    fewest = NEVER
-    chosen = cursor
-    for k in range(len(ready)):
-        index = (cursor + k) % len(ready)
-        e = s.engines[ready[index]]
-        if e.plan_end <= at or e.scrape_at <= at:
-            catch_up(s, q, ready[index], at)
-        if e.in_flight < fewest:
-            fewest = e.in_flight
-            chosen = index
-    return chosen
-
-
-@compiled
-def serve(s: State, q: Records, ready: Ints, by_load: bool, cursor: int, begin: int, end: int, earliest: float) -> int:
-    """Routes the requests begin..end-1, in order of arrival but not before `earliest`, to the ready engines.
-
-    By load, ties in turn from `cursor`; otherwise round robin. Returns the cursor for the next call.
+    `states` share their engines and differ in the step times; `kinds` has the place of each row's state.
     """
-    for number in range(begin, end):
-        at = max(q[number].arrival, earliest)
-        chosen = cursor % len(ready)
-        if by_load:
-            chosen = least_loaded(s, q, ready, chosen, at)
-        catch_up(s, q, ready[chosen], at)
-        submit(s, q, ready[chosen], number, at)
-        cursor = chosen + 1
-    return cursor
-
-
-@compiled
-def settle_mixed(states: tuple[State, ...], q: Records, kinds: Ints, rows: Ints, until: float) -> None:
-    """As `settle_all`. `states` share their engines and differ in the step times; `kinds` has each row's state."""
     for row in rows:
         s = states[kinds[row]]
         catch_up(s, q, row, until)
@@ -71,8 +33,11 @@ def settle_mixed(states: tuple[State, ...], q: Records, kinds: Ints, rows: Ints,
 
 
 @compiled
-def least_loaded_mixed(states: tuple[State, ...], q: Records, kinds: Ints, ready: Ints, cursor: int, at: float) -> int:
-    """As `least_loaded`: a request counts the same on each kind, as gateways count."""
+def least_loaded(states: tuple[State, ...], q: Records, kinds: Ints, ready: Ints, cursor: int, at: float) -> int:
+    """Index in `ready` of the replica with fewest requests in flight at `at`; the first one from `cursor` on.
+
+    A request counts the same on each kind, as gateways count.
+    """
     engines = states[0].engines
     fewest = NEVER
     chosen = cursor
@@ -89,7 +54,7 @@ def least_loaded_mixed(states: tuple[State, ...], q: Records, kinds: Ints, ready
 
 
 @compiled
-def serve_mixed(
+def serve(
     states: tuple[State, ...],
     q: Records,
     kinds: Ints,
@@ -99,12 +64,16 @@ def serve_mixed(
     numbers: tuple[int, int],
     earliest: float,
 ) -> int:
-    """As `serve`, of the requests from the first of `numbers` to before the second."""
+    """Routes requests in order of arrival, but not before `earliest`, to the ready engines.
+
+    From the first of `numbers` to before the second. By load, ties in turn from `cursor`; otherwise round robin.
+    Returns the cursor for the next call.
+    """
     for number in range(numbers[0], numbers[1]):
         at = max(q[number].arrival, earliest)
         chosen = cursor % len(ready)
         if by_load:
-            chosen = least_loaded_mixed(states, q, kinds, ready, chosen, at)
+            chosen = least_loaded(states, q, kinds, ready, chosen, at)
         row = ready[chosen]
         s = states[kinds[row]]
         catch_up(s, q, row, at)

@@ -231,11 +231,17 @@ class Fleet:
 
     def _route(self, ready: Ints, end: int) -> int:
         """Sends the requests up to the `end`-th to these rows. Returns the cursor for the next call."""
-        by_load = self.routing is Routing.LEAST_LOADED
-        return serve(self.state, self.requests, ready, by_load, self._cursor, self.served, end, self.now)
+        by_load, numbers = self.routing is Routing.LEAST_LOADED, (self.served, end)
+        states, kinds = self._engines()
+        return serve(states, self.requests, kinds, ready, by_load, self._cursor, numbers, self.now)
 
     def _settle(self, rows: Ints, until: float) -> None:
-        settle_all(self.state, self.requests, rows, until)
+        states, kinds = self._engines()
+        settle_all(states, self.requests, kinds, rows, until)
+
+    def _engines(self) -> tuple[tuple[State, ...], Ints]:
+        """The engines under each kind's figures, and the kind of each row."""
+        return (self.state,), np.zeros(len(self.state.engines), dtype=np.int64)
 
     def _turn_away(self, arrived: float) -> None:
         """Give up on the requests that arrived up to then and that no replica has."""
@@ -269,7 +275,7 @@ class Fleet:
         for upgrade in self.upgrades:
             if upgrade.at == now and upgrade.profile is not self.profile:
                 rows = self._rows(*self._alive)
-                settle_all(self.state, self.requests, rows, now)
+                self._settle(rows, now)
                 end_plans(self.state, rows, now)
                 self.state = with_profile(self.state, upgrade.profile)
                 self.profile = upgrade.profile

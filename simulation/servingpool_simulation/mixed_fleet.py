@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from servingpool.decision.observation import Observation, Ordered
-from servingpool_simulation.balancer import serve_mixed, settle_mixed
-from servingpool_simulation.fleet import Fleet, Phase, Routing, SimulatedReplica
+from servingpool_simulation.fleet import Fleet, Phase, SimulatedReplica
 from servingpool_simulation.kinds import Kind
 from servingpool_simulation.scrape import Scraper
 from servingpool_simulation.tables import NOBODY, TURNED_AWAY, Ints, State, engine_rows
@@ -118,13 +117,8 @@ class MixedFleet(Fleet):
             return gpus[0]
         return float(np.average(gpus, weights=hours))
 
-    def _route(self, ready: Ints, end: int) -> int:
-        by_load = self.routing is Routing.LEAST_LOADED
-        numbers = self.served, end
-        return serve_mixed(self._states, self.requests, self._kind_of, ready, by_load, self._cursor, numbers, self.now)
-
-    def _settle(self, rows: Ints, until: float) -> None:
-        settle_mixed(self._states, self.requests, self._kind_of, rows, until)
+    def _engines(self) -> tuple[tuple[State, ...], Ints]:
+        return self._states, self._kind_of
 
     def _share_engines(self) -> None:
         """Anew after each growth of the arrays."""
