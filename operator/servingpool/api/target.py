@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Protocol, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
@@ -106,7 +106,19 @@ def by_place(targets: tuple[Target, ...]) -> tuple[Target, ...]:
     return first, *(one if "min" in one.model_fields_set else one.model_copy(update={"min": 0}) for one in others)
 
 
-def names_of(targets: Sequence[Target]) -> tuple[str, ...]:
+class Named(Protocol):
+    """What a target is called by."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the workload."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+def names_of(targets: Sequence[Named]) -> tuple[str, ...]:
     """What status and metrics call them: by name, or `Kind/name` where two have the same."""
     count = Counter(one.name for one in targets)
     return tuple(one.name if count[one.name] == 1 else f"{one.kind}/{one.name}" for one in targets)

@@ -206,6 +206,7 @@ class Fleet:
                 line.speed,
                 line.cold_start,
                 line.stuck,
+                line.delivered,
                 line.weight,
             )
             for line, count in zip(self.lines, order, strict=True)

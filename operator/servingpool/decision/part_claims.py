@@ -12,12 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from servingpool.decision.mix import ENOUGH
-from servingpool.decision.sharing import Claim
-
-Array = NDArray[np.float64]
+from servingpool.decision.sharing import Claim, hull
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +141,9 @@ def _avoided(
     misses: Sequence[float], needed: Sequence[tuple[str, float]], need: PoolNeed, claims: Mapping[str, Claim]
 ) -> dict[str, list[float]]:
     """Misses that each of the needed replicas avoids, in the GPU time of its own kind, as `Claim.misses` is."""
-    capacities, left = hull(misses)
+    # Along the hull: replicas that avoid misses only together share what they avoid.
+    capacities = hull(misses)
+    left = [misses[at] for at in capacities]
     found: dict[str, list[float]] = {name: [] for name in claims}
     before = np.interp([at for _, at in needed], capacities, left)
     after = np.interp([at + need.targets[name].weight for name, at in needed], capacities, left)
@@ -165,19 +164,3 @@ def _sums(avoided: Sequence[float]) -> Iterator[float]:
     for each in reversed(avoided):
         total += each
         yield total
-
-
-def hull(misses: Sequence[float]) -> tuple[Array, Array]:
-    """The convex curve below the misses: replicas that avoid them only together share what they avoid."""
-    corners: list[tuple[float, float]] = []
-    for here in ((float(at), each) for at, each in enumerate(misses)):
-        while len(corners) > 1 and _above(corners[-2], corners[-1], here):
-            corners.pop()
-        corners.append(here)
-    capacities, left = np.array(corners).T
-    return capacities, left
-
-
-def _above(one: tuple[float, float], middle: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether the middle one of three points is on or above the line between the others."""
-    return (middle[1] - one[1]) * (other[0] - one[0]) >= (other[1] - one[1]) * (middle[0] - one[0])

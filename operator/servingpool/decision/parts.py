@@ -23,5 +23,7 @@ class Part(NamedTuple):
     """Seconds, of its own starts where it has shown one."""
     stuck: str | None = None
     """Why it does not deliver what was ordered, as a sentence; None where it does."""
+    delivered: int = 0
+    """Replicas that are Ready or load on a node."""
     weight: float = 1.0
     """What one of its replicas counted for: its speed, or what its price told before that was known."""

@@ -136,15 +136,20 @@ def spare(gpus: int, claims: Iterable[Claim], grants: Mapping[str, Grant], *, le
 def worth(misses: Sequence[float], start: int) -> list[float]:
     """Misses that each replica after the first `start` avoids, non-increasing.
 
-    Along the upper hull: near a cliff one replica more avoids nothing, and three avoid all. Each of the three then has
-    a third of the worth, else none would be ordered.
+    Along the hull: near a cliff one replica more avoids nothing, and three avoid all. Each of the three then has a
+    third of the worth, else none would be ordered.
     """
-    hull: list[int] = []
+    return [max(0.0, _slope(misses, a, b)) for a, b in pairwise(hull(misses, start)) for _ in range(b - a)]
+
+
+def hull(misses: Sequence[float], start: int = 0) -> list[int]:
+    """Replicas from `start` on where the convex curve below the misses has its corners."""
+    corners: list[int] = []
     for at in range(start, len(misses)):
-        while len(hull) > 1 and _slope(misses, hull[-2], hull[-1]) <= _slope(misses, hull[-1], at):
-            hull.pop()
-        hull.append(at)
-    return [max(0.0, _slope(misses, a, b)) for a, b in pairwise(hull) for _ in range(b - a)]
+        while len(corners) > 1 and _slope(misses, corners[-2], corners[-1]) <= _slope(misses, corners[-1], at):
+            corners.pop()
+        corners.append(at)
+    return corners
 
 
 def _slope(misses: Sequence[float], low: int, high: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -104,12 +104,9 @@ class Measure:
     @classmethod
     def of(cls, plan: PoolPlan) -> Measure:
         """For this plan."""
-        decision, seen = plan.decision, plan.seen.observation
+        decision = plan.decision
         worth = {part.target: part.weight for part in decision.parts}
-        loading = Counter(one.target for one in seen.starting if not one.unschedulable)
-        delivered = {
-            part.target: part.ready + loading[part.target] for part in decision.parts if part.stuck is not None
-        }
+        delivered = {part.target: part.delivered for part in decision.parts if part.stuck is not None}
         measure = cls(worth, delivered, 0.0)
         needed = decision.capacity
         return replace(measure, needed=measure.of_parts(decision.parts) if isinstance(needed, Unknown) else needed)

@@ -17,10 +17,10 @@ from servingpool.api.gpu_budget import GPUBudget
 from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import problems
 from servingpool.api.spec import DEFAULT_PRIORITY, HIGHEST_PRIORITY
-from servingpool.api.target import Target
+from servingpool.api.target import Target, names_of
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.holdings import Held, Holdings
-from servingpool.reconcile.preconditions import named
+from servingpool.reconcile.preconditions import named, raw_targets
 from servingpool.reconcile.targets import Owners, owns
 
 
@@ -142,11 +142,7 @@ def named_versions(pools: Iterable[Raw]) -> dict[TargetKey, str]:
     """
     found: dict[TargetKey, str] = {}
     for raw in pools:
-        spec = raw.get("spec")
-        targets = spec.get("targets") if isinstance(spec, dict) else None
-        for each in targets if isinstance(targets, list) else ():
-            if not isinstance(each, dict):
-                continue
+        for each in raw_targets(raw):
             identity = {name: each[name] for name in ("apiVersion", "kind", "name") if name in each}
             with contextlib.suppress(ValidationError):
                 target = Target.read({**identity, "max": 1})
@@ -164,21 +160,19 @@ def _called(key: Key, raw: Raw) -> dict[TargetKey, str]:
     targets = tuple(dict.fromkeys(named(key, raw)))
     if len(targets) == 1:
         return {targets[0]: ""}
-    names, kinds = Counter(one.name for one in targets), Counter((one.kind, one.name) for one in targets)
-
-    def called(one: TargetKey) -> str:
-        if names[one.name] == 1:
-            return one.name
-        # Admission refuses the same kind and name in two groups, and each must be counted all the same.
-        return f"{one.kind}/{one.name}" if kinds[one.kind, one.name] == 1 else f"{one.kind}.{one.group}/{one.name}"
-
-    return {one: called(one) for one in targets}
+    names = names_of(targets)
+    # Admission refuses the same kind and name in two groups, and each must be counted all the same.
+    twice = {name for name, times in Counter(names).items() if times > 1}
+    return {
+        one: f"{one.kind}.{one.group}/{one.name}" if name in twice else name
+        for one, name in zip(targets, names, strict=True)
+    }
 
 
 def _stated(raw: Raw, target: TargetKey) -> int | None:
     """GPUs of a replica as the pool says, even where the rest of its spec cannot be read."""
-    for one in raw["spec"].get("targets", ()):
-        if not isinstance(one, dict) or one.get("name") != target.name or one.get("kind", "Deployment") != target.kind:
+    for one in raw_targets(raw):
+        if one.get("name") != target.name or one.get("kind", "Deployment") != target.kind:
             continue
         gpus = one.get("gpusPerReplica")
         if isinstance(gpus, int):

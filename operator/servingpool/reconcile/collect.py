@@ -71,11 +71,6 @@ class Collected:
     gateway: tuple[OwnGateway, GatewayProfile] | None = None
     """In front of the pool."""
 
-    @property
-    def workload(self) -> Workload:
-        """The first target."""
-        return self.targets[0].workload
-
 
 class Backend(Protocol):
     """What the loop needs of a Prometheus."""

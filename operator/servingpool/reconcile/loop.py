@@ -38,7 +38,7 @@ from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.state import PoolState, PoolStates
 from servingpool.reconcile.status_builder import build
-from servingpool.reconcile.targets import Owners, keys_of, owns, target_of, versions_of
+from servingpool.reconcile.targets import Owners, keys_of, owns, target_of
 
 log = logging.getLogger(__name__)
 
@@ -178,12 +178,14 @@ class Reconciler:
 
     def _wanted(self, pools: Sequence[ServingPool]) -> Mapping[TargetKey, str]:
         """The targets, each in the API version that its owner names: another pool may name one that there is not."""
-        owned, found = owners(self._cache.pools), versions_of(pools)
+        owned = owners(self._cache.pools)
+        found: dict[TargetKey, str] = {}
+        of_owners: dict[TargetKey, str] = {}
         for pool in pools:
-            if pool.spec.mode is not Mode.RECOMMEND:
-                own = owned.get(pool.key, {})
-                found |= {key: version for key, version in versions_of([pool]).items() if own.get(key) == pool.key}
-        return found
+            own = {} if pool.spec.mode is Mode.RECOMMEND else owned.get(pool.key, {})
+            for key, target in zip(keys_of(pool), pool.spec.targets, strict=True):
+                (of_owners if own.get(key) == pool.key else found)[key] = target.api_version
+        return found | of_owners
 
     async def _round(self, backend: str, own: list[ServingPool], wanted: Mapping[TargetKey, str], now: float) -> Tick:
         """Read one backend, decide and act for its pools."""

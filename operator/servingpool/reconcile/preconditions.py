@@ -160,9 +160,13 @@ def owners(pools: Mapping[Key, Raw]) -> dict[Key, dict[TargetKey, Key]]:
 
 def named(key: Key, pool: Raw) -> Iterator[TargetKey]:
     """The targets that a pool names, even where the rest of its spec cannot be read."""
+    for target in raw_targets(pool):
+        kind, group = target.get("kind", "Deployment"), kinds.group_of(str(target.get("apiVersion", "apps/v1")))
+        yield TargetKey(key[0], str(target.get("name")), str(kind), group)
+
+
+def raw_targets(pool: Raw) -> list[Raw]:
+    """The targets of a pool as the API server has them: whatever a person has written there."""
     spec = pool.get("spec")
     targets = spec.get("targets") if isinstance(spec, dict) else None
-    for target in targets if isinstance(targets, list) else ():
-        if isinstance(target, dict):
-            kind, group = target.get("kind", "Deployment"), kinds.group_of(str(target.get("apiVersion", "apps/v1")))
-            yield TargetKey(key[0], str(target.get("name")), str(kind), group)
+    return [one for one in targets if isinstance(one, dict)] if isinstance(targets, list) else []

@@ -165,11 +165,6 @@ class PoolState:
                 return one.drift.problem if len(self.targets) == 1 else f"{key}: {one.drift.problem}"
         return None
 
-    @property
-    def outcome_unknown(self) -> bool:
-        """Whether some scale got no answer, and nothing has shown since whether it was carried out."""
-        return any(one.outcome_unknown is not None for one in self.targets.values())
-
     def _target(self, workload: Workload) -> TargetState:
         return self.targets.setdefault(workload.key, TargetState())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from servingpool.adapters.cluster.kinds import group_of
@@ -53,11 +53,6 @@ def keys_of(pool: ServingPool) -> tuple[TargetKey, ...]:
 def target_of(pool: ServingPool) -> TargetKey:
     """What a pool of one target scales."""
     return keys_of(pool)[0]
-
-
-def versions_of(pools: Iterable[ServingPool]) -> dict[TargetKey, str]:
-    """What the pools scale, with its API group and version."""
-    return {key: one.api_version for pool in pools for key, one in zip(keys_of(pool), pool.spec.targets, strict=True)}
 
 
 def names_of(pool: ServingPool) -> tuple[str, ...]:

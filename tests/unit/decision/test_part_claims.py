@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, hull, standing
-from servingpool.decision.sharing import Claim, Grant, share, spare, worth
+from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, standing
+from servingpool.decision.sharing import Claim, Grant, hull, share, spare, worth
 
 from .sequences import of_all_sequences, tell_progress
 from .test_sharing import RATES, STEPS, Fleet, need
@@ -103,8 +103,9 @@ def test_a_pool_that_nobody_scales_keeps_its_floor() -> None:
 
 
 def test_replicas_that_avoid_misses_only_together_share_what_they_avoid() -> None:
-    capacities, left = hull((8.0, 8.0, 8.0, 2.0, 1.0))
-    assert (capacities.tolist(), left.tolist()) == ([0.0, 3.0, 4.0], [8.0, 2.0, 1.0])
+    misses = (8.0, 8.0, 8.0, 2.0, 1.0)
+    capacities = hull(misses)
+    assert (capacities, [misses[at] for at in capacities]) == ([0.0, 3.0, 4.0], [8.0, 2.0, 1.0])
 
 
 def test_room_is_what_nobody_holds_is_due_or_keeps_as_a_floor() -> None:
