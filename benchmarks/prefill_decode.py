@@ -46,7 +46,7 @@ class Case:
 
     @property
     def slos(self) -> tuple[Slo, Slo]:
-        """Of the two pools: each has its own bound, and misses as many as leave the client its share."""
+        """The SLO of each pool: its own bound, at the square root of the client's attainment."""
         share = self.slo.attainment**0.5
         bound = self.slo.time_to_first_token
         assert bound is not None

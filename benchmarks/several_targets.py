@@ -36,7 +36,7 @@ SETTLED = 600.0
 MIX_GOAL, SINGLE_GOAL = 1.10, 1.0
 """Dollars over those of the best static mix, and of the best single kind under the same controller."""
 OURS = Ours
-"""Of the pool of several kinds, and of the pools of one."""
+"""The policy of all pools: those of several kinds and those of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ def _line(row: Row, static: Row | None) -> str:
 
 
 def goals(seeds: Sequence[Found]) -> Iterator[str]:
-    """What was to be reached in the mean over these seeds of one case, and whether it was."""
+    """The goals of one case, and whether the mean over these seeds reaches them."""
     first, target = seeds[0], seeds[0].case.slo.attainment
     for what, goal in (("static mix", MIX_GOAL), ("single kind", SINGLE_GOAL)):
         ratios = [found.over(found.static if what == "static mix" else found.single) for found in seeds]

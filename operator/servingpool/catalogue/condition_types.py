@@ -50,12 +50,12 @@ class ConditionType(StrEnum):
     TARGETS_AVAILABLE = (
         "TargetsAvailable",
         Truth.TRUE,
-        "Of a pool with several targets: each one delivers the replicas that are ordered of it.",
+        "Every target delivers the replicas that are ordered. Only pools of several targets have this condition.",
     )
     ROUTING_FOLLOWS_SPEED = (
         "RoutingFollowsSpeed",
         Truth.TRUE,
-        "Of a pool with several targets: the gateway sends slow replicas fewer requests than fast ones.",
+        "The gateway sends slow replicas fewer requests. Only pools of several targets have this condition.",
     )
     COUNTED = "Counted", Truth.TRUE, "Of a GPUBudget: the GPUs of all its pools are known."
     EXCLUSIVE = "Exclusive", Truth.TRUE, "Of a GPUBudget: no older budget selects its pools."

@@ -1,4 +1,4 @@
-"""What is counted in which replicas: the memory in those of the reference target, and the targets as they stand."""
+"""Converts memory and targets into replicas of one target, the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is learned of the engines of each target, where a pool has several: their steps, their starts, their speed.
+"""The engines of each of several targets: their step times, full batches, cold starts and speed, as learned.
 
 A slower GPU is a slower replica. Capacity is counted in replicas of one of the targets, the reference; the speed of
 another is what one of its replicas serves at the highest load that holds TPOT, over what one of the reference serves.
