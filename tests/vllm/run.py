@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from servingpool.adapters.prometheus import PodSamples
 from servingpool.decision import samples
 from servingpool.decision.observation import Unknown
-from servingpool.reconcile.collect import requests_for
+from servingpool.reconcile.readings import requests_for
 from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, End, replay

@@ -20,7 +20,8 @@ from servingpool.decision.observation import Observation, ReplicaMetrics
 from servingpool.decision.pool import Pool
 from servingpool.decision.samples import Sample
 from servingpool.decision.state import Memory
-from servingpool.reconcile.collect import Readings, observe
+from servingpool.reconcile.collect import observe
+from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.pool_plan import core_pool
 from servingpool_lab.prometheus import Prometheus
 

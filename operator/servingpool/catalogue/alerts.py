@@ -161,10 +161,12 @@ ALERTS = (
         # those of one of several targets.
         expr=(
             # Of several targets the need is counted in replicas of one of them, so each counts by its speed.
-            "max by (namespace, pool) (servingpool_needed_replicas) > "
+            "(max by (namespace, pool) (servingpool_needed_replicas) > "
             "(1.01 * sum by (namespace, pool) (max by (namespace, pool, target) (servingpool_target_desired_replicas) "
             "* max by (namespace, pool, target) (servingpool_target_speed_ratio)) "
-            "or max by (namespace, pool) (servingpool_desired_replicas)) unless max by (namespace, pool) "
+            "or max by (namespace, pool) (servingpool_desired_replicas)) "
+            'or max by (namespace, pool) (servingpool_role_figure{figure="need"} > ignoring(figure) '
+            '1.01 * servingpool_role_figure{figure="capacity"})) unless max by (namespace, pool) '
             '(servingpool_condition{type="Ready",reason="Unschedulable"})'
         ),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} is held below its need.",

@@ -210,6 +210,15 @@ class Metric(StrEnum):
         "What a replica of this target serves, in replicas of the reference target.",
         "1 for the reference. needed_replicas, candidates and limits are counted in replicas of it.",
     )
+    ROLE_FIGURE = (
+        "servingpool_role_figure",
+        "gauge",
+        (*POOL, "role", "figure"),
+        "",
+        "Each figure of the decision for prefill or decode, where targets have roles.",
+        "By figure, named as in status.roles[].lastDecision.figures; also need, replicas and capacity, which is what "
+        "the desired replicas serve, in replicas of the role's reference target.",
+    )
     GPUS = (
         "servingpool_gpus",
         "gauge",

@@ -28,7 +28,8 @@ from servingpool.decision.bounds import Bound, Bounds
 from servingpool.decision.decision import Verdict, shown
 from servingpool.reconcile.history import judged, replaced
 from servingpool.reconcile.metrics import DECISION_FIGURES
-from servingpool.reconcile.status_builder import FIGURE_NAMES, told_bounds
+from servingpool.reconcile.decision_status import FIGURE_NAMES
+from servingpool.reconcile.status_builder import told_bounds
 
 ASKED = (Metric.LAST_CHANGE, Metric.LAST_CHANGE_FROM, Metric.LAST_CHANGE_TO, Metric.READY_REPLICAS)
 EXPLAINED_WITHIN = 60.0

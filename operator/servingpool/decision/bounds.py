@@ -17,10 +17,12 @@ class Bound:
     """The schedule that gives it; None where it is the pool's own."""
     begins_in: float = 0.0
     """Seconds until the schedule's window begins; 0 within it."""
+    beside: str | None = None
+    """What it goes with, where it follows from replicas of the other role."""
 
     def __str__(self) -> str:
         if self.schedule is None:
-            return f"{self.replicas}"
+            return f"{self.replicas}" if self.beside is None else f"{self.replicas} {self.beside}"
         if self.begins_in > 0.0:
             return Note.BEFORE_SCHEDULE.message(replicas=self.replicas, schedule=self.schedule, seconds=self.begins_in)
         return Note.BY_SCHEDULE.message(replicas=self.replicas, schedule=self.schedule)

@@ -35,6 +35,8 @@ class Pool:
     """The gateway that tells of demand at 0 replicas."""
     targets: tuple[Target, ...] = ()
     """In the order of the spec, where it has several; empty where it has one."""
+    beside: Bound | None = None
+    """The min, where it is one that follows from replicas of the other role."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas:
@@ -50,7 +52,7 @@ class Pool:
 
     @property
     def _own(self) -> Bounds:
-        return Bounds(Bound(self.min_replicas), Bound(self.max_replicas))
+        return Bounds(self.beside or Bound(self.min_replicas), Bound(self.max_replicas))
 
     def bounds(self, now: float, ahead: float) -> Bounds:
         """The bounds in force at `now`, Unix time in seconds; windows that begin within `ahead` seconds raise them."""

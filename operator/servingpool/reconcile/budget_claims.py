@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.gpu_budget import BudgetSpec
+from servingpool.decision.bounds import Bound
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
 from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, standing
@@ -46,7 +47,7 @@ def wanted_by(plan: PoolPlan) -> Wanted:
     return Wanted(
         decision.replicas,
         None if decision.parts else misses_of(decision, decision.replicas, spec.slo.attainment_share),
-        least_of(decision),
+        least_of(plan),
         float("inf") if step is None else float(step),
         plan.permission.act,
         plan.at,
@@ -56,7 +57,7 @@ def wanted_by(plan: PoolPlan) -> Wanted:
 
 
 def claims_in(
-    budget: BudgetSpec, members: Sequence[Member], wanted: Mapping[Key, Wanted], now: float
+    budget: BudgetSpec, members: Sequence[Member], wanted: Mapping[Key, tuple[Wanted, ...]], now: float
 ) -> tuple[Claim, ...]:
     """The claim of each member, in their order; their GPUs are known. `wanted`: what pools asked for last."""
     found = {
@@ -68,26 +69,39 @@ def claims_in(
     for one in members:
         pools[one.key].append(one)
     for key, parts in pools.items():
-        asked = wanted.get(key)
-        acts = asked is not None and asked.acts and abs(now - asked.at) < STALE
-        claims = _of_pool(asked if acts else None, {one.name: found[one.target] for one in parts}, budget.floor(*key))
+        asked = [each for each in wanted.get(key, ()) if each.acts and abs(now - each.at) < STALE]
+        claims = _of_pool(asked, {one.name: found[one.target] for one in parts}, budget.floor(*key))
         found |= {one.target: claims[one.name] for one in parts}
     return tuple(found[one.target] for one in members)
 
 
-def _of_pool(wanted: Wanted | None, claims: Mapping[str, Claim], floor: int) -> Mapping[str, Claim]:
-    """A pool's claims by target, with what its last decision asks for; None where nobody scales it."""
+def _of_pool(asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -> Mapping[str, Claim]:
+    """A pool's claims by target, with what its last decisions ask for, one for each role; none where nobody scales it."""
     if "" in claims:
         claim = claims[""]
-        if wanted is None:
+        if not asked:
             return {"": replace(claim, floor=floor, fixed=True)}
-        wants, misses, least, step = wanted.replicas, wanted.misses, wanted.least, wanted.max_change
+        wants, misses, least, step = asked[0].replicas, asked[0].misses, asked[0].least, asked[0].max_change
         return {"": replace(claim, wanted=wants, misses=misses, least=least, floor=floor, max_change=step)}
+    own = [
+        (each.several, {name: claim for name, claim in claims.items() if name in each.several.targets}, each.max_change)
+        for each in asked
+        if each.several is not None
+    ]
     # Where it has other targets than it was decided on with, it keeps what it has until the next decision.
-    if wanted is None or wanted.several is None or not claims.keys() <= wanted.several.targets.keys():
+    if sum(len(each) for _, each, _ in own) < len(claims):
         return {each: replace(claim, fixed=True) for each, claim in standing(floor, claims).items()}
-    found = claims_of(wanted.several, floor, claims)
-    return {each: replace(claim, max_change=wanted.max_change) for each, claim in found.items()}
+    found: dict[str, Claim] = {}
+    for (need, each, step), share in zip(own, _floors(floor, own), strict=True):
+        found |= {name: replace(one, max_change=step) for name, one in claims_of(need, share, each).items()} if each else {}
+    return found
+
+
+def _floors(floor: int, sides: Sequence[tuple[PoolNeed, Mapping[str, Claim], float]]) -> list[int]:
+    """A pool's floor in GPUs, for prefill and decode as each asks for GPUs: one is worth nothing without the other."""
+    gpus = [sum(need.targets[name].wanted * one.gpus for name, one in own.items()) for need, own, _ in sides]
+    *others, last = [floor * each // max(1, sum(gpus)) for each in gpus]
+    return [*others, floor - sum(others)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +145,16 @@ def need_of(plan: PoolPlan) -> PoolNeed:
         targets,
         misses=misses_of(decision, most, plan.seen.pool.spec.slo.attainment_share),
         capacity=measure.needed,
-        least=least_of(decision),
+        least=least_of(plan),
         gpus=next(one.gpus for one in plan.seen.targets if one.name == plan.learned.reference),
     )
 
 
-def least_of(decision: Decision) -> int:
-    """The min in force. At 0 the first replica ranks with the mins."""
-    return max(decision.bounds.least.replicas, min(1, decision.replicas))
+def least_of(plan: PoolPlan) -> int:
+    """The min in force, not what goes with replicas of the other role. At 0 the first replica ranks with the mins."""
+    decision = plan.decision
+    own = decision.bounds.least if decision.bounds.least.beside is None else Bound(plan.seen.pool.spec.min)
+    return max(own.replicas, min(1, decision.replicas))
 
 
 def misses_of(decision: Decision, replicas: int, attainment: float) -> tuple[float, ...] | None:

@@ -22,9 +22,11 @@ from servingpool.decision.sharing import Claim, Grant, share, spare
 from servingpool.reconcile.budget_claims import Wanted, claims_in, wanted_by
 from servingpool.reconcile.budget_cuts import Allowance, within
 from servingpool.reconcile.budget_members import Member, Membership
+from servingpool.reconcile.collect import Collected
 from servingpool.reconcile.holdings import Held, Holdings
 from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
 from servingpool.reconcile.preconditions import owners
+from servingpool.reconcile.role_plan import with_sides
 from servingpool.reconcile.targets import Owners, SeenTarget
 
 log = logging.getLogger(__name__)
@@ -89,7 +91,8 @@ class Budgets:
         self._cache, self.templates = targets.cache, templates
         self._holdings = Holdings(targets, templates)
         self._membership = Membership(targets.cache, self._holdings)
-        self._wanted: dict[Key, Wanted] = {}
+        self._wanted: dict[Key, tuple[Wanted, ...]] = {}
+        """Of each pool, of both roles where its targets have roles."""
         self.latest: dict[str, Shared] = {}
         """Each as it was shared last, by name."""
         self._fresh: set[str] = set()
@@ -119,15 +122,20 @@ class Budgets:
             found = () if raw is None else self._membership.candidates(plan.meta.key, raw)
             touched |= {one.metadata.name for one in found}
             if found:
-                self._wanted[plan.meta.key] = wanted_by(plan)
+                self._wanted[plan.meta.key] = tuple(map(wanted_by, plan.each))
         allowed: dict[Key, dict[TargetKey, Allowance]] = {plan.meta.key: {} for plan in plans}
         for shared in self._shares(touched, owned, now):
             for member in shared.members:
                 if member.key in allowed:
                     allowed[member.key][member.target] = _allowance(shared, member)
-        return [within(plan, allowed[plan.meta.key]) for plan in plans]
+        return [
+            with_sides(plan, [within(side, allowed[plan.meta.key]) for side in plan.sides])
+            if plan.sides
+            else within(plan, allowed[plan.meta.key])
+            for plan in plans
+        ]
 
-    def room(self, key: Key, targets: Sequence[SeenTarget]) -> dict[str, int]:
+    def room(self, key: Key, seen: Collected) -> dict[str, int]:
         """Replicas to which a pool may grow targets that lie in budgets, by name, where others may be ordered instead.
 
         A budget without free GPUs is no reason to wait where another target, in another budget or in none, may grow.
@@ -136,9 +144,14 @@ class Budgets:
         that to want them takes nothing from another pool, which would have to take them back. Where no other target may
         grow, nothing is left out: the claim says all that the pool needs, and others give up what is its due.
         """
-        wanted = self._wanted.get(key)
-        if wanted is None or not wanted.acts or not any(shared.room for shared in self.latest.values()):
+        if not any(shared.room for shared in self.latest.values()):
             return {}
+        asked = zip(self._wanted.get(key, ()), seen.sides or (seen,), strict=False)
+        found = (self._room_of(wanted, side.targets) for wanted, side in asked if wanted.acts)
+        return {name: most for each in found for name, most in each.items()}
+
+    def _room_of(self, wanted: Wanted, targets: Sequence[SeenTarget]) -> dict[str, int]:
+        """The same of targets that stand in for each other."""
         limits: dict[str, int] = {}
         for one in targets:
             found = [room for each in self.latest.values() if (room := each.room.get(one.workload.key)) is not None]

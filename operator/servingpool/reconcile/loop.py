@@ -28,13 +28,14 @@ from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.budget_members import named_versions
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Shared
-from servingpool.reconcile.collect import Readings, collect
+from servingpool.reconcile.collect import collect
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
-from servingpool.reconcile.pool_plan import NO_LIMITS, Planned, PoolPlan, Refusal, plan
+from servingpool.reconcile.pool_plan import NO_LIMITS, Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import no_target, owners
 from servingpool.reconcile.replicas import told_by_name
 from servingpool.reconcile.report import Reporter
+from servingpool.reconcile.role_plan import plan_pool
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.state import PoolState, PoolStates
 from servingpool.reconcile.status_builder import build
@@ -249,8 +250,10 @@ class Reconciler:
         # A pool in Recommend owns nothing, also where it is the oldest.
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
         state.targets_seen(seen.targets, len(seen.observation.ready), now, scales=scales)
-        room = self._budgets.budgets.room(pool.key, seen.targets) if pool.spec.several else NO_LIMITS
-        return state, plan(seen, state.drift, state.memory, self._prices, backfilled=state.backfilled, room=room)
+        room = self._budgets.budgets.room(pool.key, seen) if pool.spec.several else NO_LIMITS
+        return state, plan_pool(
+            seen, state.drift, state.memories, self._prices, backfilled=state.backfilled, room=room
+        )
 
     def _no_target(self, pool: ServingPool) -> tuple[Reason, str]:
         """Why the first target that cannot be read cannot be."""
@@ -321,7 +324,7 @@ class Reconciler:
     def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""
         self._under_way.pop(due.meta.key, None)
-        told = build(due, outcome, state.status, state.scaled_at, state.history.changes, state.spread)
+        told = build(due, outcome, state.status, state.scaled_at, state.history.changes, state.spreads)
         state.judged(told.conditions)
         return told
 

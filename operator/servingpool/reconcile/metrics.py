@@ -5,6 +5,7 @@ They are read by other threads, from a snapshot that is built at the end of a ti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -23,7 +24,9 @@ from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.reconcile.budgets import Shared
+from servingpool.reconcile.decision_status import FIGURE_NAMES
 from servingpool.reconcile.expense import Expense
+from servingpool.reconcile.sides import role_of
 from servingpool.reconcile.state import PoolState
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -42,6 +45,8 @@ class Decided:
     """Dollars per hour of a replica; None where it is not given, or the pool has several targets."""
     change: Change | None
     """The last of the target's replicas; None where none was seen."""
+    roles: Mapping[str, Decision] = MappingProxyType({})
+    """The decisions for prefill and for decode, where targets have roles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ def _decided(state: PoolState) -> Decided | None:
         slo=pool.spec.slo,
         replica_cost=None if pool.spec.several else pool.spec.targets[0].cost_per_replica_hour,
         change=next(iter(state.history.changes), None),
+        roles={role_of(side.seen.pool): side.decision for side in state.sides},
     )
 
 
@@ -182,6 +188,7 @@ class PoolCollector(Collector):
         yield _conditions(pools)
         yield from _labelled(pools)
         yield from _by_target(pools)
+        yield _by_role(pools)
         for metric, read in FIGURES.items():
             family = _gauge(metric)
             for key, pool in pools.items():
@@ -247,6 +254,20 @@ def _by_target(pools: Snapshot) -> Iterator[Family]:
             if not isinstance(one.speed, Unknown):
                 speed.add_metric(labels, one.speed)
     yield from (requested, ready, desired, speed)
+
+
+def _by_role(pools: Snapshot) -> Family:
+    """Each figure of the decisions for prefill and decode. Under a name of their own: a sum over pools has none twice."""
+    family = _gauge(Metric.ROLE_FIGURE)
+    for key, pool in pools.items():
+        for role, decision in () if pool.decided is None else pool.decided.roles.items():
+            capacity = math.fsum(part.replicas * part.weight for part in decision.parts)
+            told: dict[str, object] = {"need": decision.need, "replicas": decision.replicas, "capacity": capacity}
+            told |= {shown: getattr(decision.figures, name) for name, shown in FIGURE_NAMES.items()}
+            for figure, value in told.items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    family.add_metric((*key, role, figure), value)
+    return family
 
 
 def _of_budgets(budgets: Mapping[str, Shared]) -> Iterator[Family]:

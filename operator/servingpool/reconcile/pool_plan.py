@@ -16,7 +16,7 @@ from servingpool.api.conditions import Reason
 from servingpool.api.schedule import occurrences
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.decision.bounds import Window
-from servingpool.decision.decide import decide
+from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.decision import Decision
 from servingpool.decision.latency_count import LatencyCount
 from servingpool.decision.limits import unschedulable
@@ -97,11 +97,18 @@ class PoolPlan:
     permission: ScalePermission
     decision: Decision
     memory: Memory
-    """What the core knows now."""
+    """What the core knows now; where there are sides, only theirs counts."""
     learned: Learned
     expense: Expense
     actions: tuple[ScaleAction, ...]
     """One for each target that changes, increases first; none where the pool may not be scaled."""
+    sides: tuple[PoolPlan, ...] = ()
+    """Of prefill and of decode, where targets have roles: each with all that it rests on. This is both together."""
+
+    @property
+    def each(self) -> tuple[PoolPlan, ...]:
+        """The plans that decide: of both sides, or this one."""
+        return self.sides or (self,)
 
     @property
     def meta(self) -> Metadata:
@@ -150,18 +157,39 @@ def plan(
     `drift` tells who else sets the targets' replicas; None where nobody does. `room`: replicas to which targets may
     grow now, by name, where a GPU budget bounds them and others may be ordered instead.
     """
-    pool, during, metered = seen.pool, (seen.at, seen.at + AHEAD), seen.observation.metered
+    core = asked_of(seen, room)
+    permission = in_mode(seen.pool.spec.mode, check(seen, unschedulable(seen.observation, core, memory), drift))
+    outcome = decide(seen.observation, in_charge(core, seen, permission), memory, seen.at)
+    kept = outcome.memory if backfilled else memory
+    return decided(seen, permission, outcome, kept, prices)
+
+
+def asked_of(seen: Collected, room: Mapping[str, int] = NO_LIMITS) -> Pool:
+    """The spec in the core's own units, before it is known whether the decision is carried out. `room` as for `plan`."""
     limit, targets = min(one.workload.batch_limit for one in seen.targets), core_targets(seen.targets, room)
-    core = core_pool(pool, limit, targets, in_charge=False, during=during, metered=metered)
-    auto = check(seen, unschedulable(seen.observation, core, memory), drift)
-    permission = in_mode(pool.spec.mode, auto)
-    core = replace(core, in_charge=permission.act, gateway="" if seen.gateway is None else seen.gateway[0].text)
-    decision, learning = decide(seen.observation, core, memory, seen.at)
+    during, metered = (seen.at, seen.at + AHEAD), seen.observation.metered
+    return core_pool(seen.pool, limit, targets, in_charge=False, during=during, metered=metered)
+
+
+def in_charge(core: Pool, seen: Collected, permission: ScalePermission) -> Pool:
+    """The same, once that is known."""
+    return replace(core, in_charge=permission.act, gateway="" if seen.gateway is None else seen.gateway[0].text)
+
+
+def decided(
+    seen: Collected, permission: ScalePermission, outcome: Outcome, kept: Memory, prices: Mapping[str, Price]
+) -> PoolPlan:
+    """The plan that follows from a decision. `kept`: the memory that is kept of it."""
+    decision, learning = outcome
     actions = actions_of(seen, decision) if permission.act else ()
-    kept = learning if backfilled else memory
-    gpus = {one.name: one.gpus for one in seen.targets}
-    money = expense_of(pool, seen.observation, decision.figures, gpus, prices)
+    money = expense(seen, decision, prices)
     return PoolPlan(seen, permission, decision, kept, learned(learning, kept), money, actions)
+
+
+def expense(seen: Collected, decision: Decision, prices: Mapping[str, Price]) -> Expense:
+    """The money of a pool."""
+    gpus = {one.name: one.gpus for one in seen.targets}
+    return expense_of(seen.pool, seen.observation, decision.figures, gpus, prices)
 
 
 def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
@@ -177,7 +205,7 @@ def core_targets(targets: Sequence[SeenTarget], room: Mapping[str, int] = NO_LIM
 
     The price is in dollars where each target has one, else in GPUs; a replica whose GPUs are unknown counts as one.
     """
-    if len(targets) == 1:
+    if not targets[0].name:
         return ()
     costs = [one.spec.cost_per_replica_hour for one in targets]
     prices = [max(LEAST_PRICE, cost) for cost in costs if cost is not None]

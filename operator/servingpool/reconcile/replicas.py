@@ -60,22 +60,27 @@ def replicas(
 
 
 def of_all(names: Sequence[str], targets: Sequence[Replicas]) -> Replicas:
-    """Those of all targets of a pool, each replica with the name of its target; of one target that one's."""
-    if len(targets) == 1:
+    """Those of all targets of a pool, each replica with the name of its target; of a pool of one target without."""
+    if not any(names):
         return targets[0]
     selections = [one.selection for one in targets if one.selection is not None]
-    selection = None
-    if len(selections) == len(targets):
-        selection = Selection(
-            tuple(sample for one in selections for sample in one.samples),
-            {pod: missing for one in selections for pod, missing in one.missing.items()},
-            tuple(sorted(pod for one in selections for pod in one.doubled)),
-        )
+    selection = selected_of(selections) if len(selections) == len(targets) else None
     named = list(zip(names, targets, strict=True))
     return Replicas(
         tuple(replace(each, target=name) for name, one in named for each in one.ready),
         tuple(replace(each, target=name) for name, one in named for each in one.starting),
         selection,
+    )
+
+
+def selected_of(selections: Sequence[Selection]) -> Selection | None:
+    """These selections as one; None if there are none."""
+    if len(selections) < 2:
+        return selections[0] if selections else None
+    return Selection(
+        tuple(sample for one in selections for sample in one.samples),
+        {pod: missing for one in selections for pod, missing in one.missing.items()},
+        tuple(sorted(pod for one in selections for pod in one.doubled)),
     )
 
 

@@ -18,7 +18,7 @@ from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.status_builder import FIGURE_NAMES
+from servingpool.reconcile.decision_status import FIGURE_NAMES
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -21,19 +21,22 @@ from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.gateway_demand import Vanished
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
-from servingpool.decision.state import Memory
+from servingpool.decision.roles import DECODE, PREFILL
+from servingpool.decision.state import Memory, Profile
 from servingpool.reconcile import learned_profile
 from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.history import History
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.routing import NOT_SEEN, Spread
+from servingpool.reconcile.sides import role_of
 from servingpool.reconcile.target_state import TargetState
 from servingpool.reconcile.targets import SeenTarget, together
 
 log = logging.getLogger(__name__)
 
-MODEL = "model"
-"""Key in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it."""
+MODEL, ROLES = "model", "roles"
+"""Keys in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it. Where
+targets have roles, each has a profile."""
 PROFILE_AFTER = 600.0
 """Seconds between two writes of the learned profile, the first one when calibration ends.
 
@@ -41,6 +44,21 @@ What a crash would lose is in Prometheus's history."""
 
 RECOMMENDED_AGAIN_AFTER = 600.0
 """Seconds until the same recommendation is an event again, if what stood was right meanwhile."""
+
+
+class Written(NamedTuple):
+    """What shows that a profile has changed since it was written."""
+
+    curve: MissCurve | None = None
+    vanished: Vanished | None = None
+
+    @classmethod
+    def of(cls, profile: Profile) -> Written:
+        """As it is now."""
+        return cls(profile.curve, profile.vanished)
+
+
+NOT_WRITTEN = Written()
 
 
 @dataclass(slots=True)
@@ -56,6 +74,9 @@ class PoolState:
     conditions: tuple[Condition, ...] = ()
     """As of the last tick, or as found at the start. They may not be written yet."""
     memory: Memory = field(default_factory=Memory)
+    """Of a pool without roles."""
+    of_roles: dict[str, Memory] = field(default_factory=lambda: {PREFILL: Memory(), DECODE: Memory()})
+    """By role, where targets have roles."""
     backfilled: bool = False
     """History was learned, or given up on."""
     failed_backfills: int = 0
@@ -68,10 +89,8 @@ class PoolState:
     """Likewise, of the last scale that is reported; None if there was none since the start."""
     profile_at: float = 0.0
     """Likewise, of the last write of the learned profile."""
-    profile_curve: MissCurve | None = None
-    """What it held then."""
-    profile_vanished: Vanished | None = None
-    """Likewise."""
+    written: dict[str, Written] = field(default_factory=dict)
+    """What it held then, by role; of a pool without roles by the empty name."""
     targets: dict[TargetKey, TargetState] = field(default_factory=dict)
     history: History = field(default_factory=History)
     """Of all targets together."""
@@ -86,8 +105,10 @@ class PoolState:
     pool: ServingPool | None = None
     decision: Decision | None = None
     observation: Observation | None = None
-    spread: Spread = NOT_SEEN
-    """How its requests were spread over several targets."""
+    spreads: dict[str, Spread] = field(default_factory=dict)
+    """How requests were spread over several targets, by role."""
+    sides: tuple[PoolPlan, ...] = ()
+    """What was last decided for prefill and for decode, where targets have roles."""
     expense: Expense = field(default_factory=Expense)
 
     @classmethod
@@ -118,10 +139,13 @@ class PoolState:
         """Resume the profile that `kept` returned. ValueError says why it cannot be used."""
         if kept.get(MODEL) != self.model:
             raise ValueError(f"learned for model {kept.get(MODEL)!r}, spec.model is now {self.model!r}")
-        profile = learned_profile.load(kept)
-        self.memory = Memory(profile)
+        if ROLES in kept:
+            self.of_roles |= {role: Memory(learned_profile.load(kept[ROLES][role])) for role in self.of_roles}
+        else:
+            self.memory = Memory(learned_profile.load(kept))
         # Not written before it changes: else a restart would write every pool at once.
-        self.profile_at, self.profile_curve, self.profile_vanished = profile.at, profile.curve, profile.vanished
+        self.written = {role: Written.of(each) for role, each in self._profiles(roles=ROLES in kept).items()}
+        self.profile_at = max(each.at for each in self._profiles(roles=ROLES in kept).values())
 
     def is_of(self, pool: ServingPool) -> bool:
         """Whether this state belongs to this pool and model."""
@@ -174,8 +198,16 @@ class PoolState:
             for one in self.targets.values():
                 one.rest()
         self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
-        self.memory, self.expense = plan.memory, plan.expense
-        self.spread = self.spread.seen(plan.seen.observation, plan.at)
+        self.expense = plan.expense
+        self.sides = plan.sides
+        if plan.sides:
+            self.of_roles = {role_of(side.seen.pool): side.memory for side in plan.sides}
+        else:
+            self.memory = plan.memory
+        self.spreads = {
+            (role := role_of(side.seen.pool)): self.spreads.get(role, NOT_SEEN).seen(side.seen.observation, plan.at)
+            for side in plan.each
+        }
 
     def refused(self) -> None:
         """Nothing can be decided, so the last figures are no longer valid."""
@@ -234,22 +266,39 @@ class PoolState:
         """The conditions as of this tick, whether they can be written or not."""
         self.conditions = tuple(conditions)
 
+    @property
+    def memories(self) -> Mapping[str, Memory]:
+        """All that the core knows, by role."""
+        return {"": self.memory} | self.of_roles
+
+    def _profiles(self, *, roles: bool | None = None) -> dict[str, Profile]:
+        """What is kept: of each role, or of the pool. `roles`: whether it has some; by default as decided on last."""
+        if roles is None:
+            roles = self.pool is not None and self.pool.spec.has_roles
+        return {role: each.profile for role, each in (self.of_roles.items() if roles else (("", self.memory),))}
+
     def profile_due(self, now: float) -> bool:
         """Whether what was learned is to be written: calibration has ended, and it has changed since some time."""
         settled = self.decision is not None and not self.decision.calibrating
-        if self.memory.profile.vanished != self.profile_vanished:
+        profiles, written = self._profiles(), self.written
+        if any(each.vanished != written.get(role, NOT_WRITTEN).vanished for role, each in profiles.items()):
             return True  # what an operator that starts anew would try again
-        return settled and now - self.profile_at >= PROFILE_AFTER and self.memory.profile.curve != self.profile_curve
+        return settled and now - self.profile_at >= PROFILE_AFTER and self._changed
+
+    @property
+    def _changed(self) -> bool:
+        profiles = self._profiles().items()
+        return any(each.curve != self.written.get(role, NOT_WRITTEN).curve for role, each in profiles)
 
     @property
     def unsaved(self) -> bool:
         """Something was learned since the profile was last written."""
-        profile = self.memory.profile
-        return profile.learned > 0.0 and profile.curve != self.profile_curve
+        return any(each.learned > 0.0 for each in self._profiles().values()) and self._changed
 
     def kept(self) -> dict[str, Any]:
         """What was learned, in the form that `found` reads."""
-        return learned_profile.dump(self.memory.profile) | {MODEL: self.model}
+        found = {role: learned_profile.dump(each) for role, each in self._profiles().items()}
+        return (found[""] if "" in found else {ROLES: found}) | {MODEL: self.model}
 
     def status_write_begun(self) -> bool:
         """A write of the status is sent. Returns whether the stored status was unknown before."""
@@ -264,8 +313,8 @@ class PoolState:
         """The API server has this status."""
         self.status, self.status_write_unknown, self.written_at = status, False, now
         if with_profile:
-            profile = self.memory.profile
-            self.profile_at, self.profile_curve, self.profile_vanished = now, profile.curve, profile.vanished
+            self.profile_at = now
+            self.written = {role: Written.of(each) for role, each in self._profiles().items()}
 
     def warned_of(self, reason: str, now: float) -> None:
         """A warning event is posted."""

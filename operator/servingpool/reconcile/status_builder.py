@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
-from pydantic.alias_generators import to_camel
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, condition_of, updated
 from servingpool.api.duration import brief
 from servingpool.api.status import (
     Bounds,
-    Candidate,
     Change,
     Cost,
-    LastDecision,
     Latency,
-    Limit,
     Status,
     Throughput,
 )
@@ -27,6 +24,7 @@ from servingpool.decision.decision import Decision, Figures, Verdict, shown, slo
 from servingpool.decision.lateness import Witness
 from servingpool.decision.observation import Histogram, Reading, Unknown
 from servingpool.reconcile.act import ScaleOutcome
+from servingpool.reconcile.decision_status import last_decision, roles_of, rounded
 from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.expense import Expense
@@ -34,17 +32,19 @@ from servingpool.reconcile.metrics_condition import judge_metrics
 from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import ScalePermission
 from servingpool.reconcile.routing import NOT_SEEN, Spread, judge_routing
+from servingpool.reconcile.sides import role_of
 from servingpool.reconcile.target_status import judge_drains, judge_targets, targets_of
 from servingpool.reconcile.zero_ready import judge_zero
 
-FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
-"""Figures of a decision, and their names in the status."""
-
 SEEN = (
-    *("fleet", "bounds", "replicas", "ready_replicas", "desired_replicas", "targets"),
+    *("fleet", "bounds", "replicas", "ready_replicas", "desired_replicas", "targets", "roles"),
     *("throughput", "cost", "queue_depth", "latency", "attainment"),
 )
 """Fields that describe the present; the last decision keeps its own time."""
+
+RANK = (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE)
+"""Of what is judged of both roles, what is told first."""
+NO_SPREADS: Mapping[str, Spread] = MappingProxyType({})
 
 OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE, ConditionType.ROUTING_FOLLOWS_SPEED)
 """Conditions that go when the spec changes: of a pool with min 0, or with several targets."""
@@ -56,19 +56,21 @@ def build(
     held: Status,
     scaled_at: float | None,
     history: tuple[Change, ...],
-    spread: Spread = NOT_SEEN,
+    spreads: Mapping[str, Spread] = NO_SPREADS,
 ) -> Status:
     """The status of a pool after acting.
 
     `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
     last order that is worth telling; None if there was none since the start. `history` is the newest change first.
-    `spread`: how requests were spread over several targets.
+    `spreads`: how requests were spread over several targets, by role.
     """
-    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at, spread)
+    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at, spreads)
     return told.model_copy(update={"history": history})
 
 
-def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None, spread: Spread) -> Status:
+def _decided(
+    plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None, spreads: Mapping[str, Spread]
+) -> Status:
     """The status of a pool that was decided on, and scaled or not."""
     pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
     permission = plan.permission if outcome.failure is None else _failed(plan.permission, *outcome.failure)
@@ -83,11 +85,11 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
         _calibrating_condition(plan),
         _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation).values())),
     ]
-    routing = _routing(plan, spread, held)
-    judged += [_condition(plan, *one) for one in (judge_zero(plan), judge_targets(decision.parts), routing) if one]
+    routing = _routing(plan, spreads, held)
+    judged += [_condition(plan, *one) for one in (judge_zero(plan), _targets(plan), routing) if one]
     types = {one.type for one in judged}
     before = [one for one in held.conditions if one.type in types or one.type not in OF_SOME_POOLS]
-    cold_start = plan.learned.cold_start
+    cold_start, done = plan.learned.cold_start, outcome.complete and outcome.ordered is not None
     return held.model_copy(
         update={
             "observed_generation": pool.metadata.generation,
@@ -98,17 +100,18 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
             "desired_replicas": decision.replicas,
-            "targets": targets_of(decision.parts, done=outcome.complete and outcome.ordered is not None),
+            "targets": targets_of(decision.parts, done=done),
+            "roles": roles_of(plan, done=done),
             "throughput": _throughput(figures, plan.expense),
             "cost": _cost(plan.expense),
-            "queue_depth": _rounded(figures.queue, 1),
+            "queue_depth": rounded(figures.queue, 1),
             "latency": Latency(
                 time_to_first_token=_seconds(figures.time_to_first_token),
                 time_per_output_token=_seconds(figures.time_per_output_token),
             ),
             "attainment": _percent(figures.attainment),
             "cold_start": None if cold_start is None else brief(cold_start),
-            "last_decision": _last_decision(decision, plan.expense.warning),
+            "last_decision": last_decision(decision, plan.expense.warning),
             **scale_time,
         }
     )
@@ -142,9 +145,25 @@ def _refused(refusal: Refusal, held: Status) -> Status:
     )
 
 
-def _routing(plan: PoolPlan, spread: Spread, held: Status) -> tuple[Reason, str] | None:
+def _targets(plan: PoolPlan) -> tuple[Reason, str] | None:
+    """Whether all targets deliver: of both roles that which does not, for none takes another role's place."""
+    return _worst([found for side in plan.each if (found := judge_targets(side.decision.parts)) is not None])
+
+
+def _routing(plan: PoolPlan, spreads: Mapping[str, Spread], held: Status) -> tuple[Reason, str] | None:
+    """How requests are spread over targets that stand in for each other."""
     before = held.condition(ConditionType.ROUTING_FOLLOWS_SPEED)
-    return judge_routing(plan.decision.parts, plan.learned.reference, spread, None if before is None else before.reason)
+    reason, found = None if before is None else before.reason, []
+    for side in plan.each:
+        spread, alone = spreads.get(role_of(side.seen.pool), NOT_SEEN), plan.sides and len(side.decision.parts) < 2
+        judged = None if alone else judge_routing(side.decision.parts, side.learned.reference, spread, reason)
+        found += [] if judged is None else [judged]
+    return _worst(found)
+
+
+def _worst(judged: Sequence[tuple[Reason, str]]) -> tuple[Reason, str] | None:
+    """The first that is not well, else the first."""
+    return min(judged, key=lambda one: RANK.index(one[0].status), default=None)
 
 
 def _failed(permission: ScalePermission, reason: Reason, message: str) -> ScalePermission:
@@ -205,19 +224,26 @@ def _believed(plan: PoolPlan) -> list[str]:
 
 
 def _limited_condition(plan: PoolPlan) -> Condition:
-    cut = next((one for one in plan.decision.limits if one.name == LimitName.GPU_BUDGET), None)
+    found = [each for side in plan.each if (each := _limited(side)) is not None]
+    return _condition(plan, *(found or [(Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())])[0])
+
+
+def _limited(plan: PoolPlan) -> tuple[Reason, str] | None:
+    """What keeps a pool, or one of its roles, from the replicas that it needs; None where nothing does."""
+    decision, role = plan.decision, role_of(plan.seen.pool)
+    of_role = f"{role}: " if role else ""
+    cut = next((one for one in decision.limits if one.name == LimitName.GPU_BUDGET), None)
     if cut is not None:
-        return _condition(
-            plan, Reason.GPU_BUDGET, Reason.GPU_BUDGET.message(needed=_needed(plan, cut.before), said=cut.reason)
-        )
-    hit = next((one for one in plan.decision.limits if one.name in {LimitName.MAXIMUM, LimitName.MINIMUM}), None)
+        said = Reason.GPU_BUDGET.message(needed=_needed(plan, cut.before), said=cut.reason)
+        return Reason.GPU_BUDGET, of_role + said
+    hit = next((one for one in decision.limits if one.name in {LimitName.MAXIMUM, LimitName.MINIMUM}), None)
     if hit is None:
-        return _condition(plan, Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
+        return None
     if hit.name == LimitName.MAXIMUM:
-        said = Reason.TOO_MANY_REPLICAS.message(needed=_needed(plan, hit.before), bound=plan.decision.bounds.most)
-        return _condition(plan, Reason.TOO_MANY_REPLICAS, said)
-    said = Reason.TOO_FEW_REPLICAS.message(needed=_needed(plan, hit.before), bound=plan.decision.bounds.least)
-    return _condition(plan, Reason.TOO_FEW_REPLICAS, said)
+        said = Reason.TOO_MANY_REPLICAS.message(needed=_needed(plan, hit.before), bound=decision.bounds.most)
+        return Reason.TOO_MANY_REPLICAS, of_role + said
+    said = Reason.TOO_FEW_REPLICAS.message(needed=_needed(plan, hit.before), bound=decision.bounds.least)
+    return Reason.TOO_FEW_REPLICAS, of_role + said
 
 
 def _needed(plan: PoolPlan, replicas: float) -> str:
@@ -241,10 +267,10 @@ def _throughput(figures: Figures, money: Expense) -> Throughput | None:
         return None
     return Throughput(
         generation_tokens_per_second=round(figures.generation_rate, 1),
-        prompt_tokens_per_second=_rounded(figures.prompt_rate, 1),
-        tokens_per_second_per_gpu=_rounded(money.per_gpu, 1),
-        dollars_per_million_tokens=_rounded(money.per_million, 2),
-        tokens_per_dollar=_rounded(money.per_dollar, 0),
+        prompt_tokens_per_second=rounded(figures.prompt_rate, 1),
+        tokens_per_second_per_gpu=rounded(money.per_gpu, 1),
+        dollars_per_million_tokens=rounded(money.per_million, 2),
+        tokens_per_dollar=rounded(money.per_dollar, 0),
     )
 
 
@@ -252,45 +278,13 @@ def _cost(money: Expense) -> Cost | None:
     if money.price is None and isinstance(money.dollars, Unknown):
         return None
     return Cost(
-        dollars_per_hour=_rounded(money.dollars, 2),
+        dollars_per_hour=rounded(money.dollars, 2),
         compared_to=money.price,
         noted=money.noted,
-        compared_dollars_per_hour=_rounded(money.compared, 2),
-        break_even_tokens_per_second=_rounded(money.break_even, 1),
-        break_even_load=_rounded(money.break_even_load, 3),
+        compared_dollars_per_hour=rounded(money.compared, 2),
+        break_even_tokens_per_second=rounded(money.break_even, 1),
+        break_even_load=rounded(money.break_even_load, 3),
     )
-
-
-def _last_decision(decision: Decision, on_cost: str | None) -> LastDecision:
-    figures = decision.figures
-    return LastDecision(
-        at=from_unix(decision.at),
-        replicas=decision.replicas,
-        verdict=decision.verdict.value,
-        need=_rounded(decision.need, 2),
-        limits=tuple(
-            Limit(name=limit.name, before=round(limit.before, 2), after=round(limit.after, 2), reason=limit.reason)
-            for limit in decision.limits
-        ),
-        reason=decision.reason,
-        load=_rounded(figures.load, 3),
-        safe_load=_rounded(figures.safe_load, 3),
-        forecast=_rounded(figures.forecast, 2),
-        horizon=brief(figures.horizon),
-        figures={
-            FIGURE_NAMES[name]: float(f"{value:.6g}")
-            for name in FIGURE_NAMES
-            if isinstance(value := getattr(figures, name), float)
-        },
-        candidates=tuple(
-            Candidate(replicas=round(one.replicas, 2), misses=float(f"{one.misses:.6g}")) for one in decision.candidates
-        ),
-        warnings=tuple(warning for warning in (decision.warning, on_cost) if warning is not None),
-    )
-
-
-def _rounded(figure: Reading, digits: int) -> float | None:
-    return None if isinstance(figure, Unknown) else round(figure, digits)
 
 
 def _seconds(figure: Reading) -> str | None:

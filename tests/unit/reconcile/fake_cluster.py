@@ -28,7 +28,7 @@ from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Budgets
-from servingpool.reconcile.collect import Readings
+from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.report import Reporter
@@ -79,7 +79,7 @@ class Writes:
 
 @dataclass
 class Prometheus:
-    """`reconcile.collect.Backend`. `silent` is why it does not answer."""
+    """`reconcile.readings.Backend`. `silent` is why it does not answer."""
 
     config: BackendConfig
     world: FakeCluster

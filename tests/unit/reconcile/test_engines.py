@@ -7,7 +7,7 @@ import pytest
 from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, Missing, shipped
 from servingpool.api.serving_pool import ServingPool
 from servingpool.reconcile.backfill import apart, past
-from servingpool.reconcile.collect import Readings
+from servingpool.reconcile.readings import Readings
 
 from .fake_cluster import FakeCluster
 

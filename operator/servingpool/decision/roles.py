@@ -1,0 +1,175 @@
+"""Prefill and decode on engines of their own: each fleet is decided as a pool, and both go together.
+
+TTFT belongs to the prefill engines and TPOT to the decode engines. A request must meet both, so each side is sized for
+a part of the misses. What holds for both at once raises the smaller side: the ratio that the pool asks for, and that
+neither side is at 0 replicas alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+from servingpool.catalogue.notes import Note
+from servingpool.decision.bounds import Bound, Bounds
+from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.decision import Decision, Figures
+from servingpool.decision.fleet import verdict_of_parts
+from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
+from servingpool.decision.state import Memory
+
+PREFILL, DECODE = "prefill", "decode"
+HANDOVER = 0.1
+"""Seconds of the client's TTFT that pass after the prefill: the KV cache moves, and the decode engine takes one step.
+Range 0.01 to 0.5. Splitwise (ISCA 2024) measured 5 and 8 ms for a transfer that overlaps with the prefill; 16,000
+tokens of an 8B model take 84 ms at 200 Gbit/s after it; a step takes 10 to 50 ms."""
+LEAST_SHARE = 0.5
+"""Share of the client's TTFT bound that the prefill engines have at least, where the bound is near `HANDOVER`."""
+FUZZ = 1e-9
+"""Of a ratio of replicas, which is a quotient of small whole numbers."""
+
+
+class Ratio(NamedTuple):
+    """Prefill replicas for each decode replica."""
+
+    least: float = 0.0
+    most: float = math.inf
+
+    def prefill(self, decode: int) -> int:
+        """Prefill replicas, at least, beside so many for decode."""
+        return math.ceil(self.least * decode - FUZZ)
+
+    def decode(self, prefill: int) -> int:
+        """Decode replicas, at least, beside so many for prefill."""
+        return math.ceil(prefill / self.most - FUZZ)
+
+
+def prefill_slo(slo: Slo) -> Slo:
+    """What the prefill engines are asked for, where `slo`, which has both bounds, is the client's."""
+    assert slo.time_to_first_token is not None
+    bound = max(slo.time_to_first_token - HANDOVER, slo.time_to_first_token * LEAST_SHARE)
+    return Slo(bound, None, math.sqrt(slo.attainment))
+
+
+def decode_slo(slo: Slo) -> Slo:
+    """What the decode engines are asked for."""
+    return Slo(None, slo.time_per_output_token, math.sqrt(slo.attainment))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two fleets: what a decision on it takes."""
+
+    observation: Observation
+    pool: Pool
+    memory: Memory
+
+    def decide(self, now: float) -> Outcome:
+        """The decision on this side alone."""
+        return decide(self.observation, self.pool, self.memory, now)
+
+    def at_least(self, replicas: int, other: str) -> Side:
+        """The same with a min that follows from the other side, which is told as `other`; never above max."""
+        least = min(max(replicas, self.pool.min_replicas), self.pool.max_replicas)
+        bound = Bound(least, beside=other if least > self.pool.min_replicas else None)
+        return replace(self, pool=replace(self.pool, min_replicas=least, beside=bound))
+
+
+def decide_both(prefill: Side, decode: Side, ratio: Ratio, now: float) -> tuple[Outcome, Outcome]:
+    """Decide on both sides. Pure, as `decide`; the memories are what each side learned by itself."""
+    first, second = prefill.decide(now), decode.decide(now)
+    p, d = first.decision.replicas, second.decision.replicas
+    both = p > 0 or d > 0
+    least_prefill, least_decode = max(ratio.prefill(d), int(both)), max(ratio.decode(p), int(both))
+    if p < least_prefill:
+        raised = prefill.at_least(least_prefill, Note.BESIDE_ROLE.message(replicas=d, role=DECODE)).decide(now)
+        first = first._replace(decision=raised.decision)
+    if d < least_decode:
+        raised = decode.at_least(least_decode, Note.BESIDE_ROLE.message(replicas=p, role=PREFILL)).decide(now)
+        second = second._replace(decision=raised.decision)
+    return first, second
+
+
+def of_prefill(observation: Observation) -> Observation:
+    """What is seen of the prefill engines. The client's TTFT spans both sides, so it is not the prefill engines'."""
+    return replace(observation, gateway=replace(observation.gateway, time_to_first_token=NOT_EXPOSED))
+
+
+def of_decode(observation: Observation) -> Observation:
+    """What is seen of the decode engines: requests that the gateway holds have no prefill yet, and wait for no decode.
+
+    The gateway tells this side only whether requests come at all, which wakes it.
+    """
+    gateway = observation.gateway
+    queue = gateway.queue if gateway.queue is NOT_EXPOSED else 0.0
+    return replace(observation, gateway=replace(gateway, queue=queue, time_to_first_token=NOT_EXPOSED))
+
+
+EACH_ROLE = Unknown("prefill and decode have one each")
+_OF_PREFILL = ("arrivals", "prompt_rate", "time_to_first_token", "witness")
+_OF_DECODE = ("generation_rate", "time_per_output_token")
+_KNOWN = {*_OF_PREFILL, *_OF_DECODE, "queue", "running", "attainment", "attainment_now"} | {
+    "judged",
+    "longest_wait",
+    "horizon",
+    "idle_for",
+}
+
+
+def joined(prefill: Decision, decode: Decision) -> Decision:
+    """Both decisions as the pool's: what concerns its clients and its replicas. The rest has each side by itself."""
+    parts = (*prefill.parts, *decode.parts)
+    warnings = [f"{role}: {each.warning}" for role, each in _both(prefill, decode) if each.warning is not None]
+    return Decision(
+        at=prefill.at,
+        replicas=prefill.replicas + decode.replicas,
+        verdict=verdict_of_parts(parts),
+        need=EACH_ROLE,
+        limits=(),
+        reason="; ".join(f"{role}: {each.reason}" for role, each in _both(prefill, decode)),
+        figures=_figures(prefill.figures, decode.figures),
+        bounds=Bounds(
+            Bound(prefill.bounds.least.replicas + decode.bounds.least.replicas),
+            Bound(prefill.bounds.most.replicas + decode.bounds.most.replicas),
+        ),
+        calibrating=prefill.calibrating or decode.calibrating,
+        warning=" ".join(warnings) or None,
+        parts=parts,
+    )
+
+
+def _both(prefill: Decision, decode: Decision) -> tuple[tuple[str, Decision], tuple[str, Decision]]:
+    return (PREFILL, prefill), (DECODE, decode)
+
+
+def _figures(prefill: Figures, decode: Figures) -> Figures:
+    """The share that meets both bounds is taken as the product of both shares: a late prefill tells nothing of decode."""
+    unknown = {one.name: EACH_ROLE for one in fields(Figures) if one.name not in _KNOWN}
+    return replace(
+        prefill,
+        **unknown,  # type: ignore[arg-type]  # all of them are of type Reading
+        **{name: getattr(decode, name) for name in _OF_DECODE},
+        queue=_sum(prefill.queue, decode.queue),
+        running=_sum(prefill.running, decode.running),
+        attainment=_product(prefill.attainment, decode.attainment),
+        attainment_now=_product(prefill.attainment_now, decode.attainment_now),
+        judged=prefill.judged and decode.judged,
+        longest_wait=max(prefill.longest_wait, decode.longest_wait),
+        horizon=max(prefill.horizon, decode.horizon),
+        idle_for=_least(prefill.idle_for, decode.idle_for),
+    )
+
+
+def _sum(one: Reading, other: Reading) -> Reading:
+    return one if isinstance(one, Unknown) else other if isinstance(other, Unknown) else one + other
+
+
+def _product(one: Reading, other: Reading) -> Reading:
+    return one if isinstance(one, Unknown) else other if isinstance(other, Unknown) else one * other
+
+
+def _least(one: Reading, other: Reading) -> Reading:
+    return one if isinstance(one, Unknown) else other if isinstance(other, Unknown) else min(one, other)
