@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from servingpool.api.duration import DurationBetween
 from servingpool.api.mode import Mode as Mode  # noqa: PLC0414, what mypy takes for an export
 from servingpool.api.part import Part
+from servingpool.api.role import Role, RoleRatio
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
 from servingpool.api.schedule import Schedule
 from servingpool.api.target import DNS_LABEL, MOST_TARGETS, TARGET_LIST, WORKLOAD_NAME, by_place, names_of
@@ -64,6 +65,15 @@ _ZERO_NEEDS_GATEWAY = Rule(
     " || self.targets.exists(t, has(t.min) && t.min != 0)",
     "min 0 needs metrics.gateway, which shows requests while there is no replica: set it, or min to 1 or more",
 )
+
+
+_RATIO_NEEDS_ROLES = "prefillPerDecode needs targets with the roles prefill and decode, got no role"
+_PREFILL_BOUND = "prefill targets need slo.timeToFirstToken (1ms to 10m), got none"
+_DECODE_BOUND = "decode targets need slo.timePerOutputToken (1ms to 10s), got none"
+_ROLES_AT_ENGINES = (
+    "slo.measuredAt must be Engine where targets have roles, got Gateway: its time to first token spans both roles"
+)
+_ROLES_NO_SCHEDULE = "schedules must be absent where targets have roles: a window does not say of which role, got {}"
 
 
 class MeasuredAt(StrEnum):
@@ -181,6 +191,9 @@ class Spec(Part):
     """Latency objective. A request is good if it meets every bound that is set."""
     targets: Annotated[tuple[Target, ...], Field(strict=False, max_length=MOST_TARGETS, json_schema_extra=TARGET_LIST)]
     """Workloads to scale, 1 to 8: of one GPU type each, spot or on demand. Their order does not matter, but for min."""
+    prefill_per_decode: RoleRatio | None = None
+    """Prefill replicas for each decode replica, where targets have roles. If the ratio is outside, the role that has
+    too few replicas gets more, up to its max. Default: each role is sized alone."""
     mode: Annotated[Mode, Field(strict=False)] = Mode.AUTO
     """Auto: scales. Recommend: computes a replica count and does not apply it. Paused: observes and does not scale."""
     priority: Annotated[int, Between(0, HIGHEST_PRIORITY)] = DEFAULT_PRIORITY
@@ -221,6 +234,15 @@ class Spec(Part):
         return len(self.targets) > 1
 
     @property
+    def has_roles(self) -> bool:
+        """Whether prefill and decode run apart. Such a pool has several targets."""
+        return self.targets[0].role is not None
+
+    def role_targets(self, role: Role) -> tuple[Target, ...]:
+        """The targets of this role, in the order of the spec; none if targets have no role."""
+        return tuple(target for target in self.targets if target.role is role)
+
+    @property
     def target_names(self) -> tuple[str, ...]:
         """What status and metrics call the targets: by name, or `Kind/name` where two have the same."""
         return names_of(self.targets)
@@ -229,6 +251,24 @@ class Spec(Part):
     def goes_to_zero(self) -> bool:
         """Whether the fleet may have no replica."""
         return self.min == 0
+
+    @model_validator(mode="after")
+    def _roles(self) -> Self:
+        if not self.has_roles:
+            if self.prefill_per_decode is not None:
+                raise ValueError(_RATIO_NEEDS_ROLES)
+            return self
+        for bound, value in (
+            (_PREFILL_BOUND, self.slo.time_to_first_token),
+            (_DECODE_BOUND, self.slo.time_per_output_token),
+        ):
+            if value is None:
+                raise ValueError(bound)
+        if self.slo.measured_at is MeasuredAt.GATEWAY:
+            raise ValueError(_ROLES_AT_ENGINES)
+        if self.schedules:
+            raise ValueError(told(_ROLES_NO_SCHEDULE, self.schedules[0].name))
+        return self
 
     @model_validator(mode="after")
     def _schedules(self) -> Self:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, PlainSerializer, WithJsonSchema
 
 from servingpool.api.conditions import Condition, Conditions, ConditionType
 from servingpool.api.part import Part
+from servingpool.api.role import Role
 from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
 from servingpool.api.text import Sentence, Text
 from servingpool.api.time import Time
@@ -175,6 +176,21 @@ class TargetStatus(Part):
     """Why it does not deliver the replicas that were ordered; absent if it does."""
 
 
+class RoleStatus(Part):
+    """One role of a pool whose prefill and decode run apart."""
+
+    role: Annotated[Role, Field(strict=False)]
+    """The role: prefill or decode."""
+    replicas: Count
+    """Sum of spec.replicas of its targets."""
+    ready_replicas: Count
+    """Its replicas that are Ready."""
+    desired_replicas: Count
+    """Replicas that the last decision wants of it."""
+    last_decision: LastDecision | None = None
+    """Last decision for this role in full."""
+
+
 class Status(Part):
     """Observed state and last decision, written on important changes. Live figures are in the operator's metrics."""
 
@@ -207,6 +223,18 @@ class Status(Part):
         | None
     ) = None
     """Each target, in the order of the spec; absent if the pool has one."""
+    roles: (
+        Annotated[
+            tuple[RoleStatus, ...],
+            Field(
+                strict=False,
+                max_length=len(Role),
+                json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["role"]},
+            ),
+        ]
+        | None
+    ) = None
+    """Each role, prefill first; absent if targets have no role."""
     throughput: Throughput | None = None
     """Tokens per second and their cost."""
     cost: Cost | None = None

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol, Self
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from servingpool.api.part import Part
+from servingpool.api.role import Role
 from servingpool.api.rule import Between, Matches, Rule, rules, told
 
 MOST_TARGETS = 8
@@ -25,6 +26,9 @@ API_VERSION = Matches(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9][a-z0-9]*", "an API
 KIND = Matches("[A-Z][A-Za-z0-9]*", "a kind with a scale subresource, such as Deployment or StatefulSet")
 
 _SIZE = f"must hold 1 to {MOST_TARGETS} targets, got {{}}"
+_ALL_OR_NONE = "must give all targets a role (prefill or decode) or none, got none for {}"
+_BOTH_ROLES = "must have both roles, prefill and decode, got {} only"
+_ZERO_TOGETHER = "min must be 0 for both roles or for neither, got 0 for {} only"
 _TWICE = "must name each workload once, got {} more than once"
 # By kind and name, whatever the API group: that is what status and metrics call a target.
 _ONCE = "self.exists_one(o, o.kind == t.kind && o.name == t.name)"
@@ -54,9 +58,13 @@ class Target(Part):
     the chart's extraTargets."""
     name: Annotated[str, Field(max_length=253), WORKLOAD_NAME]
     """Name of the workload in the pool's namespace."""
+    role: Annotated[Role, Field(strict=False)] | None = None
+    """What its engines do, where prefill and decode run apart: prefill engines compute prompts and are sized by time to
+    first token; decode engines generate tokens and are sized by time per output token. If one target has a role, all
+    need one, and both roles must be there. Default: its engines do both."""
     min: Annotated[int, Between(0, 10_000), Field(json_schema_extra=_without_default)] = 1
-    """Lowest number of replicas, 0 to 10000. Default: 1 for the first target, 0 for the others. If all are 0, the pool
-    needs metrics.gateway, see behavior.idleAfter."""
+    """Lowest number of replicas, 0 to 10000. Default: 1 for the first target, or the first of each role; 0 for the
+    others. If all are 0, the pool needs metrics.gateway, see behavior.idleAfter. It is 0 for both roles or neither."""
     max: Annotated[int, Between(1, 10_000)]
     """Highest number of replicas, 1 to 10000."""
     base: Annotated[int, Between(0, 10_000)] = 0
@@ -94,7 +102,7 @@ class Target(Part):
 def by_place(targets: tuple[Target, ...]) -> tuple[Target, ...]:
     """The targets of one pool, each with the min that its place gives where none was given.
 
-    ValueError if there are none, or if a workload is named twice.
+    ValueError if there are none, if a workload is named twice, or if their roles do not fit together.
     """
     if not targets:
         raise ValueError(told(_SIZE, 0))
@@ -102,8 +110,26 @@ def by_place(targets: tuple[Target, ...]) -> tuple[Target, ...]:
     for (_, name), times in count.items():
         if times > 1:
             raise ValueError(told(_TWICE, name))
-    first, *others = targets
-    return first, *(one if "min" in one.model_fields_set else one.model_copy(update={"min": 0}) for one in others)
+    placed: list[Target] = []
+    for one in targets:
+        first = one.role not in {before.role for before in placed}
+        placed.append(one if first or "min" in one.model_fields_set else one.model_copy(update={"min": 0}))
+    _check_roles(placed)
+    return tuple(placed)
+
+
+def _check_roles(targets: Sequence[Target]) -> None:
+    if not any(one.role for one in targets):
+        return
+    for one in targets:
+        if one.role is None:
+            raise ValueError(told(_ALL_OR_NONE, one.name))
+    least = {role: [one.min for one in targets if one.role is role] for role in Role}
+    if not all(least.values()):
+        raise ValueError(told(_BOTH_ROLES, targets[0].role))
+    zero = [role for role in Role if not any(least[role])]
+    if len(zero) == 1:
+        raise ValueError(told(_ZERO_TOGETHER, zero[0]))
 
 
 class Named(Protocol):

@@ -12,6 +12,7 @@ import yaml
 
 from servingpool import __version__
 from servingpool.api.duration import parse
+from servingpool.api.role import Role, RoleRatio
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Spec
 
@@ -29,18 +30,27 @@ def test_a_sample_is_a_valid_pool_of_the_sample_deployment(sample: str) -> None:
     assert ServingPool.read(pool).spec.targets[0].name == deployment["metadata"]["name"]
 
 
-def test_the_full_sample_has_every_field_and_states_the_defaults() -> None:
+def test_the_full_sample_has_every_field_but_those_of_roles_and_states_the_defaults() -> None:
+    """A pool with roles has no schedules: the sample of prefill and decode shows the fields of roles."""
     [full] = documents("samples/servingpool-full.yaml")
     [minimal] = documents("samples/servingpool-minimal.yaml")
     spec, defaults = ServingPool.read(full).spec, ServingPool.read(minimal).spec
     assert full["spec"].keys() == spec.to_dict().keys()
     for part in (spec, spec.slo, spec.targets[0], spec.metrics, spec.behavior):
-        assert part.model_fields_set == type(part).model_fields.keys()
+        assert part.model_fields_set == type(part).model_fields.keys() - {"role", "prefill_per_decode"}
     assert spec.schedules[0].model_fields_set == type(spec.schedules[0]).model_fields.keys()
     assert spec.engine == defaults.engine
     assert spec.behavior.model_copy(update={"max_change_per_step": None}) == defaults.behavior
     assert spec.mode is Spec.model_fields["mode"].default
     assert (spec.slo, spec.metrics.backend) == (defaults.slo, defaults.metrics.backend)
+
+
+def test_the_sample_of_prefill_and_decode_has_every_field_of_roles() -> None:
+    [pool] = documents("samples/servingpool-prefill-decode.yaml")
+    spec = ServingPool.read(pool).spec
+    assert {one.role for one in spec.targets} == set(Role)
+    assert spec.prefill_per_decode is not None
+    assert spec.prefill_per_decode.model_fields_set == RoleRatio.model_fields.keys()
 
 
 def test_the_sample_pod_waits_then_drains_before_it_is_killed() -> None:
