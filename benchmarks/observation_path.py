@@ -34,8 +34,8 @@ from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Budgets
-from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.report import Reporter
 
 PACKAGE = Path(servingpool.__file__).parent

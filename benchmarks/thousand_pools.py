@@ -41,9 +41,9 @@ from servingpool.reconcile.act import Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Budgets
-from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
+from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.status_builder import build

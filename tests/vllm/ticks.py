@@ -21,8 +21,8 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.samples import Sample
 from servingpool.decision.state import Memory
 from servingpool.reconcile.collect import observe
-from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.pool_plan import core_pool
+from servingpool.reconcile.readings import Readings
 from servingpool_lab.prometheus import Prometheus
 
 from .engine import MODEL, Vllm

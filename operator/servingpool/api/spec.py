@@ -230,8 +230,8 @@ class Spec(Part):
 
     @property
     def several(self) -> bool:
-        """Whether the pool has more than one target."""
-        return len(self.targets) > 1
+        """Whether its targets are told apart: it has more than one, or is one role's part of a pool."""
+        return len(self.targets) > 1 or self.has_roles
 
     @property
     def has_roles(self) -> bool:

@@ -216,8 +216,7 @@ class Metric(StrEnum):
         (*POOL, "role", "figure"),
         "",
         "Each figure of the decision for prefill or decode, where targets have roles.",
-        "By figure, named as in status.roles[].lastDecision.figures; also need, replicas and capacity, which is what "
-        "the desired replicas serve, in replicas of the role's reference target.",
+        "Figures are named as in status.roles[].lastDecision; capacity is what the desired replicas serve.",
     )
     GPUS = (
         "servingpool_gpus",

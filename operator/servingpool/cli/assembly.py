@@ -28,11 +28,11 @@ from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Budgets
-from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.config import LeaderElection, OperatorConfig
 from servingpool.reconcile.loop import Reconciler
 from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
 from servingpool.reconcile.operator import Heartbeat, Operator
+from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.report import Reporter
 
 log = logging.getLogger(__name__)

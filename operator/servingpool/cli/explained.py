@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -13,7 +14,7 @@ from servingpool.api.conditions import ConditionType
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Slo
-from servingpool.api.status import Change, Cost, LastDecision, Status, TargetStatus
+from servingpool.api.status import Change, Cost, LastDecision, RoleStatus, Status, TargetStatus
 from servingpool.api.time import write
 
 
@@ -54,7 +55,7 @@ def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[
         Text(decision.reason, style="dim" if past else "bold"),
         Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim"),
         Text(""),
-        _steps(decision, status),
+        *(_roles(status.roles) if status.roles else (_steps(decision, status.replicas),)),
         Text(""),
         *((_targets(status.targets), Text("")) if status.targets else ()),
         _figures(status, slo),
@@ -65,7 +66,16 @@ def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[
     ]
 
 
-def _steps(decision: LastDecision, status: Status) -> Table:
+def _roles(roles: Iterable[RoleStatus]) -> Iterator[RenderableType]:
+    """Each role's own way from the need to its replicas."""
+    for one in roles:
+        if one.last_decision is not None:
+            yield Text(one.role.value, style="bold")
+            yield _steps(one.last_decision, one.replicas)
+            yield Text(f"load {one.last_decision.load}, safe up to {one.last_decision.safe_load}", style="dim")
+
+
+def _steps(decision: LastDecision, replicas: int | None) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("step")
     table.add_column("replicas", justify="right")
@@ -77,7 +87,7 @@ def _steps(decision: LastDecision, status: Status) -> Table:
     table.add_row(
         Text("answer", style="bold"),
         Text(str(decision.replicas), style="bold"),
-        "" if status.replicas is None else f"spec.replicas is {status.replicas}",
+        "" if replicas is None else f"spec.replicas is {replicas}",
     )
     return table
 
@@ -113,7 +123,7 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         row("bounds", f"{bounds.min} to {bounds.max}", aside=aside)
     objective = "" if slo is None else f"  objective {slo.attainment:g}%"
     row("attainment, last hour", status.attainment, "%", objective)
-    percentile = "" if slo is None else f"p{slo.attainment:g}"
+    percentile = "" if slo is None else f"p{_percentile(slo, roles=status.roles is not None):.4g}"
     if slo is not None and slo.time_to_first_token is not None:
         bound = f"  SLO {brief(slo.time_to_first_token)}"
         row(f"TTFT {percentile}", latency.time_to_first_token if latency else None, aside=bound)
@@ -129,11 +139,16 @@ def _figures(status: Status, slo: Slo | None) -> Table:
     if status.cost is not None:
         _compare(row, status, status.cost)
     row("queue", status.queue_depth, " requests")
-    if decision is not None:
+    if decision is not None and status.roles is None:
         row("load", decision.load, aside="" if decision.safe_load is None else f"  safe up to {decision.safe_load}")
         row("forecast", decision.forecast, " replicas kept busy", f"  in {decision.horizon}")
     row("cold start, measured", status.cold_start)
     return table
+
+
+def _percentile(slo: Slo, *, roles: bool) -> float:
+    """At which latencies are told: prefill and decode each have a part of the misses that the SLO allows."""
+    return 100.0 * math.sqrt(slo.attainment_share) if roles else slo.attainment
 
 
 def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:

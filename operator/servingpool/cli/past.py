@@ -26,9 +26,9 @@ from servingpool.catalogue.metrics import Metric
 from servingpool.catalogue.template import render
 from servingpool.decision.bounds import Bound, Bounds
 from servingpool.decision.decision import Verdict, shown
+from servingpool.reconcile.decision_status import FIGURE_NAMES
 from servingpool.reconcile.history import judged, replaced
 from servingpool.reconcile.metrics import DECISION_FIGURES
-from servingpool.reconcile.decision_status import FIGURE_NAMES
 from servingpool.reconcile.status_builder import told_bounds
 
 ASKED = (Metric.LAST_CHANGE, Metric.LAST_CHANGE_FROM, Metric.LAST_CHANGE_TO, Metric.READY_REPLICAS)

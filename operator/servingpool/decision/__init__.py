@@ -13,6 +13,7 @@ A map, in the order of a tick:
 - limit: `limits` (named rules, in order)
 - several targets: `targets`, `kinds` (the speed of each), `shortage` (what does not come), `counting` (in replicas of
   which one), `mix` (the cheapest one), `fleet` (from a capacity to replicas of each), `parts` (what is said of each)
+- prefill and decode apart: `roles` (what each is asked for, and both as one answer)
 - report: `report` (figures and the sentence)
 - GPU budgets, after all pools are decided: `holding` (what pods hold), `course` (misses at each size), `part_claims` (a
   claim for each of several targets), `sharing` (who gets what)

@@ -1,10 +1,16 @@
-"""The decision: how many replicas a pool should have, and why. Update, plan, limit, report, one after the other."""
+"""The decision: how many replicas a pool should have, and why. Update, plan, limit, report, one after the other.
+
+Prefill and decode are decided one by one, and raised to what holds for both at once.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from servingpool.catalogue.notes import Note
 from servingpool.decision import report
+from servingpool.decision.bounds import Bound
 from servingpool.decision.counting import counted, fleet_of
 from servingpool.decision.course import Course
 from servingpool.decision.decision import AtZero, Decision, Limited, Plan, move, verdict_of
@@ -15,6 +21,7 @@ from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.parts import Part
 from servingpool.decision.plan import at_zero, plan, remembered
 from servingpool.decision.pool import Pool
+from servingpool.decision.roles import DECODE, PREFILL, Ratio
 from servingpool.decision.state import Memory
 from servingpool.decision.update import update
 
@@ -100,3 +107,37 @@ def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, sleeping: AtZero 
     if isinstance(planned, Unknown):
         return 0.0 if memory.idle(pool, now) else planned
     return planned.need
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two fleets: what a decision on it takes."""
+
+    observation: Observation
+    pool: Pool
+    memory: Memory
+
+    def decide(self, now: float) -> Outcome:
+        """The decision on this side alone."""
+        return decide(self.observation, self.pool, self.memory, now)
+
+    def beside(self, replicas: int, other: str) -> Side:
+        """The same with a min that follows from the other side, which is told as `other`; never above max."""
+        least = min(max(replicas, self.pool.min_replicas), self.pool.max_replicas)
+        bound = Bound(least, beside=other if least > self.pool.min_replicas else None)
+        return replace(self, pool=replace(self.pool, min_replicas=least, beside=bound))
+
+
+def decide_both(prefill: Side, decode: Side, ratio: Ratio, now: float) -> tuple[Outcome, Outcome]:
+    """Decide on both sides. Pure, as `decide`; the memories are what each side learned by itself."""
+    first, second = prefill.decide(now), decode.decide(now)
+    p, d = first.decision.replicas, second.decision.replicas
+    both = p > 0 or d > 0
+    least_prefill, least_decode = max(ratio.prefill(d), int(both)), max(ratio.decode(p), int(both))
+    if p < least_prefill:
+        raised = prefill.beside(least_prefill, Note.BESIDE_ROLE.message(replicas=d, role=DECODE)).decide(now)
+        first = first._replace(decision=raised.decision)
+    if d < least_decode:
+        raised = decode.beside(least_decode, Note.BESIDE_ROLE.message(replicas=p, role=PREFILL)).decide(now)
+        second = second._replace(decision=raised.decision)
+    return first, second

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from servingpool.decision.decision import Verdict
+from servingpool.decision.decision import Verdict, move
 from servingpool.decision.mix import (
     BEYOND,
     ENOUGH,
@@ -280,6 +280,8 @@ def _lifted(offers: Sequence[Offer], lines: Sequence[Line]) -> tuple[Offer, ...]
 
 def moves(parts: Sequence[Part], reference: str) -> str:
     """What parts say, as the beginning of a sentence."""
+    if len(parts) == 1:  # prefill or decode, of one target
+        return move(parts[0].requested, parts[0].replicas)
     changed = [f"{one.target} {one.requested} -> {one.replicas}" for one in parts if one.replicas != one.requested]
     if changed:
         said = f"scale {'up' if verdict_of_parts(parts) is Verdict.SCALE_UP else 'down'} {', '.join(changed)}"

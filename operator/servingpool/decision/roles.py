@@ -8,18 +8,14 @@ neither side is at 0 replicas alone.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import NamedTuple
 
-from servingpool.catalogue.notes import Note
 from servingpool.decision.bounds import Bound, Bounds
-from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.decision import Decision, Figures
 from servingpool.decision.fleet import verdict_of_parts
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
-from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
 
 PREFILL, DECODE = "prefill", "decode"
 HANDOVER = 0.1
@@ -57,40 +53,6 @@ def prefill_slo(slo: Slo) -> Slo:
 def decode_slo(slo: Slo) -> Slo:
     """What the decode engines are asked for."""
     return Slo(None, slo.time_per_output_token, math.sqrt(slo.attainment))
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two fleets: what a decision on it takes."""
-
-    observation: Observation
-    pool: Pool
-    memory: Memory
-
-    def decide(self, now: float) -> Outcome:
-        """The decision on this side alone."""
-        return decide(self.observation, self.pool, self.memory, now)
-
-    def at_least(self, replicas: int, other: str) -> Side:
-        """The same with a min that follows from the other side, which is told as `other`; never above max."""
-        least = min(max(replicas, self.pool.min_replicas), self.pool.max_replicas)
-        bound = Bound(least, beside=other if least > self.pool.min_replicas else None)
-        return replace(self, pool=replace(self.pool, min_replicas=least, beside=bound))
-
-
-def decide_both(prefill: Side, decode: Side, ratio: Ratio, now: float) -> tuple[Outcome, Outcome]:
-    """Decide on both sides. Pure, as `decide`; the memories are what each side learned by itself."""
-    first, second = prefill.decide(now), decode.decide(now)
-    p, d = first.decision.replicas, second.decision.replicas
-    both = p > 0 or d > 0
-    least_prefill, least_decode = max(ratio.prefill(d), int(both)), max(ratio.decode(p), int(both))
-    if p < least_prefill:
-        raised = prefill.at_least(least_prefill, Note.BESIDE_ROLE.message(replicas=d, role=DECODE)).decide(now)
-        first = first._replace(decision=raised.decision)
-    if d < least_decode:
-        raised = decode.at_least(least_decode, Note.BESIDE_ROLE.message(replicas=p, role=PREFILL)).decide(now)
-        second = second._replace(decision=raised.decision)
-    return first, second
 
 
 def of_prefill(observation: Observation) -> Observation:
@@ -146,7 +108,7 @@ def _both(prefill: Decision, decode: Decision) -> tuple[tuple[str, Decision], tu
 
 
 def _figures(prefill: Figures, decode: Figures) -> Figures:
-    """The share that meets both bounds is taken as the product of both shares: a late prefill tells nothing of decode."""
+    """The share that meets both bounds is taken as the product: a late prefill tells nothing of its decode."""
     unknown = {one.name: EACH_ROLE for one in fields(Figures) if one.name not in _KNOWN}
     return replace(
         prefill,

@@ -4,11 +4,12 @@ A map, in the order of a tick:
 
 - around it: `operator` (clock and election), `config`, `rounds` (backends in parallel), `loop`, `metrics` (its own)
 - start: `backfill` (history from Prometheus), `learned_profile` (what the status keeps)
-- collect: `collect`, `targets`, `replicas` (from the cluster), `gateways`, `gateway_totals` (from Prometheus)
-- decide: `pool_plan`, `preconditions` (whether it may scale), `expense`
+- collect: `collect`, `targets`, `sides` (of a pool with roles), `replicas` (from the cluster); `readings`, `gateways`,
+  `gateway_totals` (from Prometheus)
+- decide: `pool_plan`, `role_plan` (of prefill and decode), `preconditions` (whether it may scale), `expense`
 - GPU budgets: `budgets`, `budget_members`, `holdings`, `budget_claims`, `budget_cuts`, `budget_report`
 - act: `act`, `deletion_cost` (which pods go)
 - keep: `state` (of a pool), `target_state` (of each target), `replica_drift` (who else scales it), `history`
-- report: `report`, `status_builder`; conditions: `metrics_condition`, `target_status`, `routing`, `draining`,
+- report: `report`, `status_builder`, `decision_status`; conditions: `metrics_condition`, `target_status`, `routing`, `draining`,
   `zero_ready`; `estimating` (how exact the attainment is)
 """

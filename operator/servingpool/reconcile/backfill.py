@@ -22,8 +22,8 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.update import update
 from servingpool.reconcile.collect import own_samples
-from servingpool.reconcile.readings import Backend, requests_for, share_of, sound
 from servingpool.reconcile.pool_plan import core_pool
+from servingpool.reconcile.readings import Backend, requests_for, share_of, sound
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.targets import target_of
 

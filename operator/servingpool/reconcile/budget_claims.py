@@ -76,7 +76,7 @@ def claims_in(
 
 
 def _of_pool(asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -> Mapping[str, Claim]:
-    """A pool's claims by target, with what its last decisions ask for, one for each role; none where nobody scales it."""
+    """A pool's claims by target. `asked`: its last decisions, one for each role; none where nobody scales it."""
     if "" in claims:
         claim = claims[""]
         if not asked:
@@ -93,14 +93,15 @@ def _of_pool(asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -
         return {each: replace(claim, fixed=True) for each, claim in standing(floor, claims).items()}
     found: dict[str, Claim] = {}
     for (need, each, step), share in zip(own, _floors(floor, own), strict=True):
-        found |= {name: replace(one, max_change=step) for name, one in claims_of(need, share, each).items()} if each else {}
+        made = claims_of(need, share, each) if each else {}  # all of a role may lie outside the budget
+        found |= {name: replace(one, max_change=step) for name, one in made.items()}
     return found
 
 
 def _floors(floor: int, sides: Sequence[tuple[PoolNeed, Mapping[str, Claim], float]]) -> list[int]:
     """A pool's floor in GPUs, for prefill and decode as each asks for GPUs: one is worth nothing without the other."""
     gpus = [sum(need.targets[name].wanted * one.gpus for name, one in own.items()) for need, own, _ in sides]
-    *others, last = [floor * each // max(1, sum(gpus)) for each in gpus]
+    *others, _ = [floor * each // max(1, sum(gpus)) for each in gpus]
     return [*others, floor - sum(others)]
 
 

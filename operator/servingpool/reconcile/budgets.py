@@ -22,7 +22,6 @@ from servingpool.decision.sharing import Claim, Grant, share, spare
 from servingpool.reconcile.budget_claims import Wanted, claims_in, wanted_by
 from servingpool.reconcile.budget_cuts import Allowance, within
 from servingpool.reconcile.budget_members import Member, Membership
-from servingpool.reconcile.collect import Collected
 from servingpool.reconcile.holdings import Held, Holdings
 from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
 from servingpool.reconcile.preconditions import owners
@@ -135,7 +134,7 @@ class Budgets:
             for plan in plans
         ]
 
-    def room(self, key: Key, seen: Collected) -> dict[str, int]:
+    def room(self, key: Key, alike: Sequence[Sequence[SeenTarget]]) -> dict[str, int]:
         """Replicas to which a pool may grow targets that lie in budgets, by name, where others may be ordered instead.
 
         A budget without free GPUs is no reason to wait where another target, in another budget or in none, may grow.
@@ -146,8 +145,8 @@ class Budgets:
         """
         if not any(shared.room for shared in self.latest.values()):
             return {}
-        asked = zip(self._wanted.get(key, ()), seen.sides or (seen,), strict=False)
-        found = (self._room_of(wanted, side.targets) for wanted, side in asked if wanted.acts)
+        asked = zip(self._wanted.get(key, ()), alike, strict=False)
+        found = (self._room_of(wanted, targets) for wanted, targets in asked if wanted.acts)
         return {name: most for each in found for name, most in each.items()}
 
     def _room_of(self, wanted: Wanted, targets: Sequence[SeenTarget]) -> dict[str, int]:

@@ -48,8 +48,13 @@ def collect(
         groups = (group for workload in workloads.values() for group in cache.replicas(workload))
         pods = {(pool.metadata.namespace, pod.name) for group in groups for pod in group}
     gateway = readings.gateway(pool, pods)
-    found = [_collect(side, workloads, owned, cache, readings, gateway, now) for side in sides_of(pool)]
-    return found[0] if len(found) == 1 else _together(pool, *found)
+    sides = [_collect(side, workloads, owned, cache, readings, gateway, now) for side in sides_of(pool)]
+    return sides[0] if len(sides) == 1 else _together(pool, *sides)
+
+
+def alike_of(seen: Collected) -> list[tuple[SeenTarget, ...]]:
+    """The targets that stand in for each other: those of each role, or all."""
+    return [side.targets for side in seen.sides or (seen,)]
 
 
 def _together(pool: ServingPool, prefill: Collected, decode: Collected) -> Collected:

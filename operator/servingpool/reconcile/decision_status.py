@@ -18,6 +18,7 @@ from servingpool.reconcile.sides import role_of
 FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
 """Figures of a decision, and their names in the status."""
 
+
 def last_decision(decision: Decision, on_cost: str | None = None) -> LastDecision:
     """The decision in full. `on_cost`: why nothing is told of the cost."""
     figures = decision.figures

@@ -28,11 +28,12 @@ from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.budget_members import named_versions
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Shared
-from servingpool.reconcile.collect import collect
+from servingpool.reconcile.collect import alike_of, collect
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.pool_plan import NO_LIMITS, Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import no_target, owners
+from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.replicas import told_by_name
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.role_plan import plan_pool
@@ -250,10 +251,8 @@ class Reconciler:
         # A pool in Recommend owns nothing, also where it is the oldest.
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
         state.targets_seen(seen.targets, len(seen.observation.ready), now, scales=scales)
-        room = self._budgets.budgets.room(pool.key, seen) if pool.spec.several else NO_LIMITS
-        return state, plan_pool(
-            seen, state.drift, state.memories, self._prices, backfilled=state.backfilled, room=room
-        )
+        room = self._budgets.budgets.room(pool.key, alike_of(seen)) if pool.spec.several else NO_LIMITS
+        return state, plan_pool(seen, state.drift, state.memories, self._prices, backfilled=state.backfilled, room=room)
 
     def _no_target(self, pool: ServingPool) -> tuple[Reason, str]:
         """Why the first target that cannot be read cannot be."""

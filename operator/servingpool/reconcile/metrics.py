@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -45,7 +45,7 @@ class Decided:
     """Dollars per hour of a replica; None where it is not given, or the pool has several targets."""
     change: Change | None
     """The last of the target's replicas; None where none was seen."""
-    roles: Mapping[str, Decision] = MappingProxyType({})
+    roles: Mapping[str, Decision] = field(default_factory=dict)
     """The decisions for prefill and for decode, where targets have roles."""
 
 
@@ -257,7 +257,7 @@ def _by_target(pools: Snapshot) -> Iterator[Family]:
 
 
 def _by_role(pools: Snapshot) -> Family:
-    """Each figure of the decisions for prefill and decode. Under a name of their own: a sum over pools has none twice."""
+    """Each figure of the decisions for prefill and decode, under one name: else sums over pools had figures twice."""
     family = _gauge(Metric.ROLE_FIGURE)
     for key, pool in pools.items():
         for role, decision in () if pool.decided is None else pool.decided.roles.items():

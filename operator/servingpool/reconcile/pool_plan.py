@@ -165,7 +165,7 @@ def plan(
 
 
 def asked_of(seen: Collected, room: Mapping[str, int] = NO_LIMITS) -> Pool:
-    """The spec in the core's own units, before it is known whether the decision is carried out. `room` as for `plan`."""
+    """The spec in the core's own units. Whether it is carried out is not known yet. `room` as for `plan`."""
     limit, targets = min(one.workload.batch_limit for one in seen.targets), core_targets(seen.targets, room)
     during, metered = (seen.at, seen.at + AHEAD), seen.observation.metered
     return core_pool(seen.pool, limit, targets, in_charge=False, during=during, metered=metered)

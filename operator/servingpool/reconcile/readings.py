@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.prometheus import (
@@ -234,7 +235,7 @@ async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
 def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
     """One request for all pools of a backend that share engine and labels, by that pair."""
     merged: dict[Share, ReadRequest] = {}
-    for pool in (side for pool in pools for side in sides_of(pool)):
+    for pool in chain.from_iterable(map(sides_of, pools)):
         share = share_of(pool)
         before = merged.get(share, ReadRequest(engine=share[0], match_labels=share[1]))
         ttft, tpot = pool.spec.slo.time_to_first_token, pool.spec.slo.time_per_output_token

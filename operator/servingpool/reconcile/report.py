@@ -16,9 +16,9 @@ from servingpool.api.serving_pool import Metadata
 from servingpool.api.status import Bounds, Cost, LastDecision, Latency, Status, Throughput
 from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.reconcile.act import ScaleOutcome
+from servingpool.reconcile.decision_status import FIGURE_NAMES
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.decision_status import FIGURE_NAMES
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from servingpool.decision.roles import Side, decide_both, joined
+from servingpool.decision.decide import Side, decide_both
+from servingpool.decision.roles import joined
 from servingpool.decision.state import Memory
 from servingpool.reconcile.collect import Collected
 from servingpool.reconcile.config import Price
@@ -42,7 +43,8 @@ def plan_pool(
         Side(one.observation, in_charge(asked_of(one, room), one, permission), memory)
         for one, memory in zip(seen.sides, kept, strict=True)
     ]
-    outcomes = decide_both(*sides, ratio_of(seen.pool), seen.at)
+    prefill, decode = sides
+    outcomes = decide_both(prefill, decode, ratio_of(seen.pool), seen.at)
     plans = [
         decided(one, permission, outcome, outcome.memory if backfilled else memory, prices)
         for one, outcome, memory in zip(seen.sides, outcomes, kept, strict=True)

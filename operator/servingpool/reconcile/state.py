@@ -140,7 +140,8 @@ class PoolState:
         if kept.get(MODEL) != self.model:
             raise ValueError(f"learned for model {kept.get(MODEL)!r}, spec.model is now {self.model!r}")
         if ROLES in kept:
-            self.of_roles |= {role: Memory(learned_profile.load(kept[ROLES][role])) for role in self.of_roles}
+            found = kept[ROLES] if isinstance(kept[ROLES], Mapping) else {}
+            self.of_roles = {role: Memory(learned_profile.load(found.get(role) or {})) for role in self.of_roles}
         else:
             self.memory = Memory(learned_profile.load(kept))
         # Not written before it changes: else a restart would write every pool at once.
@@ -298,7 +299,7 @@ class PoolState:
     def kept(self) -> dict[str, Any]:
         """What was learned, in the form that `found` reads."""
         found = {role: learned_profile.dump(each) for role, each in self._profiles().items()}
-        return (found[""] if "" in found else {ROLES: found}) | {MODEL: self.model}
+        return found.get("", {ROLES: found}) | {MODEL: self.model}
 
     def status_write_begun(self) -> bool:
         """A write of the status is sent. Returns whether the stored status was unknown before."""

@@ -147,7 +147,8 @@ def _refused(refusal: Refusal, held: Status) -> Status:
 
 def _targets(plan: PoolPlan) -> tuple[Reason, str] | None:
     """Whether all targets deliver: of both roles that which does not, for none takes another role's place."""
-    return _worst([found for side in plan.each if (found := judge_targets(side.decision.parts)) is not None])
+    found = _worst([one for side in plan.each if (one := judge_targets(side.decision.parts)) is not None])
+    return judge_targets(plan.decision.parts) if found is not None and found[0].status is Truth.TRUE else found
 
 
 def _routing(plan: PoolPlan, spreads: Mapping[str, Spread], held: Status) -> tuple[Reason, str] | None:

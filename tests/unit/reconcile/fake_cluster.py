@@ -28,9 +28,9 @@ from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Budgets
-from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.loop import Reconciler, Tick
+from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.target_state import TargetState

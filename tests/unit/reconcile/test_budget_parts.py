@@ -299,17 +299,17 @@ class TestRoom:
         world.step(minutes=1)
         [plan] = world.plans[-1:]
         targets = plan.seen.targets
-        assert world.budgets.room(("chat", "pool"), targets) == {"spot": 2}
+        assert world.budgets.room(("chat", "pool"), [targets]) == {"spot": 2}
         budget(world, 16, generation=2, nodeSelector={"gpu": "l40s"})
         world.step()
-        assert world.budgets.room(("chat", "pool"), world.plans[-1].seen.targets) == {"spot": 4}
+        assert world.budgets.room(("chat", "pool"), [world.plans[-1].seen.targets]) == {"spot": 4}
         world.pool(targets=[{**FIXED, "max": 3}, SPOT])
         world.step()
-        assert world.budgets.room(("chat", "pool"), world.plans[-1].seen.targets) == {}, "then it claims all it needs"
+        assert world.budgets.room(("chat", "pool"), [world.plans[-1].seen.targets]) == {}, "then it claims all it needs"
 
     def test_a_closed_budget_is_left_out(self) -> None:
         world = mixed(40, apart=True, fixed=3, spot=1)
         world.claims["spot"] = [{"name": "gpu", "resourceClaimName": "shared"}]
         world.show("spot")
         world.step(minutes=1)
-        assert world.budgets.room(("chat", "pool"), world.plans[-1].seen.targets) == {"spot": 1}
+        assert world.budgets.room(("chat", "pool"), [world.plans[-1].seen.targets]) == {"spot": 1}

@@ -1,0 +1,144 @@
+"""Prefill and decode decided together: what each is asked for, and what holds for both at once."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servingpool.decision.decide import Side, decide, decide_both
+from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Observation, Ordered, Replica, Unknown
+from servingpool.decision.pool import Pool
+from servingpool.decision.roles import (
+    EACH_ROLE,
+    Ratio,
+    decode_slo,
+    joined,
+    of_decode,
+    of_prefill,
+    prefill_slo,
+)
+from servingpool.decision.slo import Slo
+from servingpool.decision.state import Memory
+from servingpool.decision.targets import Target
+
+from .world import START
+
+CLIENT = Slo(2.0, 0.1, 0.95)
+ANY = Ratio()
+
+
+def side(role: str, slo: Slo, standing: int, *, least: int = 1, most: int = 20, gateway: float | None = None) -> Side:
+    """A fleet of which nothing is known but how many replicas there are: it stays, within min and max."""
+    replicas = tuple(Replica(f"{role}-{at}", age=600.0, ready_for=500.0, target=role) for at in range(standing))
+    at_zero = GatewayMetrics() if gateway is None else GatewayMetrics(START, 0.0, gateway, gateway)
+    observation = Observation(
+        requested=standing,
+        ready=replicas,
+        metrics=Unknown("not scraped"),
+        gateway=at_zero,
+        targets=(Ordered(role, standing),),
+    )
+    pool = Pool(slo, least, most, idle_after=900.0 if least == 0 else None, targets=(Target(role, 1.0, most=most),))
+    return Side(observation, pool, Memory())
+
+
+def both(prefill: int, decode: int, ratio: Ratio = ANY, **bounds: int) -> tuple[int, int]:
+    first = side("prefill", prefill_slo(CLIENT), prefill, **bounds)
+    second = side("decode", decode_slo(CLIENT), decode, **bounds)
+    return tuple(one.decision.replicas for one in decide_both(first, second, ratio, START))  # type: ignore[return-value]
+
+
+class TestSlo:
+    def test_each_side_has_its_bound_and_a_part_of_the_misses(self) -> None:
+        first, second = prefill_slo(CLIENT), decode_slo(CLIENT)
+        assert (first.time_to_first_token, first.time_per_output_token) == (pytest.approx(1.9), None)
+        assert (second.time_to_first_token, second.time_per_output_token) == (None, 0.1)
+        assert first.attainment * second.attainment == pytest.approx(0.95)
+
+    def test_a_bound_near_the_handover_keeps_half_for_prefill(self) -> None:
+        assert prefill_slo(Slo(0.12, 0.1)).time_to_first_token == pytest.approx(0.06)
+
+
+class TestRatio:
+    @given(
+        st.integers(0, 40),
+        st.integers(0, 40),
+        st.floats(0.01, 5.0),
+        st.floats(1.0, 20.0),
+    )
+    def test_what_it_asks_for_is_the_fewest_that_meet_it(self, p: int, d: int, least: float, wide: float) -> None:
+        ratio = Ratio(least, least * wide)
+        asked = ratio.prefill(d)
+        assert asked >= least * d - 1e-6
+        assert asked == 0 or asked - 1 < least * d
+        asked = ratio.decode(p)
+        assert p <= ratio.most * asked + 1e-6
+        assert asked == 0 or p > ratio.most * (asked - 1)
+
+    def test_it_raises_the_smaller_side_and_lowers_none(self) -> None:
+        assert both(6, 6, Ratio(most=2.0)) == (6, 6)
+        assert both(6, 2, Ratio(most=2.0)) == (6, 3)
+        assert both(2, 6, Ratio(least=0.5)) == (3, 6)
+        assert both(2, 6, Ratio(least=5.0)) == (20, 6), "up to max"
+
+    def test_the_sentence_says_where_the_min_comes_from(self) -> None:
+        first = side("prefill", prefill_slo(CLIENT), 6)
+        second = side("decode", decode_slo(CLIENT), 2)
+        _, decode = decide_both(first, second, Ratio(most=2.0), START)
+        assert decode.decision.reason.endswith("min is 3 beside 6 for prefill")
+        assert decode.decision.bounds.least.beside is not None
+
+    def test_what_was_learned_does_not_depend_on_the_other_side(self) -> None:
+        first, second = side("prefill", prefill_slo(CLIENT), 6), side("decode", decode_slo(CLIENT), 2)
+        _, raised = decide_both(first, second, Ratio(most=2.0), START)
+        alone = decide(second.observation, second.pool, second.memory, START)
+        assert raised.memory == alone.memory
+
+
+class TestZero:
+    def test_neither_is_at_zero_alone(self) -> None:
+        assert both(0, 3, least=0) == (1, 3)
+        assert both(3, 0, least=0) == (3, 1)
+        assert both(0, 0, least=0) == (0, 0)
+
+
+class TestSeen:
+    def test_what_the_gateway_holds_waits_for_prefill_only(self) -> None:
+        gateway = GatewayMetrics(START, queue=7.0, arrivals=100.0, at_zero=100.0)
+        seen = replace(side("prefill", CLIENT, 1).observation, gateway=gateway)
+        assert of_prefill(seen).gateway.queue == 7.0
+        assert of_decode(seen).gateway == replace(gateway, queue=0.0)
+
+    def test_a_queue_that_no_gateway_tells_stays_unknown(self) -> None:
+        seen = side("decode", CLIENT, 1).observation
+        assert of_decode(seen).gateway.queue is NOT_EXPOSED
+
+
+class TestJoined:
+    def test_every_figure_is_of_one_side_of_both_or_left_to_each(self) -> None:
+        first, second = side("prefill", prefill_slo(CLIENT), 2), side("decode", decode_slo(CLIENT), 3)
+        prefill, decode = (one.decision for one in decide_both(first, second, Ratio(), START))
+        given_prefill = replace(prefill, figures=replace(prefill.figures, attainment=0.98, queue=4.0, load=0.5))
+        given_decode = replace(decode, figures=replace(decode.figures, attainment=0.97, queue=1.0, load=0.7))
+        whole = joined(given_prefill, given_decode)
+        assert whole.replicas == 5
+        assert [part.target for part in whole.parts] == ["prefill", "decode"]
+        assert whole.figures.attainment == pytest.approx(0.98 * 0.97)
+        assert whole.figures.queue == 5.0
+        assert whole.figures.load is EACH_ROLE
+        assert whole.need is EACH_ROLE
+        assert (whole.bounds.least.replicas, whole.bounds.most.replicas) == (2, 40)
+        assert {one.name for one in fields(whole.figures) if getattr(whole.figures, one.name) is EACH_ROLE}
+
+    @given(st.integers(0, 8), st.integers(0, 8), st.sampled_from([0, 1]), st.floats(0.05, 4.0), st.floats(1.0, 8.0))
+    def test_whatever_stands_both_are_up_or_down_and_within_their_bounds(
+        self, p: int, d: int, least: int, low: float, wide: float
+    ) -> None:
+        ratio = Ratio(low, low * wide)
+        prefill, decode = both(p, d, ratio, least=least)
+        assert (prefill == 0) == (decode == 0)
+        assert least <= prefill <= 20
+        assert least <= decode <= 20

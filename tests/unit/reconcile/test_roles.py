@@ -1,0 +1,172 @@
+"""Prefill and decode in one pool, through the whole loop: each sized by its own metrics, both together at the ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster
+from .test_budgets import GPUS, budget, held
+
+
+def settled(minutes: float = 60.0, spec: dict[str, Any] | None = None, **settings: Any) -> RoleCluster:
+    world = RoleCluster(**settings)
+    world.pool(**(spec or {}))
+    world.step(minutes=minutes)
+    return world
+
+
+class TestSizes:
+    def test_each_role_is_sized_by_its_own_part_of_the_work(self) -> None:
+        long_prompts, long_answers = RoleCluster(rate=16.0), RoleCluster(rate=16.0)
+        long_answers.prompt, long_answers.output = 1000.0, 2000.0
+        for world in (long_prompts, long_answers):
+            world.pool()
+            world.step(minutes=120)
+        assert long_prompts.ordered[0] > long_answers.ordered[0]
+        assert long_prompts.ordered[1] < long_answers.ordered[1]
+
+    def test_more_traffic_grows_both_and_less_shrinks_them(self) -> None:
+        world = settled()
+        before = world.ordered
+        world.go(24.0, 120)
+        prefill, decode = world.ordered
+        assert prefill > before[0]
+        assert decode >= before[1]
+        assert world.condition("SLOMet") == ("True", "ObjectiveMet")
+        world.go(4.0, 60)
+        assert world.ordered < before
+
+    def test_the_status_has_what_each_decision_rests_on(self) -> None:
+        world = settled()
+        for role, service in (("prefill", world.prefill), ("decode", world.decode)):
+            side = world.side(role)
+            assert side["replicas"] == side["desiredReplicas"] == len(service.engines)
+            decision = side["lastDecision"]
+            assert decision["need"] > 0.0
+            assert {"workPerRequest", "penalty", "forForecast"} <= decision["figures"].keys()
+            assert decision["safeLoad"] > 0.0
+        whole = world.status()["lastDecision"]
+        assert whole["reason"].startswith("prefill: hold ")
+        assert "; decode: hold " in whole["reason"]
+        assert "need" not in whole
+        assert "load" not in whole
+        assert world.status()["replicas"] == sum(world.ordered)
+        assert world.status()["throughput"]["generationTokensPerSecond"] == pytest.approx(1600.0, rel=0.05)
+        assert world.status()["throughput"]["promptTokensPerSecond"] == pytest.approx(24_000.0, rel=0.05)
+
+    def test_prefill_keeps_a_tenth_of_a_second_of_the_clients_bound_for_the_handover(self) -> None:
+        world = settled(minutes=1)
+        first, second = (side.seen.pool.spec.slo for side in world.state().sides)
+        assert (first.time_to_first_token, first.time_per_output_token) == (1.9, None)
+        assert (second.time_to_first_token, second.time_per_output_token) == (None, 0.1)
+        assert first.attainment_share * second.attainment_share == pytest.approx(0.95, abs=1e-5)
+
+    def test_a_role_may_have_several_targets(self) -> None:
+        world = RoleCluster(decode=1)
+        world.serve("spot", replicas=0)
+        dear, cheap = {**DECODE, "costPerReplicaHour": 4}, {**DECODE, "name": "spot", "costPerReplicaHour": 1}
+        world.pool(targets=[{**PREFILL, "costPerReplicaHour": 4}, dear, cheap])
+        world.step(minutes=10)
+        assert world.condition("TargetsAvailable") == ("True", "TargetsDeliver")
+        assert [one["name"] for one in world.status()["targets"]] == ["prefill", "decode", "spot"]
+        assert len(world.services["spot"].orders) + len(world.services["spot"].engines) > 0, "it is tried"
+
+
+class TestTogether:
+    @pytest.mark.parametrize(
+        ("ratio", "holds"), [({"max": 1}, lambda p, d: p <= d), ({"min": 3}, lambda p, d: p >= 3 * d)]
+    )
+    def test_the_ratio_raises_the_smaller_role(self, ratio: dict[str, float], holds: Any) -> None:
+        alone, bound = settled(), settled(spec={"prefillPerDecode": ratio})
+        prefill, decode = alone.ordered
+        assert not holds(prefill, decode)
+        assert holds(*bound.ordered)
+        assert all(now >= before for now, before in zip(bound.ordered, alone.ordered, strict=True)), "none is lowered"
+        raised = bound.side("decode" if "max" in ratio else "prefill")["lastDecision"]
+        other = "prefill" if "max" in ratio else "decode"
+        assert any(limit["reason"].endswith(f"for {other}") for limit in raised["limits"])
+
+    def test_the_ratio_stops_at_max(self) -> None:
+        world = settled(spec={"prefillPerDecode": {"min": 12}, "targets": [{**PREFILL, "max": 4}, DECODE]})
+        assert world.ordered[0] == 4
+
+    def test_both_sleep_and_both_wake(self) -> None:
+        targets = [{**PREFILL, "min": 0}, {**DECODE, "min": 0}]
+        world = settled(spec={"targets": targets, "metrics": {"gateway": GATEWAY}}, minutes=40)
+        usual = world.ordered
+        assert min(usual) >= 1
+        for _ in range(120):
+            world.go(0.0, 0.25)
+            prefill, decode = world.ordered
+            assert (prefill == 0) == (decode == 0), "neither is kept without the other"
+        assert world.ordered == (0, 0)
+        assert world.condition("MetricsAvailable") == ("True", "ScaledToZero")
+        world.go(0.2, 0.25)
+        assert min(world.ordered) >= 1, "both in one tick"
+
+    def test_a_role_that_is_blind_holds_both_above_zero(self) -> None:
+        targets = [{**PREFILL, "min": 0}, {**DECODE, "min": 0}]
+        world = settled(spec={"targets": targets, "metrics": {"gateway": GATEWAY}}, minutes=40)
+        world.hidden |= {engine.name for engine in world.decode.engines}
+        world.go(0.0, 60)
+        assert min(world.ordered) >= 1
+        assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
+        assert "decode-" in world.message("MetricsAvailable")
+        assert world.message("ScalingLimited").endswith("min keeps them at 1 beside 2 for decode.")
+
+    def test_a_lost_role_does_not_shrink_the_other(self) -> None:
+        world = settled()
+        before = world.ordered
+        world.hidden |= {engine.name for engine in world.prefill.engines}
+        world.step(minutes=30)
+        assert world.ordered[0] == before[0]
+        assert world.ordered[1] >= 1
+
+
+class TestKept:
+    def test_what_each_role_learned_outlives_a_restart(self) -> None:
+        world = settled()
+        learned = {role: memory.profile for role, memory in world.state().of_roles.items()}
+        world.restart()
+        world.step()
+        for role, profile in learned.items():
+            again = world.state().of_roles[role].profile
+            assert again.learned >= profile.learned - 600.0 > 1000.0, "it is written every ten minutes"
+            assert again.reference == role
+
+    def test_a_damaged_profile_is_discarded(self) -> None:
+        world = settled()
+        world.status()["profile"]["roles"].pop("decode")
+        world.restart()
+        world.step()
+        assert world.state().of_roles["prefill"].profile.learned < 100.0
+
+
+class TestBudget:
+    def test_both_roles_stay_within_and_leave_room_for_each_other(self) -> None:
+        world = RoleCluster(rate=24.0)
+        world.pool()
+        budget(world, 6 * GPUS)
+        for _ in range(240):
+            world.step()
+            assert held(world) <= 6 * GPUS
+        prefill, decode = world.ordered
+        assert prefill + decode == 6
+        assert decode >= 1
+        assert world.condition("ScalingLimited") == ("True", "GPUBudget")
+        assert world.message("ScalingLimited").startswith("prefill: ")
+
+    def test_the_floor_counts_for_both(self) -> None:
+        world = RoleCluster(rate=8.0)
+        world.pool()
+        world.serve("rival", rate=40.0)
+        world.pool("rival", targets=[{"name": "rival", "min": 1, "max": 20}], priority=9)
+        budget(world, 8 * GPUS, floors=[{"namespace": "chat", "pool": "pool", "gpus": 4 * GPUS}])
+        for _ in range(160):
+            world.step()
+            assert held(world) <= 8 * GPUS
+        prefill, decode = world.ordered
+        assert prefill + decode >= 4
+        assert min(prefill, decode) >= 1
