@@ -7,7 +7,7 @@ other. The client's first token is the decode engine's first, as vLLM's own prox
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def handed(trace: Trace, prefilled: Result, transfer: Transfer) -> Handed:
     return Handed(decode, places, moved_at)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PairResult:
     """What became of both fleets and their clients."""
 
@@ -107,6 +107,10 @@ class PairResult:
     """Share that met TTFT."""
     output_tokens: float
     """Share that met TPOT."""
+    ttft: Floats = field(repr=False)
+    """Seconds from arrival to the client's first token, of each counted request; NaN without one."""
+    tpot: Floats = field(repr=False)
+    """Seconds between the decode engine's tokens, of the same requests; NaN for one that never ended."""
 
     @property
     def gpu_hours(self) -> float:
@@ -132,6 +136,8 @@ def simulate_pair(
     ttft[given.places] += second.outcomes.ttft
     tpot[given.places] = second.outcomes.tpot
     counted = ~(given.moved_at >= trace.duration)
-    on_time = ttft[counted] <= (slo.time_to_first_token or np.inf)
-    steady = tpot[counted] <= (slo.time_per_output_token or np.inf)
-    return PairResult(first, second, float((on_time & steady).mean()), float(on_time.mean()), float(steady.mean()))
+    ttft, tpot = ttft[counted], tpot[counted]
+    on_time = ttft <= (slo.time_to_first_token or np.inf)
+    steady = tpot <= (slo.time_per_output_token or np.inf)
+    attained = float((on_time & steady).mean())
+    return PairResult(first, second, attained, float(on_time.mean()), float(steady.mean()), ttft, tpot)

@@ -43,6 +43,15 @@ def test_a_client_waits_for_both_engines_and_the_transfer() -> None:
     assert (slow.attained, slow.first_tokens, slow.output_tokens) == (0.0, 0.0, 1.0)
 
 
+def test_the_clients_latencies_are_those_of_both_engines() -> None:
+    soon, late = (simulate_pair(TRACE, *sides(), SLO, transfer=Transfer(fixed=fixed)) for fixed in (0.0, 2.0))
+    both = np.median(soon.prefill.outcomes.ttft) + np.median(soon.decode.outcomes.ttft)
+    assert np.median(soon.ttft) == pytest.approx(both + 2000 * 131_072 / 25e9, rel=0.05)
+    assert np.median(late.ttft) - np.median(soon.ttft) == pytest.approx(2.0, abs=0.01)
+    assert len(soon.ttft) == len(soon.tpot)
+    assert np.median(soon.tpot) == pytest.approx(np.median(soon.decode.outcomes.tpot))
+
+
 def test_requests_whose_prefill_never_ends_are_missed() -> None:
     crowd = poisson("crowd", [60.0], 120.0, prompt=8000, output=2)
     assert simulate_pair(crowd, *sides(), SLO).attained < 0.2
