@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from statistics import fmean
 
+from servingpool.decision.roles import HANDOVER, decode_slo, prefill_slo
 from servingpool.decision.slo import Slo
 from servingpool_simulation.disaggregated import PairResult, Side, decode_profile, prefills, simulate_pair
 from servingpool_simulation.families.large import conv_hours
@@ -29,8 +30,6 @@ PUBLISHED = "## Beside published figures"
 HOUR, TUESDAY = 3600.0, 2
 GOAL = 1.15
 """GPU-hours over those of the best static pair."""
-BESIDE = 0.1
-"""Seconds of the client's TTFT that are not the prefill engine's: the transfer and the first decode step."""
 MOST = 24
 OURS = Ours
 
@@ -48,11 +47,8 @@ class Case:
 
     @property
     def slos(self) -> tuple[Slo, Slo]:
-        """The SLO of each pool: its own bound, at the square root of the client's attainment."""
-        share = self.slo.attainment**0.5
-        bound = self.slo.time_to_first_token
-        assert bound is not None
-        return Slo(bound - BESIDE, None, share), Slo(None, self.slo.time_per_output_token, share)
+        """What the operator asks of each role."""
+        return prefill_slo(self.slo), decode_slo(self.slo)
 
     def sides(self, prefill: Policy, decode: Policy, initial: tuple[int, int]) -> tuple[Side, Side]:
         """Both fleets under these policies."""
@@ -134,10 +130,10 @@ def measure(slug: str, seed: int, *, quick: bool) -> Found:
 INTRODUCTION = f"""\
 # Prefill and decode apart
 
-Written by `python benchmarks/prefill_decode.py`. Simulated; no GPU ran for this page. Two pools, each decided by the
-operator's core on its own engines' metrics: the prefill engines' with the client's TTFT less {BESIDE:g} s, the decode
-engines' with its TPOT, each at the square root of the client's attainment, for a request must meet both. Neither knows
-of the other, or anything at the start; they find the best static pair, as every policy of these pages does. An 8B model
+Written by `python benchmarks/prefill_decode.py`. Simulated; no GPU ran for this page. Both roles of a pool, each decided
+by the operator's core on its own engines' metrics: the prefill engines' with the client's TTFT less {HANDOVER:g} s, the
+decode engines' with its TPOT, each at the square root of the client's attainment, for a request must meet both. Neither
+knows anything at the start; they find the best static pair, as every policy of these pages does. An 8B model
 on one GPU a replica, step times as measured on each GPU, least-loaded routing, cold starts of 80 to 120 s. A request's
 KV cache moves at 200 Gbit/s after its prefill, and 8 ms on top: longer than Splitwise (ISCA 2024) measured where layers
 move as they are computed, 5 ms on H100 and 8 ms on A100 whatever the prompt. How far this model of two fleets is

@@ -1,8 +1,8 @@
 """Prefill and decode on engines of their own, each fleet with a policy of its own.
 
-A request is prefilled as one of a single token, its KV cache moves, and a decode engine generates the rest: to that
-one the prompt is a cached one, as vLLM counts it. Neither fleet sees the other, so they are simulated one after the
-other. The client's first token is the decode engine's first, as vLLM's own proxy has it.
+A request is prefilled as one of a single token, its KV cache moves, and a decode engine generates all its tokens: to
+that one the prompt is a cached one, as vLLM counts it. Neither fleet sees the other, so they are simulated one after
+the other. The client's first token is the decode engine's first, as vLLM's own proxy has it.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ class Handed:
 
 
 def handed(trace: Trace, prefilled: Result, transfer: Transfer) -> Handed:
-    """The decode engines' trace: every request of more than one token, once its KV cache is there."""
+    """The decode engines' trace: every request, once its KV cache is there. The prefill engine's token is dropped."""
     truth = prefilled.outcomes
     moved_at = truth.arrival + truth.ttft + transfer.seconds(trace.prompt)
-    more = np.flatnonzero((moved_at < trace.duration) & (trace.output > 1))
+    more = np.flatnonzero(moved_at < trace.duration)
     places = more[np.argsort(moved_at[more], kind="stable")]
     decode = Trace(
-        f"{trace.name}, decode", moved_at[places], trace.prompt[places], trace.output[places] - 1, trace.duration
+        f"{trace.name}, decode", moved_at[places], trace.prompt[places], trace.output[places], trace.duration
     )
     return Handed(decode, places, moved_at)
 

@@ -33,7 +33,7 @@ def test_a_request_decodes_once_its_cache_has_moved() -> None:
     moved = given.moved_at - TRACE.arrival - first.outcomes.ttft
     assert moved == pytest.approx(np.full(len(moved), 2.5))
     assert (np.diff(given.trace.arrival) >= 0.0).all()
-    assert set(given.trace.output) == {49}
+    assert set(given.trace.output) == {50}
 
 
 def test_a_client_waits_for_both_engines_and_the_transfer() -> None:
