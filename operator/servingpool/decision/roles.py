@@ -20,8 +20,8 @@ from servingpool.decision.slo import Slo
 PREFILL, DECODE = "prefill", "decode"
 HANDOVER = 0.1
 """Seconds of the client's TTFT that pass after the prefill: the KV cache moves, and the decode engine takes one step.
-Range 0.01 to 0.5. Splitwise (ISCA 2024) measured 5 and 8 ms for a transfer that overlaps with the prefill; 16,000
-tokens of an 8B model take 84 ms at 200 Gbit/s after it; a step takes 10 to 50 ms."""
+Range 0.01 to 0.5. Source: 61 ms for 7,500 tokens of an 8B model (LMCache on vLLM V1, see
+docs/benchmarks/prefill-decode.md); slower networks take more."""
 LEAST_SHARE = 0.5
 """Share of the client's TTFT bound that the prefill engines have at least, where the bound is near `HANDOVER`."""
 FUZZ = 1e-9
