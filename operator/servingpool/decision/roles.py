@@ -20,7 +20,7 @@ from servingpool.decision.slo import Slo
 PREFILL, DECODE = "prefill", "decode"
 HANDOVER = 0.1
 """Seconds of the client's TTFT that pass after the prefill: the KV cache moves, and the decode engine takes one step.
-Range 0.01 to 0.5. Source: 61 ms for 7,500 tokens of an 8B model (LMCache on vLLM V1, see
+Range 0.01 to 0.5. Source: 61 ms for 10,000 tokens of an 8B model (LMCache on vLLM V1, see
 docs/benchmarks/prefill-decode.md); slower networks take more."""
 LEAST_SHARE = 0.5
 """Share of the client's TTFT bound that the prefill engines have at least, where the bound is near `HANDOVER`."""
