@@ -100,7 +100,7 @@ def test_status_is_a_subresource(control_plane: ControlPlane, namespace: str) ->
     client, path = control_plane.client, f"{pools(namespace)}/chat"
     created = client.create(pools(namespace), manifest(CASES["valid"]) | {"status": {"fleet": "1/1/8"}})
     assert "status" not in created
-    status = {
+    status: dict[str, Any] = {
         "observedGeneration": 1,
         "conditions": [
             {
@@ -127,6 +127,8 @@ def test_status_is_a_subresource(control_plane: ControlPlane, namespace: str) ->
             "warnings": [],
         },
     }
+    role = {"replicas": 4, "readyReplicas": 3, "desiredReplicas": 4, "lastDecision": status["lastDecision"]}
+    status["roles"] = [{"role": "prefill", **role}, {"role": "decode", **role}]
     client.patch(f"{path}/status", {"status": status, "spec": {"mode": "Paused"}})
     stored = client.get(path)
     assert stored["spec"]["mode"] == "Auto"
@@ -197,11 +199,15 @@ def table_of_bad_input(rows: list[tuple[str, dict[str, Any], str]]) -> str:
         "|---|---|---|",
     ]
     for name, spec, said in rows:
-        wrong = {key: value for key, value in spec.items() if CASES["valid"].get(key) != value}
+        wrong = min((_beside(CASES[base], spec) for base in ("valid", "roles")), key=len)
         missing = ", ".join(f"no {key}" for key in CASES["valid"] if key not in spec)
         shown = json.dumps(wrong)[1:-1] if wrong else missing
         lines.append(f"| {name} | `{shown}` | `{told(said)}` |")
     return "\n".join(lines) + "\n"
+
+
+def _beside(valid: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in spec.items() if valid.get(key) != value}
 
 
 def told(said: str) -> str:

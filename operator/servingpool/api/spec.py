@@ -12,7 +12,16 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from servingpool.api.duration import DurationBetween
 from servingpool.api.mode import Mode as Mode  # noqa: PLC0414, what mypy takes for an export
 from servingpool.api.part import Part
-from servingpool.api.role import Role, RoleRatio
+from servingpool.api.role import (
+    DECODE_BOUND,
+    PREFILL_BOUND,
+    RATIO_NEEDS_ROLES,
+    ROLES_AT_ENGINES,
+    ROLES_NO_SCHEDULE,
+    SPEC_RULES,
+    Role,
+    RoleRatio,
+)
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
 from servingpool.api.schedule import Schedule
 from servingpool.api.target import DNS_LABEL, MOST_TARGETS, TARGET_LIST, WORKLOAD_NAME, by_place, names_of
@@ -59,21 +68,11 @@ _ORDERED_SCHEDULES = Rule(
     f"self.schedules.filter(s, {_LEAST} > {_MOST})[0].name",
 )
 
-
 _ZERO_NEEDS_GATEWAY = Rule(
     "has(self.metrics.gateway) || self.targets.size() == 0 || !has(self.targets[0].min)"
     " || self.targets.exists(t, has(t.min) && t.min != 0)",
     "min 0 needs metrics.gateway, which shows requests while there is no replica: set it, or min to 1 or more",
 )
-
-
-_RATIO_NEEDS_ROLES = "prefillPerDecode needs targets with the roles prefill and decode, got no role"
-_PREFILL_BOUND = "prefill targets need slo.timeToFirstToken (1ms to 10m), got none"
-_DECODE_BOUND = "decode targets need slo.timePerOutputToken (1ms to 10s), got none"
-_ROLES_AT_ENGINES = (
-    "slo.measuredAt must be Engine where targets have roles, got Gateway: its time to first token spans both roles"
-)
-_ROLES_NO_SCHEDULE = "schedules must be absent where targets have roles: a window does not say of which role, got {}"
 
 
 class MeasuredAt(StrEnum):
@@ -216,7 +215,9 @@ class Spec(Part):
     """Other bounds at certain hours; at most 16. A window in force replaces min and max of the pool, the sums over its
     targets. Where windows overlap, the highest min and the highest max count."""
 
-    model_config = ConfigDict(json_schema_extra=rules(_NOT_ANOTHER_POOL, _ORDERED_SCHEDULES, _ZERO_NEEDS_GATEWAY))
+    model_config = ConfigDict(
+        json_schema_extra=rules(_NOT_ANOTHER_POOL, _ORDERED_SCHEDULES, _ZERO_NEEDS_GATEWAY, *SPEC_RULES)
+    )
 
     @property
     def min(self) -> int:
@@ -256,18 +257,15 @@ class Spec(Part):
     def _roles(self) -> Self:
         if not self.has_roles:
             if self.prefill_per_decode is not None:
-                raise ValueError(_RATIO_NEEDS_ROLES)
-            return self
-        for bound, value in (
-            (_PREFILL_BOUND, self.slo.time_to_first_token),
-            (_DECODE_BOUND, self.slo.time_per_output_token),
-        ):
-            if value is None:
-                raise ValueError(bound)
-        if self.slo.measured_at is MeasuredAt.GATEWAY:
-            raise ValueError(_ROLES_AT_ENGINES)
-        if self.schedules:
-            raise ValueError(told(_ROLES_NO_SCHEDULE, self.schedules[0].name))
+                raise ValueError(RATIO_NEEDS_ROLES.says)
+        elif self.slo.time_to_first_token is None:
+            raise ValueError(PREFILL_BOUND.says)
+        elif self.slo.time_per_output_token is None:
+            raise ValueError(DECODE_BOUND.says)
+        elif self.slo.measured_at is MeasuredAt.GATEWAY:
+            raise ValueError(ROLES_AT_ENGINES.says)
+        elif self.schedules:
+            raise ValueError(told(ROLES_NO_SCHEDULE.says, self.schedules[0].name))
         return self
 
     @model_validator(mode="after")

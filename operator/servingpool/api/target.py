@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol, Self
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from servingpool.api.part import Part
-from servingpool.api.role import Role
+from servingpool.api.role import ALL_OR_NONE, BOTH_ROLES, ZERO_TOGETHER, Role
 from servingpool.api.rule import Between, Matches, Rule, rules, told
 
 MOST_TARGETS = 8
@@ -26,9 +26,6 @@ API_VERSION = Matches(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9][a-z0-9]*", "an API
 KIND = Matches("[A-Z][A-Za-z0-9]*", "a kind with a scale subresource, such as Deployment or StatefulSet")
 
 _SIZE = f"must hold 1 to {MOST_TARGETS} targets, got {{}}"
-_ALL_OR_NONE = "must give all targets a role (prefill or decode) or none, got none for {}"
-_BOTH_ROLES = "must have both roles, prefill and decode, got {} only"
-_ZERO_TOGETHER = "min must be 0 for both roles or for neither, got 0 for {} only"
 _TWICE = "must name each workload once, got {} more than once"
 # By kind and name, whatever the API group: that is what status and metrics call a target.
 _ONCE = "self.exists_one(o, o.kind == t.kind && o.name == t.name)"
@@ -38,6 +35,9 @@ TARGET_LIST: dict[str, JsonValue] = {
     **rules(
         Rule("self.size() >= 1", _SIZE, "string(self.size())"),
         Rule(f"self.all(t, {_ONCE})", _TWICE, f"self.filter(t, !{_ONCE})[0].name"),
+        ALL_OR_NONE,
+        BOTH_ROLES,
+        ZERO_TOGETHER,
     ),
 }
 """What the CRD says of the list beside its items."""
@@ -123,13 +123,13 @@ def _check_roles(targets: Sequence[Target]) -> None:
         return
     for one in targets:
         if one.role is None:
-            raise ValueError(told(_ALL_OR_NONE, one.name))
+            raise ValueError(told(ALL_OR_NONE.says, one.name))
     least = {role: [one.min for one in targets if one.role is role] for role in Role}
     if not all(least.values()):
-        raise ValueError(told(_BOTH_ROLES, targets[0].role))
+        raise ValueError(told(BOTH_ROLES.says, targets[0].role))
     zero = [role for role in Role if not any(least[role])]
     if len(zero) == 1:
-        raise ValueError(told(_ZERO_TOGETHER, zero[0]))
+        raise ValueError(told(ZERO_TOGETHER.says, zero[0]))
 
 
 class Named(Protocol):

@@ -48,11 +48,6 @@ def test_without_roles_nothing_changes() -> None:
     assert not {"role", "prefillPerDecode"} & (pool.to_dict().keys() | pool.to_dict()["targets"][0].keys())
 
 
-def test_both_roles_go_to_zero_together() -> None:
-    gateway = {"gateway": {"name": "llm-d-epp"}}
-    assert spec({**PREFILL, "min": 0}, {**DECODE, "min": 0}, metrics=gateway).goes_to_zero
-
-
 def test_the_status_of_each_role_survives_the_round_trip() -> None:
     decision = {
         "at": "2026-01-02T03:04:05Z",
