@@ -34,6 +34,14 @@ ZERO_TOGETHER = Rule(
     f"{_ZERO_ROLES}[0][0].role",
 )
 
+_OWN_NAME = "self.exists_one(o, o.name == t.name)"
+OWN_NAMES = Rule(
+    # Each role is told apart from the other by the names of its targets.
+    f"!self.all(t, has(t.role)) || self.all(t, {_OWN_NAME})",
+    "must differ in name where they have roles, got {} more than once",
+    f"self.filter(t, !{_OWN_NAME})[0].name",
+)
+
 # Of a pool's spec.
 _NO_ROLES = "!self.targets.exists(t, has(t.role))"
 RATIO_NEEDS_ROLES = Rule(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol, Self
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from servingpool.api.part import Part
-from servingpool.api.role import ALL_OR_NONE, BOTH_ROLES, ZERO_TOGETHER, Role
+from servingpool.api.role import ALL_OR_NONE, BOTH_ROLES, OWN_NAMES, ZERO_TOGETHER, Role
 from servingpool.api.rule import Between, Matches, Rule, rules, told
 
 MOST_TARGETS = 8
@@ -38,6 +38,7 @@ TARGET_LIST: dict[str, JsonValue] = {
         ALL_OR_NONE,
         BOTH_ROLES,
         ZERO_TOGETHER,
+        OWN_NAMES,
     ),
 }
 """What the CRD says of the list beside its items."""
@@ -130,6 +131,9 @@ def _check_roles(targets: Sequence[Target]) -> None:
     zero = [role for role in Role if not any(least[role])]
     if len(zero) == 1:
         raise ValueError(told(ZERO_TOGETHER.says, zero[0]))
+    for name, times in Counter(one.name for one in targets).items():
+        if times > 1:
+            raise ValueError(told(OWN_NAMES.says, name))
 
 
 class Named(Protocol):
