@@ -32,13 +32,14 @@ from servingpool.reconcile.collect import alike_of, collect
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.pool_plan import NO_LIMITS, Planned, PoolPlan, Refusal
+from servingpool.reconcile.pool_states import PoolStates
 from servingpool.reconcile.preconditions import no_target, owners
 from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.replicas import told_by_name
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.role_plan import plan_pool
 from servingpool.reconcile.rounds import Rounds
-from servingpool.reconcile.state import PoolState, PoolStates
+from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.status_builder import build
 from servingpool.reconcile.targets import Owners, keys_of, owns, target_of
 
