@@ -47,6 +47,7 @@ from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.status_builder import build
+from servingpool.reconcile.targets import Owners
 
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
@@ -75,7 +76,7 @@ class Bench:
             _MeteredReporter(self._meter, world, cache),
             leading=lambda: True,
             interval=INTERVAL,
-            budgets=BudgetReporter(Budgets(targets, ClaimTemplates(world)), world),
+            budgets=_MeteredBudgetReporter(self._meter, _MeteredBudgets(self._meter, targets, world), world),
         )
 
     async def tick(self, share: float = 1.0) -> Sample:
@@ -168,6 +169,30 @@ class _MeteredReporter(Reporter):
     async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool]) -> None:
         with self._meter.part("write"):
             await super().tell(pool, state, status, now, may)
+
+
+class _MeteredBudgets(Budgets):
+    def __init__(self, meter: Meter, targets: TargetReader, world: FakeCluster) -> None:
+        super().__init__(targets, ClaimTemplates(world))
+        self._meter = meter
+
+    def apply(self, plans: Sequence[PoolPlan], owned: Owners, now: float) -> list[PoolPlan]:
+        with self._meter.part("budgets"):
+            return super().apply(plans, owned, now)
+
+    def settle(self, now: float) -> None:
+        with self._meter.part("budgets"):
+            super().settle(now)
+
+
+class _MeteredBudgetReporter(BudgetReporter):
+    def __init__(self, meter: Meter, budgets: Budgets, world: FakeCluster) -> None:
+        super().__init__(budgets, world)
+        self._meter = meter
+
+    async def report(self, now: float, leading: Callable[[], bool]) -> None:
+        with self._meter.part("budgets"):
+            await super().report(now, leading)
 
 
 async def measure(options: argparse.Namespace) -> dict[str, object]:
