@@ -216,7 +216,7 @@ class Metric(StrEnum):
         (*POOL, "role", "figure"),
         "",
         "Each figure of the decision for prefill or decode, where targets have roles.",
-        "Figures are named as in status.roles[].lastDecision; capacity is what the desired replicas serve.",
+        "Named as in status.roles[].lastDecision; also requested, ready, and capacity: what desired replicas serve.",
     )
     GPUS = (
         "servingpool_gpus",

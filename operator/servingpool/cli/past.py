@@ -9,6 +9,7 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.adapters.prometheus.own_record import OwnRecord, Record, one
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth
 from servingpool.api.duration import brief, write
+from servingpool.api.role import Role
 from servingpool.api.spec import Slo
 from servingpool.api.status import (
     Candidate,
@@ -16,6 +17,7 @@ from servingpool.api.status import (
     LastDecision,
     Latency,
     Limit,
+    RoleStatus,
     Status,
     TargetStatus,
     Throughput,
@@ -25,7 +27,7 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.metrics import Metric
 from servingpool.catalogue.template import render
 from servingpool.decision.bounds import Bound, Bounds
-from servingpool.decision.decision import Verdict, shown
+from servingpool.decision.decision import Verdict, move, shown, verdict_of
 from servingpool.reconcile.decision_status import FIGURE_NAMES
 from servingpool.reconcile.history import judged, replaced
 from servingpool.reconcile.metrics import DECISION_FIGURES
@@ -51,6 +53,7 @@ def status_of(record: Record) -> Status | None:
         ready_replicas=_whole(ready),
         desired_replicas=round(desired),
         targets=_targets(record),
+        roles=_roles(record, at),
         throughput=Throughput(
             generation_tokens_per_second=_rounded(one(record, Metric.GENERATION_TOKENS_RATE), 1),
             prompt_tokens_per_second=_rounded(one(record, Metric.PROMPT_TOKENS_RATE), 1),
@@ -159,29 +162,51 @@ def _explained(change: Change, status: Status | None) -> Change:
 
 def _decision(record: Record, at: float, desired: int) -> LastDecision:
     requested, need = one(record, Metric.REQUESTED_REPLICAS), one(record, Metric.NEEDED_REPLICAS)
-    limits = tuple(_limits(record, need))
     figures = {
         FIGURE_NAMES[name]: float(f"{value:.6g}")
         for metric, name in DECISION_FIGURES.items()
         if (value := one(record, metric)) is not None
     }
-    candidates = record.get(Metric.CANDIDATE_MISSES, ())
+    candidates = tuple(
+        Candidate(replicas=float(point.labels["replicas"]), misses=float(f"{point.value:.6g}"))
+        for point in sorted(record.get(Metric.CANDIDATE_MISSES, ()), key=lambda point: float(point.labels["replicas"]))
+    )
+    limits, verdict = tuple(_limits(record, need)), _verdict(record, requested, desired)
+    told = _told(at, desired, verdict, need, _sentence(_moved(record, requested, desired), figures, limits), figures)
+    return told.model_copy(update={"limits": limits, "candidates": candidates})
+
+
+def _roles(record: Record, at: float) -> tuple[RoleStatus, ...] | None:
+    """Prefill and decode, where targets have roles. Their limits are no metric."""
+    found: dict[str, dict[str, float]] = {role: {} for role in Role}
+    for point in record.get(Metric.ROLE_FIGURE, ()):
+        found[point.labels["role"]][point.labels["figure"]] = point.value
+    told = []
+    for role, known in found.items():
+        if {"requested", "ready", "replicas"} <= known.keys():
+            requested, ready, desired = (round(known[name]) for name in ("requested", "ready", "replicas"))
+            figures = {name: float(f"{known[name]:.6g}") for name in FIGURE_NAMES.values() if name in known}
+            reason, verdict = _sentence(move(requested, desired), figures, ()), verdict_of(desired, requested)
+            decision = _told(at, desired, verdict, known.get("need"), reason, figures)
+            counts = {"replicas": requested, "ready_replicas": ready, "desired_replicas": desired}
+            told.append(RoleStatus(role=Role(role), **counts, last_decision=decision))
+    return tuple(told) or None
+
+
+def _told(
+    at: float, desired: int, verdict: Verdict, need: float | None, reason: str, figures: dict[str, float]
+) -> LastDecision:
     return LastDecision(
         at=from_unix(at),
         replicas=desired,
-        verdict=_verdict(record, requested, desired).value,
+        verdict=verdict.value,
         need=_rounded(need, 2),
-        limits=limits,
-        reason=_sentence(_moved(record, requested, desired), figures, limits),
+        reason=reason,
         load=_rounded(figures.get("load"), 3),
         safe_load=_rounded(figures.get("safeLoad"), 3),
         forecast=_rounded(figures.get("forecast"), 2),
         horizon=_brief(figures.get("horizon")),
         figures=figures,
-        candidates=tuple(
-            Candidate(replicas=float(point.labels["replicas"]), misses=float(f"{point.value:.6g}"))
-            for point in sorted(candidates, key=lambda point: float(point.labels["replicas"]))
-        ),
     )
 
 

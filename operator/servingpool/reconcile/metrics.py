@@ -262,7 +262,9 @@ def _by_role(pools: Snapshot) -> Family:
     for key, pool in pools.items():
         for role, decision in () if pool.decided is None else pool.decided.roles.items():
             capacity = math.fsum(part.replicas * part.weight for part in decision.parts)
+            requested, ready = (sum(getattr(part, name) for part in decision.parts) for name in ("requested", "ready"))
             told: dict[str, object] = {"need": decision.need, "replicas": decision.replicas, "capacity": capacity}
+            told |= {"requested": requested, "ready": ready}
             told |= {shown: getattr(decision.figures, name) for name, shown in FIGURE_NAMES.items()}
             for figure, value in told.items():
                 if isinstance(value, int | float) and not isinstance(value, bool):

@@ -12,6 +12,7 @@ from servingpool.api.status import LastDecision
 from servingpool.catalogue.metrics import Metric
 
 from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.role_cluster import RoleCluster  # noqa: TID252
 from ..reconcile.stories import settled, several  # noqa: TID252
 from .recorder import Recorder
 
@@ -66,6 +67,24 @@ def test_targets_of_the_past_are_told_as_they_were(monkeypatch: pytest.MonkeyPat
         {name: one.get(name) for name in names} for one in told
     ]
     assert "unknown" in recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now)).output, "the cold start"
+
+
+def test_roles_of_the_past_are_told_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = RoleCluster()
+    world.pool()
+    recorder = Recorder(world)
+    recorder.run(20)
+    made = [(side.decision.replicas, side.decision.need) for side in world.state().sides]
+    shown = recorder.ask(monkeypatch, "explain", "--at", iso(world.now), "-o", "json")
+    past = json.loads(shown.stdout)["roles"]
+    assert [one["role"] for one in past] == ["prefill", "decode"]
+    assert [(one["desiredReplicas"], one["lastDecision"]["need"]) for one in past] == made
+    for one in past:
+        now = world.side(one["role"])
+        assert (one["replicas"], one["readyReplicas"]) == (now["replicas"], now["readyReplicas"])
+        assert one["lastDecision"]["figures"]["workPerRequest"] > 0.0
+    text = recorder.ask(monkeypatch, "explain", "--at", iso(world.now)).output
+    assert "Unknown: replicas stay as they are" not in text
 
 
 def test_the_answer_can_be_recomputed_from_prometheus_at_every_moment(
