@@ -16,6 +16,7 @@ from servingpool_simulation import page
 from servingpool_simulation.balancer import serve, settle_all
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.tables import (
+    NOBODY,
     TURNED_AWAY,
     Floats,
     Ints,
@@ -110,6 +111,10 @@ class Fleet:
     """Ordinals of the replicas whose every step lasts twice as long, as on a throttled GPU."""
     holds_for: float = math.inf
     """Seconds that the gateway holds a request while no replica is ready; then it turns the request away."""
+    grace: float = math.inf
+    """Seconds that a pod may drain, as its terminationGracePeriodSeconds; then what it has not finished is lost."""
+    lost: int = field(default=0, init=False)
+    """Requests that a killed pod had."""
     now: float = field(default=0.0, init=False)
     replicas: list[SimulatedReplica] = field(default_factory=list, init=False)
     """All that ever were, in order of creation."""
@@ -196,6 +201,8 @@ class Fleet:
             engine = self.state.engines[replica.row]
             if engine.in_flight == 0:
                 self._release(replica, max(replica.draining_from, float(engine.now)))
+            elif until >= replica.draining_from + self.grace:
+                self._kill(replica)
 
     def queued(self) -> int:
         """Requests that no batch has taken up: in the replicas' queues and at the front door."""
@@ -251,6 +258,23 @@ class Fleet:
             given_up.status = TURNED_AWAY
             given_up.finished = given_up.arrival + self.holds_for
             self.served = end
+
+    def _kill(self, replica: SimulatedReplica) -> None:
+        """The pod is gone now, with the requests that it had."""
+        lost = self._requests_of(replica)
+        self.requests.status[lost] = TURNED_AWAY
+        self.requests.finished[lost] = self.now
+        self.lost += len(lost)
+        self._release(replica, self.now)
+
+    def _requests_of(self, replica: SimulatedReplica) -> list[int]:
+        engine = self.state.engines[replica.row]
+        found: list[int] = self.state.batch[replica.row, : engine.decoding + engine.prefilling].request.tolist()
+        number = int(engine.head)
+        while number != NOBODY:
+            found.append(number)
+            number = int(self.requests[number].next)
+        return found
 
     @staticmethod
     def _rows(*replicas: SimulatedReplica) -> Ints:

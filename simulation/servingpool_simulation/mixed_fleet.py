@@ -12,7 +12,7 @@ from servingpool.decision.observation import Observation, Ordered
 from servingpool_simulation.fleet import Fleet, Phase, SimulatedReplica
 from servingpool_simulation.kinds import Kind
 from servingpool_simulation.scrape import Scraper
-from servingpool_simulation.tables import NOBODY, TURNED_AWAY, Ints, State, engine_rows
+from servingpool_simulation.tables import Ints, State, engine_rows
 from servingpool_simulation.upgrade import with_profile
 
 
@@ -36,8 +36,6 @@ class MixedFleet(Fleet):
     course: list[Moment] = field(default_factory=list, init=False)
     spec: list[int] = field(init=False)
     """`spec.replicas` of each kind's Deployment."""
-    lost: int = field(default=0, init=False)
-    """Requests that a vanished node had."""
     _states: tuple[State, ...] = field(init=False, repr=False)
     """The engines under each kind's figures."""
     _kind_of: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False, repr=False)
@@ -205,20 +203,7 @@ class MixedFleet(Fleet):
         taken = self._on_nodes(kind)
         over = len(taken) - self.kinds[kind].nodes(self.now)
         for one in [one for one in taken if one.ordinal in self._told][: max(0, int(over))]:
-            lost = self._requests_of(one)
-            self.requests.status[lost] = TURNED_AWAY
-            self.requests.finished[lost] = self.now
-            self.lost += len(lost)
-            self._release(one, self.now)
-
-    def _requests_of(self, replica: SimulatedReplica) -> list[int]:
-        engine = self.state.engines[replica.row]
-        found: list[int] = self.state.batch[replica.row, : engine.decoding + engine.prefilling].request.tolist()
-        number = int(engine.head)
-        while number != NOBODY:
-            found.append(number)
-            number = int(self.requests[number].next)
-        return found
+            self._kill(one)
 
 
 @dataclass(slots=True)

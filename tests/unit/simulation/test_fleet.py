@@ -42,6 +42,20 @@ def test_a_draining_replica_finishes_what_it_has_and_is_then_released() -> None:
     assert fleet.paid_for(0.0, 30.0) == pytest.approx(30.0 + victim.released_at)
 
 
+def test_what_a_pod_has_not_finished_after_its_grace_period_is_lost() -> None:
+    trace = traces.Trace("one", np.array([1.0, 1.1]), np.array([500, 500]), np.array([2000, 4000]), 60.0)
+    fleet = a_fleet(trace, grace=5.0)
+    fleet.start_ready(2)
+    fleet.advance(2.0)
+    fleet.scale(1)
+    for tick in range(3, 61):
+        fleet.advance(float(tick))
+    (killed,) = [replica for replica in fleet.replicas if replica.phase is Phase.GONE]
+    assert killed.released_at == 7.0, "5 s after 2 s"
+    assert sorted(fleet.requests.status) == sorted([FINISHED, TURNED_AWAY])
+    assert fleet.lost == 1
+
+
 def test_a_draining_replica_gets_no_new_request() -> None:
     fleet = a_fleet(traces.poisson("long", [4.0], 60.0, prompt=500, output=2000))
     fleet.start_ready(2)
