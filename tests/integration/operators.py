@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import sys
 import threading
@@ -24,79 +23,10 @@ from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 
+from .stand_in_engine import USUAL, Engine, Shape
+
 ROOT = Path(__file__).parents[2]
 NAMESPACE, ACCOUNT = "servingpool-system", "servingpool-operator"
-BASE, PER_REQUEST, PER_PREFILL_TOKEN = 0.016, 0.00008, 0.00007
-PROMPT, OUTPUT = 1000, 200
-WORK = PER_REQUEST * OUTPUT + PER_PREFILL_TOKEN * PROMPT
-"""Replica-seconds of one request: 0.086."""
-FULLEST = 0.9
-"""Load beyond which a pod lets requests wait: a step then takes 0.16 s."""
-TTFT_BOUNDS = (0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0)
-TPOT_BOUNDS = (0.025, 0.05, 0.075, 0.1, 0.15, 0.2)
-
-
-@dataclass
-class Latencies:
-    """A cumulative histogram, as a page shows it."""
-
-    bounds: tuple[float, ...]
-    counts: list[float] = field(init=False)
-    total: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0.0] * (len(self.bounds) + 1)
-
-    def observe(self, seconds: float, times: float) -> None:
-        self.total += seconds * times
-        for at, bound in enumerate((*self.bounds, math.inf)):
-            self.counts[at] += times if seconds <= bound else 0.0
-
-    def samples(self, name: str, labels: str) -> dict[str, float]:
-        bounds = (*(f"{bound}" for bound in self.bounds), "+Inf")
-        buckets = {
-            f'{name}_bucket{{{labels},le="{bound}"}}': count for bound, count in zip(bounds, self.counts, strict=True)
-        }
-        return {**buckets, f"{name}_sum{{{labels}}}": self.total, f"{name}_count{{{labels}}}": self.counts[-1]}
-
-
-@dataclass
-class Engine:
-    """One pod's cumulative figures under smooth load. What it cannot serve waits, and is late."""
-
-    requests: float = 0.0
-    waiting: float = 0.0
-    running: float = 0.0
-    decode_steps: Latencies = field(default_factory=lambda: Latencies(TPOT_BOUNDS))
-    ttft: Latencies = field(default_factory=lambda: Latencies(TTFT_BOUNDS))
-    tpot: Latencies = field(default_factory=lambda: Latencies(TPOT_BOUNDS))
-
-    def serve(self, rate: float, seconds: float) -> None:
-        ended = min(self.waiting + rate * seconds, FULLEST / WORK * seconds)
-        self.waiting += rate * seconds - ended
-        self.requests += ended
-        step = BASE / (1.0 - ended / seconds * WORK)
-        self.running = min(ended / seconds * OUTPUT * step, 256.0)
-        self.decode_steps.observe(step, ended * OUTPUT)
-        self.tpot.observe(step, ended)
-        self.ttft.observe(0.2 + self.waiting * WORK / FULLEST, ended)
-
-    def page(self, model: str, running: float | None = None) -> str:
-        name = f'model_name="{model}",engine="0"'
-        samples = {
-            f"vllm:num_requests_running{{{name}}}": self.running if running is None else running,
-            f"vllm:num_requests_waiting{{{name}}}": self.waiting,
-            f"vllm:kv_cache_usage_perc{{{name}}}": 0.2,
-            f"vllm:generation_tokens_total{{{name}}}": self.requests * OUTPUT,
-            f"vllm:prompt_tokens_total{{{name}}}": self.requests * PROMPT,
-            f'vllm:request_success_total{{{name},finished_reason="stop"}}': self.requests,
-            **self.ttft.samples("vllm:time_to_first_token_seconds", name),
-            **self.decode_steps.samples("vllm:inter_token_latency_seconds", name),
-            **self.tpot.samples("vllm:request_time_per_output_token_seconds", name),
-        }
-        return "".join(
-            f"{sample} {value:g}\n" if value < 1e5 else f"{sample} {value:.3f}\n" for sample, value in samples.items()
-        )
 
 
 @dataclass
@@ -109,6 +39,7 @@ class Service:
     """Pods that tell another number of running requests than their rate makes."""
     beside: tuple[str, ...] = ()
     """Other Deployments whose pods share the requests."""
+    shape: Shape = USUAL
 
 
 @dataclass
@@ -140,7 +71,7 @@ class Traffic:
                 pods = {key: self._pods(*key, *service.beside) for key, service in tuple(self.services.items())}
             for (namespace, name), service in tuple(self.services.items()):
                 for pod in (serving := pods.get((namespace, name), [])):
-                    engine = self.engines.setdefault((namespace, pod), Engine())
+                    engine = self.engines.setdefault((namespace, pod), Engine(service.shape))
                     engine.serve(service.rate / len(serving), elapsed)
                     self.pages[namespace, pod] = engine.page(service.model, service.running.get(pod))
 

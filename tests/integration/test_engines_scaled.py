@@ -11,7 +11,8 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import OUTPUT, Cluster, OperatorProcess, Traffic, install
+from .operators import Cluster, OperatorProcess, Traffic, install
+from .stand_in_engine import OUTPUT
 
 PATIENCE = 60.0
 ACME = {

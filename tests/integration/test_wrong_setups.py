@@ -21,7 +21,8 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import open_local, wait_until
 
 from .conftest import UNAUTHORIZED
-from .operators import Cluster, Engine, OperatorProcess, Traffic, deployment, install, prometheus, serving_pool
+from .operators import Cluster, OperatorProcess, Traffic, deployment, install, prometheus, serving_pool
+from .stand_in_engine import Engine
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs/records/wrong-setups.md"

@@ -1,0 +1,219 @@
+"""Prefill and decode in one pool on a real API server: what is written, what the status keeps, and a budget over both."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from servingpool.cli.main import app
+from servingpool_lab import audit
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
+
+from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install
+from .stand_in_engine import Shape
+
+PROMPT, OUTPUT = 2000, 500
+PREFILL = Shape(PROMPT, output=1)
+"""0.14 replica-seconds of a request."""
+DECODE = Shape(PROMPT, OUTPUT, transferred=True)
+"""0.04 replica-seconds."""
+TARGETS = [{"name": "prefill", "role": "prefill", "max": 8}, {"name": "decode", "role": "decode", "max": 8}]
+MOST_PREFILL = 1.5
+"""Prefill replicas for each decode replica, at most."""
+SETTLED = 5.0
+"""Seconds: replicas that stood for so long, five ticks, were what the operator wanted."""
+GPUS = 6
+BUDGET = "/apis/servingpool.dev/v1alpha1/gpubudgets/apart"
+PATIENCE = 120.0
+"""Seconds after which a step is given up, on a busy machine."""
+
+pytestmark = pytest.mark.timeout(500, func_only=True)
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str], namespace: str) -> Iterator[Cluster]:
+    install(control_plane, namespace)
+    with Traffic(control_plane, pod_metrics) as traffic:
+        yield Cluster(control_plane, traffic, namespace)
+
+
+@pytest.fixture
+def operator(
+    cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    settings = {
+        "interval": "1s",
+        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
+        "leaderElection": {"enabled": False},
+    }
+    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
+        yield operator
+
+
+@pytest.fixture
+def budget(cluster: Cluster) -> Iterator[None]:
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace}}
+    budget = {"apiVersion": "servingpool.dev/v1alpha1", "kind": "GPUBudget", "metadata": {"name": "apart"}}
+    cluster.plane.apply({**budget, "spec": {"gpus": GPUS, "namespaceSelector": selector}})
+    yield
+    cluster.plane.client.delete(BUDGET)
+
+
+def serve(cluster: Cluster, rate: float, before: dict[str, int], *, gpus: int = 0) -> None:
+    """Each Deployment with so many replicas; the model `apart` on two of them takes `rate` requests/s."""
+    for name, replicas in before.items():
+        manifest = deployment(cluster.namespace, name, replicas)
+        if gpus:
+            container = manifest["spec"]["template"]["spec"]["containers"][0]
+            container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+        cluster.plane.apply(manifest)
+    for name, shape in (("prefill", PREFILL), ("decode", DECODE)):
+        cluster.traffic.services[cluster.namespace, name] = Service("apart", rate, shape=shape)
+
+
+def load(cluster: Cluster, rate: float) -> None:
+    for name in ("prefill", "decode"):
+        cluster.load(name, rate)
+
+
+def standing(cluster: Cluster, before: dict[str, int]) -> list[tuple[float, dict[str, int]]]:
+    """Replicas of each Deployment from each Unix time on, as the API server wrote down what set them."""
+    replicas, found = dict(before), []
+    for one in audit.writes(cluster.plane, cluster.namespace):
+        if one.resource == "deployments/scale" and one.replicas is not None:
+            replicas[one.name] = one.replicas
+            found.append((datetime.fromisoformat(one.at).timestamp(), dict(replicas)))
+    return found
+
+
+def wait(cluster: Cluster, what: Callable[[], bool], said: str) -> None:
+    try:
+        wait_until(what, PATIENCE, said)
+    except TimeoutError as late:
+        status = {key: value for key, value in cluster.status("apart").items() if key != "profile"}
+        raise AssertionError(f"{late}; {standing(cluster, {})}; {json.dumps(status, indent=1)}") from None
+
+
+def of_roles(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    return {one["role"]: one for one in cluster.status("apart").get("roles", ())}
+
+
+def settled(cluster: Cluster) -> bool:
+    """Both roles have the replicas that they shall have, and no request waits."""
+    roles = of_roles(cluster).values()
+    served = [one["readyReplicas"] == one["desiredReplicas"] == one["replicas"] for one in roles]
+    pods = [pod for name in ("prefill", "decode") for pod in cluster.pods(name)]
+    engines = [cluster.traffic.engines.get((cluster.namespace, pod)) for pod in pods]
+    return len(served) == 2 and all(served) and all(one is not None and one.waiting < 1.0 for one in engines)
+
+
+def learned(cluster: Cluster) -> dict[str, float]:
+    """Seconds that each role has learned from."""
+    return {role: one["learned"] for role, one in cluster.status("apart")["profile"]["roles"].items()}
+
+
+def explained(cluster: Cluster) -> str:
+    command = ["explain", f"{cluster.namespace}/apart", f"--kubeconfig={cluster.plane.kubeconfig}"]
+    return CliRunner().invoke(app, command, env={"COLUMNS": "200"}).stdout
+
+
+def test_each_role_reaches_its_own_size_and_a_restart_forgets_neither(
+    cluster: Cluster, operator: OperatorProcess
+) -> None:
+    before = {"prefill": 1, "decode": 1}
+    serve(cluster, 10.0, before)
+    cluster.pool("apart", targets=TARGETS, prefillPerDecode={"max": MOST_PREFILL})
+    cluster.wait_condition("apart", "MetricsAvailable", ("True", "ValidMetrics"), PATIENCE)
+
+    # A request is 0.14 replica-seconds of prefill and 0.04 of decode: one prefill engine cannot serve ten of them.
+    wait(cluster, lambda: cluster.replicas("prefill") > 1 and settled(cluster), "each has what it needs")
+    first = cluster.replicas("prefill")
+    cluster.wait_condition("apart", "Calibrating", ("False", "Learned"), PATIENCE)
+
+    # More requests: prefill needs more, and decode follows by the ratio.
+    load(cluster, 28.0)
+    wait(cluster, lambda: cluster.replicas("prefill") > first, "more for prefill")
+    wait(cluster, lambda: "for prefill" in json.dumps(of_roles(cluster)["decode"]["lastDecision"]), "decode follows")
+    wait(cluster, lambda: settled(cluster), "it is enough")
+
+    # Stopped, it writes what both have learned. The API server drops what its schema does not have.
+    assert operator.process.stop() == 0, operator.process.log_tail()
+    whole, said = cluster.status("apart"), explained(cluster)
+    shapes = {"prefill": PREFILL, "decode": DECODE}
+    assert of_roles(cluster).keys() == shapes.keys()
+    for role, one in of_roles(cluster).items():
+        assert one["replicas"] == one["desiredReplicas"] == cluster.replicas(role), whole["roles"]
+        decision = one["lastDecision"]
+        assert {"workPerRequest", "penalty", "forForecast"} <= decision["figures"].keys()
+        assert decision["figures"]["workPerRequest"] == pytest.approx(shapes[role].work, rel=0.3), "by its own part"
+        assert min(decision["need"], decision["load"], decision["safeLoad"]) > 0.0
+        assert f"{role}: {decision['reason']}" in whole["lastDecision"]["reason"]
+        assert f"safe up to {decision['safeLoad']}" in said
+    need = {role: one["lastDecision"]["need"] for role, one in of_roles(cluster).items()}
+    assert need["prefill"] > need["decode"], whole["roles"]
+    assert said.count("raw need") == 2
+    assert whole["replicas"] == cluster.replicas("prefill") + cluster.replicas("decode")
+    assert "need" not in whole["lastDecision"]
+    tokens = whole["throughput"]
+    assert tokens["promptTokensPerSecond"] == pytest.approx(
+        tokens["generationTokensPerSecond"] * PROMPT / OUTPUT, rel=0.25
+    ), "prompts are counted where they are prefilled"
+
+    # The next one goes on from there: of pools with several targets nothing else is told, Prometheus's history neither.
+    kept = learned(cluster)
+    operator.start()
+    operator.wait_ticks(5)
+    assert operator.process.stop() == 0, operator.process.log_tail()
+    assert cluster.condition("apart", "Calibrating") == ("False", "Learned")
+    assert all(again > kept[role] > 0.0 for role, again in learned(cluster).items()), (kept, learned(cluster))
+
+    stood = standing(cluster, before)
+    for (at, replicas), (until, _) in zip(stood, [*stood[1:], (math.inf, {})], strict=True):
+        if until - at >= SETTLED:
+            assert replicas["prefill"] <= MOST_PREFILL * replicas["decode"], stood
+    assert "Traceback" not in operator.log()
+
+
+@pytest.mark.usefixtures("budget")
+def test_a_budget_over_both_roles_and_a_rival_of_several_targets(cluster: Cluster, operator: OperatorProcess) -> None:
+    before = {"prefill": 1, "decode": 1, "fixed": 2, "spot": 0}
+    serve(cluster, 4.0, before, gpus=1)
+    cluster.traffic.services[cluster.namespace, "fixed"] = Service("rival", 12.0, beside=("spot",))
+    cluster.pool("apart", targets=TARGETS, priority=1)
+    fixed = {"name": "fixed", "min": 1, "max": 8, "costPerReplicaHour": 4}
+    cluster.pool("rival", targets=[fixed, {"name": "spot", "max": 8, "costPerReplicaHour": 1}], priority=9)
+    most: list[int] = []
+
+    def reached(what: Callable[[], bool], said: str) -> None:
+        def looked() -> bool:
+            most.append(len(cluster.plane.client.items(f"/api/v1/namespaces/{cluster.namespace}/pods")))
+            return what()
+
+        wait(cluster, looked, said)
+
+    for name in ("apart", "rival"):
+        cluster.wait_condition(name, "MetricsAvailable", ("True", "ValidMetrics"), PATIENCE)
+    reached(lambda: cluster.replicas("spot") > 0 and cluster.replicas("fixed") == 1, "the rival's spot serves")
+    load(cluster, 24.0)
+    reached(lambda: cluster.replicas("prefill") >= 2, "prefill takes what is free")
+    reached(lambda: cluster.condition("apart", "ScalingLimited") == ("True", "GPUBudget"), "and wants more")
+
+    cluster.load("fixed", 60.0)
+    reached(lambda: cluster.replicas("fixed") + cluster.replicas("spot") == GPUS - 2, "the rival has what it can get")
+    reached(lambda: (cluster.replicas("prefill"), cluster.replicas("decode")) == (1, 1), "each role has its last one")
+    reached(lambda: cluster.replicas("spot") > cluster.replicas("fixed"), "most of it of its cheaper target")
+
+    assert max(most) <= GPUS
+    stood = standing(cluster, before)
+    for _, replicas in stood:
+        assert sum(replicas.values()) <= GPUS, stood
+        assert min(replicas["prefill"], replicas["decode"], replicas["fixed"]) >= 1, stood
+    assert "Traceback" not in operator.log()
