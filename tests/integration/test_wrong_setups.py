@@ -52,7 +52,7 @@ class SetUp:
 
     @property
     def healthy(self) -> bool:
-        return self.reason is Reason.SEVERAL_TARGETS
+        return self.reason is Reason.DOUBLED_SERIES
 
 
 def old() -> str:
@@ -71,7 +71,7 @@ SET_UPS = [
     SetUp("no-credentials", "The metrics need credentials (401)", Reason.SCRAPE_FAILED, UNAUTHORIZED),
     SetUp("old-version", "An engine older than its profile", Reason.MISSING_FIGURES, old()),
     SetUp("no-stats", "vLLM with `--disable-log-stats`", Reason.NO_ENGINE_SERIES, "process_open_fds 12\n"),
-    SetUp("two-engines", "Two engines in a pod, one `pod` label", Reason.SEVERAL_TARGETS, twice=True),
+    SetUp("two-engines", "Two engines in a pod, one `pod` label", Reason.DOUBLED_SERIES, twice=True),
     SetUp(
         "no-model-label",
         "Relabelling drops `model_name`",

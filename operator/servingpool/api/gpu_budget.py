@@ -143,7 +143,7 @@ class BudgetSpec(Part):
     device_class_name: Annotated[str, Field(max_length=253), DEVICE_CLASS] = "gpu.nvidia.com"
     """DeviceClass that is counted as well, for pods with ResourceClaims (DRA)."""
     node_selector: Labels = Field(default_factory=dict)
-    """Nodes whose GPUs the budget is about. A pool is left out only if the node selector of its pods asks for another
+    """Nodes whose GPUs the budget is about. A target is left out only if the node selector of its pods asks for another
     value of one of these labels. Default: all nodes."""
     pool_selector: LabelSelector = LabelSelector()
     """ServingPools that share the budget, by their labels. Default: all."""

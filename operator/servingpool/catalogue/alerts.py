@@ -167,7 +167,8 @@ ALERTS = (
             "or max by (namespace, pool) (servingpool_desired_replicas)) "
             'or max by (namespace, pool) (servingpool_role_figure{figure="need"} > ignoring(figure) '
             '1.01 * servingpool_role_figure{figure="capacity"})) unless max by (namespace, pool) '
-            '(servingpool_condition{type="Ready",reason="Unschedulable"})'
+            '(servingpool_condition{type="Ready",reason="Unschedulable"} or '
+            'servingpool_condition{type="TargetsAvailable",status="False"})'
         ),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} is held below its need.",
         description="The load needs {{ $value | humanize }} replicas, and a limit allows fewer.",

@@ -250,8 +250,8 @@ class Reason(Templated, StrEnum):
         "Some replicas or some metrics are missing. Scale-up uses those that were read.",
         "Check the scrape of the pods that the message names.",
     )
-    SEVERAL_TARGETS = (
-        "SeveralTargets",
+    DOUBLED_SERIES = (
+        "DoubledSeries",
         _METRICS,
         "{pods}: the same series come from several addresses. Two engines count as one. Pick one by matchLabels.",
         "Prometheus scrapes a pod at several ports, each with the engine's series. The greatest of each figure counts.",

@@ -147,7 +147,7 @@ def _pods(seen: Inspection, namespace: str, selection: Selection) -> bool:
         error = seen.errors.get((namespace, pod))
         typer.echo(f"{pod}: {missing.reason}." + (f" Prometheus says: {error}." if error else ""), err=True)
     if selection.doubled:
-        typer.echo(Reason.SEVERAL_TARGETS.message(pods=selection.named_doubled), err=True)
+        typer.echo(Reason.DOUBLED_SERIES.message(pods=selection.named_doubled), err=True)
     return not selection.missing and not selection.doubled
 
 

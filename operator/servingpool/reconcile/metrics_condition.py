@@ -70,7 +70,7 @@ def _samples_condition(observation: Observation, selection: Selection, learned: 
         detail = Note.CLIENT_UNKNOWN.message(detail=learned.client_unknown)
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
     if selection.doubled:
-        return Reason.SEVERAL_TARGETS, Reason.SEVERAL_TARGETS.message(pods=selection.named_doubled)
+        return Reason.DOUBLED_SERIES, Reason.DOUBLED_SERIES.message(pods=selection.named_doubled)
     ready = len(observation.ready)
     if observation.metered:
         return Reason.METERED_AT_GATEWAY, Reason.METERED_AT_GATEWAY.message(ready=ready)
