@@ -18,6 +18,7 @@ from servingpool_lab.processes import open_local, wait_until
 
 from ..integration.operators import prometheus as started  # noqa: TID252, tests are no package of an installed name
 from ..unit.reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
+from ..unit.reconcile.role_cluster import DECODE, PREFILL, RoleCluster  # noqa: TID252
 from ..unit.reconcile.stories import several  # noqa: TID252
 from ..unit.reconcile.test_budgets import two  # noqa: TID252
 from .conftest import Render
@@ -149,6 +150,21 @@ def test_a_target_without_nodes_alerts_once_and_its_probe_is_no_missing_replica(
     found = fired(world, expected, render, tmp_path)
     summary = found["ServingPoolTargetNotDelivering", "pool", ""]["summary"]
     assert summary == "A target of pool chat/pool does not deliver replicas."
+
+
+def test_a_role_that_is_held_below_its_need_alerts_and_one_that_has_what_it_needs_does_not(
+    render: Render, tmp_path: Path
+) -> None:
+    world = RoleCluster(rate=4.0)
+    world.pool(targets=[{**PREFILL, "max": 2}, DECODE])
+    world.step(minutes=20)
+    fired(world, set(), render, tmp_path)
+    world.rate = 16.0
+    world.step(minutes=20)
+    found = fired(
+        world, {("ServingPoolHeldBelowNeed", "pool", ""), ("ServingPoolSloMissed", "pool", "")}, render, tmp_path
+    )
+    assert found["ServingPoolHeldBelowNeed", "pool", ""]["summary"] == "Pool chat/pool is held below its need."
 
 
 def test_a_pool_whose_gpus_others_still_hold_alerts(render: Render, tmp_path: Path) -> None:
