@@ -29,18 +29,24 @@ FUZZ = 1e-9
 
 
 class Ratio(NamedTuple):
-    """Prefill replicas for each decode replica."""
+    """Prefill replicas for each decode replica.
+
+    Where no whole number lies within both bounds, the next one below is taken. Otherwise each role would be raised for
+    the other by turns: at a ratio of 0.7, one and one replica that are kept for lack of metrics grew to 7 and 10.
+    """
 
     least: float = 0.0
     most: float = math.inf
 
     def prefill(self, decode: int) -> int:
-        """Prefill replicas, at least, beside so many for decode."""
-        return math.ceil(self.least * decode - FUZZ)
+        """Fewest prefill replicas beside so many for decode."""
+        fewest = math.ceil(self.least * decode - FUZZ)
+        return fewest - 1 if fewest > self.most * decode + FUZZ else fewest
 
     def decode(self, prefill: int) -> int:
-        """Decode replicas, at least, beside so many for prefill."""
-        return math.ceil(prefill / self.most - FUZZ)
+        """Fewest decode replicas beside so many for prefill."""
+        fewest = math.ceil(prefill / self.most - FUZZ)
+        return fewest - 1 if self.least * fewest > prefill + FUZZ else fewest
 
 
 def prefill_slo(slo: Slo) -> Slo:

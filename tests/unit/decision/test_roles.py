@@ -72,11 +72,24 @@ class TestRatio:
     def test_what_it_asks_for_is_the_fewest_that_meet_it(self, p: int, d: int, least: float, wide: float) -> None:
         ratio = Ratio(least, least * wide)
         asked = ratio.prefill(d)
-        assert asked >= least * d - 1e-6
+        assert asked >= least * d - 1e-6 or asked + 1 > ratio.most * d, "one more would break max"
         assert asked == 0 or asked - 1 < least * d
         asked = ratio.decode(p)
-        assert p <= ratio.most * asked + 1e-6
+        assert p <= ratio.most * asked + 1e-6 or ratio.least * (asked + 1) > p, "one more would break min"
         assert asked == 0 or p > ratio.most * (asked - 1)
+
+    @given(st.integers(1, 12), st.integers(1, 12), st.floats(0.05, 5.0), st.floats(1.0, 1.5))
+    def test_roles_that_are_kept_for_lack_of_metrics_do_not_grow_by_turns(
+        self, p: int, d: int, least: float, wide: float
+    ) -> None:
+        ratio = Ratio(least, least * wide)
+        raised = both(p, d, ratio)
+        assert both(*raised, ratio) == raised
+
+    def test_a_ratio_that_no_whole_number_meets_is_met_from_below(self) -> None:
+        assert both(1, 1, Ratio(0.7, 0.7)) == (1, 1)
+        assert both(7, 8, Ratio(0.7, 0.7)) == (7, 10)
+        assert both(3, 1, Ratio(0.7, 0.7)) == (3, 4)
 
     def test_it_raises_the_smaller_side_and_lowers_none(self) -> None:
         assert both(6, 6, Ratio(most=2.0)) == (6, 6)

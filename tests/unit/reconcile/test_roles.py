@@ -88,6 +88,13 @@ class TestTogether:
         other = "prefill" if "max" in ratio else "decode"
         assert any(limit["reason"].endswith(f"for {other}") for limit in raised["limits"])
 
+    def test_a_ratio_between_whole_numbers_orders_nothing_for_lack_of_metrics(self) -> None:
+        world = RoleCluster(rate=1.0, prefill=1, decode=1)
+        world.pool(prefillPerDecode={"min": 0.7, "max": 0.7})
+        world.prometheus.silent = "down"
+        world.step(minutes=10)
+        assert world.ordered == (1, 1)
+
     def test_the_ratio_stops_at_max(self) -> None:
         world = settled(spec={"prefillPerDecode": {"min": 12}, "targets": [{**PREFILL, "max": 4}, DECODE]})
         assert world.ordered[0] == 4
