@@ -187,8 +187,10 @@ class Fleet:
             if price(offers, best) < (1.0 - self.saves) * price(offers, mix):
                 mix = tuple(map(max, mix, best))
         lifted = self._cheapest(_lifted(offers, self.lines), need)
+        # Without a pending pod nothing tells that there is still no node: all would be ordered, and removed, again.
+        all_in_use = not zero and need >= self.reachable * ENOUGH
         order = [
-            max(count + (line.stuck is not None and more > count), 0 if zero else line.target.base)
+            max(count + self._probes(line, count, more, all_in_use=all_in_use), 0 if zero else line.target.base)
             for line, count, more in zip(self.lines, mix, lifted, strict=True)
         ]
         if not zero:
@@ -211,6 +213,12 @@ class Fleet:
             )
             for line, count in zip(self.lines, order, strict=True)
         )
+
+    def _probes(self, line: Line, count: int, more: int, *, all_in_use: bool) -> int:
+        """Pending replicas to keep beyond `count`; `more` would be ordered if the target delivered."""
+        if line.stuck is None:
+            return 0
+        return int(more > count or (all_in_use and line.requested > count < line.target.most))
 
     def _kept(self, offers: Sequence[Offer], need: float, now: Mix, *, keep: bool) -> Mix:
         """The cheapest mix of this capacity that only adds to what stands, or only removes from it."""

@@ -91,6 +91,13 @@ class TestReplacement:
         short = line("spot", price=1.0, ordered=4, ready=2, stuck="2 pods find no node")
         assert split(fleet(line(ordered=1), short), 4.0) == (2, 3)
 
+    def test_a_probe_stays_where_no_target_delivers_more(self) -> None:
+        lost = line(ordered=8, ready=2, stuck="6 pods find no node")
+        assert split(fleet(lost), 2.0) == (3,)
+        assert split(fleet(lost._replace(requested=3), line("full", most=2, ordered=2)), 4.0) == (3, 2)
+        assert split(fleet(lost), 1.0) == (1,), "what stands is enough"
+        assert split(fleet(lost._replace(ready=0, delivered=0), least=0), 0.0) == (0,)
+
     def test_comes_home_once_the_probe_has_a_node(self) -> None:
         assert split(fleet(line(ordered=4), line("spot", price=1.0, ordered=1, loading=1)), 4.0) == (4, 4)
 

@@ -131,6 +131,21 @@ class TestTogether:
         assert world.ordered[0] == before[0]
         assert world.ordered[1] >= 1
 
+    def test_a_role_without_nodes_keeps_one_pending_pod_and_the_other_its_size(self) -> None:
+        world = RoleCluster(rate=24.0)
+        world.pool(prefillPerDecode={"max": 1})
+        world.prefill.unschedulable = True
+        world.step(minutes=30)
+        assert world.ordered == (3, 3), "two of prefill are Ready, and one waits for a node"
+        assert world.condition("TargetsAvailable") == ("False", "TargetNotDelivering")
+        assert world.message("TargetsAvailable").startswith("prefill: pods without a node: 1.")
+        orders = len(world.writes.scales)
+        world.step(minutes=30)
+        assert len(world.writes.scales) == orders, "it is not ordered and removed by turns"
+        world.prefill.unschedulable = False
+        world.step(minutes=10)
+        assert len(world.prefill.engines) > 3
+
 
 class TestKept:
     def test_what_each_role_learned_outlives_a_restart(self) -> None:
