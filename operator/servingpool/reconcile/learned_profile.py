@@ -230,10 +230,11 @@ def dump(profile: Profile) -> dict[str, Any]:
     return data
 
 
-def load(data: Mapping[str, Any]) -> Profile:
+def load(data: object) -> Profile:
     """Read `dump`'s data. Raises ValueError with the reason where it is of another version or damaged."""
-    if data.get("version") != VERSION:
-        raise ValueError(f"profile has version {data.get('version')!r}, this operator reads version {VERSION}")
+    version = data.get("version") if isinstance(data, Mapping) else None
+    if version != VERSION:
+        raise ValueError(f"profile has version {version!r}, this operator reads version {VERSION}")
     try:
         kept = _LearnedProfile.model_validate(data)
     except ValidationError as damage:

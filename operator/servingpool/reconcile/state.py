@@ -139,7 +139,7 @@ class PoolState:
             raise ValueError(f"learned for model {kept.get(MODEL)!r}, spec.model is now {self.model!r}")
         if ROLES in kept:
             found = kept[ROLES] if isinstance(kept[ROLES], Mapping) else {}
-            self.of_roles = {role: Memory(learned_profile.load(found.get(role) or {})) for role in self.of_roles}
+            self.of_roles = {role: Memory(learned_profile.load(found.get(role))) for role in self.of_roles}
         else:
             self.memory = Memory(learned_profile.load(kept))
         # Not written before it changes: else a restart would write every pool at once.

@@ -158,9 +158,11 @@ class TestKept:
             assert again.learned >= profile.learned - 600.0 > 1000.0, "it is written every ten minutes"
             assert again.reference == role
 
-    def test_a_damaged_profile_is_discarded(self) -> None:
-        world = settled()
-        world.status()["profile"]["roles"].pop("decode")
+    @pytest.mark.parametrize("damage", [None, "x", [1], {}, {"decode": 7}, {"decode": "x"}])
+    def test_a_damaged_profile_is_discarded(self, damage: Any) -> None:
+        world = settled(minutes=20)
+        kept = world.status()["profile"]
+        kept["roles"] = {"prefill": kept["roles"]["prefill"]} | damage if isinstance(damage, dict) else damage
         world.restart()
         world.step()
         assert world.state().of_roles["prefill"].profile.learned < 100.0
