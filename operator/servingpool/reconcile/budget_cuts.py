@@ -14,6 +14,7 @@ from servingpool.decision.mix import ENOUGH
 from servingpool.decision.parts import Part
 from servingpool.reconcile.budget_claims import Measure
 from servingpool.reconcile.pool_plan import PoolPlan, actions_of
+from servingpool.reconcile.role_plan import with_sides
 
 
 class Allowance(NamedTuple):
@@ -31,11 +32,27 @@ def within(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> PoolPlan:
     """A plan within the budgets of its targets. What is only recommended is not cut: it orders nothing."""
     if not allowed or not plan.permission.act:
         return plan
+    if plan.sides:
+        return with_sides(plan, _of_roles(plan, allowed))
     places = {one.name: allowed.get(one.workload.key) for one in plan.seen.targets}
     decision = _of_several(plan, places) if plan.decision.parts else _of_one(plan, *places.values())
     if decision is plan.decision:
         return plan
     return replace(plan, decision=decision, actions=actions_of(plan.seen, decision))
+
+
+def _of_roles(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> list[PoolPlan]:
+    """The plans for prefill and decode. Neither wakes without the other: it would hold GPUs and serve nothing."""
+    sides = [within(side, allowed) for side in plan.sides]
+    asleep = [side for side in sides if side.decision.replicas == 0]
+    if plan.seen.observation.requested > 0 or len(asleep) != 1:
+        return sides
+    places = (allowed.get(one.workload.key) for one in asleep[0].seen.targets)
+    full = next((one for one in places if one is not None and not one.most), None)
+    if full is None:
+        return sides
+    closed = {one.workload.key: full._replace(most=0) for one in plan.seen.targets}
+    return [within(side, closed) for side in sides]
 
 
 def _of_one(plan: PoolPlan, place: Allowance | None) -> Decision:

@@ -25,7 +25,6 @@ from servingpool.reconcile.budget_members import Member, Membership
 from servingpool.reconcile.holdings import Held, Holdings
 from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
 from servingpool.reconcile.preconditions import owners
-from servingpool.reconcile.role_plan import with_sides
 from servingpool.reconcile.targets import Owners, SeenTarget
 
 log = logging.getLogger(__name__)
@@ -127,12 +126,7 @@ class Budgets:
             for member in shared.members:
                 if member.key in allowed:
                     allowed[member.key][member.target] = _allowance(shared, member)
-        return [
-            with_sides(plan, [within(side, allowed[plan.meta.key]) for side in plan.sides])
-            if plan.sides
-            else within(plan, allowed[plan.meta.key])
-            for plan in plans
-        ]
+        return [within(plan, allowed[plan.meta.key]) for plan in plans]
 
     def room(self, key: Key, alike: Sequence[Sequence[SeenTarget]]) -> dict[str, int]:
         """Replicas to which a pool may grow targets that lie in budgets, by name, where others may be ordered instead.

@@ -64,7 +64,7 @@ def together(seen: Collected, sides: Sequence[PoolPlan], prices: Mapping[str, Pr
 def with_sides(plan: PoolPlan, sides: Sequence[PoolPlan]) -> PoolPlan:
     """The same plan, after its sides were cut."""
     prefill, decode = sides
-    if (prefill, decode) == plan.sides:
+    if all(now is before for now, before in zip(sides, plan.sides, strict=True)):
         return plan
     decision = joined(prefill.decision, decode.decision)
     return replace(plan, decision=decision, actions=actions_of(plan.seen, decision), sides=(prefill, decode))

@@ -194,3 +194,23 @@ class TestBudget:
         prefill, decode = world.ordered
         assert prefill + decode >= 4
         assert min(prefill, decode) >= 1
+
+    @pytest.mark.parametrize("apart", [False, True])
+    def test_neither_role_wakes_while_there_is_no_room_for_the_other(self, *, apart: bool) -> None:
+        world = RoleCluster(rate=0.0, prefill=0, decode=0)
+        world.nodes = {"prefill": {"gpu": "a"}, "decode": {"gpu": "b"}, "rival": {"gpu": "b"}}
+        world.show("prefill")
+        world.show("decode")
+        world.pool(targets=[{**PREFILL, "min": 0}, {**DECODE, "min": 0}], metrics={"gateway": GATEWAY})
+        world.serve("rival", replicas=3, rate=1.0)
+        world.pool("rival", targets=[{"name": "rival", "min": 3, "max": 3}], priority=9)
+        rest: dict[str, Any] = {"nodeSelector": {"gpu": "b"}} if apart else {}
+        full, enough = (3, 4) if apart else (4, 5)
+        budget(world, full * GPUS, **rest)
+        world.go(2.0, 10)
+        assert world.ordered == (0, 0), "a role alone would hold GPUs and serve nothing"
+        assert world.condition("ScalingLimited") == ("True", "GPUBudget")
+        assert "GPUBudget h100 allows 0 decode" in world.status()["lastDecision"]["reason"]
+        budget(world, enough * GPUS, generation=2, **rest)
+        world.step(minutes=1)
+        assert min(world.ordered) >= 1
