@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.gpu_budget import BudgetSpec
-from servingpool.decision.bounds import Bound
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
 from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, standing
@@ -99,9 +98,13 @@ def _of_pool(asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -
 
 
 def _floors(floor: int, sides: Sequence[tuple[PoolNeed, Mapping[str, Claim], float]]) -> list[int]:
-    """A pool's floor in GPUs, for prefill and decode as each asks for GPUs: one is worth nothing without the other."""
+    """A pool's floor in GPUs, for prefill and decode as each asks for GPUs: one is worth nothing without the other.
+
+    In whole replicas of prefill: else the floor would lose one where it is cut in two.
+    """
     gpus = [sum(need.targets[name].wanted * one.gpus for name, one in own.items()) for need, own, _ in sides]
-    *others, _ = [floor * each // max(1, sum(gpus)) for each in gpus]
+    sizes = [min((one.gpus for one in own.values() if one.gpus > 0), default=1) for _, own, _ in sides]
+    *others, _ = [floor * each // max(1, sum(gpus)) // size * size for each, size in zip(gpus, sizes, strict=True)]
     return [*others, floor - sum(others)]
 
 
@@ -154,8 +157,9 @@ def need_of(plan: PoolPlan) -> PoolNeed:
 def least_of(plan: PoolPlan) -> int:
     """The min in force, not what goes with replicas of the other role. At 0 the first replica ranks with the mins."""
     decision = plan.decision
-    own = decision.bounds.least if decision.bounds.least.beside is None else Bound(plan.seen.pool.spec.min)
-    return max(own.replicas, min(1, decision.replicas))
+    least = decision.bounds.least
+    own = least.replicas if least.beside is None else plan.seen.pool.spec.min
+    return max(own, min(1, decision.replicas))
 
 
 def misses_of(decision: Decision, replicas: int, attainment: float) -> tuple[float, ...] | None:

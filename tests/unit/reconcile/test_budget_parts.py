@@ -11,7 +11,10 @@ import pytest
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.decision import Decision
+from servingpool.decision.part_claims import PoolNeed, TargetNeed
 from servingpool.decision.parts import Part
+from servingpool.decision.sharing import Claim
+from servingpool.reconcile.budget_claims import _floors
 from servingpool.reconcile.budget_cuts import Allowance, within
 from servingpool.reconcile.budget_members import _called
 from servingpool.reconcile.pool_plan import PoolPlan
@@ -313,3 +316,12 @@ class TestRoom:
         world.show("spot")
         world.step(minutes=1)
         assert world.budgets.room(("chat", "pool"), [world.plans[-1].seen.targets]) == {"spot": 1}
+
+
+@pytest.mark.parametrize(("replicas", "split"), [(7, (5, 2)), (3, (2, 1)), (2, (1, 1)), (8, (6, 2))])
+def test_a_floor_of_prefill_and_decode_is_split_into_whole_replicas(replicas: int, split: tuple[int, int]) -> None:
+    sides = [
+        (PoolNeed({role: TargetNeed(wanted)}, None, 0.0, 1, GPUS), {role: Claim(role, GPUS, 0, 0, wanted, None)}, 1.0)
+        for role, wanted in (("prefill", 6), ("decode", 2))
+    ]
+    assert _floors(replicas * GPUS, sides) == [each * GPUS for each in split]
