@@ -56,6 +56,11 @@ def prefill_slo(slo: Slo) -> Slo:
     return Slo(bound, None, math.sqrt(slo.attainment))
 
 
+def client_bound(prefill: float) -> float:
+    """The client's TTFT bound of which the prefill engines have `prefill`; both in seconds."""
+    return min(prefill + HANDOVER, prefill / LEAST_SHARE)
+
+
 def decode_slo(slo: Slo) -> Slo:
     """What the decode engines are asked for."""
     return Slo(None, slo.time_per_output_token, math.sqrt(slo.attainment))

@@ -71,7 +71,7 @@ def with_sides(plan: PoolPlan, sides: Sequence[PoolPlan]) -> PoolPlan:
 
 
 def _learned(prefill: Learned, decode: Learned) -> Learned:
-    """What the status of the pool tells: of TTFT what prefill shows, of TPOT what decode shows."""
+    """What the status tells of the pool. Of the SLO's bounds each side tells by itself."""
     starts = [one for one in (prefill.cold_start, decode.cold_start) if one is not None]
     return replace(
         prefill,
@@ -79,8 +79,6 @@ def _learned(prefill: Learned, decode: Learned) -> Learned:
         coverage=min(prefill.coverage, decode.coverage),
         queue_unknown=prefill.queue_unknown or decode.queue_unknown,
         client_unknown=prefill.client_unknown or decode.client_unknown,
-        finished=decode.finished,
-        buckets=prefill.buckets._replace(tpot=decode.buckets.tpot),
         cold_start=max(starts, default=None),
         vanished=prefill.vanished if prefill.vanished is not None else decode.vanished,
         reference="",

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, condition_of, updated
 from servingpool.api.duration import brief
+from servingpool.api.role import Role
 from servingpool.api.status import (
     Bounds,
     Change,
@@ -44,6 +45,8 @@ SEEN = (
 
 RANK = (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE)
 """Of what is judged of both roles, what is told first."""
+LIMITED_BY = (Reason.GPU_BUDGET, Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS)
+"""Of what limits both roles, what is told first: that one has less than it needs."""
 NO_SPREADS: Mapping[str, Spread] = MappingProxyType({})
 
 OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE, ConditionType.ROUTING_FOLLOWS_SPEED)
@@ -204,9 +207,15 @@ def _slo_condition(plan: PoolPlan) -> Condition:
             said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
             if not isinstance(figures.attainment_now, Unknown):
                 said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
-        said += _believed(plan) + estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token)
+        said += _believed(plan) + [told for side in plan.each for told in _estimated(side)]
     said += [] if plan.decision.warning is None else [plan.decision.warning]
     return _condition(plan, reason, " ".join(said))
+
+
+def _estimated(plan: PoolPlan) -> list[str]:
+    slo = plan.seen.pool.spec.slo
+    prefill = role_of(plan.seen.pool) == Role.PREFILL
+    return estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token, prefill=prefill)
 
 
 def _believed(plan: PoolPlan) -> list[str]:
@@ -226,7 +235,8 @@ def _believed(plan: PoolPlan) -> list[str]:
 
 def _limited_condition(plan: PoolPlan) -> Condition:
     found = [each for side in plan.each if (each := _limited(side)) is not None]
-    return _condition(plan, *(found or [(Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())])[0])
+    within_range = (Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
+    return _condition(plan, *min(found, key=lambda one: LIMITED_BY.index(one[0]), default=within_range))
 
 
 def _limited(plan: PoolPlan) -> tuple[Reason, str] | None:

@@ -14,6 +14,7 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.roles import (
     EACH_ROLE,
     Ratio,
+    client_bound,
     decode_slo,
     joined,
     of_decode,
@@ -57,6 +58,10 @@ class TestSlo:
         assert (first.time_to_first_token, first.time_per_output_token) == (pytest.approx(1.9), None)
         assert (second.time_to_first_token, second.time_per_output_token) == (None, 0.1)
         assert first.attainment * second.attainment == pytest.approx(0.95)
+
+    @given(st.floats(0.01, 60.0))
+    def test_the_clients_bound_follows_from_that_of_prefill(self, bound: float) -> None:
+        assert client_bound(prefill_slo(Slo(bound, 0.1)).time_to_first_token or 0.0) == pytest.approx(bound)
 
     def test_a_bound_near_the_handover_keeps_half_for_prefill(self) -> None:
         assert prefill_slo(Slo(0.12, 0.1)).time_to_first_token == pytest.approx(0.06)

@@ -73,6 +73,15 @@ class TestSizes:
         assert [one["name"] for one in world.status()["targets"]] == ["prefill", "decode", "spot"]
         assert len(world.services["spot"].orders) + len(world.services["spot"].engines) > 0, "it is tried"
 
+    def test_what_a_role_lacks_is_told_before_what_the_other_has_beyond_its_need(self) -> None:
+        world = RoleCluster(rate=24.0)
+        world.prompt, world.output = 500.0, 3000.0
+        world.pool(targets=[PREFILL, {**DECODE, "max": 2}], prefillPerDecode={"min": 6})
+        world.step(minutes=40)
+        assert world.side("prefill")["lastDecision"]["limits"][-1]["name"] == "TooFewReplicas"
+        assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
+        assert world.message("ScalingLimited").startswith("decode: ")
+
 
 class TestTogether:
     @pytest.mark.parametrize(
