@@ -132,8 +132,8 @@ def decide_both(prefill: Side, decode: Side, ratio: Ratio, now: float) -> tuple[
     """Decide on both sides. Pure, as `decide`; the memories are what each side learned by itself."""
     first, second = prefill.decide(now), decode.decide(now)
     p, d = first.decision.replicas, second.decision.replicas
-    both = p > 0 or d > 0
-    least_prefill, least_decode = max(ratio.prefill(d), int(both)), max(ratio.decode(p), int(both))
+    one = 1 if p > 0 or d > 0 else 0  # neither is at 0 alone
+    least_prefill, least_decode = max(ratio.prefill(d), one), max(ratio.decode(p), one)
     if p < least_prefill:
         raised = prefill.beside(least_prefill, Note.BESIDE_ROLE.message(replicas=d, role=DECODE)).decide(now)
         first = first._replace(decision=raised.decision)

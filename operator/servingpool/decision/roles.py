@@ -25,7 +25,7 @@ docs/benchmarks/prefill-decode.md); slower networks take more."""
 LEAST_SHARE = 0.5
 """Share of the client's TTFT bound that the prefill engines have at least, where the bound is near `HANDOVER`."""
 FUZZ = 1e-9
-"""Of a ratio of replicas, which is a quotient of small whole numbers."""
+"""Replicas: far above the error of a float, far below one replica."""
 
 
 class Ratio(NamedTuple):
@@ -84,12 +84,7 @@ def of_decode(observation: Observation) -> Observation:
 EACH_ROLE = Unknown("prefill and decode have one each")
 _OF_PREFILL = ("arrivals", "prompt_rate", "time_to_first_token", "witness")
 _OF_DECODE = ("generation_rate", "time_per_output_token")
-_KNOWN = {*_OF_PREFILL, *_OF_DECODE, "queue", "running", "attainment", "attainment_now"} | {
-    "judged",
-    "longest_wait",
-    "horizon",
-    "idle_for",
-}
+_OF_BOTH = ("queue", "running", "attainment", "attainment_now", "judged", "longest_wait", "horizon", "idle_for")
 
 
 def joined(prefill: Decision, decode: Decision) -> Decision:
@@ -120,7 +115,8 @@ def _both(prefill: Decision, decode: Decision) -> tuple[tuple[str, Decision], tu
 
 def _figures(prefill: Figures, decode: Figures) -> Figures:
     """The share that meets both bounds is taken as the product: a late prefill tells nothing of its decode."""
-    unknown = {one.name: EACH_ROLE for one in fields(Figures) if one.name not in _KNOWN}
+    known = {*_OF_PREFILL, *_OF_DECODE, *_OF_BOTH}
+    unknown = {one.name: EACH_ROLE for one in fields(Figures) if one.name not in known}
     return replace(
         prefill,
         **unknown,  # type: ignore[arg-type]  # all of them are of type Reading

@@ -159,8 +159,10 @@ def _routing(plan: PoolPlan, spreads: Mapping[str, Spread], held: Status) -> tup
     before = held.condition(ConditionType.ROUTING_FOLLOWS_SPEED)
     reason, found = None if before is None else before.reason, []
     for side in plan.each:
-        spread, alone = spreads.get(role_of(side.seen.pool), NOT_SEEN), plan.sides and len(side.decision.parts) < 2
-        judged = None if alone else judge_routing(side.decision.parts, side.learned.reference, spread, reason)
+        if plan.sides and len(side.decision.parts) == 1:
+            continue  # nothing stands in for it
+        spread = spreads.get(role_of(side.seen.pool), NOT_SEEN)
+        judged = judge_routing(side.decision.parts, side.learned.reference, spread, reason)
         found += [] if judged is None else [judged]
     return _worst(found)
 
