@@ -12,7 +12,7 @@ from typing import Any
 
 from fleet_run.ledger import scale_writes
 from fleet_run.record import Look, PoolLook, Record, Said, TargetLook
-from fleet_run.scene import POOLS, TARGETS, Pace, budget, deployments, nodes, serving_pool
+from fleet_run.scene import BUDGET, POOLS, TARGETS, Pace, budget, deployments, nodes, serving_pool
 from recording import say
 from servingpool.api.group import API_VERSION
 from servingpool_lab import audit, kwok
@@ -27,6 +27,7 @@ TOLD_SECONDS = 60.0
 CONDITIONS = ("Ready", "MetricsAvailable", "TargetsAvailable", "ScalingLimited", "ZeroReady", "SLOMet", "Calibrating")
 DEPLOYMENTS, PODS = "/apis/apps/v1/namespaces/default/deployments", "/api/v1/namespaces/default/pods"
 SERVING_POOLS = f"/apis/{API_VERSION}/namespaces/default/servingpools"
+GPU_BUDGET = f"/apis/{API_VERSION}/gpubudgets/{BUDGET}"
 
 
 class FleetStack(AnyStack):
@@ -109,12 +110,14 @@ class FleetRun:
         for pool in client.items(SERVING_POOLS):
             name, status = pool["metadata"]["name"], pool.get("status", {})
             limited[name] = self._note(at, name, status)
+        shares = client.get(GPU_BUDGET).get("status", {}).get("pools", ())
         truth = self._truth()
         return Look(
             at,
             os.getloadavg()[0],
             {name: _target(found[name], [pod for pod in pods if _app(pod) == name]) for name in TARGETS},
             {name: _pool(one, limited=limited.get(name, False)) for name, one in truth.items()},
+            sum(one.get("wanted", 0) for one in shares),
         )
 
     def _note(self, at: float, pool: str, status: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from fleet_run.ledger import over
@@ -116,6 +117,16 @@ def at_zero(record: Record) -> list[Span]:
     """When a pool that goes to zero had no replica ordered."""
     names = [one.name for pool in POOLS if pool.idle_after is not None for one in pool.targets]
     return spans(record, lambda look: not any(look.targets[name].ordered for name in names))
+
+
+def without_node(record: Record) -> dict[str, list[Span]]:
+    """When the scheduler found no node for a pod, by target; targets whose pods always had one are left out."""
+    found = {name: spans(record, partial(_lacks_node, name)) for name in TARGETS}
+    return {name: when for name, when in found.items() if when}
+
+
+def _lacks_node(name: str, look: Look) -> bool:
+    return look.targets[name].without_node > 0
 
 
 def faults(record: Record) -> Iterator[str]:

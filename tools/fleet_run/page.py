@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from fleet_run.evidence import FEW, PIECE, Span, at_zero, bound, faults, gpus, misses, results
+from fleet_run.evidence import FEW, PIECE, Span, at_zero, bound, faults, gpus, misses, results, without_node
 from fleet_run.ledger import over
 from fleet_run.record import Record, Said
 from fleet_run.scene import GPUS, HOUR, NODES, POOLS, ROUTER, Pool
@@ -125,7 +125,14 @@ def _results(record: Record) -> Iterator[str]:
         f"Five minutes with fewer than {FEW} requests are left out."
     )
     yield ""
-    yield f"`batch` had 0 replicas ordered {_spans(record, at_zero(record))}."
+    yield f"- `batch` had 0 replicas ordered {_spans(record, at_zero(record))}."
+    for name, when in without_node(record).items():
+        yield f"- The scheduler found no node for a pod of `{name}` {_spans(record, when)}."
+    wanted = max(record.looks, key=lambda look: look.wanted)
+    yield (
+        f"- At most the pools wanted {wanted.wanted} GPUs together, by the budget's status in minute "
+        f"{record.minute(wanted.at):.1f}."
+    )
     yield ""
 
 

@@ -62,6 +62,8 @@ class Look:
     """The machine's load average over a minute."""
     targets: dict[str, TargetLook]
     pools: dict[str, PoolLook]
+    wanted: int
+    """GPUs that all pools want together, by the budget's status; 0 while it tells none."""
 
     @property
     def bound(self) -> bool:

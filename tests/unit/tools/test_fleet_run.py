@@ -136,6 +136,7 @@ def look(minute: int, **other: Any) -> Look:
             "code": pool(100 * minute, 99 * minute - late, limited=binds),
             "batch": pool(100 * minute, 99 * minute),
         },
+        "wanted": 20 if binds else 12,
     }
     return Look(**given | other)
 
@@ -189,6 +190,8 @@ def test_the_page_tells_figures_sentences_and_every_write() -> None:
     assert "| attainment while the budget bound | 99.0% | 89.0% | 99.0% |" in text
     assert "1 writes to a scale, by servingpool-operator" in text
     assert "## No write over the budget" in text
+    assert "no node for a pod of `chat-h100` in minutes 0.0 to 30.0." in text
+    assert "wanted 20 GPUs together, by the budget's status in minute 10.0." in text
     assert "| 10.0 | `code` | ScalingLimited True, GPUBudget | GPUBudget inference allows 4 \\| no more. |" in text
     assert "| 20.0 | `code` | ScalingLimited False, DesiredWithinRange | Within again. |" in text
     assert "Within. |" not in text, "a condition that was never bad is no news"
