@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fleet_run.course import FleetRun
 from fleet_run.evidence import faults
-from fleet_run.page import PICTURE, page
+from fleet_run.page import PICTURE, page, remarks_of
 from fleet_run.picture import picture
 from fleet_run.record import Record
 from fleet_run.scene import HOUR, Pace
@@ -28,7 +28,8 @@ def main() -> int:
     record = Record.read(stored)
     drawn = options.page.parent / PICTURE
     drawn.parent.mkdir(parents=True, exist_ok=True)
-    options.page.write_text(page(record))
+    kept = remarks_of(options.page.read_text()) if options.page_only and options.page.is_file() else ""
+    options.page.write_text(page(record, kept))
     drawn.write_text(picture(record))
     found = list(faults(record))
     print(f"Page: {options.page}", *found, sep="\n")  # noqa: T201, what a person reads

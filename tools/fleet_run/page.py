@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,8 @@ from recording import percent, row
 from servingpool_simulation.prices import price
 
 PICTURE = "../images/fleet-run.svg"
+REMARKS = "## Remarks, by hand"
+"""Heading of what a person adds to the page of a run. A page that is written anew from the same record keeps it."""
 SHOWN = ("TargetsAvailable", "ScalingLimited", "ZeroReady", "SLOMet", "Ready", "MetricsAvailable")
 """Conditions whose turns are shown, where they are not as they should be or come back."""
 FIRST_SCRAPES = 0.5
@@ -21,10 +24,17 @@ LONGEST = 420
 """Characters of a sentence; the rest is left out, which dots say."""
 
 
-def page(record: Record) -> str:
-    """Markdown."""
-    parts = (_head(record), _scene(), _results(record), _budget(record), _badly(record), _moments(record))
-    return "\n".join(line for part in (*parts, _writes(record)) for line in part) + "\n"
+def page(record: Record, remarks: str = "") -> str:
+    """Markdown. `remarks` are a person's, see `remarks_of`."""
+    parts = (_head(record), _scene(), _results(record), _budget(record), _badly(record))
+    told = [remarks] if remarks else []
+    return "\n".join(line for part in (*parts, told, _moments(record), _writes(record)) for line in part) + "\n"
+
+
+def remarks_of(written: str) -> str:
+    """What a person has added to the page of a run, with its heading; empty if nothing."""
+    found = re.search(rf"^{re.escape(REMARKS)}\n.*?(?=^## )", written, re.MULTILINE | re.DOTALL)
+    return found[0].rstrip("\n") + "\n" if found else ""
 
 
 def _head(record: Record) -> Iterator[str]:

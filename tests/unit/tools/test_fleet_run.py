@@ -11,7 +11,7 @@ import pytest
 from fleet_run.emulated import Town, town
 from fleet_run.evidence import at_zero, bound, faults, misses, results
 from fleet_run.ledger import ScaleWrite, over, scale_writes
-from fleet_run.page import page
+from fleet_run.page import page, remarks_of
 from fleet_run.picture import picture
 from fleet_run.record import Look, PoolLook, Record, Said, TargetLook
 from fleet_run.scene import GPUS, POOLS, ROUTER, TARGETS, Pace, Traffic, budget, deployments, nodes, serving_pool
@@ -198,6 +198,14 @@ def test_the_page_tells_figures_sentences_and_every_write() -> None:
     assert "| 25.00 | `batch-a100` | 2 -> 0 | 16 | 2 | scale down 2 -> 0: idle for 300 s |" in text
     bad = ScaleWrite(90.0, OPERATOR, "code-a100", 4, 6, GPUS + 1, 0)
     assert "## Writes over the budget" in page(record(writes=(bad,)))
+
+
+def test_what_a_person_added_to_the_page_of_a_run_is_kept() -> None:
+    remarks = "## Remarks, by hand\n\nThe probe held a GPU.\n"
+    written = page(record(), remarks)
+    assert remarks in written
+    assert page(record(), remarks_of(written)) == written
+    assert remarks_of(page(record())) == ""
 
 
 def test_the_picture_names_every_target_and_the_budget() -> None:
