@@ -15,7 +15,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo afternoon test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp sbom version clean
+.PHONY: help go run demo afternoon fleet test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML repo
 
 afternoon: $(STAMP)  ## From an HPA to Auto and back in real time (100 minutes), written down in docs/records/afternoon.md
 	@PYTHONPATH=tools $(BIN)/python -m afternoon
+
+fleet: $(STAMP)  ## An hour of three pools under one budget, two GPU types, to zero and back, written down in docs/records/fleet-run.md
+	@PYTHONPATH=tools $(BIN)/python -m fleet_run
 
 # A file is whole in one of two processes, each with a control plane of its own: its tests may come in an order.
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane

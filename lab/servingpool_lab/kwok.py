@@ -18,6 +18,10 @@ LOAD_JITTER_SECONDS_ANNOTATION = "servingpool.dev/load-jitter-seconds"
 DRAIN_SECONDS_ANNOTATION = "servingpool.dev/drain-seconds"
 NEVER_READY_ANNOTATION = "servingpool.dev/never-ready"
 GPU_RESOURCE = "nvidia.com/gpu"
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+"""Of a node, as NVIDIA's device plugin labels it."""
+APP_LABEL = "app.kubernetes.io/name"
+"""Of a pod: the Deployment that it belongs to."""
 
 _STAGES = Path(__file__).with_name("manifests") / "stages.yaml"
 
@@ -78,7 +82,7 @@ def gpu_node(
             "labels": {
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
-                "nvidia.com/gpu.product": gpu_product,
+                PRODUCT_LABEL: gpu_product,
                 **(labels or {}),
             },
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import fcntl
 import json
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from servingpool.api.crd import manifests
-from servingpool_lab import audit, workload
+from servingpool_lab import audit, kwok, workload
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, wait_until
 from servingpool_lab.prometheus import Prometheus
@@ -31,15 +32,29 @@ class LabError(RuntimeError):
     """The lab cannot run here; the message says what to do."""
 
 
-class Stack:
-    """Control plane, Prometheus, emulated fleet and operator, in one directory."""
+class AnyStack(abc.ABC):
+    """Control plane, Prometheus, emulated fleets and operator, in one directory. A subclass says what is served."""
+
+    namespace = "default"
+    """Of all pods."""
 
     def __init__(
-        self, scenario: Scenario, directory: Path, binaries: Mapping[str, Path], *, audited: bool = False
+        self,
+        directory: Path,
+        binaries: Mapping[str, Path],
+        *,
+        load: tuple[float, float],
+        audit_flags: Callable[[Path], list[str]] | None = None,
     ) -> None:
-        """Prepare; nothing runs before `start`. `audited`: the API server writes down who writes, see `audit`."""
-        self.scenario = scenario
-        self._audited = audited
+        """Prepare; nothing runs before `start`.
+
+        Args:
+            directory: for everything that is written.
+            binaries: programs by name.
+            load: seconds from a container's start to Ready, and how many more there may be, for pods that do not say.
+            audit_flags: flags, by the directory, of an API server that writes down who writes; see `audit`.
+        """
+        self._load, self._audit_flags = load, audit_flags
         self.directory = directory.absolute()
         self._binaries = binaries
         self._exit = ExitStack()
@@ -50,10 +65,17 @@ class Stack:
         """The operator's; Prometheus scrapes it before the operator listens."""
         self.operator: SupervisedProcess | None = None
 
-    def start(self, say: Say) -> None:
-        """Start everything; returns once the operator runs. Raises as `start_fleet`."""
-        self.start_fleet(say)
-        self.start_operator(say, workload.serving_pool(self.scenario))
+    @abc.abstractmethod
+    def _nodes(self) -> list[workload.Manifest]:
+        """What the pods run on."""
+
+    @abc.abstractmethod
+    def _workloads(self) -> list[workload.Manifest]:
+        """What is scaled, and what else has pods."""
+
+    @abc.abstractmethod
+    def _emulator(self, kubeconfig: Path, port: int) -> tuple[str, list[str]]:
+        """The Python module that answers for the pods at a loopback port, and its flags."""
 
     def start_fleet(self, say: Say) -> None:
         """Start all but the operator, of which the cluster knows nothing yet.
@@ -69,20 +91,20 @@ class Stack:
                 ControlPlane(
                     self.directory,
                     binaries=self._binaries,
-                    default_load_seconds=self.scenario.load_seconds,
-                    default_load_jitter_seconds=self.scenario.load_jitter,
-                    flags={"kube-apiserver": audit.flags(self.directory)} if self._audited else {},
+                    default_load_seconds=self._load[0],
+                    default_load_jitter_seconds=self._load[1],
+                    flags={"kube-apiserver": self._audit_flags(self.directory)} if self._audit_flags else {},
                 )
             )
             self._parts["control plane"] = lambda: not self.plane.exited()
-        with _timed(say, "GPU nodes, vLLM Deployment"):
+        with _timed(say, "GPU nodes, vLLM Deployments"):
             self._create_objects()
-        with _timed(say, "emulated vLLM fleet, Prometheus"):
+        with _timed(say, "emulated engines, Prometheus"):
             self._start_metrics()
 
     def start_operator(self, say: Say, *pools: Mapping[str, Any]) -> None:
         """Install the operator with its CRD and its rights, create the pools, and start it. Raises as `start_fleet`."""
-        with _timed(say, "CRD, the operator's rights, ServingPool, operator"):
+        with _timed(say, "CRDs, the operator's rights, pools, operator"):
             for manifest in manifests().values():
                 self.plane.apply(manifest)
             self.plane.apply(workload.operator_manifests())
@@ -103,41 +125,23 @@ class Stack:
         return {name: running() for name, running in self._parts.items()}
 
     def _create_objects(self) -> None:
-        plane, scenario = self.plane, self.scenario
-        nodes = workload.nodes(scenario)
+        plane, nodes = self.plane, self._nodes()
         plane.apply(nodes)
-        plane.apply(workload.emulator_rights(scenario))
+        plane.apply(workload.emulator_rights(self.namespace))
         wait_until(lambda: self._schedulable() == len(nodes), 30, "GPU nodes ready")
         # Before everything that does not need it: replicas load while the rest starts.
-        plane.apply(workload.deployment(scenario))
+        plane.apply(self._workloads())
 
     def _schedulable(self) -> int:
         nodes = self.plane.client.items("/api/v1/nodes")
         return sum(not node["spec"].get("taints") for node in nodes)
 
     def _start_metrics(self) -> None:
-        scenario, slo = self.scenario, self.scenario.workload.slo
         kubeconfig = self.plane.user_kubeconfig(workload.EMULATOR)
         port, self._metrics_port = free_ports(2)
         self.emulator_url = f"http://127.0.0.1:{port}"
-        options: dict[str, object] = {
-            "kubeconfig": kubeconfig,
-            "namespace": scenario.namespace,
-            "selector": f"{workload.APP_LABEL}={scenario.workload.name}",
-            "port": port,
-            "model": scenario.workload.model,
-            "trace": scenario.workload.trace,
-            "profile": scenario.workload.profile,
-            "ttft": slo.time_to_first_token,
-            "tpot": slo.time_per_output_token,
-            "attainment": slo.attainment,
-            "start-at": scenario.start_at,
-            "seconds": scenario.minutes and scenario.minutes * 60,
-            "open-with": scenario.workload.initial,
-            "max": scenario.workload.maximum,
-        }
-        flags = [f"--{name}={value}" for name, value in options.items() if value is not None]
-        emulator = self._process("emulator", "servingpool_lab.emulator", flags, f"{self.emulator_url}/healthz")
+        module, flags = self._emulator(kubeconfig, port)
+        emulator = self._process("emulator", module, flags, f"{self.emulator_url}/healthz")
         emulator.start()
         prometheus = self._exit.enter_context(
             Prometheus(
@@ -178,6 +182,53 @@ class Stack:
         )
         self._exit.callback(process.stop)
         return process
+
+
+class Stack(AnyStack):
+    """One workload with its fleet."""
+
+    def __init__(
+        self, scenario: Scenario, directory: Path, binaries: Mapping[str, Path], *, audited: bool = False
+    ) -> None:
+        """Prepare; nothing runs before `start`. `audited`: the API server writes down who writes, see `audit`."""
+        super().__init__(
+            directory,
+            binaries,
+            load=(scenario.load_seconds, scenario.load_jitter),
+            audit_flags=audit.flags if audited else None,
+        )
+        self.scenario, self.namespace = scenario, scenario.namespace
+
+    def start(self, say: Say) -> None:
+        """Start everything; returns once the operator runs. Raises as `start_fleet`."""
+        self.start_fleet(say)
+        self.start_operator(say, workload.serving_pool(self.scenario))
+
+    def _nodes(self) -> list[workload.Manifest]:
+        return workload.nodes(self.scenario)
+
+    def _workloads(self) -> list[workload.Manifest]:
+        return [workload.deployment(self.scenario)]
+
+    def _emulator(self, kubeconfig: Path, port: int) -> tuple[str, list[str]]:
+        scenario, slo = self.scenario, self.scenario.workload.slo
+        options: dict[str, object] = {
+            "kubeconfig": kubeconfig,
+            "namespace": scenario.namespace,
+            "selector": f"{kwok.APP_LABEL}={scenario.workload.name}",
+            "port": port,
+            "model": scenario.workload.model,
+            "trace": scenario.workload.trace,
+            "profile": scenario.workload.profile,
+            "ttft": slo.time_to_first_token,
+            "tpot": slo.time_per_output_token,
+            "attainment": slo.attainment,
+            "start-at": scenario.start_at,
+            "seconds": scenario.minutes and scenario.minutes * 60,
+            "open-with": scenario.workload.initial,
+            "max": scenario.workload.maximum,
+        }
+        return "servingpool_lab.emulator", [f"--{name}={value}" for name, value in options.items() if value is not None]
 
 
 @contextmanager

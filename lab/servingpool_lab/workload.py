@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from servingpool_lab import kwok
 from servingpool_lab.scenario import Scenario
 
 NODE_GPUS = 8
-APP_LABEL = "app.kubernetes.io/name"
 OPERATOR_NAMESPACE = "servingpool-system"
 OPERATOR_ACCOUNT = "servingpool-operator"
 EMULATOR = "emulator"
@@ -62,31 +62,66 @@ def nodes(scenario: Scenario) -> list[Manifest]:
     return [kwok.gpu_node(f"gpu-{k}", NODE_GPUS, gpu_product=workload.gpu_product) for k in range(count)]
 
 
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """A Deployment of engines, as its manifest needs it."""
+
+    name: str
+    model: str
+    gpus: int
+    """Of a replica."""
+    replicas: int
+    load_seconds: float
+    """From the start of a replica's container to Ready."""
+    load_jitter: float
+    """Seconds that it may take longer."""
+    namespace: str = "default"
+    gpu_product: str | None = None
+    """Its pods are for nodes of this one; None for any."""
+
+
 def deployment(scenario: Scenario) -> Manifest:
-    """The sample vLLM Deployment under the scenario's model, with its GPUs and its load time."""
+    """The Deployment of the scenario's workload, with its GPUs and its load time."""
     workload = scenario.workload
+    return engines(
+        Engines(
+            workload.name,
+            workload.model,
+            workload.gpus_per_replica,
+            workload.initial,
+            scenario.load_seconds,
+            scenario.load_jitter,
+            scenario.namespace,
+        )
+    )
+
+
+def engines(wanted: Engines) -> Manifest:
+    """The sample vLLM Deployment, made into the one that is wanted."""
     samples = yaml.safe_load_all((deploy_directory() / "samples" / "vllm-deployment.yaml").read_text())
     sample: Manifest = copy.deepcopy(next(each for each in samples if each["kind"] == "Deployment"))
-    labels = {APP_LABEL: workload.name}
-    sample["metadata"] = {"name": workload.name, "namespace": scenario.namespace, "labels": labels}
+    labels = {kwok.APP_LABEL: wanted.name}
+    sample["metadata"] = {"name": wanted.name, "namespace": wanted.namespace, "labels": labels}
     spec = sample["spec"]
-    spec["replicas"] = workload.initial
+    spec["replicas"] = wanted.replicas
     spec["selector"]["matchLabels"] = labels
     template = spec["template"]
     template["metadata"] = {
         "labels": labels,
         "annotations": {
             "prometheus.io/scrape": "true",
-            kwok.LOAD_SECONDS_ANNOTATION: f"{scenario.load_seconds:g}",
-            kwok.LOAD_JITTER_SECONDS_ANNOTATION: f"{scenario.load_jitter:g}",
+            kwok.LOAD_SECONDS_ANNOTATION: f"{wanted.load_seconds:g}",
+            kwok.LOAD_JITTER_SECONDS_ANNOTATION: f"{wanted.load_jitter:g}",
         },
     }
+    if wanted.gpu_product:
+        template["spec"]["nodeSelector"] = {kwok.PRODUCT_LABEL: wanted.gpu_product}
     container = template["spec"]["containers"][0]
     container["args"] = [
-        f"--served-model-name={workload.model}" if argument.startswith("--served-model-name=") else argument
+        f"--served-model-name={wanted.model}" if argument.startswith("--served-model-name=") else argument
         for argument in container["args"]
     ]
-    container["resources"]["limits"][kwok.GPU_RESOURCE] = workload.gpus_per_replica
+    container["resources"]["limits"][kwok.GPU_RESOURCE] = wanted.gpus
     return sample
 
 
@@ -117,9 +152,9 @@ def serving_pool(scenario: Scenario) -> Manifest:
     }
 
 
-def emulator_rights(scenario: Scenario) -> list[Manifest]:
+def emulator_rights(namespace: str) -> list[Manifest]:
     """What a kubelet does when a container has exited: it removes the pod."""
-    metadata = {"name": EMULATOR, "namespace": scenario.namespace}
+    metadata = {"name": EMULATOR, "namespace": namespace}
     group = "rbac.authorization.k8s.io"
     return [
         {

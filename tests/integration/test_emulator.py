@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from servingpool_lab import workload
+from servingpool_lab import kwok, workload
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 from servingpool_lab.prometheus import Prometheus
@@ -52,14 +52,14 @@ class Case:
 def case(control_plane: ControlPlane, binaries: dict[str, Path], namespace: str, tmp_path: Path) -> Iterator[Case]:
     """Two replicas under the conversation trace; a third would find no GPUs on the node."""
     scenario = Scenario(WORKLOADS["conv"], load_seconds=2.0, namespace=namespace)
-    control_plane.apply(workload.emulator_rights(scenario))
+    control_plane.apply(workload.emulator_rights(scenario.namespace))
     port = free_ports(1)[0]
     url = f"http://127.0.0.1:{port}"
     command = [
         *(sys.executable, "-m", "servingpool_lab.emulator"),
         f"--kubeconfig={control_plane.user_kubeconfig(workload.EMULATOR)}",
         f"--namespace={namespace}",
-        f"--selector={workload.APP_LABEL}={scenario.workload.name}",
+        f"--selector={kwok.APP_LABEL}={scenario.workload.name}",
         f"--port={port}",
         f"--model={scenario.workload.model}",
         *("--trace=conv", "--start-at=600", "--seconds=60", "--ttft=2", "--tpot=0.15", "--open-with=2", "--max=3"),

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import yaml
 
 from afternoon.pod_metrics import PodMetrics
 from afternoon.record import Command, Look, Record, Write
+from recording import say
 from servingpool.decision.slo import Slo
 from servingpool_lab import audit
 from servingpool_lab.processes import open_local
@@ -78,7 +78,7 @@ class Afternoon:
         """
         watching = threading.Thread(target=self._look, daemon=True)
         try:
-            self._stack.start_fleet(_say)
+            self._stack.start_fleet(say)
             self._set_the_desk()
             self._wait_for_users()
             watching.start()
@@ -111,7 +111,7 @@ class Afternoon:
         self._type(f"servingpool record deployment/{NAME} --since {span} -o {NAME}.rec")
         self._type(f"servingpool backtest --from {NAME}.rec --pool pool.yaml")
 
-        self._stack.start_operator(_say)
+        self._stack.start_operator(say)
         self._type("kubectl apply -f pool.yaml")
         self._begin("recommend", minutes.recommend)
         self._type("servingpool get")
@@ -133,7 +133,7 @@ class Afternoon:
 
     def _begin(self, phase: str, minutes: float) -> None:
         self.record.marks[phase] = time.time()
-        _say(f"{phase} for {minutes:g} minutes", 0.0)
+        say(f"{phase} for {minutes:g} minutes", 0.0)
         time.sleep(60 * minutes)
 
     def _type(self, typed: str, *, allowed: tuple[int, ...] = (0,)) -> int:
@@ -159,7 +159,7 @@ class Afternoon:
         seconds = time.monotonic() - begun
         failed = done.returncode not in allowed
         self.record.commands.append(Command(at, typed, done.stdout, seconds, done.returncode, failed))
-        _say(f"$ {typed}\n{done.stdout}", seconds)
+        say(f"$ {typed}\n{done.stdout}", seconds)
         return done.returncode
 
     def _set_the_desk(self) -> None:
@@ -173,7 +173,7 @@ class Afternoon:
             path.chmod(0o755)
 
     def _wait_for_users(self) -> None:
-        _say("first requests", 0.0)
+        say("first requests", 0.0)
         while not self._truth()["open"]:
             time.sleep(1.0)
 
@@ -207,7 +207,7 @@ class Afternoon:
         """Of the Deployment's replicas; notes when the HPA went and came back."""
         found = []
         for one in audit.writes(self._stack.plane, "default"):
-            at = datetime.fromisoformat(one.at).timestamp()
+            at = one.seconds
             if one.resource == "horizontalpodautoscalers" and at > self.record.marks["recommend"]:
                 match one.verb:
                     case "delete":
@@ -233,7 +233,3 @@ def hpa() -> dict[str, Any]:
             "metrics": [{"type": "Pods", "pods": {"metric": {"name": METRIC}, "target": target}}],
         },
     }
-
-
-def _say(what: str, seconds: float) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {seconds:6.1f} s  {what}", flush=True)  # noqa: T201, what a person watches

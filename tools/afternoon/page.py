@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from afternoon.evidence import HPA, OPERATOR, Phase, by_minute, by_robots, faults, least_between_writers, phases
 from afternoon.record import Command, Record
+from recording import percent, row
 
 SHOWN_LINES = 45
 """Of a command's output; the rest is left out, which the page says."""
@@ -153,16 +154,16 @@ def _results(record: Record) -> Iterator[str]:
     last, found = record.looks[-1], phases(record)
     yield "## What came of it"
     yield ""
-    yield from _row("", *(phase.name for phase in found))
-    yield from _row("---", *("---" for _ in found))
-    yield from _row("minutes", *(f"{(phase.end - phase.begin) / 60:.1f}" for phase in found))
-    yield from _row("requests sent", *(f"{phase.sent:,}" for phase in found))
-    yield from _row("lost", *(str(phase.lost) for phase in found))
-    yield from _row("rejected", *(str(phase.rejected) for phase in found))
-    yield from _row("attainment", *(_percent(phase.attainment) for phase in found))
-    yield from _row("replicas, mean", *(f"{phase.replicas:.2f}" for phase in found))
-    yield from _row("replica-hours", *(f"{phase.replica_hours:.2f}" for phase in found))
-    yield from _row("GPU-hours", *(f"{phase.replica_hours * record.gpus:.2f}" for phase in found))
+    yield from row("", *(phase.name for phase in found))
+    yield from row("---", *("---" for _ in found))
+    yield from row("minutes", *(f"{(phase.end - phase.begin) / 60:.1f}" for phase in found))
+    yield from row("requests sent", *(f"{phase.sent:,}" for phase in found))
+    yield from row("lost", *(str(phase.lost) for phase in found))
+    yield from row("rejected", *(str(phase.rejected) for phase in found))
+    yield from row("attainment", *(percent(phase.attainment) for phase in found))
+    yield from row("replicas, mean", *(f"{phase.replicas:.2f}" for phase in found))
+    yield from row("replica-hours", *(f"{phase.replica_hours:.2f}" for phase in found))
+    yield from row("GPU-hours", *(f"{phase.replica_hours * record.gpus:.2f}" for phase in found))
     yield ""
     yield (
         f"In all {last.arrived:,} requests were sent: {last.finished:,} were answered in full, {last.lost} were lost, "
@@ -192,29 +193,21 @@ def _writers(record: Record, found: list[Phase]) -> Iterator[str]:
         said += f" Between a write of one and the next write of the other at least {least:.0f} s passed."
     yield f"{said} Minutes without a row: nobody wrote."
     yield ""
-    yield from _row("minute", "phase", f"{HPA} set", f"{OPERATOR} set")
-    yield from _row("---", "---", "---", "---")
+    yield from row("minute", "phase", f"{HPA} set", f"{OPERATOR} set")
+    yield from row("---", "---", "---", "---")
     for minute, each in sorted(by_minute(record).items()):
         begin = record.marks["hpa"] + 60 * minute
         phase = next(one for one in reversed(found) if one.begin < begin + 60)
         sets = (", ".join(map(str, each.get(writer, ()))) for writer in (HPA, OPERATOR))
-        yield from _row(str(minute), phase.name, *sets)
+        yield from row(str(minute), phase.name, *sets)
     yield ""
 
 
 def _times(record: Record) -> Iterator[str]:
     yield "## How long each command took"
     yield ""
-    yield from _row("minute", "command", "seconds")
-    yield from _row("---", "---", "---")
+    yield from row("minute", "command", "seconds")
+    yield from row("---", "---", "---")
     for one in record.commands:
         minute = max(0.0, (one.at - record.marks["hpa"]) / 60)
-        yield from _row(f"{minute:.0f}", f"`{one.typed}`", f"{one.seconds:.1f}")
-
-
-def _row(*cells: str) -> Iterator[str]:
-    yield f"| {' | '.join(cells)} |"
-
-
-def _percent(share: float | None) -> str:
-    return "none ended" if share is None else f"{100 * share:.1f}%"
+        yield from row(f"{minute:.0f}", f"`{one.typed}`", f"{one.seconds:.1f}")

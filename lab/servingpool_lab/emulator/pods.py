@@ -15,6 +15,8 @@ import aiohttp
 from kubernetes.aio import client, config, watch
 from kubernetes.aio.client.exceptions import ApiException
 
+from servingpool_lab.kwok import APP_LABEL
+
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
@@ -42,6 +44,8 @@ class Pod:
     standing: Standing
     pre_stop: float = 0.0
     """Seconds that its preStop hook sleeps."""
+    app: str = ""
+    """What it belongs to: its label `app.kubernetes.io/name`; empty without one."""
 
     @property
     def key(self) -> str:
@@ -71,7 +75,8 @@ def pod_of(manifest: Mapping[str, Any], *, deleted: bool = False) -> Pod:
         standing = Standing.READY
     else:
         standing = Standing.LOADING if manifest["spec"].get("nodeName") else Standing.PENDING
-    return Pod(metadata["namespace"], metadata["name"], standing, _pre_stop(manifest["spec"]))
+    app = (metadata.get("labels") or {}).get(APP_LABEL, "")
+    return Pod(metadata["namespace"], metadata["name"], standing, _pre_stop(manifest["spec"]), app)
 
 
 def _pre_stop(spec: Mapping[str, Any]) -> float:

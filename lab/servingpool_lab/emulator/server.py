@@ -6,17 +6,33 @@ import asyncio
 import contextlib
 import signal
 from pathlib import Path
+from typing import Any, Protocol
 
 from aiohttp import web
 
 from servingpool_lab.emulator.exposition import CONTENT_TYPE
-from servingpool_lab.emulator.pods import Pods
-from servingpool_lab.emulator.world import World
+from servingpool_lab.emulator.pods import Pod, Pods, PodSink
 
 _STEP_SECONDS = 0.5
 
 
-def application(world: World) -> web.Application:
+class Served(PodSink, Protocol):
+    """What answers for the pods: a `World`, or several."""
+
+    def leavers(self) -> list[Pod]:
+        """Pods whose server has exited."""
+
+    def page(self, key: str) -> bytes | None:
+        """The metrics page of a pod; None while it does not listen."""
+
+    def truth(self) -> dict[str, Any]:
+        """Where the run stands."""
+
+    def series(self) -> dict[str, Any]:
+        """The run so far."""
+
+
+def application(world: Served) -> web.Application:
     """Routes: each pod's `/pods/NAMESPACE/POD/metrics`, `/truth`, `/truth/series`, `/healthz`."""
 
     async def metrics(request: web.Request) -> web.Response:
@@ -46,7 +62,7 @@ def application(world: World) -> web.Application:
     return app
 
 
-async def pass_time(world: World, pods: Pods) -> None:
+async def pass_time(world: Served, pods: Pods) -> None:
     """Keeps the fleet at the present and removes the pods whose servers have exited, for ever."""
     leaving: set[str] = set()
     while True:
@@ -57,7 +73,7 @@ async def pass_time(world: World, pods: Pods) -> None:
         await asyncio.sleep(_STEP_SECONDS)
 
 
-async def serve(world: World, *, kubeconfig: Path, namespace: str, selector: str, port: int) -> None:
+async def serve(world: Served, *, kubeconfig: Path, namespace: str, selector: str, port: int) -> None:
     """Runs until SIGTERM or SIGINT, or until one of its loops fails."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,0 +1,132 @@
+"""What a run leaves behind, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleet_run.ledger import ScaleWrite
+
+
+@dataclass(frozen=True)
+class TargetLook:
+    """A Deployment at a moment, as the API server shows it."""
+
+    ordered: int
+    """Its spec.replicas."""
+    ready: int
+    pods: int
+    """All that exist: those that load, wait for a node or drain too."""
+    draining: int
+    """Of these, those that are being deleted."""
+    without_node: int
+
+    @property
+    def held(self) -> int:
+        """Replicas that hold GPUs of the budget."""
+        return self.draining + max(self.ordered, self.pods - self.draining)
+
+
+@dataclass(frozen=True)
+class PoolLook:
+    """A pool at a moment: requests so far, as its emulated engines know them, and what its status says."""
+
+    arrived: int
+    attained: int
+    """Of those that ended, within the SLO."""
+    finished: int
+    rejected: int
+    lost: int
+    in_flight: int
+    held_back: int
+    """Of these, requests that the gateway holds because no replica is ready."""
+    limited: bool
+    """The pool's condition ScalingLimited is True for the reason GPUBudget."""
+
+    @property
+    def ended(self) -> int:
+        """Whatever way."""
+        return self.finished + self.rejected + self.lost
+
+
+@dataclass(frozen=True)
+class Look:
+    """All of it at a moment."""
+
+    at: float
+    """Unix time in seconds."""
+    load: float
+    """The machine's load average over a minute."""
+    targets: dict[str, TargetLook]
+    pools: dict[str, PoolLook]
+    wanted: int
+    """GPUs that all pools want together, by the budget's status; 0 while it tells none."""
+
+    @property
+    def bound(self) -> bool:
+        """Whether the budget keeps a pool from GPUs that it wants."""
+        return any(one.limited for one in self.pools.values())
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence of the operator's, from a pool's status."""
+
+    at: float
+    """Unix time in seconds; of a condition when it was first seen."""
+    pool: str
+    about: str
+    """A condition with its status and reason, or a change of replicas such as `3 -> 4`."""
+    words: str
+
+
+@dataclass
+class Record:
+    """The whole run."""
+
+    minutes: float
+    """Asked for."""
+    cores: int
+    begin: float = 0.0
+    """When all pools had users, Unix time in seconds."""
+    end: float = 0.0
+    looks: list[Look] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+    writes: list[ScaleWrite] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    """What went wrong in the run itself: a part that ended, an error in the operator's log."""
+
+    def write(self, path: Path) -> None:
+        """Store it."""
+        path.write_text(json.dumps(asdict(self)) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Record:
+        """What `write` stored."""
+        raw: dict[str, Any] = json.loads(path.read_text())
+        looks = [
+            Look(**one | {"targets": _each(TargetLook, one["targets"]), "pools": _each(PoolLook, one["pools"])})
+            for one in raw["looks"]
+        ]
+        return cls(
+            **raw | {"looks": looks, "said": _list(Said, raw["said"]), "writes": _list(ScaleWrite, raw["writes"])}
+        )
+
+    def look(self, at: float) -> Look:
+        """The first look at a time or after it; the last one beyond the end."""
+        return next((one for one in self.looks if one.at >= at), self.looks[-1])
+
+    def minute(self, at: float) -> float:
+        """Minutes since the begin."""
+        return (at - self.begin) / 60.0
+
+
+def _each(kind: type[Any], raw: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {name: kind(**one) for name, one in raw.items()}
+
+
+def _list(kind: type[Any], raw: Iterable[dict[str, Any]]) -> list[Any]:
+    return [kind(**one) for one in raw]
