@@ -159,11 +159,11 @@ class TestTogether:
 class TestKept:
     def test_what_each_role_learned_outlives_a_restart(self) -> None:
         world = settled()
-        learned = {role: memory.profile for role, memory in world.state().of_roles.items()}
+        learned = {role: world.state().kept.memories[role].profile for role in ("prefill", "decode")}
         world.restart()
         world.step()
         for role, profile in learned.items():
-            again = world.state().of_roles[role].profile
+            again = world.state().kept.memories[role].profile
             assert again.learned >= profile.learned - 600.0 > 1000.0, "it is written every ten minutes"
             assert again.reference == role
 
@@ -174,7 +174,7 @@ class TestKept:
         kept["roles"] = {"prefill": kept["roles"]["prefill"]} | damage if isinstance(damage, dict) else damage
         world.restart()
         world.step()
-        assert world.state().of_roles["prefill"].profile.learned < 100.0
+        assert world.state().kept.memories["prefill"].profile.learned < 100.0
 
 
 class TestBudget:
