@@ -5,7 +5,9 @@ Prefill and decode are decided one by one, and raised to what holds for both at 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from servingpool.catalogue.notes import Note
@@ -121,23 +123,37 @@ class Side:
         """The decision on this side alone."""
         return decide(self.observation, self.pool, self.memory, now)
 
-    def beside(self, replicas: int, other: str) -> Side:
+    def at_least(self, replicas: int, other: str) -> Side:
         """The same with a min that follows from the other side, which is told as `other`; never above max."""
         least = min(max(replicas, self.pool.min_replicas), self.pool.max_replicas)
         bound = Bound(least, beside=other if least > self.pool.min_replicas else None)
         return replace(self, pool=replace(self.pool, min_replicas=least, beside=bound))
 
 
-def decide_both(prefill: Side, decode: Side, ratio: Ratio, now: float) -> tuple[Outcome, Outcome]:
+class SideOutcome(NamedTuple):
+    """What `decide_both` returns of one side."""
+
+    decision: Decision
+    memory: Memory
+    beside: Callable[[int], Decision]
+    """The decision beside so many replicas of the other side; pure."""
+
+
+def decide_both(prefill: Side, decode: Side, ratio: Ratio, now: float) -> tuple[SideOutcome, SideOutcome]:
     """Decide on both sides. Pure, as `decide`; the memories are what each side learned by itself."""
     first, second = prefill.decide(now), decode.decide(now)
-    p, d = first.decision.replicas, second.decision.replicas
-    one = 1 if p > 0 or d > 0 else 0  # neither is at 0 alone
-    least_prefill, least_decode = max(ratio.prefill(d), one), max(ratio.decode(p), one)
-    if p < least_prefill:
-        raised = prefill.beside(least_prefill, Note.BESIDE_ROLE.message(replicas=d, role=DECODE)).decide(now)
-        first = first._replace(decision=raised.decision)
-    if d < least_decode:
-        raised = decode.beside(least_decode, Note.BESIDE_ROLE.message(replicas=p, role=PREFILL)).decide(now)
-        second = second._replace(decision=raised.decision)
-    return first, second
+    of_prefill = partial(_beside, prefill, first.decision, ratio.prefill, DECODE)
+    of_decode = partial(_beside, decode, second.decision, ratio.decode, PREFILL)
+    return (
+        SideOutcome(of_prefill(second.decision.replicas), first.memory, of_prefill),
+        SideOutcome(of_decode(first.decision.replicas), second.memory, of_decode),
+    )
+
+
+def _beside(side: Side, alone: Decision, fewest: Callable[[int], int], other: str, replicas: int) -> Decision:
+    """The decision on a side beside so many replicas of the `other`: never below `alone`, what it is by itself."""
+    awake = 1 if alone.replicas > 0 or replicas > 0 else 0  # neither is at 0 alone
+    least = max(fewest(replicas), awake)
+    if alone.replicas >= least:
+        return alone
+    return side.at_least(least, Note.BESIDE_ROLE.message(replicas=replicas, role=other)).decide(alone.at).decision

@@ -9,8 +9,8 @@ A map, in the order of a tick:
 - decide: `pool_plan`, `role_plan` (of prefill and decode), `preconditions` (whether it may scale), `expense`
 - GPU budgets: `budgets`, `budget_members`, `holdings`, `budget_claims`, `budget_cuts`, `budget_report`
 - act: `act`, `deletion_cost` (which pods go)
-- keep: `state` (of a pool), `pool_states` (of all), `target_state` (of each target), `replica_drift` (who else scales
-  it), `history`
+- keep: `state` (of a pool), `pool_states` (of all), `kept_memory` (what the core knows), `target_state` (of each
+  target), `replica_drift` (who else scales it), `history`
 - report: `report`, `status_builder`, `decision_status`; conditions: `metrics_condition`, `target_status`, `routing`,
   `draining`, `zero_ready`; `estimating` (how exact the attainment is)
 """

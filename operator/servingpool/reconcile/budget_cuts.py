@@ -36,14 +36,23 @@ def within(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> PoolPlan:
         return with_sides(plan, _of_roles(plan, allowed))
     places = {one.name: allowed.get(one.workload.key) for one in plan.seen.targets}
     decision = _of_several(plan, places) if plan.decision.parts else _of_one(plan, *places.values())
+    return _changed(plan, decision)
+
+
+def _changed(plan: PoolPlan, decision: Decision) -> PoolPlan:
     if decision is plan.decision:
         return plan
     return replace(plan, decision=decision, actions=actions_of(plan.seen, decision))
 
 
 def _of_roles(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> list[PoolPlan]:
-    """The plans for prefill and decode. Neither wakes without the other: it would hold GPUs and serve nothing."""
-    sides = [within(side, allowed) for side in plan.sides]
+    """The plans for prefill and decode, each beside what is left of the other.
+
+    Neither wakes without the other: it would hold GPUs and serve nothing.
+    """
+    cut = [within(side, allowed) for side in plan.sides]
+    beside = zip(plan.sides, reversed(plan.sides), reversed(cut), strict=True)
+    sides = [within(_beside(side, other, left), allowed) for side, other, left in beside]
     asleep = [side for side in sides if side.decision.replicas == 0]
     if plan.seen.observation.requested > 0 or len(asleep) != 1:
         return sides
@@ -53,6 +62,13 @@ def _of_roles(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> list[Po
         return sides
     closed = {one.workload.key: full._replace(most=0) for one in plan.seen.targets}
     return [within(side, closed) for side in sides]
+
+
+def _beside(side: PoolPlan, other: PoolPlan, left: PoolPlan) -> PoolPlan:
+    """A role's plan, raised for no more than budgets have `left` of the `other`."""
+    if left is other or side.beside is None:
+        return side
+    return _changed(side, side.beside(left.decision.replicas))
 
 
 def _of_one(plan: PoolPlan, place: Allowance | None) -> Decision:

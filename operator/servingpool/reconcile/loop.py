@@ -253,7 +253,9 @@ class Reconciler:
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
         state.targets_seen(seen.targets, len(seen.observation.ready), now, scales=scales)
         room = self._budgets.budgets.room(pool.key, alike_of(seen)) if pool.spec.several else NO_LIMITS
-        return state, plan_pool(seen, state.drift, state.memories, self._prices, backfilled=state.backfilled, room=room)
+        return state, plan_pool(
+            seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room
+        )
 
     def _no_target(self, pool: ServingPool) -> tuple[Reason, str]:
         """Why the first target that cannot be read cannot be."""

@@ -6,7 +6,7 @@ The only module that calls the decision core in a tick, and that reads its memor
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
@@ -16,7 +16,7 @@ from servingpool.api.conditions import Reason
 from servingpool.api.schedule import occurrences
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.decision.bounds import Window
-from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.decide import Outcome, SideOutcome, decide
 from servingpool.decision.decision import Decision
 from servingpool.decision.latency_count import LatencyCount
 from servingpool.decision.limits import unschedulable
@@ -104,6 +104,8 @@ class PoolPlan:
     """One for each target that changes, increases first; none where the pool may not be scaled."""
     sides: tuple[PoolPlan, ...] = ()
     """Of prefill and of decode, where targets have roles: each with all that it rests on. This is both together."""
+    beside: Callable[[int], Decision] | None = None
+    """Of prefill or decode: the decision beside so many replicas of the other. Budgets may leave it fewer."""
 
     @property
     def each(self) -> tuple[PoolPlan, ...]:
@@ -177,10 +179,14 @@ def in_charge(core: Pool, seen: Collected, permission: ScalePermission) -> Pool:
 
 
 def decided(
-    seen: Collected, permission: ScalePermission, outcome: Outcome, kept: Memory, prices: Mapping[str, Price]
+    seen: Collected,
+    permission: ScalePermission,
+    outcome: Outcome | SideOutcome,
+    kept: Memory,
+    prices: Mapping[str, Price],
 ) -> PoolPlan:
     """The plan that follows from a decision. `kept`: the memory that is kept of it."""
-    decision, learning = outcome
+    decision, learning = outcome.decision, outcome.memory
     actions = actions_of(seen, decision) if permission.act else ()
     money = expense(seen, decision, prices)
     return PoolPlan(seen, permission, decision, kept, learned(learning, kept), money, actions)

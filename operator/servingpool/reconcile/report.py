@@ -104,10 +104,10 @@ class Reporter:
 
     async def save(self, pool: Metadata, state: PoolState) -> None:
         """Write the learned profile whatever its age: the operator stops."""
-        if state.unsaved:
+        if state.kept.unsaved:
             # The profile alone: if the last write got no answer, the known status is the one before it.
             before = {} if state.status_write_unknown else state.status.profile or {}
-            await self._send(pool, state, {"profile": changes(before, state.kept())})
+            await self._send(pool, state, {"profile": changes(before, state.kept.dump())})
 
     async def event(self, pool: Metadata, type_: str, reason: str, message: str) -> None:
         """Post an event; one that is lost is only logged."""
@@ -134,7 +134,7 @@ class Reporter:
         if not due and not unknown and not worth_writing(state.status, status, now - state.written_at):
             return False
         if due:
-            status = status.model_copy(update={"profile": state.kept()})
+            status = status.model_copy(update={"profile": state.kept.dump()})
         # If the stored status is unknown, every field is written, also those to remove.
         patch = changes(ANYTHING if unknown else state.status.to_dict(), status.to_dict())
         if patch and not await self._send(pool, state, patch):

@@ -46,7 +46,9 @@ def plan_pool(
     prefill, decode = sides
     outcomes = decide_both(prefill, decode, ratio_of(seen.pool), seen.at)
     plans = [
-        decided(one, permission, outcome, outcome.memory if backfilled else memory, prices)
+        replace(
+            decided(one, permission, outcome, outcome.memory if backfilled else memory, prices), beside=outcome.beside
+        )
         for one, outcome, memory in zip(seen.sides, outcomes, kept, strict=True)
     ]
     return together(seen, plans, prices)

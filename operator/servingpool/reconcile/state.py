@@ -6,9 +6,8 @@ Only this module changes it: the stages of a tick call its methods, and read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 from servingpool.adapters.cluster.objects import Raw, TargetKey, Workload
 from servingpool.api.conditions import Condition, Reason
@@ -16,14 +15,11 @@ from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.spec import Mode
 from servingpool.api.status import Status
 from servingpool.decision.decision import Decision, Verdict
-from servingpool.decision.gateway_demand import Vanished
-from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
-from servingpool.decision.roles import DECODE, PREFILL
-from servingpool.decision.state import Memory, Profile
-from servingpool.reconcile import learned_profile
+from servingpool.decision.state import Memory
 from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.history import History
+from servingpool.reconcile.kept_memory import NO_ROLE, KeptMemory
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.routing import NOT_SEEN, Spread
 from servingpool.reconcile.sides import role_of
@@ -32,31 +28,8 @@ from servingpool.reconcile.targets import SeenTarget, together
 
 log = logging.getLogger(__name__)
 
-MODEL, ROLES = "model", "roles"
-"""Keys in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it. Where
-targets have roles, each has a profile."""
-PROFILE_AFTER = 600.0
-"""Seconds between two writes of the learned profile, the first one when calibration ends.
-
-What a crash would lose is in Prometheus's history."""
-
 RECOMMENDED_AGAIN_AFTER = 600.0
 """Seconds until the same recommendation is an event again, if what stood was right meanwhile."""
-
-
-class Written(NamedTuple):
-    """What shows that a profile has changed since it was written."""
-
-    curve: MissCurve | None = None
-    vanished: Vanished | None = None
-
-    @classmethod
-    def of(cls, profile: Profile) -> Written:
-        """As it is now."""
-        return cls(profile.curve, profile.vanished)
-
-
-NOT_WRITTEN = Written()
 
 
 @dataclass(slots=True)
@@ -65,16 +38,12 @@ class PoolState:
 
     uid: str
     """Of the pool: a pool that is deleted and recreated starts anew."""
-    model: str
-    """The model that was learned; a pool with another model starts anew."""
+    kept: KeptMemory
+    """What the core knows; a pool with another model starts anew."""
     status: Status
     """As last written, or as found."""
     conditions: tuple[Condition, ...] = ()
     """As of the last tick, or as found at the start. They may not be written yet."""
-    memory: Memory = field(default_factory=Memory)
-    """Of a pool without roles."""
-    of_roles: dict[str, Memory] = field(default_factory=lambda: {PREFILL: Memory(), DECODE: Memory()})
-    """By role, where targets have roles."""
     backfilled: bool = False
     """History was learned, or given up on."""
     failed_backfills: int = 0
@@ -85,10 +54,6 @@ class PoolState:
     """Unix time in seconds of the last write of status."""
     scaled_at: float | None = None
     """Likewise, of the last scale that is reported; None if there was none since the start."""
-    profile_at: float = 0.0
-    """Likewise, of the last write of the learned profile."""
-    written: dict[str, Written] = field(default_factory=dict)
-    """What it held then, by role; of a pool without roles by the empty name."""
     targets: dict[TargetKey, TargetState] = field(default_factory=dict)
     history: History = field(default_factory=History)
     """Of all targets together."""
@@ -120,7 +85,7 @@ class PoolState:
         kept = pool.status.profile
         if kept is not None:
             try:
-                state.resume(kept)
+                state.kept.resume(kept)
             except ValueError as damage:
                 log.warning("The learned profile is discarded: %s", damage, extra=pool.metadata.log_fields)
         return state
@@ -131,30 +96,23 @@ class PoolState:
         # A status that cannot be read is of another version: it is written anew as a whole.
         unreadable = status == Status() and bool(raw.get("status"))
         history = History.found(status)
-        return cls(uid=meta.uid, model=model, status=status, status_write_unknown=unreadable, history=history)
-
-    def resume(self, kept: Mapping[str, Any]) -> None:
-        """Resume the profile that `kept` returned. ValueError says why it cannot be used."""
-        if kept.get(MODEL) != self.model:
-            raise ValueError(f"learned for model {kept.get(MODEL)!r}, spec.model is now {self.model!r}")
-        if ROLES in kept:
-            found = kept[ROLES] if isinstance(kept[ROLES], Mapping) else {}
-            self.of_roles = {role: Memory(learned_profile.load(found.get(role))) for role in self.of_roles}
-        else:
-            self.memory = Memory(learned_profile.load(kept))
-        # Not written before it changes: else a restart would write every pool at once.
-        self.written = {role: Written.of(each) for role, each in self._profiles(roles=ROLES in kept).items()}
-        self.profile_at = max(each.at for each in self._profiles(roles=ROLES in kept).values())
+        kept = KeptMemory(model)
+        return cls(uid=meta.uid, kept=kept, status=status, status_write_unknown=unreadable, history=history)
 
     def is_of(self, pool: ServingPool) -> bool:
         """Whether this state belongs to this pool and model."""
-        return (self.uid, self.model) == (pool.metadata.uid, pool.spec.model)
+        return (self.uid, self.kept.model) == (pool.metadata.uid, pool.spec.model)
 
     # What history taught.
 
+    @property
+    def memory(self) -> Memory:
+        """What the core knows of a pool without roles."""
+        return self.kept.memories[NO_ROLE]
+
     def taught(self, memory: Memory) -> None:
         """History was learned."""
-        self.memory = memory
+        self.kept.taught(memory)
 
     def history_failed(self) -> None:
         """The backend did not give the history that was asked for."""
@@ -199,10 +157,7 @@ class PoolState:
         self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
         self.expense = plan.expense
         self.sides = plan.sides
-        if plan.sides:
-            self.of_roles = {role_of(side.seen.pool): side.memory for side in plan.sides}
-        else:
-            self.memory = plan.memory
+        self.kept.decided(plan)
         self.spreads = {
             (role := role_of(side.seen.pool)): self.spreads.get(role, NOT_SEEN).seen(side.seen.observation, plan.at)
             for side in plan.each
@@ -265,39 +220,9 @@ class PoolState:
         """The conditions as of this tick, whether they can be written or not."""
         self.conditions = tuple(conditions)
 
-    @property
-    def memories(self) -> Mapping[str, Memory]:
-        """All that the core knows, by role."""
-        return {"": self.memory} | self.of_roles
-
-    def _profiles(self, *, roles: bool | None = None) -> dict[str, Profile]:
-        """What is kept: of each role, or of the pool. `roles`: whether it has some; by default as decided on last."""
-        if roles is None:
-            roles = self.pool is not None and self.pool.spec.has_roles
-        return {role: each.profile for role, each in (self.of_roles.items() if roles else (("", self.memory),))}
-
     def profile_due(self, now: float) -> bool:
-        """Whether what was learned is to be written: calibration has ended, and it has changed since some time."""
-        settled = self.decision is not None and not self.decision.calibrating
-        profiles, written = self._profiles(), self.written
-        if any(each.vanished != written.get(role, NOT_WRITTEN).vanished for role, each in profiles.items()):
-            return True  # what an operator that starts anew would try again
-        return settled and now - self.profile_at >= PROFILE_AFTER and self._changed
-
-    @property
-    def _changed(self) -> bool:
-        profiles = self._profiles().items()
-        return any(each.curve != self.written.get(role, NOT_WRITTEN).curve for role, each in profiles)
-
-    @property
-    def unsaved(self) -> bool:
-        """Something was learned since the profile was last written."""
-        return any(each.learned > 0.0 for each in self._profiles().values()) and self._changed
-
-    def kept(self) -> dict[str, Any]:
-        """What was learned, in the form that `found` reads."""
-        found = {role: learned_profile.dump(each) for role, each in self._profiles().items()}
-        return found.get("", {ROLES: found}) | {MODEL: self.model}
+        """Whether what was learned is to be written."""
+        return self.kept.due(now, settled=self.decision is not None and not self.decision.calibrating)
 
     def status_write_begun(self) -> bool:
         """A write of the status is sent. Returns whether the stored status was unknown before."""
@@ -312,8 +237,7 @@ class PoolState:
         """The API server has this status."""
         self.status, self.status_write_unknown, self.written_at = status, False, now
         if with_profile:
-            self.profile_at = now
-            self.written = {role: Written.of(each) for role, each in self._profiles().items()}
+            self.kept.profile_written(now)
 
     def warned_of(self, reason: str, now: float) -> None:
         """A warning event is posted."""

@@ -116,6 +116,17 @@ class TestRatio:
         assert raised.memory == alone.memory
 
 
+class TestBeside:
+    @given(st.integers(0, 12), st.integers(0, 12), st.integers(1, 30), st.floats(0.05, 5.0), st.floats(1.0, 8.0))
+    def test_fewer_of_the_other_side_never_raise_a_side_nor_lower_it_below_what_it_is_alone(
+        self, p: int, d: int, fewer: int, least: float, wide: float
+    ) -> None:
+        first, second = side("prefill", prefill_slo(CLIENT), p, least=0), side("decode", decode_slo(CLIENT), d, least=0)
+        prefill, decode = decide_both(first, second, Ratio(least, least * wide), START)
+        for one, alone, other in ((prefill, p, decode.decision.replicas), (decode, d, prefill.decision.replicas)):
+            assert alone <= one.beside(max(0, other - fewer)).replicas <= one.decision.replicas
+
+
 class TestZero:
     def test_neither_is_at_zero_alone(self) -> None:
         assert both(0, 3, least=0) == (1, 3)

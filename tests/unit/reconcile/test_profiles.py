@@ -60,14 +60,14 @@ def test_a_profile_that_cannot_be_used_is_dropped(damage: dict[str, Any], caplog
 def test_stopping_writes_what_was_learned() -> None:
     world = settled()
     world.status().pop("profile", None)
-    world.state().written = {}
+    world.state().kept.written = {}
     asyncio.run(world.loop.stop())
     assert world.status()["profile"]["learned"] > 400
 
 
 def test_a_follower_that_stops_writes_nothing() -> None:
     world = settled()
-    world.state().written = {}
+    world.state().kept.written = {}
     writes = world.writes.count()
     world.leading = False
     asyncio.run(world.loop.stop())

@@ -159,11 +159,11 @@ class TestTogether:
 class TestKept:
     def test_what_each_role_learned_outlives_a_restart(self) -> None:
         world = settled()
-        learned = {role: memory.profile for role, memory in world.state().of_roles.items()}
+        learned = {role: world.state().kept.memories[role].profile for role in ("prefill", "decode")}
         world.restart()
         world.step()
         for role, profile in learned.items():
-            again = world.state().of_roles[role].profile
+            again = world.state().kept.memories[role].profile
             assert again.learned >= profile.learned - 600.0 > 1000.0, "it is written every ten minutes"
             assert again.reference == role
 
@@ -174,7 +174,7 @@ class TestKept:
         kept["roles"] = {"prefill": kept["roles"]["prefill"]} | damage if isinstance(damage, dict) else damage
         world.restart()
         world.step()
-        assert world.state().of_roles["prefill"].profile.learned < 100.0
+        assert world.state().kept.memories["prefill"].profile.learned < 100.0
 
 
 class TestBudget:
@@ -223,3 +223,33 @@ class TestBudget:
         budget(world, enough * GPUS, generation=2, **rest)
         world.step(minutes=1)
         assert min(world.ordered) >= 1
+
+    def test_the_ratio_follows_what_a_budget_leaves_of_the_other_role(self) -> None:
+        world = RoleCluster(rate=24.0)
+        world.nodes = {"prefill": {"gpu": "a"}, "decode": {"gpu": "b"}}
+        world.pool(prefillPerDecode={"max": 1})
+        budget(world, 4 * GPUS, nodeSelector={"gpu": "a"})
+        world.step(minutes=60)
+        assert world.ordered == (4, 4), "one decode replica for each of prefill that there is"
+        assert world.side("decode")["lastDecision"]["limits"][-1]["reason"].endswith("4 beside 4 for prefill")
+        assert world.condition("ScalingLimited") == ("True", "GPUBudget")
+        orders = len(world.writes.scales)
+        world.step(minutes=30)
+        assert len(world.writes.scales) == orders, "it is not ordered and removed by turns"
+        budget(world, 8 * GPUS, generation=2, nodeSelector={"gpu": "a"})
+        world.step(minutes=30)
+        assert world.ordered[0] > 4
+        assert world.ordered[1] == world.ordered[0], "both grow once there is room for one of them"
+
+    def test_the_ratio_raises_no_role_beyond_its_own_budget_and_lowers_none_below_its_need(self) -> None:
+        world = RoleCluster(rate=24.0)
+        world.nodes = {"prefill": {"gpu": "a"}, "decode": {"gpu": "b"}}
+        world.pool(prefillPerDecode={"max": 0.5})
+        budget(world, 4 * GPUS, "of-prefill", nodeSelector={"gpu": "a"})
+        budget(world, 3 * GPUS, "of-decode", nodeSelector={"gpu": "b"})
+        world.step(minutes=60)
+        assert world.ordered == (4, 3), "8 would go with 4 for prefill"
+        budget(world, 1 * GPUS, "of-prefill", generation=2, nodeSelector={"gpu": "a"})
+        world.output = 2000.0
+        world.step(minutes=60)
+        assert world.ordered == (1, 3), "2 would go with 1 for prefill, and its traffic needs more"

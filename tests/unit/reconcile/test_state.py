@@ -8,11 +8,12 @@ from dataclasses import fields
 from pathlib import Path
 
 import servingpool.reconcile.state
+from servingpool.reconcile.kept_memory import KeptMemory
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.target_state import TargetState
 
 WRITER = Path(servingpool.reconcile.state.__file__)
-FIELDS = {field.name for kind in (PoolState, TargetState) for field in fields(kind)}
+FIELDS = {field.name for kind in (PoolState, KeptMemory, TargetState) for field in fields(kind)}
 
 
 def written(source: str) -> Iterator[str]:
@@ -25,7 +26,7 @@ def written(source: str) -> Iterator[str]:
 
 
 def test_writing_a_field_is_seen_in_whatever_form() -> None:
-    assert [*written("state.memory = 1")] == ["state.memory"]
+    assert [*written("state.decision = 1")] == ["state.decision"]
     assert [*written("a, one.state.conflicts = 1, 2")] == ["one.state.conflicts"]
     assert [*written("state.conflicts += 1")] == ["state.conflicts"]
     assert [*written("self.states[key].warned[reason] = 0.0")] == ["self.states[key].warned"]
