@@ -123,7 +123,7 @@ class Side:
         """The decision on this side alone."""
         return decide(self.observation, self.pool, self.memory, now)
 
-    def at_least(self, replicas: int, other: str) -> Side:
+    def raised(self, replicas: int, other: str) -> Side:
         """The same with a min that follows from the other side, which is told as `other`; never above max."""
         least = min(max(replicas, self.pool.min_replicas), self.pool.max_replicas)
         bound = Bound(least, beside=other if least > self.pool.min_replicas else None)
@@ -156,4 +156,4 @@ def _beside(side: Side, alone: Decision, fewest: Callable[[int], int], other: st
     least = max(fewest(replicas), awake)
     if alone.replicas >= least:
         return alone
-    return side.at_least(least, Note.BESIDE_ROLE.message(replicas=replicas, role=other)).decide(alone.at).decision
+    return side.raised(least, Note.BESIDE_ROLE.message(replicas=replicas, role=other)).decide(alone.at).decision
