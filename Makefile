@@ -65,7 +65,7 @@ test-ollama: $(STAMP)  ## Real Ollama processes behind a real LiteLLM, scaled on
 	@$(LANE) $@ $(BIN)/python -m pytest -s tests/ollama
 
 soak: $(STAMP)  ## The core's promises on 100,000 random sequences of observations; SOAK_EXAMPLES for fewer
-	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) LANE_NOTE="$(SOAK_EXAMPLES) examples" $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py tests/unit/decision/test_sharing.py tests/unit/reconcile/test_learned_profile.py
+	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) LANE_NOTE="$(SOAK_EXAMPLES) examples" $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py tests/unit/decision/test_sharing.py tests/unit/decision/test_part_claims.py tests/unit/reconcile/test_learned_profile.py
 
 e2e: $(STAMP)  ## A fresh kind cluster, the chart installed with Helm, every scenario; needs Docker and kind. See tests/e2e/README.md
 	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain and not vllm and not llamacpp" $(TESTS)
