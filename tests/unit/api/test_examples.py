@@ -13,6 +13,7 @@ import yaml
 
 from servingpool.api.duration import parse
 from servingpool.api.serving_pool import ServingPool
+from servingpool.decision.roles import client_bound
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "tests/fixtures/vllm-0.32.0-metrics.txt").read_text()
@@ -66,10 +67,13 @@ def test_all_places_are_looked_at() -> None:
 @pytest.mark.parametrize(("place", "text"), EXAMPLES, ids=[place for place, _ in EXAMPLES])
 def test_an_example_says_its_mode_and_its_bounds_end_at_buckets(place: str, text: str) -> None:
     pool: dict[str, Any] = yaml.safe_load(text)
-    ServingPool.read(pool)
+    read = ServingPool.read(pool)
     assert "mode" in pool["spec"], f"{place} scales by default, and does not say so"
-    bounds = {name: bound for name, bound in pool["spec"]["slo"].items() if name in HISTOGRAMS}
-    estimated = [f"{name} {bound}" for name, bound in bounds.items() if parse(bound) not in edges(HISTOGRAMS[name])]
+    bounds = {name: parse(bound) for name, bound in pool["spec"]["slo"].items() if name in HISTOGRAMS}
+    exact = {name: edges(HISTOGRAMS[name]) for name in bounds}
+    if read.spec.has_roles:
+        exact["timeToFirstToken"] = {client_bound(edge) for edge in exact["timeToFirstToken"]}
+    estimated = [f"{name} {bound} s" for name, bound in bounds.items() if bound not in exact[name]]
     assert bounds
     assert not estimated, f"{place}: no bucket of vLLM ends there, so misses are estimated"
 
