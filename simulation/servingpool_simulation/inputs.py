@@ -146,6 +146,10 @@ def read_pool(path: Path) -> ServingPool:
         pool = ServingPool.read(_yaml(path))
     except ValidationError as error:
         raise InputError(f"{path}: {problems(error)}") from error
+    if pool.spec.has_roles:
+        raise InputError(
+            f"{path}: pools with roles are not simulated: remove role and prefillPerDecode, leave one target"
+        )
     if pool.spec.several:
         names = ", ".join(pool.spec.target_names)
         raise InputError(f"{path}: only pools of one target are simulated: leave one of {names} in spec.targets")

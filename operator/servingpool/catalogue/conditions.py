@@ -552,16 +552,16 @@ class Reason(Templated, StrEnum):
     NO_OVERLAP = (
         "NoOverlap",
         (ConditionType.EXCLUSIVE, Truth.TRUE),
-        "No older budget selects its pools.",
-        "Each pool that the budget selects shares this budget.",
+        "No older budget covers its targets.",
+        "Each target that the budget covers shares this budget.",
         "Nothing.",
     )
     OLDER_BUDGET = (
         "OlderBudget",
         (ConditionType.EXCLUSIVE, Truth.FALSE),
         "{pools} belong to the older GPUBudget {budget}, and do not count here.",
-        "Two budgets select one pool. The older one counts.",
-        "Change the selectors so that each pool has one budget.",
+        "Two budgets cover one target. The older one counts for it.",
+        "Change the selectors so that each target has one budget.",
     )
     # Sufficient, of a GPUBudget
     ENOUGH_GPUS = (

@@ -14,7 +14,7 @@ from servingpool.catalogue.notes import Note
 
 STEP = 10.0
 """How many misses at one priority a miss of the next one counts for. Values of replicas differ by a factor of about a
-hundred between the first and the last that a pool wants: two steps are a strict order, one is nearly."""
+hundred between the first and the last that a pool wants, and pools differ too: two steps nearly decide, three do."""
 HYSTERESIS = 3.0
 """Ratio: a replica that is ordered goes to another pool only if it is worth so many times as much there. It then comes
 back only after worth has changed by its square. The same ratio as `Params.hysteresis` of one pool."""

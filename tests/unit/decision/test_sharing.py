@@ -74,12 +74,14 @@ def test_a_gpu_that_drains_is_nobody_elses() -> None:
     assert (waiting["b"].most, waiting["b"].share, waiting["b"].waits_for) == (2, 4, ("a",))
 
 
-def test_one_step_of_priority_counts_ten_misses_and_two_are_nearly_strict() -> None:
+def test_one_step_of_priority_counts_ten_misses_two_nearly_decide_and_three_do() -> None:
     few, many = need(4, 0.05), need(4, 1.0)
     one = granted(4, claim("a", wanted=4, misses=few, priority=1), claim("b", wanted=4, misses=many, priority=0))
     assert 0 < one["b"]
-    two = granted(4, claim("a", wanted=4, misses=few, priority=3), claim("b", wanted=4, misses=many, priority=0))
-    assert two == {"a": 4, "b": 0}
+    two = granted(4, claim("a", wanted=4, misses=few, priority=2), claim("b", wanted=4, misses=many, priority=0))
+    assert two == {"a": 3, "b": 1}
+    three = granted(4, claim("a", wanted=4, misses=few, priority=3), claim("b", wanted=4, misses=many, priority=0))
+    assert three == {"a": 4, "b": 0}
     assert weight(1) == 10.0 * weight(0)
 
 
