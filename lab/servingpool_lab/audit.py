@@ -47,7 +47,7 @@ class Write:
 
     @property
     def seconds(self) -> float:
-        """The same in Unix time."""
+        """`at` in Unix time, in seconds."""
         return datetime.fromisoformat(self.at).timestamp()
 
     @property

@@ -19,11 +19,17 @@ DRAIN_SECONDS_ANNOTATION = "servingpool.dev/drain-seconds"
 NEVER_READY_ANNOTATION = "servingpool.dev/never-ready"
 GPU_RESOURCE = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
-"""Of a node, as NVIDIA's device plugin labels it."""
+"""Label of a node: its GPU model, as NVIDIA's device plugin sets it."""
 APP_LABEL = "app.kubernetes.io/name"
-"""Of a pod: the Deployment that it belongs to."""
+"""Label of a pod: the name of its Deployment."""
 
 _STAGES = Path(__file__).with_name("manifests") / "stages.yaml"
+
+
+def app_of(pod: Mapping[str, Any]) -> str:
+    """The name of a pod's Deployment; empty if it has none, or does not say."""
+    app: str = (pod["metadata"].get("labels") or {}).get(APP_LABEL, "")
+    return app
 
 
 def write_stages(path: Path, default_load_seconds: float = 30.0, default_load_jitter_seconds: float = 5.0) -> Path:

@@ -17,7 +17,7 @@ from typing import Any
 from servingpool.api.crd import manifests
 from servingpool_lab import audit, kwok, workload
 from servingpool_lab.control_plane import ControlPlane, free_ports
-from servingpool_lab.processes import SupervisedProcess, http_ready, wait_until
+from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 from servingpool_lab.prometheus import Prometheus
 from servingpool_lab.scenario import Scenario
 
@@ -28,6 +28,10 @@ Say = Callable[[str, float], None]
 """Told what was done and how many seconds it took."""
 
 
+TRUTH_SECONDS = 10.0
+"""Seconds that the emulator may take to answer on a busy machine."""
+
+
 class LabError(RuntimeError):
     """The lab cannot run here; the message says what to do."""
 
@@ -36,7 +40,7 @@ class AnyStack(abc.ABC):
     """Control plane, Prometheus, emulated fleets and operator, in one directory. A subclass says what is served."""
 
     namespace = "default"
-    """Of all pods."""
+    """All pods are in it."""
 
     def __init__(
         self,
@@ -71,7 +75,7 @@ class AnyStack(abc.ABC):
 
     @abc.abstractmethod
     def _workloads(self) -> list[workload.Manifest]:
-        """What is scaled, and what else has pods."""
+        """Deployments: the engines, and a gateway if there is one."""
 
     @abc.abstractmethod
     def _emulator(self, kubeconfig: Path, port: int) -> tuple[str, list[str]]:
@@ -111,6 +115,12 @@ class AnyStack(abc.ABC):
             # Before the operator, or its first decision comes a tick later.
             self.plane.apply(pools)
             self._start_operator()
+
+    def truth(self) -> dict[str, Any]:
+        """What the emulator knows of its users, see its `/truth`. Raises OSError."""
+        with open_local(f"{self.emulator_url}/truth", TRUTH_SECONDS) as response:
+            truth: dict[str, Any] = json.load(response)
+            return truth
 
     def stop(self, say: Callable[[str], None] = lambda _: None) -> None:
         """Stop everything that `start` started, last first. Safe to call twice."""

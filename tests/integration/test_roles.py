@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -90,7 +89,7 @@ def standing(cluster: Cluster, before: dict[str, int]) -> list[tuple[float, dict
     for one in audit.writes(cluster.plane, cluster.namespace):
         if one.resource == "deployments/scale" and one.replicas is not None:
             replicas[one.name] = one.replicas
-            found.append((datetime.fromisoformat(one.at).timestamp(), dict(replicas)))
+            found.append((one.seconds, dict(replicas)))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -21,7 +20,6 @@ from afternoon.record import Command, Look, Record, Write
 from recording import say
 from servingpool.decision.slo import Slo
 from servingpool_lab import audit
-from servingpool_lab.processes import open_local
 from servingpool_lab.scenario import WORKLOADS, Scenario
 from servingpool_lab.stack import Stack
 
@@ -174,13 +172,13 @@ class Afternoon:
 
     def _wait_for_users(self) -> None:
         say("first requests", 0.0)
-        while not self._truth()["open"]:
+        while not self._stack.truth()["open"]:
             time.sleep(1.0)
 
     def _look(self) -> None:
         while not self._over.is_set():
             try:
-                truth = self._truth()
+                truth = self._stack.truth()
             except OSError:
                 continue
             ended, replicas = truth["ended"], truth["replicas"]
@@ -197,11 +195,6 @@ class Afternoon:
                 )
             )
             self._over.wait(LOOK_SECONDS)
-
-    def _truth(self) -> dict[str, Any]:
-        with open_local(f"{self._stack.emulator_url}/truth", 5.0) as response:
-            truth: dict[str, Any] = json.load(response)
-            return truth
 
     def _writes(self) -> list[Write]:
         """Of the Deployment's replicas; notes when the HPA went and came back."""

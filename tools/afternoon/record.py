@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from recording import listed, look_at
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,8 @@ class Record:
         """What `write` stored."""
         raw: dict[str, Any] = json.loads(path.read_text())
         kinds = {"commands": Command, "looks": Look, "writes": Write}
-        return cls(**raw | {name: _read(kind, raw[name]) for name, kind in kinds.items()})
+        return cls(**raw | {name: listed(kind, raw[name]) for name, kind in kinds.items()})
 
     def look(self, at: float) -> Look:
         """The first look at a time or after it; the last one beyond the end."""
-        return next((one for one in self.looks if one.at >= at), self.looks[-1])
-
-
-def _read(kind: type[Any], raw: Iterable[dict[str, Any]]) -> list[Any]:
-    return [kind(**one) for one in raw]
+        return look_at(self.looks, at)

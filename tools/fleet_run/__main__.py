@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from fleet_run.course import FleetRun
 from fleet_run.evidence import faults
@@ -11,10 +10,9 @@ from fleet_run.page import PICTURE, page, remarks_of
 from fleet_run.picture import picture
 from fleet_run.record import Record
 from fleet_run.scene import HOUR, Pace
+from recording import parser, told
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.go_modules import LAB
-
-ROOT = Path(__file__).parents[2]
 
 
 def main() -> int:
@@ -31,24 +29,19 @@ def main() -> int:
     kept = remarks_of(options.page.read_text()) if options.page_only and options.page.is_file() else ""
     options.page.write_text(page(record, kept))
     drawn.write_text(picture(record))
-    found = list(faults(record))
-    print(f"Page: {options.page}", *found, sep="\n")  # noqa: T201, what a person reads
-    return 1 if found else 0
+    return told(options.page, faults(record))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m fleet_run", description=__doc__)
-    add = parser.add_argument
+    made = parser("fleet_run", __doc__, "fleet-run")
+    add = made.add_argument
     add(
         "--minutes",
         type=float,
         default=HOUR,
         help="below 60 the same hour goes by faster, with fewer requests: a trial",
     )
-    add("--directory", type=Path, default=ROOT / "build" / "fleet-run", help="for everything but the page")
-    add("--page", type=Path, default=ROOT / "docs" / "records" / "fleet-run.md")
-    add("--page-only", action="store_true", help="write the page anew from the last run's record")
-    return parser
+    return made
 
 
 if __name__ == "__main__":

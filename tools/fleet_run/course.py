@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,6 @@ from recording import say
 from servingpool.api.group import API_VERSION
 from servingpool_lab import audit, kwok
 from servingpool_lab.api_client import ApiError
-from servingpool_lab.processes import open_local
 from servingpool_lab.stack import AnyStack
 from servingpool_lab.workload import Manifest
 
@@ -81,7 +79,7 @@ class FleetRun:
 
     def _wait_for_users(self) -> None:
         say("first requests", 0.0)
-        while not all(one["open"] for one in self._truth().values()):
+        while not all(one["open"] for one in self._stack.truth().values()):
             time.sleep(0.5)
 
     def _watch(self) -> None:
@@ -111,11 +109,11 @@ class FleetRun:
             name, status = pool["metadata"]["name"], pool.get("status", {})
             limited[name] = self._note(at, name, status)
         shares = client.get(GPU_BUDGET).get("status", {}).get("pools", ())
-        truth = self._truth()
+        truth = self._stack.truth()
         return Look(
             at,
             os.getloadavg()[0],
-            {name: _target(found[name], [pod for pod in pods if _app(pod) == name]) for name in TARGETS},
+            {name: _target(found[name], [pod for pod in pods if kwok.app_of(pod) == name]) for name in TARGETS},
             {name: _pool(one, limited=limited.get(name, False)) for name, one in truth.items()},
             sum(one.get("wanted", 0) for one in shares),
         )
@@ -145,16 +143,6 @@ class FleetRun:
         bad = [line for line in lines if "Traceback" in line or " ERROR " in line or "CRITICAL" in line]
         if bad:
             yield f"The operator's log has {len(bad)} lines of errors, the first: `{bad[0]}`"
-
-    def _truth(self) -> dict[str, Any]:
-        with open_local(f"{self._stack.emulator_url}/truth", 10.0) as response:
-            truth: dict[str, Any] = json.load(response)
-            return truth
-
-
-def _app(pod: Mapping[str, Any]) -> str:
-    app: str = pod["metadata"].get("labels", {}).get(kwok.APP_LABEL, "")
-    return app
 
 
 def _target(deployment: Mapping[str, Any], pods: list[dict[str, Any]]) -> TargetLook:
@@ -187,4 +175,4 @@ def _line(look: Look) -> str:
         f"{name} {one.attained}/{one.ended} in flight {one.in_flight}" + (" limited" if one.limited else "")
         for name, one in look.pools.items()
     )
-    return f"{targets}  GPUs {sum(one.held for one in look.targets.values())}  {pools}  load {look.load:.1f}"
+    return f"{targets}  GPUs {look.gpus}  {pools}  load {look.load:.1f}"

@@ -76,11 +76,6 @@ def gpus_of(look: Look, pool: Pool) -> int:
     return sum(look.targets[one.name].held for one in pool.targets)
 
 
-def gpus(look: Look) -> int:
-    """Of all pools."""
-    return sum(look.targets[name].held for name in TARGETS)
-
-
 def _attainment(before: PoolLook, after: PoolLook) -> float | None:
     ended = after.ended - before.ended
     return (after.attained - before.attained) / ended if ended else None
@@ -120,7 +115,7 @@ def at_zero(record: Record) -> list[Span]:
 
 
 def without_node(record: Record) -> dict[str, list[Span]]:
-    """When the scheduler found no node for a pod, by target; targets whose pods always had one are left out."""
+    """When a pod had no node (yet), by target; targets whose pods always had one are left out."""
     found = {name: spans(record, partial(_lacks_node, name)) for name in TARGETS}
     return {name: when for name, when in found.items() if when}
 
@@ -136,7 +131,7 @@ def faults(record: Record) -> Iterator[str]:
             f"In minute {record.minute(one.at):.1f} a write of {one.user} set {one.target} from {one.before} to "
             f"{one.after} replicas, and {one.gpus} GPUs were ordered."
         )
-    seen = max(map(gpus, record.looks))
+    seen = max(look.gpus for look in record.looks)
     if seen > GPUS:
         yield f"{seen} GPUs were held at a look."
     for result in results(record):

@@ -41,7 +41,12 @@ class Held:
     @property
     def replicas(self) -> int:
         """All of them."""
-        return len(self.draining) + max(self.ordered, len(self.live))
+        return held_replicas(self.ordered, len(self.live), len(self.draining))
+
+
+def held_replicas(ordered: int, live: int, draining: int) -> int:
+    """Replicas of a Deployment that hold GPUs: of those that are live and those that are ordered, the larger number."""
+    return draining + max(ordered, live)
 
 
 def scale_writes(log: Iterable[audit.Write], gpus: Mapping[str, int]) -> list[ScaleWrite]:
@@ -66,10 +71,9 @@ def scale_writes(log: Iterable[audit.Write], gpus: Mapping[str, int]) -> list[Sc
 
 def _note_pod(held: Mapping[str, Held], one: audit.Write) -> None:
     if one.verb == "create":
-        metadata = one.answer["metadata"]
-        app = metadata.get("labels", {}).get(kwok.APP_LABEL)
+        app = kwok.app_of(one.answer)
         if app in held:
-            held[app].live.add(metadata["name"])
+            held[app].live.add(one.answer["metadata"]["name"])
         return
     for each in held.values():
         if one.name in each.live | each.draining:

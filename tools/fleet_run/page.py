@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 
-from fleet_run.evidence import FEW, PIECE, Span, at_zero, bound, faults, gpus, misses, results, without_node
+from fleet_run.evidence import FEW, PIECE, Span, at_zero, bound, faults, misses, results, without_node
 from fleet_run.ledger import over
 from fleet_run.record import Record, Said
 from fleet_run.scene import GPUS, HOUR, NODES, POOLS, ROUTER, Pool
@@ -15,7 +15,7 @@ from servingpool_simulation.prices import price
 
 PICTURE = "../images/fleet-run.svg"
 REMARKS = "## Remarks, by hand"
-"""Heading of what a person adds to the page of a run. A page that is written anew from the same record keeps it."""
+"""Heading of what a person adds to the page. `--page-only` keeps that part."""
 SHOWN = ("TargetsAvailable", "ScalingLimited", "ZeroReady", "SLOMet", "Ready", "MetricsAvailable")
 """Conditions whose turns are shown, where they are not as they should be or come back."""
 FIRST_SCRAPES = 0.5
@@ -137,7 +137,7 @@ def _results(record: Record) -> Iterator[str]:
     yield ""
     yield f"- `batch` had 0 replicas ordered {_spans(record, at_zero(record))}."
     for name, when in without_node(record).items():
-        yield f"- The scheduler found no node for a pod of `{name}` {_spans(record, when)}."
+        yield f"- There was no node for a pod of `{name}` {_spans(record, when)}."
     wanted = max(record.looks, key=lambda look: look.wanted)
     yield (
         f"- At most the pools wanted {wanted.wanted} GPUs together, by the budget's status in minute "
@@ -156,13 +156,14 @@ def _spans(record: Record, found: Sequence[Span]) -> str:
 def _budget(record: Record) -> Iterator[str]:
     writes, above = record.writes, over(record.writes, GPUS)
     most = max((one.gpus for one in writes), default=0)
+    held = max(look.gpus for look in record.looks)
     users = sorted({one.user.rpartition(":")[2] for one in writes})
     yield from ("## No write over the budget" if not above else "## Writes over the budget", "")
     yield (
         f"The API server's audit log has {len(writes)} writes to a scale, by {', '.join(users)}. After each of them "
         "the GPUs that were ordered are counted from the same log: replicas, and pods that load, wait for a node or "
         f"drain, until the log shows them gone. The most is {most} of {GPUS}; {len(above)} writes went over. "
-        f"In the looks every five seconds at the pods, at most {max(map(gpus, record.looks))} GPUs were held."
+        f"In the looks every five seconds at the pods, at most {held} GPUs were held."
     )
     yield ""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_run.ledger import ScaleWrite
+from fleet_run.ledger import ScaleWrite, held_replicas
+from recording import listed, look_at
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TargetLook:
     @property
     def held(self) -> int:
         """Replicas that hold GPUs of the budget."""
-        return self.draining + max(self.ordered, self.pods - self.draining)
+        return held_replicas(self.ordered, self.pods - self.draining, self.draining)
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ class Look:
     pools: dict[str, PoolLook]
     wanted: int
     """GPUs that all pools want together, by the budget's status; 0 while it tells none."""
+
+    @property
+    def gpus(self) -> int:
+        """That all pools hold; a replica has one."""
+        return sum(one.held for one in self.targets.values())
 
     @property
     def bound(self) -> bool:
@@ -112,12 +117,12 @@ class Record:
             for one in raw["looks"]
         ]
         return cls(
-            **raw | {"looks": looks, "said": _list(Said, raw["said"]), "writes": _list(ScaleWrite, raw["writes"])}
+            **raw | {"looks": looks, "said": listed(Said, raw["said"]), "writes": listed(ScaleWrite, raw["writes"])}
         )
 
     def look(self, at: float) -> Look:
         """The first look at a time or after it; the last one beyond the end."""
-        return next((one for one in self.looks if one.at >= at), self.looks[-1])
+        return look_at(self.looks, at)
 
     def minute(self, at: float) -> float:
         """Minutes since the begin."""
@@ -126,7 +131,3 @@ class Record:
 
 def _each(kind: type[Any], raw: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {name: kind(**one) for name, one in raw.items()}
-
-
-def _list(kind: type[Any], raw: Iterable[dict[str, Any]]) -> list[Any]:
-    return [kind(**one) for one in raw]

@@ -56,7 +56,7 @@ class EmulatedFleet:
     """
 
     def __init__(self, profile: EngineProfile, slo: Slo) -> None:
-        """`profile` is that of every replica which is ordered or serves without one of its own."""
+        """`profile` is of every replica that comes without one of its own."""
         self.profile = profile
         self.ledger = Ledger(slo)
         self.now = 0.0

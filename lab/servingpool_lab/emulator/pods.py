@@ -15,7 +15,7 @@ import aiohttp
 from kubernetes.aio import client, config, watch
 from kubernetes.aio.client.exceptions import ApiException
 
-from servingpool_lab.kwok import APP_LABEL
+from servingpool_lab.kwok import app_of
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Pod:
     pre_stop: float = 0.0
     """Seconds that its preStop hook sleeps."""
     app: str = ""
-    """What it belongs to: its label `app.kubernetes.io/name`; empty without one."""
+    """Its Deployment, see `kwok.app_of`; empty if unknown."""
 
     @property
     def key(self) -> str:
@@ -75,8 +75,7 @@ def pod_of(manifest: Mapping[str, Any], *, deleted: bool = False) -> Pod:
         standing = Standing.READY
     else:
         standing = Standing.LOADING if manifest["spec"].get("nodeName") else Standing.PENDING
-    app = (metadata.get("labels") or {}).get(APP_LABEL, "")
-    return Pod(metadata["namespace"], metadata["name"], standing, _pre_stop(manifest["spec"]), app)
+    return Pod(metadata["namespace"], metadata["name"], standing, _pre_stop(manifest["spec"]), app_of(manifest))
 
 
 def _pre_stop(spec: Mapping[str, Any]) -> float:

@@ -35,7 +35,7 @@ class World:
     quirks: PageQuirks = AS_VLLM
     """Of every page."""
     profiles: Mapping[str, EngineProfile] = field(default_factory=dict)
-    """Of the pods of each app that has another one than the fleet, such as those on another type of GPU."""
+    """By app, for apps on another GPU type than the fleet's. All others have the fleet's profile."""
     course: Course | None = None
     """None until the doors open."""
     pods: dict[str, Pod] = field(default_factory=dict)

@@ -82,7 +82,7 @@ class KeptMemory:
     def due(self, now: float, *, settled: bool) -> bool:
         """Whether what was learned is to be written: it has changed since some time. `settled`: calibration ended."""
         if any(each.vanished != self._last(role).vanished for role, each in self._profiles.items()):
-            return True  # what an operator that starts anew would try again
+            return True  # at once: without it, an operator that restarts would go to zero again
         return settled and now - self.written_at >= PROFILE_AFTER and self._changed
 
     @property

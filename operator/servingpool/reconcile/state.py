@@ -39,7 +39,7 @@ class PoolState:
     uid: str
     """Of the pool: a pool that is deleted and recreated starts anew."""
     kept: KeptMemory
-    """What the core knows; a pool with another model starts anew."""
+    """What the core knows of the pool and its model."""
     status: Status
     """As last written, or as found."""
     conditions: tuple[Condition, ...] = ()
