@@ -50,6 +50,11 @@ def axe() -> str:
     return file.read_text()
 
 
+def drawn(page: Page) -> None:
+    """Wait until a pool's page listens to keys: its scripts run after the text can be seen, the charts' last."""
+    page.wait_for_selector("#charts[data-ready]", state="attached")
+
+
 class Served:
     """A scene behind a real port, and pages that tell what the browser complains of."""
 
@@ -74,7 +79,7 @@ class Served:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.goto(path)
         if path.startswith("/pools/"):
-            page.wait_for_selector("#charts[data-ready]", state="attached")
+            drawn(page)
         return page
 
 
@@ -163,6 +168,7 @@ def test_search_and_pages_work_by_keyboard_alone(served: Served) -> None:
     page.locator("tbody a").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("chat/pool")
+    drawn(page)
     page.keyboard.press("/")
     expect(page.locator("#q")).to_be_focused()
     assert served.complaints == []
