@@ -1,0 +1,271 @@
+"""A real vLLM on a real GPU beside the engine model, and what the operator's core makes of its pages.
+
+`python benchmarks/real_gpu.py` writes docs/benchmarks/real-gpu.md, in seconds. gpu/measure.py made the record.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from servingpool.adapters.prometheus import ReadRequest, page, with_own_buckets
+from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.decision.decide import decide
+from servingpool.decision.decision import Decision
+from servingpool.decision.observation import Observation, Reading, Replica, Unknown
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
+from servingpool.decision.state import Memory
+from servingpool_simulation.engine import Engine
+from servingpool_simulation.hardware import engine_profile
+
+RECORD = Path(__file__).parent / "gpu" / "h200-8b.json.gz"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "real-gpu.md"
+PROFILE = engine_profile("h200-8b-tp1")
+"""What is shipped for this GPU and model."""
+TTFT = 1.0
+"""Seconds, for 95% of requests, as TPOT."""
+TPOTS = (0.025, 0.04, 0.05)
+"""Seconds. vLLM's buckets end at the first and the last; the second lies within a bucket."""
+
+Record = dict[str, Any]
+Floats = NDArray[np.float64]
+
+
+def load() -> Record:
+    """What measure.py wrote."""
+    with gzip.open(RECORD, "rt") as file:
+        found: Record = json.load(file)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Of the requests of one stage, in seconds."""
+
+    ttft: Floats
+    tpot: Floats
+    """NaN for an answer of a single token."""
+
+    def attained(self, tpot: float) -> float:
+        """Share of requests within both bounds, 0 to 1."""
+        return float(((self.ttft <= TTFT) & ~(self.tpot > tpot)).mean())
+
+
+def measured(stage: Record) -> Latencies:
+    """As the clients saw them."""
+    _, ttft, end, _, output = np.array(stage["requests"]).T
+    return Latencies(ttft, (end - ttft) / np.where(output > 1, output - 1, np.nan))
+
+
+def modelled(stage: Record) -> Latencies:
+    """As the engine model answers the same requests."""
+    engine = Engine(PROFILE, 0.0)
+    for at, _, _, prompt, output in stage["requests"]:
+        engine.submit(at, int(prompt), int(output))
+    engine.drain()
+    ended = engine.take_outcomes()
+    return Latencies(*(np.array([getattr(one, name) for one in ended], dtype=float) for name in ("ttft", "tpot")))
+
+
+def modelled_prefill(tokens: int) -> float:
+    """Seconds to the first token of a prompt that is alone."""
+    engine = Engine(PROFILE, 0.0)
+    engine.submit(0.0, tokens, 1)
+    return engine.drain()
+
+
+def modelled_decode(batch: int, context: int, steps: int) -> float:
+    """Seconds between two tokens of the last of so many requests, while all decode."""
+    engine = Engine(replace(PROFILE, kv_tokens=max(PROFILE.kv_tokens, 2 * batch * context)), 0.0)
+    for _ in range(batch):
+        engine.submit(0.0, context - steps // 2, steps)
+    engine.drain()
+    last = max(engine.take_outcomes(), key=lambda one: one.ttft or 0.0)
+    assert last.tpot is not None
+    return last.tpot
+
+
+@cache
+def samples(text: str) -> list[page.Sample]:
+    """Of a page of the engine."""
+    return page.parse(text)
+
+
+def decisions(record: Record, tpot: float) -> Iterator[tuple[float, float, Decision]]:
+    """What the core decides at each page of the engine, for a pool of one replica that it has never seen before.
+
+    `tpot`: of the SLO, in seconds.
+
+    Yields the stage's requests/s, seconds since the stage began, and the decision. Time is the pages' own.
+    """
+    pool, memory = Pool(Slo(TTFT, tpot), min_replicas=1, max_replicas=8), Memory()
+    request = ReadRequest(ttft_bounds=frozenset({TTFT}), tpot_bounds=frozenset({tpot}))
+    ready = record["stages"][0]["pages"][0][0]
+    for stage in record["stages"]:
+        for at, text in stage["pages"]:
+            (read,) = page.read(profile_of("vllm"), samples(text), request).values()
+            metrics = with_own_buckets(replace(read, replica="pod", scraped_at=at), TTFT, tpot)
+            pod = Replica("pod", at - ready + record["start_seconds"], at - ready)
+            outcome = decide(Observation(1, (pod,), metrics=(metrics,)), pool, memory, at)
+            memory = outcome.memory
+            yield stage["rate"], at - stage["begin"], outcome.decision
+
+
+def at_rates(record: Record, tpot: float) -> dict[float, Decision]:
+    """The decision at the last page of each stage while requests still came."""
+    until = record["about"]["stage_seconds"]
+    return {rate: decision for rate, since, decision in decisions(record, tpot) if since <= until}
+
+
+def known(figure: Reading) -> float:
+    assert not isinstance(figure, Unknown), figure
+    return figure
+
+
+def ms(*seconds: float) -> str:
+    """Three digits, or whole milliseconds."""
+    return " / ".join(f"{1000 * one:.3g}" if one < 1.0 else f"{1000 * one:,.0f}" for one in seconds)
+
+
+def middle_and_late(values: Floats) -> str:
+    return ms(*np.nanquantile(values, (0.5, 0.95)))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def prefill_rows(record: Record) -> Iterator[Sequence[str]]:
+    for row in record["prefill"]:
+        client, engine, model = (
+            float(np.median(row["client_seconds"])),
+            row["engine_mean_seconds"],
+            modelled_prefill(row["tokens"]),
+        )
+        yield f"{row['tokens']:,}", ms(client), ms(engine), ms(model), f"{model / engine - 1:+.0%}"
+
+
+def decode_rows(record: Record) -> Iterator[Sequence[str]]:
+    for row in record["decode"]:
+        real = float(np.mean(row["gap_seconds"]))
+        model = modelled_decode(row["batch"], row["context"], record["about"]["steps"])
+        yield f"{row['batch']} of {row['context']:,} tokens", ms(real), ms(model), f"{model / real - 1:+.0%}"
+
+
+def stage_rows(record: Record) -> Iterator[Sequence[str]]:
+    for stage in record["stages"]:
+        real, model = measured(stage), modelled(stage)
+        yield (
+            f"{stage['rate']}",
+            *(f"{real.attained(bound):.1%} ({model.attained(bound):.1%})" for bound in TPOTS),
+            *(middle_and_late(one.ttft) for one in (real, model)),
+            *(middle_and_late(one.tpot) for one in (real, model)),
+        )
+
+
+def decision_rows(record: Record) -> Iterator[Sequence[str]]:
+    decided = {bound: at_rates(record, bound) for bound in TPOTS}
+    for stage in record["stages"]:
+        each = {bound: of_rate[stage["rate"]] for bound, of_rate in decided.items()}
+        yield (
+            f"{stage['rate']}",
+            f"{known(each[TPOTS[0]].figures.arrivals):.1f}",
+            *(
+                f"{measured(stage).attained(bound):.1%}: {decision.replicas}; {capacity(decision):.1f}"
+                for bound, decision in each.items()
+            ),
+        )
+
+
+def capacity(decision: Decision) -> float:
+    """Requests/s that one replica takes within the SLO, as the core says."""
+    return known(decision.figures.safe_load) / known(decision.figures.work_per_request)
+
+
+TEXT = """\
+# A real vLLM on a real GPU
+
+Written by `python benchmarks/real_gpu.py` from a record of {date}: vLLM {vllm} on one {gpu}, with the shape
+of Llama-3.1-8B in bf16 and random weights, at most 256 requests and 8,192 tokens in a step. FlashInfer's sampler was
+off. Four client processes on the same machine streamed the answers. Its first start took {start:.0f} s, most of it
+compilation. `python benchmarks/gpu/measure.py` makes such a record on any machine that has vLLM, in six minutes.
+
+Beside it is the engine model of all simulated pages, with the step times that it ships for this GPU. They come from
+kernel times measured by others, plus 0.65 ms. **Nothing was fitted to this record.**
+
+## What the operator makes of it
+
+The core met this engine for the first time and read its pages, one each 5 s, as it does in a cluster. The pool has one
+replica, and an SLO for 95%: TTFT {ttft:g} s, TPOT as in the title. Each rate came for {stage:.0f} s; a row is the
+decision at its end. A cell has what the clients' requests attained, the replicas that the core asks for, and the
+requests/s that it says one replica takes.
+
+{decisions}
+
+It keeps one replica wherever the clients' requests met the SLO, and asks for more wherever they did not. What one
+replica takes is learned as traffic shows it: at 8 requests/s nobody can know.
+
+Of all requests, {truth} met an SLO with a TPOT of 25, 40 and 50 ms.
+The operator read {read} at the last page. 40 ms lie within one of vLLM's buckets, where the share is
+interpolated; 25 and 50 ms are ends of buckets.
+
+## Conversations
+
+Poisson arrivals with the lengths of Azure's conversations of 2023, each rate for {stage:.0f} s on an idle engine. The
+model's attainment is in brackets. Latencies are the median and the 95th percentile, in ms.
+
+{stages}
+
+Up to 18 requests/s the model's 95th percentiles are 0.90 to 1.10 of the real ones. Its median TTFT is 0.61 to 0.75:
+HTTP, JSON and the tokenizer are not in it. Beyond that the model is too fast, and with a full batch a real step takes
+longer than its kernels: where the real engine attains 53%, the model attains 82%.
+
+## Steps
+
+One prompt on an idle engine: time to the first token, in ms.
+
+{prefills}
+
+Requests that decode together, with so many tokens in each one's KV cache: time between two tokens, in ms.
+
+{decodes}
+
+The real engine prepares a step while the GPU computes the one before, so small batches do without the model's 0.65 ms.
+"""
+
+
+def text(record: Record) -> str:
+    """The page."""
+    about = record["about"]
+    requests = [measured(stage) for stage in record["stages"]]
+    together = Latencies(*(np.concatenate([getattr(one, name) for one in requests]) for name in ("ttft", "tpot")))
+    last = [[decision for *_, decision in decisions(record, bound)][-1] for bound in TPOTS]
+    bounds = [f"{ms(bound)} ms" for bound in TPOTS]
+    return TEXT.format(
+        date=about["date"],
+        vllm=about["vllm"],
+        gpu=about["gpu"].partition(",")[0],
+        start=record["start_seconds"],
+        ttft=TTFT,
+        stage=about["stage_seconds"],
+        truth=", ".join(f"{together.attained(bound):.1%}" for bound in TPOTS),
+        read=", ".join(f"{known(decision.figures.attainment_now):.1%}" for decision in last),
+        decisions=table(("requests/s", "read", *(f"TPOT {bound}" for bound in bounds)), decision_rows(record)),
+        stages=table(("requests/s", *bounds, "TTFT", "model", "TPOT", "model"), stage_rows(record)),
+        prefills=table(("tokens", "client", "engine", "model", "deviation"), prefill_rows(record)),
+        decodes=table(("requests", "measured", "model", "deviation"), decode_rows(record)),
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(load()))
