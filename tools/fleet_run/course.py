@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -102,8 +102,8 @@ class FleetRun:
 
     def _look(self) -> Look:
         client = self._stack.plane.client
-        at, found = time.time(), {one["metadata"]["name"]: one for one in client.items(DEPLOYMENTS)}
-        pods = client.items(PODS)
+        found, pods = self._ordered_with_pods()
+        at = time.time()
         limited = {}
         for pool in client.items(SERVING_POOLS):
             name, status = pool["metadata"]["name"], pool.get("status", {})
@@ -117,6 +117,20 @@ class FleetRun:
             {name: _pool(one, limited=limited.get(name, False)) for name, one in truth.items()},
             sum(one.get("wanted", 0) for one in shares),
         )
+
+    def _ordered_with_pods(self) -> tuple[Mapping[str, Manifest], list[Manifest]]:
+        """Deployments by name and all pods, of one moment.
+
+        No one list has both. Where replicas were ordered between two lists, old orders beside new pods would show GPUs
+        over the budget that nobody held, so both are read again.
+        """
+        client = self._stack.plane.client
+        found = _by_name(client.items(DEPLOYMENTS))
+        while True:
+            before, pods = found, client.items(PODS)
+            found = _by_name(client.items(DEPLOYMENTS))
+            if all(found[name]["spec"]["replicas"] == before[name]["spec"]["replicas"] for name in TARGETS):
+                return found, pods
 
     def _note(self, at: float, pool: str, status: Mapping[str, Any]) -> bool:
         """Keep what its status says anew; whether the budget limits it."""
@@ -143,6 +157,10 @@ class FleetRun:
         bad = [line for line in lines if "Traceback" in line or " ERROR " in line or "CRITICAL" in line]
         if bad:
             yield f"The operator's log has {len(bad)} lines of errors, the first: `{bad[0]}`"
+
+
+def _by_name(manifests: Iterable[Manifest]) -> dict[str, Manifest]:
+    return {one["metadata"]["name"]: one for one in manifests}
 
 
 def _target(deployment: Mapping[str, Any], pods: list[dict[str, Any]]) -> TargetLook:

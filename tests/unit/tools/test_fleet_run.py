@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fleet_run.course import DEPLOYMENTS, PODS, FleetRun
 from fleet_run.emulated import Town, town
 from fleet_run.evidence import at_zero, bound, faults, misses, results
 from fleet_run.ledger import ScaleWrite, over, scale_writes
@@ -235,6 +238,64 @@ def test_what_is_created_is_valid_and_needs_more_gpus_than_the_budget_has() -> N
     }
     assert placed["chat-a100"] == {kwok.PRODUCT_LABEL: "NVIDIA-A100-SXM4-80GB"}
     assert placed[ROUTER] is None
+
+
+class Client:
+    """An API server in which `change` happens after the first list was answered; then nothing changes any more."""
+
+    def __init__(self, ordered: dict[str, int], pods: dict[str, tuple[int, int]], change: Callable[[Client], None]):
+        self.ordered, self.pods, self._change = ordered, pods, change
+        """Ordered replicas by Deployment; pods that stand and that drain."""
+        self.lists: list[str] = []
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        answer = self._pods() if path == PODS else self._deployments() if path == DEPLOYMENTS else []
+        if not self.lists:
+            self._change(self)
+        self.lists.append(path)
+        return answer
+
+    def get(self, _: str) -> dict[str, Any]:
+        return {}
+
+    def _deployments(self) -> list[dict[str, Any]]:
+        return [{"metadata": {"name": name}, "spec": {"replicas": count}} for name, count in self.ordered.items()]
+
+    def _pods(self) -> list[dict[str, Any]]:
+        def pod(app: str, **metadata: str) -> dict[str, Any]:
+            return {"metadata": {"labels": {kwok.APP_LABEL: app}, **metadata}, "spec": {"nodeName": "node"}}
+
+        found = []
+        for app, (standing, draining) in self.pods.items():
+            found += [pod(app) for _ in range(standing)]
+            found += [pod(app, deletionTimestamp="2026-11-25T10:00:00Z") for _ in range(draining)]
+        return found
+
+
+def handed_over(client: Client) -> None:
+    """A replica of code goes, its pod drains; then it is gone and batch gets its GPU."""
+    client.ordered |= {"code-a100": 4, "batch-a100": 3}
+    client.pods |= {"code-a100": (4, 0), "batch-a100": (3, 0)}
+
+
+def scaled_down(client: Client) -> None:
+    client.ordered["code-a100"] = 4
+    client.pods["code-a100"] = (4, 1)
+
+
+@pytest.mark.parametrize("change", [scaled_down, handed_over])
+def test_a_scale_while_the_cluster_is_observed_is_no_breach_of_the_budget(
+    change: Callable[[Client], None], tmp_path: Path
+) -> None:
+    ordered = {"chat-h100": 4, "chat-a100": 5, "code-a100": 5, "batch-a100": 2}
+    client = Client(ordered, {name: (count, 0) for name, count in ordered.items()}, change)
+    truth = dict.fromkeys(("arrived", "attained", "in_flight", "front_door"), 0)
+    truth |= {"ended": dict.fromkeys(("finished", "rejected", "lost"), 0)}  # type: ignore[dict-item]
+    run = FleetRun(tmp_path, {}, Pace())
+    run._stack = SimpleNamespace(  # type: ignore[assignment]
+        plane=SimpleNamespace(client=client), truth=lambda: {pool.name: truth for pool in POOLS}
+    )
+    assert run._look().gpus == GPUS
 
 
 def test_traffic_is_the_trace_several_times_over_in_its_windows() -> None:
