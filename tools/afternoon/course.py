@@ -178,22 +178,11 @@ class Afternoon:
     def _look(self) -> None:
         while not self._over.is_set():
             try:
-                truth = self._stack.truth()
-            except OSError:
-                continue
-            ended, replicas = truth["ended"], truth["replicas"]
-            self.record.looks.append(
-                Look(
-                    at=time.time(),
-                    arrived=truth["arrived"],
-                    attained=truth["attained"],
-                    **ended,
-                    in_flight=truth["in_flight"],
-                    replica_seconds=truth["replica_seconds"],
-                    ready=replicas["ready"],
-                    load=os.getloadavg()[0],
-                )
-            )
+                self.record.looks.append(_look(self._stack.truth()))
+            except OSError as error:
+                now = time.time()
+                minute = (now - self.record.marks.get("hpa", now)) / 60.0
+                self.record.faults.append(f"Nothing was seen in minute {minute:.1f}: {error}.")
             self._over.wait(LOOK_SECONDS)
 
     def _writes(self) -> list[Write]:
@@ -210,6 +199,19 @@ class Afternoon:
             if one.replicas is not None and one.name == NAME:
                 found.append(Write(at, one.user, one.replicas))
         return found
+
+
+def _look(truth: Mapping[str, Any]) -> Look:
+    return Look(
+        at=time.time(),
+        arrived=truth["arrived"],
+        attained=truth["attained"],
+        **truth["ended"],
+        in_flight=truth["in_flight"],
+        replica_seconds=truth["replica_seconds"],
+        ready=truth["replicas"]["ready"],
+        load=os.getloadavg()[0],
+    )
 
 
 def hpa() -> dict[str, Any]:

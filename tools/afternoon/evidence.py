@@ -103,3 +103,4 @@ def faults(record: Record) -> Iterator[str]:
     least = least_between_writers(record)
     if least is not None and least < STEP_SECONDS:
         yield f"Two writers set replicas within {least:.1f} s."
+    yield from record.faults

@@ -74,6 +74,8 @@ class Record:
     commands: list[Command] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    """What went wrong in the run itself."""
 
     def write(self, path: Path) -> None:
         """Store it."""

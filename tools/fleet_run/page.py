@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from fleet_run.evidence import FEW, PIECE, Span, at_zero, bound, faults, misses, results, without_node
 from fleet_run.ledger import over
 from fleet_run.record import Record, Said
-from fleet_run.scene import GPUS, HOUR, NODES, POOLS, ROUTER, Pool
+from fleet_run.scene import GPUS, HOUR, NODES, POOLS, ROUTER, Pace, Pool, idle_after, shorter
 from recording import percent, row
 from servingpool_simulation.prices import price
 
@@ -26,7 +26,7 @@ LONGEST = 420
 
 def page(record: Record, remarks: str = "") -> str:
     """Markdown. `remarks` are a person's, see `remarks_of`."""
-    parts = (_head(record), _scene(), _results(record), _budget(record), _badly(record))
+    parts = (_head(record), _scene(record), _results(record), _budget(record), _badly(record))
     told = [remarks] if remarks else []
     return "\n".join(line for part in (*parts, told, _moments(record), _writes(record)) for line in part) + "\n"
 
@@ -67,7 +67,7 @@ def _head(record: Record) -> Iterator[str]:
     yield from ("", f"![Requests, replicas of each target, and GPUs under the budget]({PICTURE})", "")
 
 
-def _scene() -> Iterator[str]:
+def _scene(record: Record) -> Iterator[str]:
     yield from ("## What ran", "")
     kinds = "; ".join(f"{' + '.join(str(size) for size in sizes)} {product}" for product, sizes in NODES.values())
     yield (
@@ -79,12 +79,16 @@ def _scene() -> Iterator[str]:
     yield from row(*["---"] * 5)
     for pool in POOLS:
         yield from row(f"`{pool.name}`", str(pool.priority), _slo(pool), _targets(pool), _traffic(pool))
+    pace = Pace(record.minutes)
+    idle = idle_after(POOLS[-1], pace)["idleAfter"]
     yield ""
     yield (
         "Traffic is open loop. Copies of a request come up to a minute later than the recorded one. All fields of the "
-        f"pools are as by default, but for `idleAfter` of `batch`, {POOLS[-1].idle_after or 0:.0f} s, and what "
-        f"its gateway `{ROUTER}` needs."
+        f"pools are as by default, but for `idleAfter` of `batch`, {idle}, and what its gateway `{ROUTER}` needs."
     )
+    if times := shorter(pace):
+        fields = ", ".join(f"`{name}` {text}" for name, text in times.items())
+        yield f"Times are shorter too in this trial: {fields}."
     yield ""
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+from afternoon.course import Afternoon, Minutes
 from afternoon.evidence import faults, least_between_writers, phases
 from afternoon.page import SECTIONS, page
 from afternoon.picture import picture
@@ -81,6 +83,26 @@ def test_a_command_that_failed_is_a_fault() -> None:
     record = afternoon(*GOOD)
     record.commands[0] = replace(record.commands[0], status=4, failed=True)
     assert list(faults(record)) == [f"`{record.commands[0].typed}` ended with 4."]
+
+
+def test_an_emulator_that_does_not_answer_is_a_fault_and_asked_again_only_at_the_next_turn(tmp_path: Path) -> None:
+    run = Afternoon(tmp_path, {"kubectl": tmp_path}, Minutes(1.0, 1.0, 1.0, 1.0))
+    waits: list[float] = []
+    asked = 0
+
+    def truth() -> None:
+        nonlocal asked
+        assert asked == len(waits), "it is not asked again at once"
+        asked += 1
+        raise ConnectionRefusedError("refused")
+
+    run._stack = SimpleNamespace(truth=truth)  # type: ignore[assignment]
+    run._over = SimpleNamespace(is_set=lambda: len(waits) == 2, wait=waits.append)  # type: ignore[assignment]
+    run._look()
+    assert run.record.faults == ["Nothing was seen in minute 0.0: refused."] * 2
+    record = afternoon(*GOOD)
+    record.faults = run.record.faults[:1]
+    assert list(faults(record)) == record.faults
 
 
 def test_a_lost_request_is_a_fault() -> None:

@@ -203,6 +203,18 @@ def test_the_page_tells_figures_sentences_and_every_write() -> None:
     assert "## Writes over the budget" in page(record(writes=(bad,)))
 
 
+def test_the_page_of_a_trial_says_which_fields_of_its_pools_are_not_as_by_default() -> None:
+    assert "as by default, but for `idleAfter` of `batch`, 5m, and what its gateway" in page(record())
+    assert "coldStart" not in page(record())
+    trial = record()
+    trial.minutes = 6.0
+    text = page(trial)
+    assert "as by default, but for `idleAfter` of `batch`, 1m, and what its gateway" in text
+    behavior = serving_pool(POOLS[0], Pace(6.0))["spec"]["behavior"]
+    assert behavior == {"calibration": "30s", "scaleDownWindow": "12s", "coldStart": "12s"}
+    assert "Times are shorter too in this trial: `calibration` 30s, `scaleDownWindow` 12s, `coldStart` 12s." in text
+
+
 def test_what_a_person_added_to_the_page_of_a_run_is_kept() -> None:
     remarks = "## Remarks, by hand\n\nThe probe held a GPU.\n"
     written = page(record(), remarks)
