@@ -11,7 +11,7 @@ from afternoon.evidence import faults, least_between_writers, phases
 from afternoon.page import SECTIONS, page
 from afternoon.picture import picture
 from afternoon.pod_metrics import ROOT, PodMetrics
-from afternoon.record import Command, Look, Record, Write
+from afternoon.record import Command, FleetObservation, Record, Write
 
 HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 TYPED = (0.0, 1320.0, 1330.0, 1340.0, 1400.0, 2100.0, 2110.0, 4410.0, 5710.0, 5890.0)
@@ -19,11 +19,11 @@ TYPED = (0.0, 1320.0, 1330.0, 1340.0, 1400.0, 2100.0, 2110.0, 4410.0, 5710.0, 58
 OPERATOR = "system:serviceaccount:servingpool-system:servingpool-operator"
 
 
-def look(minute: float, **other: int) -> Look:
+def observation(minute: float, **other: int) -> FleetObservation:
     """10 requests a minute, all answered and 9 in time, by 2 replicas."""
     done = int(10 * minute)
     figures = {"arrived": done, "finished": done, "attained": 9 * done // 10, "rejected": 0, "lost": 0, **other}
-    return Look(at=60 * minute, in_flight=0, replica_seconds=120 * minute, ready=2, load=1.0, **figures)
+    return FleetObservation(at=60 * minute, in_flight=0, replica_seconds=120 * minute, ready=2, load=1.0, **figures)
 
 
 def afternoon(*writes: Write, lost: int = 0) -> Record:
@@ -51,7 +51,7 @@ def afternoon(*writes: Write, lost: int = 0) -> Record:
             for at, one in zip(TYPED, SECTIONS, strict=True)
             for begins in one.commands
         ],
-        looks=[look(minute) for minute in range(100)] + [look(100, lost=lost)],
+        observations=[observation(minute) for minute in range(100)] + [observation(100, lost=lost)],
         writes=list(writes),
     )
 
@@ -98,7 +98,7 @@ def test_an_emulator_that_does_not_answer_is_a_fault_and_asked_again_only_at_the
 
     run._stack = SimpleNamespace(truth=truth)  # type: ignore[assignment]
     run._over = SimpleNamespace(is_set=lambda: len(waits) == 2, wait=waits.append)  # type: ignore[assignment]
-    run._look()
+    run._observe()
     assert run.record.faults == ["Nothing was seen in minute 0.0: refused."] * 2
     record = afternoon(*GOOD)
     record.faults = run.record.faults[:1]
