@@ -32,7 +32,7 @@ def parser(module: str, doc: str | None, name: str) -> argparse.ArgumentParser:
     return made
 
 
-def told(page: Path, faults: Iterable[str]) -> int:
+def print_result(page: Path, faults: Iterable[str]) -> int:
     """Say where the page is and what went wrong; the exit status that follows."""
     found = list(faults)
     print(f"Page: {page}", *found, sep="\n")  # noqa: T201, what a person reads
@@ -44,14 +44,14 @@ def say(what: str, seconds: float) -> None:
     print(f"{time.strftime('%H:%M:%S')} {seconds:6.1f} s  {what}", flush=True)  # noqa: T201, what a person watches
 
 
-def listed(kind: type[Any], raw: Iterable[dict[str, Any]]) -> list[Any]:
+def from_json(kind: type[Any], raw: Iterable[dict[str, Any]]) -> list[Any]:
     """Dataclasses from what JSON has of them."""
     return [kind(**one) for one in raw]
 
 
-def look_at(looks: Sequence[T], at: float) -> T:
-    """The first look at a time or after it; the last one beyond the end."""
-    return next((one for one in looks if one.at >= at), looks[-1])
+def observation_at(observations: Sequence[T], at: float) -> T:
+    """The first observation at a time or after it; the last one beyond the end."""
+    return next((one for one in observations if one.at >= at), observations[-1])
 
 
 def row(*cells: str) -> Iterator[str]:

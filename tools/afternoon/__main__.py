@@ -9,7 +9,7 @@ from afternoon.evidence import faults
 from afternoon.page import PICTURE, page
 from afternoon.picture import picture
 from afternoon.record import Record
-from recording import parser, told
+from recording import parser, print_result
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.go_modules import LAB
 
@@ -25,7 +25,7 @@ def main() -> int:
     record = Record.read(stored)
     options.page.write_text(page(record))
     (options.page.parent / PICTURE).write_text(picture(record))
-    return told(options.page, faults(record))
+    return print_result(options.page, faults(record))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from afternoon.pod_metrics import PodMetrics
-from afternoon.record import Command, Look, Record, Write
+from afternoon.record import Command, FleetObservation, Record, Write
 from recording import say
 from servingpool.decision.slo import Slo
 from servingpool_lab import audit
@@ -29,7 +29,7 @@ METRIC = "vllm:num_requests_running"
 TARGET = 16.0
 """Running requests for each replica: what the benchmark's HPA has."""
 MINIMUM = 2
-LOOK_SECONDS = 5.0
+OBSERVE_SECONDS = 5.0
 SHORTEST = 10.0
 """Minutes of history that `suggest` and `record` take at least."""
 NAME = WORKLOADS["conv"].name
@@ -74,7 +74,7 @@ class Afternoon:
             ProcessError, ApiError, LabError: a part did not start.
             AssertionError: the HPA was not deleted and created again, so there is nothing to show.
         """
-        watching = threading.Thread(target=self._look, daemon=True)
+        watching = threading.Thread(target=self._observe, daemon=True)
         try:
             self._stack.start_fleet(say)
             self._set_the_desk()
@@ -175,26 +175,15 @@ class Afternoon:
         while not self._stack.truth()["open"]:
             time.sleep(1.0)
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         while not self._over.is_set():
             try:
-                truth = self._stack.truth()
-            except OSError:
-                continue
-            ended, replicas = truth["ended"], truth["replicas"]
-            self.record.looks.append(
-                Look(
-                    at=time.time(),
-                    arrived=truth["arrived"],
-                    attained=truth["attained"],
-                    **ended,
-                    in_flight=truth["in_flight"],
-                    replica_seconds=truth["replica_seconds"],
-                    ready=replicas["ready"],
-                    load=os.getloadavg()[0],
-                )
-            )
-            self._over.wait(LOOK_SECONDS)
+                self.record.observations.append(_observation(self._stack.truth()))
+            except OSError as error:
+                now = time.time()
+                minute = (now - self.record.marks.get("hpa", now)) / 60.0
+                self.record.faults.append(f"Nothing was seen in minute {minute:.1f}: {error}.")
+            self._over.wait(OBSERVE_SECONDS)
 
     def _writes(self) -> list[Write]:
         """Of the Deployment's replicas; notes when the HPA went and came back."""
@@ -210,6 +199,19 @@ class Afternoon:
             if one.replicas is not None and one.name == NAME:
                 found.append(Write(at, one.user, one.replicas))
         return found
+
+
+def _observation(truth: Mapping[str, Any]) -> FleetObservation:
+    return FleetObservation(
+        at=time.time(),
+        arrived=truth["arrived"],
+        attained=truth["attained"],
+        **truth["ended"],
+        in_flight=truth["in_flight"],
+        replica_seconds=truth["replica_seconds"],
+        ready=truth["replicas"]["ready"],
+        load=os.getloadavg()[0],
+    )
 
 
 def hpa() -> dict[str, Any]:

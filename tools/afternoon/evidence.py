@@ -51,7 +51,7 @@ def phases(record: Record) -> list[Phase]:
 
 
 def _phase(record: Record, name: str, begin: float, end: float) -> Phase:
-    first, last = record.look(begin), record.look(end)
+    first, last = record.observation(begin), record.observation(end)
     lost, rejected = last.lost - first.lost, last.rejected - first.rejected
     ended = last.finished - first.finished + lost + rejected
     seconds = last.replica_seconds - first.replica_seconds
@@ -89,7 +89,7 @@ def by_minute(record: Record) -> dict[int, dict[str, list[int]]]:
 
 def faults(record: Record) -> Iterator[str]:
     """Each thing that must not have happened, as a sentence."""
-    last, marks = record.looks[-1], record.marks
+    last, marks = record.observations[-1], record.marks
     for command in record.commands:
         if command.failed:
             yield f"`{command.typed}` ended with {command.status}."
@@ -103,3 +103,4 @@ def faults(record: Record) -> Iterator[str]:
     least = least_between_writers(record)
     if least is not None and least < STEP_SECONDS:
         yield f"Two writers set replicas within {least:.1f} s."
+    yield from record.faults

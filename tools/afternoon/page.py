@@ -76,7 +76,7 @@ def page(record: Record) -> str:
 
 def _head(record: Record) -> Iterator[str]:
     slo, marks = record.slo, record.marks
-    loads = [one.load for one in record.looks]
+    loads = [one.load for one in record.observations]
     day = time.strftime("%Y-%m-%d", time.gmtime(marks["hpa"]))
     total = (marks["end"] - marks["hpa"]) / 60
     yield "# A recorded afternoon: from an HPA to Auto, and back"
@@ -151,7 +151,7 @@ def _waited(record: Record, phase: str) -> float:
 
 
 def _results(record: Record) -> Iterator[str]:
-    last, found = record.looks[-1], phases(record)
+    last, found = record.observations[-1], phases(record)
     yield "## What came of it"
     yield ""
     yield from row("", *(phase.name for phase in found))

@@ -29,14 +29,14 @@ def _minutes(record: Record, at: float) -> float:
 
 
 def _load(axes: Axes, record: Record) -> list[Label]:
-    looks = record.looks
+    observations = record.observations
     begin, at, rate = 0, [], []
-    for look in looks:
-        while look.at - looks[begin].at > RATE_SECONDS:
+    for observation in observations:
+        while observation.at - observations[begin].at > RATE_SECONDS:
             begin += 1
-        if look.at > looks[begin].at:
-            at.append(_minutes(record, look.at))
-            rate.append((look.arrived - looks[begin].arrived) / (look.at - looks[begin].at))
+        if observation.at > observations[begin].at:
+            at.append(_minutes(record, observation.at))
+            rate.append((observation.arrived - observations[begin].arrived) / (observation.at - observations[begin].at))
     axes.fill_between(at, rate, color="#afb8c1", linewidth=0)
     axes.set_ylim(bottom=0)
     axes.set_title("Requests per second, mean of a minute")
@@ -44,8 +44,8 @@ def _load(axes: Axes, record: Record) -> list[Label]:
 
 
 def _replicas(axes: Axes, record: Record) -> list[Label]:
-    looks = record.looks
-    at, ready = [_minutes(record, one.at) for one in looks], [one.ready for one in looks]
+    observations = record.observations
+    at, ready = [_minutes(record, one.at) for one in observations], [one.ready for one in observations]
     axes.fill_between(at, ready, step="post", color=FAINT, linewidth=0)
     writes = robots(record)
     ends = [one.at for _, one in writes[1:]] + [record.marks["end"]]

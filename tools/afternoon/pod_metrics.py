@@ -51,8 +51,8 @@ class PodMetrics:
         """
         if path == ROOT:
             resource = {"name": "pods/*", "singularName": "", "namespaced": True, "kind": "MetricValueList"}
-            listed = [{**resource, "verbs": ["get"]}]
-            return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": ROOT[6:], "resources": listed}
+            resources = [{**resource, "verbs": ["get"]}]
+            return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": ROOT[6:], "resources": resources}
         match path.removeprefix(f"{ROOT}/").split("/"):
             case ["namespaces", namespace, "pods", "*", metric]:
                 items = self._values(namespace, metric)

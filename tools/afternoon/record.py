@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recording import listed, look_at
+from recording import from_json, observation_at
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Look:
+class FleetObservation:
     """The fleet at a moment, as the emulated engines and their users know it."""
 
     at: float
@@ -72,8 +72,10 @@ class Record:
     marks: dict[str, float] = field(default_factory=dict)
     """When a phase began, unix seconds: hpa, recommend, auto, released, end; and hpa_deleted, hpa_created."""
     commands: list[Command] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
+    observations: list[FleetObservation] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    """What went wrong in the run itself."""
 
     def write(self, path: Path) -> None:
         """Store it."""
@@ -83,9 +85,9 @@ class Record:
     def read(cls, path: Path) -> Record:
         """What `write` stored."""
         raw: dict[str, Any] = json.loads(path.read_text())
-        kinds = {"commands": Command, "looks": Look, "writes": Write}
-        return cls(**raw | {name: listed(kind, raw[name]) for name, kind in kinds.items()})
+        kinds = {"commands": Command, "observations": FleetObservation, "writes": Write}
+        return cls(**raw | {name: from_json(kind, raw[name]) for name, kind in kinds.items()})
 
-    def look(self, at: float) -> Look:
-        """The first look at a time or after it; the last one beyond the end."""
-        return look_at(self.looks, at)
+    def observation(self, at: float) -> FleetObservation:
+        """The first observation at a time or after it; the last one beyond the end."""
+        return observation_at(self.observations, at)

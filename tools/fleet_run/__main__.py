@@ -10,7 +10,7 @@ from fleet_run.page import PICTURE, page, remarks_of
 from fleet_run.picture import picture
 from fleet_run.record import Record
 from fleet_run.scene import HOUR, Pace
-from recording import parser, told
+from recording import parser, print_result
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.go_modules import LAB
 
@@ -29,7 +29,7 @@ def main() -> int:
     kept = remarks_of(options.page.read_text()) if options.page_only and options.page.is_file() else ""
     options.page.write_text(page(record, kept))
     drawn.write_text(picture(record))
-    return told(options.page, faults(record))
+    return print_result(options.page, faults(record))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,16 +1,16 @@
-"""The run itself: what is started, and what is looked at every few seconds."""
+"""The run itself: what is started, and what is observed every few seconds."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fleet_run.ledger import scale_writes
-from fleet_run.record import Look, PoolLook, Record, Said, TargetLook
+from fleet_run.record import ClusterObservation, PoolObservation, Record, Said, TargetObservation
+from fleet_run.scale_writes import scale_writes
 from fleet_run.scene import BUDGET, POOLS, TARGETS, Pace, budget, deployments, nodes, serving_pool
 from recording import say
 from servingpool.api.group import API_VERSION
@@ -19,8 +19,8 @@ from servingpool_lab.api_client import ApiError
 from servingpool_lab.stack import AnyStack
 from servingpool_lab.workload import Manifest
 
-LOOK_SECONDS = 5.0
-TOLD_SECONDS = 60.0
+OBSERVE_SECONDS = 5.0
+LINE_SECONDS = 60.0
 """Between two lines for who watches."""
 CONDITIONS = ("Ready", "MetricsAvailable", "TargetsAvailable", "ScalingLimited", "ZeroReady", "SLOMet", "Calibrating")
 DEPLOYMENTS, PODS = "/apis/apps/v1/namespaces/default/deployments", "/api/v1/namespaces/default/pods"
@@ -83,40 +83,54 @@ class FleetRun:
             time.sleep(0.5)
 
     def _watch(self) -> None:
-        end, told = time.monotonic() + 60.0 * self._pace.minutes, -TOLD_SECONDS
+        end, printed = time.monotonic() + 60.0 * self._pace.minutes, -LINE_SECONDS
         while (now := time.monotonic()) < end:
             missing = [name for name, runs in self._stack.parts().items() if not runs]
             if missing:
                 self.record.faults.append(f"{', '.join(missing)} did not run in minute {self._minute():.1f}.")
             try:
-                self.record.looks.append(self._look())
+                self.record.observations.append(self._observe())
             except (OSError, ApiError) as error:
                 self.record.faults.append(f"Nothing was seen in minute {self._minute():.1f}: {error}.")
-            if now - told >= TOLD_SECONDS and self.record.looks:
-                told = now
-                say(_line(self.record.looks[-1]), 60.0 * self._minute())
-            time.sleep(max(0.0, now + LOOK_SECONDS - time.monotonic()))
+            if now - printed >= LINE_SECONDS and self.record.observations:
+                printed = now
+                say(_line(self.record.observations[-1]), 60.0 * self._minute())
+            time.sleep(max(0.0, now + OBSERVE_SECONDS - time.monotonic()))
 
     def _minute(self) -> float:
         return self.record.minute(time.time())
 
-    def _look(self) -> Look:
+    def _observe(self) -> ClusterObservation:
         client = self._stack.plane.client
-        at, found = time.time(), {one["metadata"]["name"]: one for one in client.items(DEPLOYMENTS)}
-        pods = client.items(PODS)
+        found, pods = self._ordered_with_pods()
+        at = time.time()
         limited = {}
         for pool in client.items(SERVING_POOLS):
             name, status = pool["metadata"]["name"], pool.get("status", {})
             limited[name] = self._note(at, name, status)
         shares = client.get(GPU_BUDGET).get("status", {}).get("pools", ())
         truth = self._stack.truth()
-        return Look(
+        return ClusterObservation(
             at,
             os.getloadavg()[0],
             {name: _target(found[name], [pod for pod in pods if kwok.app_of(pod) == name]) for name in TARGETS},
             {name: _pool(one, limited=limited.get(name, False)) for name, one in truth.items()},
             sum(one.get("wanted", 0) for one in shares),
         )
+
+    def _ordered_with_pods(self) -> tuple[Mapping[str, Manifest], list[Manifest]]:
+        """Deployments by name and all pods, of one moment.
+
+        No one list has both. Where replicas were ordered between two lists, old orders beside new pods would show GPUs
+        over the budget that nobody held, so both are read again.
+        """
+        client = self._stack.plane.client
+        found = _by_name(client.items(DEPLOYMENTS))
+        while True:
+            before, pods = found, client.items(PODS)
+            found = _by_name(client.items(DEPLOYMENTS))
+            if all(found[name]["spec"]["replicas"] == before[name]["spec"]["replicas"] for name in TARGETS):
+                return found, pods
 
     def _note(self, at: float, pool: str, status: Mapping[str, Any]) -> bool:
         """Keep what its status says anew; whether the budget limits it."""
@@ -145,8 +159,12 @@ class FleetRun:
             yield f"The operator's log has {len(bad)} lines of errors, the first: `{bad[0]}`"
 
 
-def _target(deployment: Mapping[str, Any], pods: list[dict[str, Any]]) -> TargetLook:
-    return TargetLook(
+def _by_name(manifests: Iterable[Manifest]) -> dict[str, Manifest]:
+    return {one["metadata"]["name"]: one for one in manifests}
+
+
+def _target(deployment: Mapping[str, Any], pods: list[dict[str, Any]]) -> TargetObservation:
+    return TargetObservation(
         ordered=deployment["spec"]["replicas"],
         ready=deployment.get("status", {}).get("readyReplicas", 0),
         pods=len(pods),
@@ -155,8 +173,8 @@ def _target(deployment: Mapping[str, Any], pods: list[dict[str, Any]]) -> Target
     )
 
 
-def _pool(truth: Mapping[str, Any], *, limited: bool) -> PoolLook:
-    return PoolLook(
+def _pool(truth: Mapping[str, Any], *, limited: bool) -> PoolObservation:
+    return PoolObservation(
         arrived=truth["arrived"],
         attained=truth["attained"],
         **truth["ended"],
@@ -166,13 +184,13 @@ def _pool(truth: Mapping[str, Any], *, limited: bool) -> PoolLook:
     )
 
 
-def _line(look: Look) -> str:
+def _line(observation: ClusterObservation) -> str:
     targets = "  ".join(
         f"{name} {one.ready}/{one.ordered}" + (f" ({one.without_node} without node)" if one.without_node else "")
-        for name, one in look.targets.items()
+        for name, one in observation.targets.items()
     )
     pools = "  ".join(
         f"{name} {one.attained}/{one.ended} in flight {one.in_flight}" + (" limited" if one.limited else "")
-        for name, one in look.pools.items()
+        for name, one in observation.pools.items()
     )
-    return f"{targets}  GPUs {look.gpus}  {pools}  load {look.load:.1f}"
+    return f"{targets}  GPUs {observation.gpus}  {pools}  load {observation.load:.1f}"

@@ -26,7 +26,7 @@ RETRY = 2.0
 
 @dataclass(slots=True)
 class Gateway:
-    """The page of a vllm-router that was told to try for longer than any cold start: a stand-in, no router runs.
+    """The page of a vllm-router that is set to try for longer than any cold start: a stand-in, no router runs.
 
     It holds what comes while no replica is ready, as the emulator's front door does, and counts a try every two seconds
     for each of them, as the router does.

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from fleet_run.ledger import over
-from fleet_run.record import Look, PoolLook, Record
+from fleet_run.record import ClusterObservation, PoolObservation, Record
+from fleet_run.scale_writes import over
 from fleet_run.scene import GPUS, POOLS, TARGETS, Pool
 
 PIECE = 300.0
-"""Seconds of the pieces whose worst one is told."""
+"""Seconds of the pieces whose worst one is shown."""
 FEW = 30
 """Requests of a piece below which its attainment says little."""
 
@@ -49,9 +49,9 @@ def results(record: Record) -> list[Result]:
 
 
 def _result(record: Record, pool: Pool) -> Result:
-    steps = list(pairwise(record.looks))
+    steps = list(pairwise(record.observations))
     name = pool.name
-    first, last = record.looks[0].pools[name], record.looks[-1].pools[name]
+    first, last = record.observations[0].pools[name], record.observations[-1].pools[name]
     in_bound = [(a.pools[name], b.pools[name]) for a, b in steps if a.bound]
     bound_ended = sum(b.ended - a.ended for a, b in in_bound)
     bound_met = sum(b.attained - a.attained for a, b in in_bound)
@@ -66,17 +66,17 @@ def _result(record: Record, pool: Pool) -> Result:
         bound_attainment=bound_met / bound_ended if bound_ended else None,
         limited_minutes=sum(b.at - a.at for a, b in steps if a.pools[name].limited) / 60.0,
         gpu_hours=sum(gpus_of(a, pool) * (b.at - a.at) for a, b in steps) / 3600.0,
-        most_gpus=max(gpus_of(one, pool) for one in record.looks),
+        most_gpus=max(gpus_of(one, pool) for one in record.observations),
         worst=_worst(record, name),
     )
 
 
-def gpus_of(look: Look, pool: Pool) -> int:
+def gpus_of(observation: ClusterObservation, pool: Pool) -> int:
     """GPUs that a pool holds, as the budget counts them; a replica has one."""
-    return sum(look.targets[one.name].held for one in pool.targets)
+    return sum(observation.targets[one.name].held for one in pool.targets)
 
 
-def _attainment(before: PoolLook, after: PoolLook) -> float | None:
+def _attainment(before: PoolObservation, after: PoolObservation) -> float | None:
     ended = after.ended - before.ended
     return (after.attained - before.attained) / ended if ended else None
 
@@ -85,7 +85,7 @@ def _worst(record: Record, name: str) -> tuple[float, float] | None:
     found = []
     begin = record.begin
     while begin < record.end:
-        before, after = record.look(begin).pools[name], record.look(begin + PIECE).pools[name]
+        before, after = record.observation(begin).pools[name], record.observation(begin + PIECE).pools[name]
         attainment = _attainment(before, after)
         if attainment is not None and after.ended - before.ended >= FEW:
             found.append((attainment, record.minute(begin)))
@@ -93,10 +93,10 @@ def _worst(record: Record, name: str) -> tuple[float, float] | None:
     return min(found)[::-1] if found else None
 
 
-def spans(record: Record, holds: Callable[[Look], bool]) -> list[Span]:
-    """When it held, from the look that showed it to the one that showed it no more."""
+def spans(record: Record, holds: Callable[[ClusterObservation], bool]) -> list[Span]:
+    """When it held, from the observation that showed it to the one that showed it no more."""
     found: list[Span] = []
-    for before, after in pairwise(record.looks):
+    for before, after in pairwise(record.observations):
         if holds(before):
             begin = found.pop()[0] if found and found[-1][1] == before.at else before.at
             found.append((begin, after.at))
@@ -105,13 +105,13 @@ def spans(record: Record, holds: Callable[[Look], bool]) -> list[Span]:
 
 def bound(record: Record) -> list[Span]:
     """When the budget kept a pool from GPUs that it wanted."""
-    return spans(record, lambda look: look.bound)
+    return spans(record, lambda observation: observation.bound)
 
 
 def at_zero(record: Record) -> list[Span]:
     """When a pool that goes to zero had no replica ordered."""
     names = [one.name for pool in POOLS if pool.idle_after is not None for one in pool.targets]
-    return spans(record, lambda look: not any(look.targets[name].ordered for name in names))
+    return spans(record, lambda observation: not any(observation.targets[name].ordered for name in names))
 
 
 def without_node(record: Record) -> dict[str, list[Span]]:
@@ -120,8 +120,8 @@ def without_node(record: Record) -> dict[str, list[Span]]:
     return {name: when for name, when in found.items() if when}
 
 
-def _lacks_node(name: str, look: Look) -> bool:
-    return look.targets[name].without_node > 0
+def _lacks_node(name: str, observation: ClusterObservation) -> bool:
+    return observation.targets[name].without_node > 0
 
 
 def faults(record: Record) -> Iterator[str]:
@@ -131,9 +131,9 @@ def faults(record: Record) -> Iterator[str]:
             f"In minute {record.minute(one.at):.1f} a write of {one.user} set {one.target} from {one.before} to "
             f"{one.after} replicas, and {one.gpus} GPUs were ordered."
         )
-    seen = max(look.gpus for look in record.looks)
+    seen = max(observation.gpus for observation in record.observations)
     if seen > GPUS:
-        yield f"{seen} GPUs were held at a look."
+        yield f"{seen} GPUs were held in one observation."
     for result in results(record):
         if result.lost:
             yield f"{result.lost} requests of {result.pool.name} were lost."

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from fleet_run.evidence import FEW, PIECE, Span, at_zero, bound, faults, misses, results, without_node
-from fleet_run.ledger import over
 from fleet_run.record import Record, Said
-from fleet_run.scene import GPUS, HOUR, NODES, POOLS, ROUTER, Pool
+from fleet_run.scale_writes import over
+from fleet_run.scene import GPUS, HOUR, NODES, POOLS, ROUTER, Pace, Pool, idle_after, shorter
 from recording import percent, row
 from servingpool_simulation.prices import price
 
@@ -26,9 +26,9 @@ LONGEST = 420
 
 def page(record: Record, remarks: str = "") -> str:
     """Markdown. `remarks` are a person's, see `remarks_of`."""
-    parts = (_head(record), _scene(), _results(record), _budget(record), _badly(record))
-    told = [remarks] if remarks else []
-    return "\n".join(line for part in (*parts, told, _moments(record), _writes(record)) for line in part) + "\n"
+    parts = (_head(record), _scene(record), _results(record), _budget(record), _badly(record))
+    by_hand = [remarks] if remarks else []
+    return "\n".join(line for part in (*parts, by_hand, _moments(record), _writes(record)) for line in part) + "\n"
 
 
 def remarks_of(written: str) -> str:
@@ -38,7 +38,7 @@ def remarks_of(written: str) -> str:
 
 
 def _head(record: Record) -> Iterator[str]:
-    loads = [one.load for one in record.looks]
+    loads = [one.load for one in record.observations]
     day = time.strftime("%Y-%m-%d", time.gmtime(record.begin))
     yield from ("# A recorded hour: three pools, two GPU types, 16 GPUs", "")
     yield (
@@ -67,7 +67,7 @@ def _head(record: Record) -> Iterator[str]:
     yield from ("", f"![Requests, replicas of each target, and GPUs under the budget]({PICTURE})", "")
 
 
-def _scene() -> Iterator[str]:
+def _scene(record: Record) -> Iterator[str]:
     yield from ("## What ran", "")
     kinds = "; ".join(f"{' + '.join(str(size) for size in sizes)} {product}" for product, sizes in NODES.values())
     yield (
@@ -79,12 +79,16 @@ def _scene() -> Iterator[str]:
     yield from row(*["---"] * 5)
     for pool in POOLS:
         yield from row(f"`{pool.name}`", str(pool.priority), _slo(pool), _targets(pool), _traffic(pool))
+    pace = Pace(record.minutes)
+    idle = idle_after(POOLS[-1], pace)["idleAfter"]
     yield ""
     yield (
         "Traffic is open loop. Copies of a request come up to a minute later than the recorded one. All fields of the "
-        f"pools are as by default, but for `idleAfter` of `batch`, {POOLS[-1].idle_after or 0:.0f} s, and what "
-        f"its gateway `{ROUTER}` needs."
+        f"pools are as by default, but for `idleAfter` of `batch`, {idle}, and what its gateway `{ROUTER}` needs."
     )
+    if times := shorter(pace):
+        fields = ", ".join(f"`{name}` {text}" for name, text in times.items())
+        yield f"Times are shorter too in this trial: {fields}."
     yield ""
 
 
@@ -138,7 +142,7 @@ def _results(record: Record) -> Iterator[str]:
     yield f"- `batch` had 0 replicas ordered {_spans(record, at_zero(record))}."
     for name, when in without_node(record).items():
         yield f"- There was no node for a pod of `{name}` {_spans(record, when)}."
-    wanted = max(record.looks, key=lambda look: look.wanted)
+    wanted = max(record.observations, key=lambda observation: observation.wanted)
     yield (
         f"- At most the pools wanted {wanted.wanted} GPUs together, by the budget's status in minute "
         f"{record.minute(wanted.at):.1f}."
@@ -156,14 +160,14 @@ def _spans(record: Record, found: Sequence[Span]) -> str:
 def _budget(record: Record) -> Iterator[str]:
     writes, above = record.writes, over(record.writes, GPUS)
     most = max((one.gpus for one in writes), default=0)
-    held = max(look.gpus for look in record.looks)
+    held = max(observation.gpus for observation in record.observations)
     users = sorted({one.user.rpartition(":")[2] for one in writes})
     yield from ("## No write over the budget" if not above else "## Writes over the budget", "")
     yield (
         f"The API server's audit log has {len(writes)} writes to a scale, by {', '.join(users)}. After each of them "
         "the GPUs that were ordered are counted from the same log: replicas, and pods that load, wait for a node or "
         f"drain, until the log shows them gone. The most is {most} of {GPUS}; {len(above)} writes went over. "
-        f"In the looks every five seconds at the pods, at most {held} GPUs were held."
+        f"In the observations of the pods, one every five seconds, at most {held} GPUs were held."
     )
     yield ""
 
@@ -181,12 +185,12 @@ def _moments(record: Record) -> Iterator[str]:
     yield ""
     yield from row("minute", "pool", "what", "in the operator's words")
     yield from row(*["---"] * 4)
-    for one in _told(record):
+    for one in _turns(record):
         yield from row(f"{record.minute(one.at):.1f}", f"`{one.pool}`", one.about, _words(one.words))
     yield ""
 
 
-def _told(record: Record) -> Iterator[Said]:
+def _turns(record: Record) -> Iterator[Said]:
     """Turns of conditions to what should not be, and back; and each way to zero and from it."""
     bad: set[tuple[str, str]] = set()
     for one in record.said:

@@ -36,7 +36,7 @@ def picture(record: Record) -> str:
 
 
 def _times(record: Record) -> list[float]:
-    return [record.minute(one.at) for one in record.looks]
+    return [record.minute(one.at) for one in record.observations]
 
 
 def _requests(axes: Axes, record: Record) -> list[Label]:
@@ -51,12 +51,12 @@ def _requests(axes: Axes, record: Record) -> list[Label]:
 
 
 def _rates(record: Record, name: str) -> Iterator[tuple[float, float]]:
-    looks, begin = record.looks, 0
-    for look in looks[1:]:
-        while look.at - looks[begin].at > RATE_SECONDS:
+    observations, begin = record.observations, 0
+    for observation in observations[1:]:
+        while observation.at - observations[begin].at > RATE_SECONDS:
             begin += 1
-        arrived = look.pools[name].arrived - looks[begin].pools[name].arrived
-        yield record.minute(look.at), arrived / (look.at - looks[begin].at)
+        arrived = observation.pools[name].arrived - observations[begin].pools[name].arrived
+        yield record.minute(observation.at), arrived / (observation.at - observations[begin].at)
 
 
 def _replicas(pool: Pool) -> Callable[[Axes, Record], list[Label]]:
@@ -65,12 +65,12 @@ def _replicas(pool: Pool) -> Callable[[Axes, Record], list[Label]]:
     def panel(axes: Axes, record: Record) -> list[Label]:
         at, labels, most = _times(record), [], 1
         for one in pool.targets:
-            looks = [look.targets[one.name] for look in record.looks]
+            seen = [each.targets[one.name] for each in record.observations]
             color = COLORS[one.name]
-            axes.fill_between(at, [look.ready for look in looks], step="post", color=color, alpha=0.22, linewidth=0)
-            axes.step(at, [look.ordered for look in looks], where="post", color=color, linewidth=1.8)
-            labels.append(Label(looks[-1].ordered, one.name, color, bold=True))
-            most = max(most, *(look.ordered for look in looks))
+            axes.fill_between(at, [each.ready for each in seen], step="post", color=color, alpha=0.22, linewidth=0)
+            axes.step(at, [each.ordered for each in seen], where="post", color=color, linewidth=1.8)
+            labels.append(Label(seen[-1].ordered, one.name, color, bold=True))
+            most = max(most, *(each.ordered for each in seen))
         axes.set_ylim(0, most + 0.6)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
         axes.set_title(f"Replicas of {pool.name}, priority {pool.priority}: ordered (line), ready (area)")
@@ -80,11 +80,11 @@ def _replicas(pool: Pool) -> Callable[[Axes, Record], list[Label]]:
 
 
 def _gpus(axes: Axes, record: Record) -> list[Label]:
-    at, below, labels = _times(record), [0] * len(record.looks), []
+    at, below, labels = _times(record), [0] * len(record.observations), []
     for begin, end in bound(record):
         axes.axvspan(record.minute(begin), record.minute(end), color=FAINT, alpha=0.45, linewidth=0)
     for pool in POOLS:
-        held = [gpus_of(look, pool) for look in record.looks]
+        held = [gpus_of(observation, pool) for observation in record.observations]
         top = [one + more for one, more in zip(below, held, strict=True)]
         axes.fill_between(at, below, top, step="post", color=COLORS[pool.name], alpha=0.75, linewidth=0)
         labels.append(Label((below[-1] + top[-1]) / 2, pool.name, COLORS[pool.name]))

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_run.ledger import ScaleWrite, held_replicas
-from recording import listed, look_at
+from fleet_run.scale_writes import ScaleWrite, held_replicas
+from recording import from_json, observation_at
 
 
 @dataclass(frozen=True)
-class TargetLook:
+class TargetObservation:
     """A Deployment at a moment, as the API server shows it."""
 
     ordered: int
@@ -31,7 +31,7 @@ class TargetLook:
 
 
 @dataclass(frozen=True)
-class PoolLook:
+class PoolObservation:
     """A pool at a moment: requests so far, as its emulated engines know them, and what its status says."""
 
     arrived: int
@@ -53,17 +53,17 @@ class PoolLook:
 
 
 @dataclass(frozen=True)
-class Look:
+class ClusterObservation:
     """All of it at a moment."""
 
     at: float
     """Unix time in seconds."""
     load: float
     """The machine's load average over a minute."""
-    targets: dict[str, TargetLook]
-    pools: dict[str, PoolLook]
+    targets: dict[str, TargetObservation]
+    pools: dict[str, PoolObservation]
     wanted: int
-    """GPUs that all pools want together, by the budget's status; 0 while it tells none."""
+    """GPUs that all pools want together, by the budget's status; 0 while it has none."""
 
     @property
     def gpus(self) -> int:
@@ -98,7 +98,7 @@ class Record:
     begin: float = 0.0
     """When all pools had users, Unix time in seconds."""
     end: float = 0.0
-    looks: list[Look] = field(default_factory=list)
+    observations: list[ClusterObservation] = field(default_factory=list)
     said: list[Said] = field(default_factory=list)
     writes: list[ScaleWrite] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -112,17 +112,25 @@ class Record:
     def read(cls, path: Path) -> Record:
         """What `write` stored."""
         raw: dict[str, Any] = json.loads(path.read_text())
-        looks = [
-            Look(**one | {"targets": _each(TargetLook, one["targets"]), "pools": _each(PoolLook, one["pools"])})
-            for one in raw["looks"]
+        observations = [
+            ClusterObservation(
+                **one
+                | {"targets": _each(TargetObservation, one["targets"]), "pools": _each(PoolObservation, one["pools"])}
+            )
+            for one in raw["observations"]
         ]
         return cls(
-            **raw | {"looks": looks, "said": listed(Said, raw["said"]), "writes": listed(ScaleWrite, raw["writes"])}
+            **raw
+            | {
+                "observations": observations,
+                "said": from_json(Said, raw["said"]),
+                "writes": from_json(ScaleWrite, raw["writes"]),
+            }
         )
 
-    def look(self, at: float) -> Look:
-        """The first look at a time or after it; the last one beyond the end."""
-        return look_at(self.looks, at)
+    def observation(self, at: float) -> ClusterObservation:
+        """The first observation at a time or after it; the last one beyond the end."""
+        return observation_at(self.observations, at)
 
     def minute(self, at: float) -> float:
         """Minutes since the begin."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from servingpool.api import duration
 from servingpool.api.group import API_VERSION, KIND
+from servingpool.api.spec import Behavior
 from servingpool.decision.slo import Slo
 from servingpool_lab import kwok
 from servingpool_lab.workload import Engines, Manifest, engines
@@ -187,6 +188,26 @@ def budget() -> Manifest:
     }
 
 
+def idle_after(pool: Pool, pace: Pace) -> dict[str, str]:
+    """The field of `behavior` that lets a pool go to zero, where it does."""
+    if pool.idle_after is None:
+        return {}
+    return {"idleAfter": duration.write(pace.seconds(pool.idle_after, least=60.0))}
+
+
+def shorter(pace: Pace) -> dict[str, str]:
+    """Fields of `behavior` of all pools that a trial shortens as it does the hour."""
+    if pace.factor <= 1.0:
+        return {}
+    usual = Behavior()
+    times = {
+        "calibration": usual.calibration,
+        "scaleDownWindow": usual.scale_down_window,
+        "coldStart": usual.cold_start,
+    }
+    return {name: duration.write(round(pace.seconds(seconds, least=1.0))) for name, seconds in times.items()}
+
+
 def serving_pool(pool: Pool, pace: Pace) -> Manifest:
     """The ServingPool: all else is as by default where the run has its own pace."""
     slo = pool.slo
@@ -208,14 +229,9 @@ def serving_pool(pool: Pool, pace: Pace) -> Manifest:
             for one in pool.targets
         ],
     }
-    behavior: dict[str, str] = {}
     if pool.idle_after is not None:
         spec["metrics"] = {"gateway": {"name": "vllm-router", "workload": ROUTER, "holdsFor": "10m"}}
-        behavior["idleAfter"] = duration.write(pace.seconds(pool.idle_after, least=60.0))
-    if pace.factor > 1.0:
-        times = {"calibration": 300.0, "scaleDownWindow": 120.0, "coldStart": 120.0}
-        behavior |= {name: duration.write(round(pace.seconds(seconds, least=1.0))) for name, seconds in times.items()}
-    if behavior:
-        spec["behavior"] = behavior
+    if tuning := idle_after(pool, pace) | shorter(pace):
+        spec["behavior"] = tuning
     metadata = {"name": pool.name, "namespace": "default", "labels": TIER}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}

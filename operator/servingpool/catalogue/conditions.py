@@ -552,15 +552,15 @@ class Reason(Templated, StrEnum):
     NO_OVERLAP = (
         "NoOverlap",
         (ConditionType.EXCLUSIVE, Truth.TRUE),
-        "No older budget covers its targets.",
+        "Its targets count in no other GPUBudget.",
         "Each target that the budget covers shares this budget.",
         "Nothing.",
     )
-    OLDER_BUDGET = (
-        "OlderBudget",
+    COUNTED_ELSEWHERE = (
+        "CountedElsewhere",
         (ConditionType.EXCLUSIVE, Truth.FALSE),
-        "{pools} belong to the older GPUBudget {budget}, and do not count here.",
-        "Two budgets cover one target. The older one counts for it.",
+        "Targets of {pools} count in GPUBudget {budget}, and do not count here.",
+        "Two budgets cover one target. It counts in the oldest one that selects the pool that scales it.",
         "Change the selectors so that each target has one budget.",
     )
     # Sufficient, of a GPUBudget

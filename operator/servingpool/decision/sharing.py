@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from servingpool.catalogue.notes import Note
+from servingpool.decision.params import DEFAULT
 
 STEP = 10.0
 """How many misses at one priority a miss of the next one counts for. Values of replicas differ by a factor of about a
 hundred between the first and the last that a pool wants, and pools differ too: two steps nearly decide, three do."""
-HYSTERESIS = 3.0
+HYSTERESIS = DEFAULT.hysteresis
 """Ratio: a replica that is ordered goes to another pool only if it is worth so many times as much there. It then comes
-back only after worth has changed by its square. The same ratio as `Params.hysteresis` of one pool."""
+back only after worth has changed by its square. One for the whole budget, whatever `params` its pools have."""
 MOST_NAMED = 4
 """Pools named in a sentence."""
 

@@ -1,4 +1,4 @@
-"""Which pools share which budget: by selectors, each target once, the oldest budget first."""
+"""Which pools share which budget: by selectors, each target once, in the oldest budget of the pool that scales it."""
 
 from __future__ import annotations
 
@@ -94,33 +94,42 @@ class Membership:
     def members(
         self, names: AbstractSet[str], owned: Owners, now: float
     ) -> tuple[dict[str, list[Member]], dict[str, dict[str, list[str]]]]:
-        """The pools of each of these budgets, and those that it leaves to an older one."""
+        """The targets of each of these budgets, and those that it selects too and that count in another one.
+
+        A target counts in the oldest budget that selects the pool that scales it; where none does, in that of another
+        pool that names it.
+        """
         pools = self._cache.pools
+        called = {key: _called(key, raw) for key, raw in pools.items() if self.candidates(key, raw)}
+        concerned = {
+            target
+            for key, targets in called.items()
+            if any(one.metadata.name in names for one in self.candidates(key, pools[key]))
+            for target in targets
+        }
         members: defaultdict[str, list[Member]] = defaultdict(list)
         taken: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
-        seen: set[tuple[str, TargetKey]] = set()
+        counted_in: dict[TargetKey, str] = {}
         # The owner of a target first: it is the one that orders. A pool in Recommend owns none.
-        for key in sorted(pools, key=lambda each: (not _orders(each, pools[each], owned), each)):
+        for key in sorted(called, key=lambda each: (not _orders(each, pools[each], owned), each)):
             raw = pools[key]
-            candidates = self.candidates(key, raw)
-            if not any(one.metadata.name in names for one in candidates):
-                continue
-            for target, called in _called(key, raw).items():
-                mine: str | None = None
-                for budget in candidates:
-                    name = budget.metadata.name
-                    if (name, target) in seen:
-                        break
-                    stated = _stated(raw, target)
+            for target, name in called[key].items():
+                if target not in concerned:
+                    continue
+                stated = _stated(raw, target)
+                for budget in self.candidates(key, raw):
+                    mine = counted_in.get(target)
+                    if mine == budget.metadata.name:
+                        continue
                     held = self._holdings.held(target, stated, budget, now)
                     if isinstance(held, Held) and held.gpus == 0 and held.each == 0:
                         continue
                     if mine is None:
-                        mine = name
-                        seen.add((name, target))
-                        members[name].append(Member(key, target, called, _priority(raw), stated, held))
+                        counted_in[target] = budget.metadata.name
+                        member = Member(key, target, name, _priority(raw), stated, held)
+                        members[budget.metadata.name].append(member)
                     else:
-                        taken[name].setdefault(mine, []).append(claimed_as(key, called))
+                        taken[budget.metadata.name].setdefault(mine, []).append(claimed_as(key, name))
         return members, taken
 
     def _parsed(self, name: str, raw: Raw, held: Mapping[str, GPUBudget]) -> GPUBudget | None:

@@ -108,8 +108,8 @@ def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
 
 def _exclusive(shared: Shared, now: float) -> Condition:
     for budget, pools in sorted(shared.taken.items()):
-        said = Reason.OLDER_BUDGET.message(pools=listed(sorted(pools)), budget=budget)
-        return _condition(shared.budget, Reason.OLDER_BUDGET, said, now)
+        said = Reason.COUNTED_ELSEWHERE.message(pools=listed(sorted(pools)), budget=budget)
+        return _condition(shared.budget, Reason.COUNTED_ELSEWHERE, said, now)
     return _condition(shared.budget, Reason.NO_OVERLAP, Reason.NO_OVERLAP.message(), now)
 
 

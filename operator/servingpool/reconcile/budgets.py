@@ -57,7 +57,7 @@ class Shared:
     uncounted: tuple[str, str] | None = None
     """A pool whose GPUs are unknown, and why: then nothing is granted."""
     taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Pools that it selects and that belong to an older budget, by that one's name."""
+    """Pools that it selects and whose targets count in another budget, by that one's name."""
     departed: frozenset[TargetKey] = frozenset()
     """Targets whose pools have left it, and of which pods end."""
     leaving: int = 0

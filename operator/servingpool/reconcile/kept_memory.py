@@ -19,6 +19,11 @@ NO_ROLE = ""
 MODEL, ROLES = "model", "roles"
 """Keys in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it. Where
 targets have roles, each has a profile."""
+_ANY = dict.fromkeys((*learned_profile.KEYS, MODEL), ...)
+ANY_PROFILE: Mapping[str, Any] = _ANY | {ROLES: dict.fromkeys((PREFILL, DECODE), _ANY)}
+"""A kept profile with every key of both forms: one that replaces it must not leave a key of the other form.
+
+`...` equals no value: a field that is None replaces it too."""
 PROFILE_AFTER = 600.0
 """Seconds between two writes of the learned profile, the first one when calibration ends.
 

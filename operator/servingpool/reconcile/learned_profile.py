@@ -220,6 +220,10 @@ class _LearnedProfile(_Part):
     reference: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
 
 
+KEYS = tuple(field.serialization_alias or name for name, field in _LearnedProfile.model_fields.items())
+"""All that `dump`'s data may have."""
+
+
 def dump(profile: Profile) -> dict[str, Any]:
     """Plain data for JSON, about 8 KiB. Forecasts still open are left out, and what only several targets have."""
     data = _LearnedProfile.model_validate(profile).model_dump(mode="json", by_alias=True)

@@ -17,6 +17,7 @@ from servingpool.api.status import Bounds, Cost, LastDecision, Latency, Status, 
 from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.decision_status import FIGURE_NAMES
+from servingpool.reconcile.kept_memory import ANY_PROFILE
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.state import PoolState
 
@@ -49,6 +50,7 @@ ANYTHING = dict.fromkeys(_fields(Status)) | {
     "cost": dict.fromkeys(_fields(Cost)),
     "latency": dict.fromkeys(_fields(Latency)),
     "lastDecision": dict.fromkeys(_fields(LastDecision)) | {"figures": dict.fromkeys(FIGURE_NAMES.values())},
+    "profile": ANY_PROFILE,
 }
 """A status with every field. A merge patch merges nested objects, so each field to remove must be named."""
 
@@ -106,7 +108,7 @@ class Reporter:
         """Write the learned profile whatever its age: the operator stops."""
         if state.kept.unsaved:
             # The profile alone: if the last write got no answer, the known status is the one before it.
-            before = {} if state.status_write_unknown else state.status.profile or {}
+            before = ANYTHING["profile"] if state.status_write_unknown else state.status.profile or {}
             await self._send(pool, state, {"profile": changes(before, state.kept.dump())})
 
     async def event(self, pool: Metadata, type_: str, reason: str, message: str) -> None:

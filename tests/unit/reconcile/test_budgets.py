@@ -144,8 +144,47 @@ def test_the_older_of_two_budgets_counts_and_the_younger_says_so() -> None:
     budget(world, 4, "young", created=100.0)
     run(world, 5, 16)
     assert verdict(world, "Exclusive")[0] == "True"
-    assert verdict(world, "Exclusive", "young")[:2] == ("False", "OlderBudget")
-    assert "chat/high, chat/low belong to the older GPUBudget h100" in verdict(world, "Exclusive", "young")[2]
+    assert verdict(world, "Exclusive", "young")[:2] == ("False", "CountedElsewhere")
+    assert "Targets of chat/high, chat/low count in GPUBudget h100" in verdict(world, "Exclusive", "young")[2]
+
+
+def label(world: FakeCluster, name: str, **labels: str) -> None:
+    raw = world.cache.pools["chat", name]
+    world.cache.see_pool({**raw, "metadata": {**raw["metadata"], "labels": labels}}, gone=False)
+
+
+@pytest.mark.parametrize("prod_is_older", [True, False])
+@pytest.mark.parametrize("trial", ["trial", "a-trial"])
+def test_a_trial_of_a_production_fleet_takes_nothing_from_the_budget_of_the_trials(
+    trial: str, *, prod_is_older: bool
+) -> None:
+    """Each tier has a budget. The trial in Recommend names the Deployment that the production pool scales."""
+    world = FakeCluster()
+    world.backend("other")
+    world.restart()
+    world.serve("fleet")
+    world.serve("small", replicas=1)
+    world.pool("prod", target="fleet")
+    world.pool(trial, target="fleet", mode="Recommend", created=-99.0, metrics={"backend": "other"})
+    world.pool("dev", target="small", metrics={"backend": "other"})
+    label(world, "prod", tier="prod")
+    label(world, trial, tier="dev")
+    label(world, "dev", tier="dev")
+    budget(world, 16, "prod", poolSelector={"matchLabels": {"tier": "prod"}}, created=-10.0 * prod_is_older)
+    budget(world, 8, "dev", poolSelector={"matchLabels": {"tier": "dev"}}, created=-5.0)
+    run(world, 10, 16)
+    assert (status(world, "prod")["held"], status(world, "dev")["held"]) == (8, 4)
+    assert verdict(world, "Sufficient", "dev")[:2] == ("True", "EnoughGPUs")
+    assert verdict(world, "Exclusive", "prod")[0] == "True"
+    assert verdict(world, "Exclusive", "dev")[:2] == ("False", "CountedElsewhere")
+    assert f"Targets of chat/{trial} count in GPUBudget prod" in verdict(world, "Exclusive", "dev")[2]
+    world.services["small"].rate = 30.0
+    run(world, 20, 16)
+    assert (status(world, "prod")["held"], status(world, "dev")["held"]) == (8, 8), "dev has its 8 GPUs"
+    world.delete("prod")
+    run(world, 1, 16)
+    held_by = {one["name"]: one["held"] for one in status(world, "dev")["pools"]}
+    assert held_by[trial] == 8, "no other budget counts what stands there"
 
 
 def test_a_budget_selects_by_labels_of_pools_and_namespaces_resource_and_nodes() -> None:

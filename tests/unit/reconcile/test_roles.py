@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+
+from servingpool.adapters.cluster.errors import Unanswered
+from servingpool.decision.state import Profile
+from servingpool.reconcile import learned_profile
 
 from .role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster
 from .test_budgets import GPUS, budget, held
@@ -166,6 +171,33 @@ class TestKept:
             again = world.state().kept.memories[role].profile
             assert again.learned >= profile.learned - 600.0 > 1000.0, "it is written every ten minutes"
             assert again.reference == role
+
+    @pytest.mark.parametrize("stops", [False, True])
+    @pytest.mark.parametrize("roles", [("prefill", "decode"), ("",)])
+    def test_the_profile_of_roles_that_came_or_went_during_an_outage_is_alone_in_the_status(
+        self, roles: tuple[str, ...], *, stops: bool
+    ) -> None:
+        """No write is answered while the targets change, so what the status holds is unknown."""
+        both, one = [PREFILL, DECODE], [{"name": "decode", "max": 12}]
+        before, after = (one, both) if roles != ("",) else (both, one)
+        world = settled(spec={"targets": before})
+        assert world.status()["profile"]
+        world.writes.refuse["status"] = Unanswered("504")
+        world.pool(targets=after)
+        world.step(minutes=30)
+        del world.writes.refuse["status"]
+        if stops:
+            asyncio.run(world.loop.stop())
+        else:
+            world.step()
+        stored = world.status()["profile"]
+        expected = {"model", "roles"} if roles != ("",) else learned_profile.dump(Profile()).keys() | {"model"}
+        assert stored.keys() <= expected
+        world.restart()
+        world.step()
+        kept = world.state().kept
+        assert kept.in_use == roles
+        assert min(kept.memories[role].profile.learned for role in roles) > 1000.0
 
     @pytest.mark.parametrize("damage", [None, "x", [1], {}, {"decode": 7}, {"decode": "x"}])
     def test_a_damaged_profile_is_discarded(self, damage: Any) -> None:

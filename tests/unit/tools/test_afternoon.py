@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+from afternoon.course import Afternoon, Minutes
 from afternoon.evidence import faults, least_between_writers, phases
 from afternoon.page import SECTIONS, page
 from afternoon.picture import picture
 from afternoon.pod_metrics import ROOT, PodMetrics
-from afternoon.record import Command, Look, Record, Write
+from afternoon.record import Command, FleetObservation, Record, Write
 
 HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 TYPED = (0.0, 1320.0, 1330.0, 1340.0, 1400.0, 2100.0, 2110.0, 4410.0, 5710.0, 5890.0)
@@ -17,11 +19,11 @@ TYPED = (0.0, 1320.0, 1330.0, 1340.0, 1400.0, 2100.0, 2110.0, 4410.0, 5710.0, 58
 OPERATOR = "system:serviceaccount:servingpool-system:servingpool-operator"
 
 
-def look(minute: float, **other: int) -> Look:
+def observation(minute: float, **other: int) -> FleetObservation:
     """10 requests a minute, all answered and 9 in time, by 2 replicas."""
     done = int(10 * minute)
     figures = {"arrived": done, "finished": done, "attained": 9 * done // 10, "rejected": 0, "lost": 0, **other}
-    return Look(at=60 * minute, in_flight=0, replica_seconds=120 * minute, ready=2, load=1.0, **figures)
+    return FleetObservation(at=60 * minute, in_flight=0, replica_seconds=120 * minute, ready=2, load=1.0, **figures)
 
 
 def afternoon(*writes: Write, lost: int = 0) -> Record:
@@ -49,7 +51,7 @@ def afternoon(*writes: Write, lost: int = 0) -> Record:
             for at, one in zip(TYPED, SECTIONS, strict=True)
             for begins in one.commands
         ],
-        looks=[look(minute) for minute in range(100)] + [look(100, lost=lost)],
+        observations=[observation(minute) for minute in range(100)] + [observation(100, lost=lost)],
         writes=list(writes),
     )
 
@@ -81,6 +83,26 @@ def test_a_command_that_failed_is_a_fault() -> None:
     record = afternoon(*GOOD)
     record.commands[0] = replace(record.commands[0], status=4, failed=True)
     assert list(faults(record)) == [f"`{record.commands[0].typed}` ended with 4."]
+
+
+def test_an_emulator_that_does_not_answer_is_a_fault_and_asked_again_only_at_the_next_turn(tmp_path: Path) -> None:
+    run = Afternoon(tmp_path, {"kubectl": tmp_path}, Minutes(1.0, 1.0, 1.0, 1.0))
+    waits: list[float] = []
+    asked = 0
+
+    def truth() -> None:
+        nonlocal asked
+        assert asked == len(waits), "it is not asked again at once"
+        asked += 1
+        raise ConnectionRefusedError("refused")
+
+    run._stack = SimpleNamespace(truth=truth)  # type: ignore[assignment]
+    run._over = SimpleNamespace(is_set=lambda: len(waits) == 2, wait=waits.append)  # type: ignore[assignment]
+    run._observe()
+    assert run.record.faults == ["Nothing was seen in minute 0.0: refused."] * 2
+    record = afternoon(*GOOD)
+    record.faults = run.record.faults[:1]
+    assert list(faults(record)) == record.faults
 
 
 def test_a_lost_request_is_a_fault() -> None:

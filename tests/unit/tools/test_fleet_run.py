@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fleet_run.course import DEPLOYMENTS, PODS, FleetRun
 from fleet_run.emulated import Town, town
 from fleet_run.evidence import at_zero, bound, faults, misses, results
-from fleet_run.ledger import ScaleWrite, over, scale_writes
 from fleet_run.page import page, remarks_of
 from fleet_run.picture import picture
-from fleet_run.record import Look, PoolLook, Record, Said, TargetLook
+from fleet_run.record import ClusterObservation, PoolObservation, Record, Said, TargetObservation
+from fleet_run.scale_writes import ScaleWrite, over, scale_writes
 from fleet_run.scene import GPUS, POOLS, ROUTER, TARGETS, Pace, Traffic, budget, deployments, nodes, serving_pool
 from servingpool.api.gpu_budget import GPUBudget
 from servingpool.api.serving_pool import ServingPool
@@ -110,15 +113,15 @@ def test_other_deployments_and_refused_or_other_writes_are_left_out() -> None:
     assert log.gpus(a=1) == []
 
 
-def target(ordered: int, *, without_node: int = 0, draining: int = 0) -> TargetLook:
-    return TargetLook(ordered, ordered - without_node, ordered + draining, draining, without_node)
+def target(ordered: int, *, without_node: int = 0, draining: int = 0) -> TargetObservation:
+    return TargetObservation(ordered, ordered - without_node, ordered + draining, draining, without_node)
 
 
-def pool(ended: int, met: int, *, lost: int = 0, limited: bool = False) -> PoolLook:
-    return PoolLook(ended + 2, met, ended - lost, 0, lost, 2, 0, limited)
+def pool(ended: int, met: int, *, lost: int = 0, limited: bool = False) -> PoolObservation:
+    return PoolObservation(ended + 2, met, ended - lost, 0, lost, 2, 0, limited)
 
 
-def look(minute: int, **other: Any) -> Look:
+def observation(minute: int, **other: Any) -> ClusterObservation:
     """Each pool ends 100 requests a minute, 99 in time; code 90 in time while the budget binds, minutes 10 to 20."""
     late = 10 * (min(20, max(10, minute)) - 10)
     binds = 10 <= minute < 20
@@ -138,16 +141,16 @@ def look(minute: int, **other: Any) -> Look:
         },
         "wanted": 20 if binds else 12,
     }
-    return Look(**given | other)
+    return ClusterObservation(**given | other)
 
 
-def record(*looks: Look, writes: tuple[ScaleWrite, ...] = ()) -> Record:
+def record(*observations: ClusterObservation, writes: tuple[ScaleWrite, ...] = ()) -> Record:
     return Record(
         minutes=60.0,
         cores=2,
         begin=0.0,
         end=1800.0,
-        looks=[look(minute) for minute in range(31)] if not looks else list(looks),
+        observations=[observation(minute) for minute in range(31)] if not observations else list(observations),
         said=[
             Said(5.0, "code", "ScalingLimited False, DesiredWithinRange", "Within."),
             Said(600.0, "code", "ScalingLimited True, GPUBudget", "GPUBudget inference allows 4 | no more."),
@@ -177,12 +180,12 @@ def test_a_write_over_the_budget_lost_requests_and_what_did_not_happen_are_fault
     assert list(faults(record())) == []
     bad = ScaleWrite(90.0, OPERATOR, "code-a100", 4, 6, GPUS + 1, 0)
     assert "set code-a100 from 4 to 6 replicas, and 17 GPUs were ordered" in next(faults(record(writes=(bad,))))
-    lost = look(1, pools={**look(1).pools, "chat": pool(100, 90, lost=3)})
-    found = list(faults(record(look(0), lost)))
+    lost = observation(1, pools={**observation(1).pools, "chat": pool(100, 90, lost=3)})
+    found = list(faults(record(observation(0), lost)))
     assert found == ["3 requests of chat were lost.", "No pool went to zero.", "The budget never bound."]
-    many = look(1, targets={**look(1).targets, "code-a100": target(9)})
-    assert "20 GPUs were held at a look." in list(faults(record(look(0), many)))
-    assert "chat attained 90.0%, and its objective is 95%." in list(misses(record(look(0), lost)))
+    many = observation(1, targets={**observation(1).targets, "code-a100": target(9)})
+    assert "20 GPUs were held in one observation." in list(faults(record(observation(0), many)))
+    assert "chat attained 90.0%, and its objective is 95%." in list(misses(record(observation(0), lost)))
 
 
 def test_the_page_tells_figures_sentences_and_every_write() -> None:
@@ -198,6 +201,18 @@ def test_the_page_tells_figures_sentences_and_every_write() -> None:
     assert "| 25.00 | `batch-a100` | 2 -> 0 | 16 | 2 | scale down 2 -> 0: idle for 300 s |" in text
     bad = ScaleWrite(90.0, OPERATOR, "code-a100", 4, 6, GPUS + 1, 0)
     assert "## Writes over the budget" in page(record(writes=(bad,)))
+
+
+def test_the_page_of_a_trial_says_which_fields_of_its_pools_are_not_as_by_default() -> None:
+    assert "as by default, but for `idleAfter` of `batch`, 5m, and what its gateway" in page(record())
+    assert "coldStart" not in page(record())
+    trial = record()
+    trial.minutes = 6.0
+    text = page(trial)
+    assert "as by default, but for `idleAfter` of `batch`, 1m, and what its gateway" in text
+    behavior = serving_pool(POOLS[0], Pace(6.0))["spec"]["behavior"]
+    assert behavior == {"calibration": "30s", "scaleDownWindow": "12s", "coldStart": "12s"}
+    assert "Times are shorter too in this trial: `calibration` 30s, `scaleDownWindow` 12s, `coldStart` 12s." in text
 
 
 def test_what_a_person_added_to_the_page_of_a_run_is_kept() -> None:
@@ -235,6 +250,64 @@ def test_what_is_created_is_valid_and_needs_more_gpus_than_the_budget_has() -> N
     }
     assert placed["chat-a100"] == {kwok.PRODUCT_LABEL: "NVIDIA-A100-SXM4-80GB"}
     assert placed[ROUTER] is None
+
+
+class Client:
+    """An API server in which `change` happens after the first list was answered; then nothing changes any more."""
+
+    def __init__(self, ordered: dict[str, int], pods: dict[str, tuple[int, int]], change: Callable[[Client], None]):
+        self.ordered, self.pods, self._change = ordered, pods, change
+        """Ordered replicas by Deployment; pods that stand and that drain."""
+        self.lists: list[str] = []
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        answer = self._pods() if path == PODS else self._deployments() if path == DEPLOYMENTS else []
+        if not self.lists:
+            self._change(self)
+        self.lists.append(path)
+        return answer
+
+    def get(self, _: str) -> dict[str, Any]:
+        return {}
+
+    def _deployments(self) -> list[dict[str, Any]]:
+        return [{"metadata": {"name": name}, "spec": {"replicas": count}} for name, count in self.ordered.items()]
+
+    def _pods(self) -> list[dict[str, Any]]:
+        def pod(app: str, **metadata: str) -> dict[str, Any]:
+            return {"metadata": {"labels": {kwok.APP_LABEL: app}, **metadata}, "spec": {"nodeName": "node"}}
+
+        found = []
+        for app, (standing, draining) in self.pods.items():
+            found += [pod(app) for _ in range(standing)]
+            found += [pod(app, deletionTimestamp="2026-11-25T10:00:00Z") for _ in range(draining)]
+        return found
+
+
+def handed_over(client: Client) -> None:
+    """A replica of code goes, its pod drains; then it is gone and batch gets its GPU."""
+    client.ordered |= {"code-a100": 4, "batch-a100": 3}
+    client.pods |= {"code-a100": (4, 0), "batch-a100": (3, 0)}
+
+
+def scaled_down(client: Client) -> None:
+    client.ordered["code-a100"] = 4
+    client.pods["code-a100"] = (4, 1)
+
+
+@pytest.mark.parametrize("change", [scaled_down, handed_over])
+def test_a_scale_while_the_cluster_is_observed_is_no_breach_of_the_budget(
+    change: Callable[[Client], None], tmp_path: Path
+) -> None:
+    ordered = {"chat-h100": 4, "chat-a100": 5, "code-a100": 5, "batch-a100": 2}
+    client = Client(ordered, {name: (count, 0) for name, count in ordered.items()}, change)
+    truth = dict.fromkeys(("arrived", "attained", "in_flight", "front_door"), 0)
+    truth |= {"ended": dict.fromkeys(("finished", "rejected", "lost"), 0)}  # type: ignore[dict-item]
+    run = FleetRun(tmp_path, {}, Pace())
+    run._stack = SimpleNamespace(  # type: ignore[assignment]
+        plane=SimpleNamespace(client=client), truth=lambda: {pool.name: truth for pool in POOLS}
+    )
+    assert run._observe().gpus == GPUS
 
 
 def test_traffic_is_the_trace_several_times_over_in_its_windows() -> None:

@@ -21,13 +21,13 @@ class ScaleWrite:
     before: int
     after: int
     gpus: int
-    """Of all targets: as the budget counts, see `Held`."""
+    """Of all targets: as the budget counts, see `HeldReplicas`."""
     draining: int
     """Of these, GPUs of pods that drain or that are still there although they were ordered away."""
 
 
 @dataclass(slots=True)
-class Held:
+class HeldReplicas:
     """What one Deployment holds, as the budget counts it.
 
     Pods that load, wait for a node, serve or drain; replicas that were ordered and have no pod yet; and pods that were
@@ -55,7 +55,7 @@ def scale_writes(log: Iterable[audit.Write], gpus: Mapping[str, int]) -> list[Sc
     `gpus`: of a replica, by Deployment; others are left out. The log begins before the Deployments exist and has their
     pods too, see `audit.flags_with_pods`.
     """
-    held = {name: Held() for name in gpus}
+    held = {name: HeldReplicas() for name in gpus}
     found = []
     for one in log:
         if one.resource == "pods":
@@ -69,7 +69,7 @@ def scale_writes(log: Iterable[audit.Write], gpus: Mapping[str, int]) -> list[Sc
     return found
 
 
-def _note_pod(held: Mapping[str, Held], one: audit.Write) -> None:
+def _note_pod(held: Mapping[str, HeldReplicas], one: audit.Write) -> None:
     if one.verb == "create":
         app = kwok.app_of(one.answer)
         if app in held:
