@@ -73,6 +73,25 @@ class TestSizes:
         assert [one["name"] for one in world.status()["targets"]] == ["prefill", "decode", "spot"]
         assert len(world.services["spot"].orders) + len(world.services["spot"].engines) > 0, "it is tried"
 
+    def test_what_one_role_lacks_begins_with_its_name(self) -> None:
+        world = RoleCluster(decode=1)
+        world.serve("spot", replicas=0).unschedulable = True
+        world.pool(targets=[PREFILL, DECODE, {**DECODE, "name": "spot"}])
+        world.step(minutes=20)
+        assert world.condition("TargetsAvailable") == ("False", "TargetNotDelivering")
+        assert world.message("TargetsAvailable").startswith("decode: spot: pods without a node: 1.")
+        assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
+        world.hidden.add(world.prefill.engines[0].name)
+        world.step(minutes=2)
+        assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
+        assert world.message("MetricsAvailable").startswith("prefill: ")
+        world.hidden.add(world.decode.engines[0].name)
+        world.step(minutes=2)
+        assert world.message("MetricsAvailable").startswith("decode-7c9f-"), "both lack something"
+        world.hidden -= {world.prefill.engines[0].name}
+        world.step(minutes=2)
+        assert world.message("MetricsAvailable").startswith("decode: decode-7c9f-")
+
     def test_what_a_role_lacks_is_told_before_what_the_other_has_beyond_its_need(self) -> None:
         world = RoleCluster(rate=24.0)
         world.prompt, world.output = 500.0, 3000.0
@@ -147,7 +166,7 @@ class TestTogether:
         world.step(minutes=30)
         assert world.ordered == (3, 3), "two of prefill are Ready, and one waits for a node"
         assert world.condition("TargetsAvailable") == ("False", "TargetNotDelivering")
-        assert world.message("TargetsAvailable").startswith("prefill: pods without a node: 1.")
+        assert world.message("TargetsAvailable").startswith("prefill: pods without a node: 1."), "not named twice"
         orders = len(world.writes.scales)
         world.step(minutes=30)
         assert len(world.writes.scales) == orders, "it is not ordered and removed by turns"
