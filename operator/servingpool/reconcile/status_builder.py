@@ -18,10 +18,9 @@ from servingpool.api.status import (
     Throughput,
 )
 from servingpool.api.time import from_unix
-from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.bounds import Bounds as InForce
-from servingpool.decision.decision import Decision, Figures, Verdict, shown, slo_met
+from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
 from servingpool.decision.lateness import Witness
 from servingpool.decision.observation import Histogram, Reading, Unknown
 from servingpool.reconcile.act import ScaleOutcome
@@ -29,6 +28,7 @@ from servingpool.reconcile.decision_status import last_decision, roles_of, round
 from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.expense import Expense
+from servingpool.reconcile.limited_condition import judge_limits
 from servingpool.reconcile.metrics_condition import judge_metrics
 from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import ScalePermission
@@ -44,8 +44,6 @@ SEEN = (
 
 RANK = (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE)
 """Of what is judged of both roles, what is told first."""
-LIMITED_BY = (Reason.GPU_BUDGET, Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS)
-"""Of what limits both roles, what is told first: that one has less than it needs."""
 NO_ROUTING: Mapping[str, tuple[Reason, str]] = MappingProxyType({})
 
 OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE, ConditionType.ROUTING_FOLLOWS_SPEED)
@@ -87,7 +85,7 @@ def _decided(
         _condition(plan, permission.reason, permission.message),
         _condition(plan, *metrics),
         _slo_condition(plan),
-        _limited_condition(plan),
+        _condition(plan, *judge_limits(plan)),
         _calibrating_condition(plan),
         _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation).values())),
     ]
@@ -224,34 +222,6 @@ def _believed(plan: PoolPlan) -> list[str]:
         return where
     waits = [Note.WAITING_NOW.message(seconds=figures.longest_wait)] if figures.longest_wait >= 1.0 else []
     return [*where, Note.WITNESS.message(witness=figures.witness), *waits]
-
-
-def _limited_condition(plan: PoolPlan) -> Condition:
-    found = [each for side in plan.each if (each := _limited(side)) is not None]
-    within_range = (Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
-    return _condition(plan, *min(found, key=lambda one: LIMITED_BY.index(one[0]), default=within_range))
-
-
-def _limited(plan: PoolPlan) -> tuple[Reason, str] | None:
-    """What keeps a pool, or one of its roles, from the replicas that it needs; None where nothing does."""
-    decision, role = plan.decision, role_of(plan.seen.pool)
-    cut = next((one for one in decision.limits if one.name == LimitName.GPU_BUDGET), None)
-    if cut is not None:
-        said = Reason.GPU_BUDGET.message(needed=_needed(plan, cut.before), said=cut.reason)
-        return Reason.GPU_BUDGET, of_role(role, said)
-    hit = next((one for one in decision.limits if one.name in {LimitName.MAXIMUM, LimitName.MINIMUM}), None)
-    if hit is None:
-        return None
-    if hit.name == LimitName.MAXIMUM:
-        said = Reason.TOO_MANY_REPLICAS.message(needed=_needed(plan, hit.before), bound=decision.bounds.most)
-        return Reason.TOO_MANY_REPLICAS, of_role(role, said)
-    said = Reason.TOO_FEW_REPLICAS.message(needed=_needed(plan, hit.before), bound=decision.bounds.least)
-    return Reason.TOO_FEW_REPLICAS, of_role(role, said)
-
-
-def _needed(plan: PoolPlan, replicas: float) -> str:
-    """Replicas, with what they are counted in where there are several targets."""
-    return f"{shown(replicas)} of {plan.learned.reference}" if plan.decision.parts else shown(replicas)
 
 
 def _calibrating_condition(plan: PoolPlan) -> Condition:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Side, decide, decide_both
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Observation, Ordered, Replica, Unknown
 from servingpool.decision.pool import Pool
@@ -102,11 +103,12 @@ class TestRatio:
         assert both(2, 6, Ratio(least=0.5)) == (3, 6)
         assert both(2, 6, Ratio(least=5.0)) == (20, 6), "up to max"
 
-    def test_the_sentence_says_where_the_min_comes_from(self) -> None:
+    def test_the_sentence_names_the_ratio_and_not_min(self) -> None:
         first = side("prefill", prefill_slo(CLIENT), 6)
         second = side("decode", decode_slo(CLIENT), 2)
         _, decode = decide_both(first, second, Ratio(most=2.0), START)
-        assert decode.decision.reason.endswith("min is 3 beside 6 for prefill")
+        assert decode.decision.reason.endswith("; prefillPerDecode raises replicas to 3 beside 6 for prefill")
+        assert decode.decision.limits[-1].name is LimitName.RATIO
         assert decode.decision.bounds.least.beside is not None
 
     def test_what_was_learned_does_not_depend_on_the_other_side(self) -> None:
@@ -132,6 +134,14 @@ class TestZero:
         assert both(0, 3, least=0) == (1, 3)
         assert both(3, 0, least=0) == (3, 1)
         assert both(0, 0, least=0) == (0, 0)
+
+    @pytest.mark.parametrize("ratio", [ANY, Ratio(most=5.0)])
+    def test_a_role_that_runs_for_the_other_alone_is_no_matter_of_min_nor_of_the_ratio(self, ratio: Ratio) -> None:
+        first = side("prefill", prefill_slo(CLIENT), 3, least=0)
+        second = side("decode", decode_slo(CLIENT), 0, least=0)
+        _, decode = decide_both(first, second, ratio, START)
+        assert decode.decision.limits[-1].name is LimitName.OTHER_ROLE
+        assert decode.decision.reason.endswith("raised to 1 because prefill has 3: neither role is at 0 alone")
 
 
 class TestSeen:

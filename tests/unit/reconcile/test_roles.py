@@ -97,7 +97,7 @@ class TestSizes:
         world.prompt, world.output = 500.0, 3000.0
         world.pool(targets=[PREFILL, {**DECODE, "max": 2}], prefillPerDecode={"min": 6})
         world.step(minutes=40)
-        assert world.side("prefill")["lastDecision"]["limits"][-1]["name"] == "TooFewReplicas"
+        assert world.side("prefill")["lastDecision"]["limits"][-1]["name"] == "PrefillPerDecode"
         assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
         assert world.message("ScalingLimited").startswith("decode: ")
 
@@ -115,6 +115,8 @@ class TestTogether:
         raised = bound.side("decode" if "max" in ratio else "prefill")["lastDecision"]
         other = "prefill" if "max" in ratio else "decode"
         assert any(limit["reason"].endswith(f"for {other}") for limit in raised["limits"])
+        assert bound.condition("ScalingLimited") == ("True", "PrefillPerDecode"), "lower min would change nothing"
+        assert f" prefillPerDecode raises them to {max(bound.ordered)} beside " in bound.message("ScalingLimited")
 
     def test_a_ratio_between_whole_numbers_orders_nothing_for_lack_of_metrics(self) -> None:
         world = RoleCluster(rate=1.0, prefill=1, decode=1)
@@ -149,7 +151,10 @@ class TestTogether:
         assert min(world.ordered) >= 1
         assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
         assert "decode-" in world.message("MetricsAvailable")
-        assert world.message("ScalingLimited").endswith("min keeps them at 1 beside 2 for decode.")
+        assert world.condition("ScalingLimited") == ("True", "OtherRoleRuns")
+        assert world.message("ScalingLimited") == (
+            "prefill: Required replicas: 0 of prefill. Raised to 1 because decode has 2: neither role is at 0 alone."
+        )
 
     def test_a_lost_role_does_not_shrink_the_other(self) -> None:
         world = settled()
