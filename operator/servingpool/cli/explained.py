@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Console, Group, RenderableType
@@ -124,7 +123,7 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         row("bounds", f"{bounds.min} to {bounds.max}", aside=aside)
     objective = "" if slo is None else f"  objective {slo.attainment:g}%"
     row("attainment, last hour", status.attainment, "%", objective)
-    percentile = "" if slo is None else f"p{_percentile(slo, roles=status.roles is not None):.4g}"
+    percentile = "" if slo is None else f"p{slo.percentile(roles=status.roles is not None):.4g}"
     if slo is not None and slo.time_to_first_token is not None:
         bound = f"  SLO {brief(slo.time_to_first_token)}"
         row(f"TTFT {percentile}", latency.time_to_first_token if latency else None, aside=bound)
@@ -145,11 +144,6 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         row("forecast", decision.forecast, " replicas kept busy", f"  in {decision.horizon}")
     row("cold start, measured", status.cold_start)
     return table
-
-
-def _percentile(slo: Slo, *, roles: bool) -> float:
-    """At which latencies are told: prefill and decode each have a part of the misses that the SLO allows."""
-    return 100.0 * math.sqrt(slo.attainment_share) if roles else slo.attainment
 
 
 def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:

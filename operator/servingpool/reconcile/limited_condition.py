@@ -23,6 +23,12 @@ def judge_limits(plan: PoolPlan) -> tuple[Reason, str]:
     return min(found, key=lambda one: LIMITED_BY.index(one[0]), default=within_range)
 
 
+def limit_of(plan: PoolPlan) -> str | None:
+    """Name of the last limit; of both roles', in the order of `LIMITED_BY`. None where nothing is limited."""
+    last = [side.decision.limits[-1].name.value for side in plan.each if side.decision.limits]
+    return min(last, key=lambda name: LIMITED_BY.index(name) if name in LIMITED_BY else len(LIMITED_BY), default=None)
+
+
 def _judged(plan: PoolPlan) -> tuple[Reason, str] | None:
     """What limits a pool, or one of its roles; None where nothing does."""
     decision, role = plan.decision, role_of(plan.seen.pool)

@@ -20,7 +20,7 @@ from servingpool.api.status import (
 from servingpool.api.time import from_unix
 from servingpool.catalogue.notes import Note
 from servingpool.decision.bounds import Bounds as InForce
-from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
+from servingpool.decision.decision import Figures, Verdict, slo_met
 from servingpool.decision.lateness import Witness
 from servingpool.decision.observation import Histogram, Reading, Unknown
 from servingpool.reconcile.act import ScaleOutcome
@@ -28,7 +28,7 @@ from servingpool.reconcile.decision_status import last_decision, roles_of, round
 from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.expense import Expense
-from servingpool.reconcile.limited_condition import judge_limits
+from servingpool.reconcile.limited_condition import judge_limits, limit_of
 from servingpool.reconcile.metrics_condition import judge_metrics
 from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import ScalePermission
@@ -100,7 +100,7 @@ def _decided(
             "conditions": updated(before, judged),
             "fleet": f"{ready}/{decision.replicas}/{bounds.most.replicas}",
             "bounds": told_bounds(bounds),
-            "why": _why(permission, metrics[0], decision),
+            "why": _why(permission, metrics[0], plan),
             "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
             "desired_replicas": decision.replicas,
@@ -166,14 +166,13 @@ def _failed(permission: ScalePermission, reason: Reason, message: str) -> ScaleP
     return replace(permission, reason=reason, message=message)
 
 
-def _why(permission: ScalePermission, metrics: Reason, decision: Decision) -> str:
+def _why(permission: ScalePermission, metrics: Reason, plan: PoolPlan) -> str:
     if permission.reason.status is not Truth.TRUE:
         return permission.reason.value
     if metrics.status is Truth.FALSE:
         return metrics.value
-    if decision.verdict is not Verdict.HOLD or not decision.limits:
-        return decision.verdict.value
-    return decision.limits[-1].name
+    verdict = plan.decision.verdict
+    return (limit_of(plan) if verdict is Verdict.HOLD else None) or verdict.value
 
 
 def _condition(plan: PoolPlan, reason: Reason, message: str) -> Condition:

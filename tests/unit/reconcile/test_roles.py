@@ -100,6 +100,7 @@ class TestSizes:
         assert world.side("prefill")["lastDecision"]["limits"][-1]["name"] == "PrefillPerDecode"
         assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
         assert world.message("ScalingLimited").startswith("decode: ")
+        assert world.status()["why"] == "TooManyReplicas"
 
 
 class TestTogether:
@@ -212,6 +213,7 @@ class TestBudget:
         prefill, decode = world.ordered
         assert prefill + decode == 6
         assert decode >= 1
+        assert world.status()["why"] == "GPUBudget", "as the alert ServingPoolHeldBelowNeed promises"
         assert world.condition("ScalingLimited") == ("True", "GPUBudget")
         assert world.message("ScalingLimited").startswith("prefill: ")
 
