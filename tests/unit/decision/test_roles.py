@@ -128,6 +128,19 @@ class TestBeside:
         for one, alone, other in ((prefill, p, decode.decision.replicas), (decode, d, prefill.decision.replicas)):
             assert alone <= one.beside(max(0, other - fewer)).replicas <= one.decision.replicas
 
+    @given(st.integers(0, 8), st.integers(0, 8), st.sampled_from([0, 1]), st.floats(0.05, 4.0), st.floats(1.0, 8.0))
+    def test_a_limit_names_what_a_person_would_change(
+        self, p: int, d: int, least: int, low: float, wide: float
+    ) -> None:
+        first = side("prefill", prefill_slo(CLIENT), p, least=least)
+        second = side("decode", decode_slo(CLIENT), d, least=least)
+        for one in decide_both(first, second, Ratio(low, low * wide), START):
+            beside = one.decision.bounds.least.beside
+            for limit in one.decision.limits:
+                assert limit.name is not LimitName.MINIMUM or limit.after <= least
+                assert limit.name is not LimitName.OTHER_ROLE or (limit.before, limit.after) == (0, 1)
+                assert limit.name is not LimitName.RATIO or (beside is not None and limit.after > max(least, 1))
+
 
 class TestZero:
     def test_neither_is_at_zero_alone(self) -> None:
