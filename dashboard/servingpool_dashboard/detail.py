@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.api.conditions import Condition, Reason
 from servingpool.api.spec import Mode, Spec
-from servingpool.api.status import Change, Limit, Status, TargetStatus
+from servingpool.api.status import Change, Limit, RoleStatus, Status, TargetStatus
 from servingpool.catalogue.limits import LimitName
 from servingpool_dashboard.record import SPANS, Course, merged
 from servingpool_dashboard.rows import Row
@@ -57,6 +57,8 @@ class Detail:
     """Every figure of the last decision."""
     targets: tuple[TargetStatus, ...] = ()
     """Each of several targets."""
+    roles: tuple[RoleStatus, ...] = ()
+    """Prefill and decode, where targets have roles."""
 
 
 def detail(row: Row, course: Course, span: str, autoscaler: Mapping[str, Any] | None, now: float) -> Detail:
@@ -68,12 +70,13 @@ def detail(row: Row, course: Course, span: str, autoscaler: Mapping[str, Any] | 
         row,
         course,
         tiles=_tiles(row.spec, seen, status, course, autoscaler),
-        limits=[_limit(limit) for limit in _limits(status, live)],
+        limits=[_limit(limit) for limit in _limits(status, live)] + list(_of_roles(status)),
         conditions=sorted((_condition(one) for one in status.conditions), key=lambda one: one.good),
         decisions=list(reversed(list(enumerate(decisions(row, course, span, now), start=1)))),
         warnings=() if decision is None else decision.warnings,
         learned=[(name, number(value, 4)) for name, value in sorted(_figures(seen).items())],
         targets=status.targets or (),
+        roles=seen.roles or (),
     )
 
 
@@ -102,11 +105,12 @@ def _tiles(
     if autoscaler is not None:
         wanted = autoscaler.get("status", {}).get("desiredReplicas")
         tiles.append(Tile("HPA's", _count(wanted), autoscaler["metadata"]["name"]))
-    load, safe = figures.get("load"), figures.get("safeLoad")
-    over = load is not None and safe is not None and load > safe
-    tiles.append(Tile("Load", number(load), "" if safe is None else f"safe to {number(safe)}", bad=over))
+    if seen.roles is None:  # which have a load each
+        load, safe = figures.get("load"), figures.get("safeLoad")
+        over = load is not None and safe is not None and load > safe
+        tiles.append(Tile("Load", number(load), "" if safe is None else f"safe to {number(safe)}", bad=over))
     if spec is not None:
-        slo, percentile = spec.slo, f"p{spec.slo.attainment:g}"
+        slo, percentile = spec.slo, f"p{spec.slo.percentile(roles=spec.has_roles):.4g}"
         for name, bound, figure in (
             ("TTFT", slo.time_to_first_token, figures.get("timeToFirstToken")),
             ("TPOT", slo.time_per_output_token, figures.get("timePerOutputToken")),
@@ -140,10 +144,17 @@ def _limits(status: Status, live: Status | None) -> tuple[Limit, ...]:
     return kept if [one.name for one in kept] == [one.name for one in now] else now
 
 
-def _limit(limit: Limit) -> Advice:
+def _of_roles(status: Status) -> Iterator[Advice]:
+    """Those of the status: what limits a role is no metric."""
+    for one in status.roles or ():
+        for limit in () if one.last_decision is None else one.last_decision.limits:
+            yield _limit(limit, f"{one.role}: ")
+
+
+def _limit(limit: Limit, role: str = "") -> Advice:
     known = next((one for one in LimitName if one.value == limit.name), None)
     action = "" if known is None or known.action == NOTHING else known.action
-    return Advice(limit.name, limit.reason, action, f"{limit.before} → {limit.after}")
+    return Advice(role + limit.name, limit.reason, action, f"{limit.before} → {limit.after}")
 
 
 def _condition(one: Condition) -> Advice:

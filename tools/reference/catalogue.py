@@ -26,7 +26,9 @@ NOTES = "These sentences fill in `{detail}`, or follow the message."
 LIMITS = """\
 A limit stands between the replicas that the load needs and the replicas that are set. `status.lastDecision.limits` has
 those that changed the answer, in the order applied; `servingpool explain` lists them. Column `WHY` of `kubectl get sp`
-shows the last one while the size stays. What fills in `{detail}` is in [Conditions](conditions.md#further-sentences).
+shows the last one while the size stays. Where targets have roles, those of each are in
+`status.roles[].lastDecision.limits`, and `WHY` shows the one that `ScalingLimited` names. What fills in `{detail}` is
+in [Conditions](conditions.md#further-sentences).
 """
 METRICS = """\
 The operator serves them on port 9090, path `/metrics`. The metrics of pools come from the leader only, and carry the

@@ -32,6 +32,7 @@
       ],
       band: ["burst", "forecast"],
       none: "The load is not known in this time.",
+      noneWithRoles: "Prefill and decode have a load each: see Roles.",
     },
     {
       title: "Time to first token, s",
@@ -183,7 +184,8 @@
     figure.append(make("figcaption", {}, chart.title));
     box.append(figure);
     if (!chart.lines.some((line) => line.key !== "allowed" && !line.key.endsWith("_slo") && has(line.key))) {
-      figure.append(make("p", { class: "none" }, chart.none));
+      const withRoles = document.getElementById("roles") !== null;
+      figure.append(make("p", { class: "none" }, (withRoles && chart.noneWithRoles) || chart.none));
       return;
     }
     const place = make("div");

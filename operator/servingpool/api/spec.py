@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from enum import StrEnum
 from typing import Annotated, Self
@@ -116,6 +117,10 @@ class Slo(Part):
     def attainment_share(self) -> float:
         """Attainment as a share, 0.5 to 0.999. Rounded, for 99.9 / 100 is 0.9990000000000001: out of range."""
         return round(self.attainment / 100, 6)
+
+    def percentile(self, *, roles: bool) -> float:
+        """At which latencies are told: prefill and decode each have a part of the misses that the SLO allows."""
+        return 100.0 * math.sqrt(self.attainment_share) if roles else self.attainment
 
 
 class Gateway(Part):

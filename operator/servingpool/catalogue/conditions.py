@@ -378,6 +378,20 @@ class Reason(Templated, StrEnum):
         "The min in force (targets[].min, or a schedule's) is above the requirement.",
         "Lower min to save GPUs.",
     )
+    PREFILL_PER_DECODE = (
+        "PrefillPerDecode",
+        _LIMITED,
+        "Required replicas: {needed}. prefillPerDecode raises them to {bound} beside {replicas} for {role}.",
+        "The role that the message begins with needs fewer replicas than spec.prefillPerDecode asks for.",
+        "Widen prefillPerDecode to save GPUs: raise its max if decode is raised, lower its min if prefill is.",
+    )
+    OTHER_ROLE_RUNS = (
+        "OtherRoleRuns",
+        _LIMITED,
+        "Required replicas: {needed}. Raised to {bound} because {role} has {replicas}: neither role is at 0 alone.",
+        "A request needs both roles, so both go to 0 together.",
+        "Nothing. servingpool explain shows under the other role what keeps it.",
+    )
     TOO_MANY_REPLICAS = (
         "TooManyReplicas",
         _LIMITED,

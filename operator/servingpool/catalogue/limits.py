@@ -128,6 +128,18 @@ class LimitName(StrEnum):
         "Raised to targets[].min, of several targets their sum, or to the min of a schedule.",
         "Lower min to save GPUs.",
     )
+    RATIO = (
+        "PrefillPerDecode",
+        "prefillPerDecode raises replicas to {least} beside {replicas} for {role}",
+        "Raised to what spec.prefillPerDecode asks for beside the other role's replicas, up to targets[].max.",
+        "Widen prefillPerDecode to save GPUs: raise its max if decode is raised, lower its min if prefill is.",
+    )
+    OTHER_ROLE = (
+        "OtherRoleRuns",
+        "raised to {least} because {role} has {replicas}: neither role is at 0 alone",
+        "Raised from 0: a request needs both roles, so both go to 0 together.",
+        "Nothing. What keeps the other role is among its own limits in servingpool explain.",
+    )
     MAXIMUM = (
         "TooManyReplicas",
         "max is {maximum}",

@@ -48,7 +48,7 @@ class Metric(StrEnum):
         (*POOL, "limit", "order"),
         "replicas",
         "Replicas after a limit that changed the answer.",
-        "By order, from 1: the first starts at needed_replicas rounded up, the last gives desired_replicas.",
+        "By order: the first starts at needed_replicas rounded up, the last gives desired_replicas. Roles have none.",
     )
     CANDIDATE_MISSES = (
         "servingpool_candidate_misses",

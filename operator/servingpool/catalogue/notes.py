@@ -215,10 +215,6 @@ class Note(Templated, StrEnum):
         "{replicas} by schedule {schedule}, which begins in {seconds:.0f} s",
         "A min or max in TooFewReplicas and TooManyReplicas: replicas are ordered one cold start before the window.",
     )
-    BESIDE_ROLE = (
-        "beside {replicas} for {role}",
-        "A min in TooFewReplicas: by prefillPerDecode, or because neither role is at 0 replicas alone.",
-    )
     BUDGET_AS_BEFORE = ("the last valid one counts", "In InvalidBudget: the pools share what it said.")
     BUDGET_OFF = ("no pool is limited by it", "In InvalidBudget: no valid spec was seen since the operator's start.")
     GPUS_UNKNOWN = (

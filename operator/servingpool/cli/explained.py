@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Console, Group, RenderableType
@@ -72,7 +71,8 @@ def _roles(roles: Iterable[RoleStatus]) -> Iterator[RenderableType]:
         if one.last_decision is not None:
             yield Text(one.role.value, style="bold")
             yield _steps(one.last_decision, one.replicas)
-            yield Text(f"load {one.last_decision.load}, safe up to {one.last_decision.safe_load}", style="dim")
+            load = _known(one.last_decision.load).append(_safe(one.last_decision, ", "), style="dim")
+            yield Text("load ", style="dim").append(load)
 
 
 def _steps(decision: LastDecision, replicas: int | None) -> Table:
@@ -100,10 +100,10 @@ def _targets(targets: Iterable[TargetStatus]) -> Table:
         table.add_column(name, justify="right")
     table.add_column("state", overflow="fold")
     for one in targets:
-        speed = Text("unknown", style="yellow") if one.speed is None else f"{one.speed:g}"
+        speed = _known(None if one.speed is None else f"{one.speed:g}")
         state = "delivers" if one.stuck is None else Text(one.stuck, style="yellow")
-        start = one.cold_start or Text("unknown", style="yellow")
-        table.add_row(one.name, str(one.replicas), str(one.ready), str(one.desired), speed, start, state)
+        counts = (str(one.replicas), str(one.ready), str(one.desired))
+        table.add_row(one.name, *counts, speed, _known(one.cold_start), state)
     return table
 
 
@@ -114,7 +114,7 @@ def _figures(status: Status, slo: Slo | None) -> Table:
     table.add_column()
 
     def row(name: str, figure: object, unit: str = "", aside: str = "") -> None:
-        shown = Text("unknown", style="yellow") if figure is None else Text(f"{figure}{unit}")
+        shown = _known(figure, unit)
         table.add_row(name, shown.append(aside, style="dim") if aside else shown)
 
     row("replicas", status.fleet, aside="  ready/desired/max")
@@ -123,7 +123,7 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         row("bounds", f"{bounds.min} to {bounds.max}", aside=aside)
     objective = "" if slo is None else f"  objective {slo.attainment:g}%"
     row("attainment, last hour", status.attainment, "%", objective)
-    percentile = "" if slo is None else f"p{_percentile(slo, roles=status.roles is not None):.4g}"
+    percentile = "" if slo is None else f"p{slo.percentile(roles=status.roles is not None):.4g}"
     if slo is not None and slo.time_to_first_token is not None:
         bound = f"  SLO {brief(slo.time_to_first_token)}"
         row(f"TTFT {percentile}", latency.time_to_first_token if latency else None, aside=bound)
@@ -140,15 +140,10 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         _compare(row, status, status.cost)
     row("queue", status.queue_depth, " requests")
     if decision is not None and status.roles is None:
-        row("load", decision.load, aside="" if decision.safe_load is None else f"  safe up to {decision.safe_load}")
+        row("load", decision.load, aside=_safe(decision, "  "))
         row("forecast", decision.forecast, " replicas kept busy", f"  in {decision.horizon}")
     row("cold start, measured", status.cold_start)
     return table
-
-
-def _percentile(slo: Slo, *, roles: bool) -> float:
-    """At which latencies are told: prefill and decode each have a part of the misses that the SLO allows."""
-    return 100.0 * math.sqrt(slo.attainment_share) if roles else slo.attainment
 
 
 def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:
@@ -158,9 +153,17 @@ def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:
         return
     row(f"cost at {cost.compared_to}", _dollars(cost.compared_dollars_per_hour), " per hour", f"  noted {cost.noted}")
     decision, load = status.last_decision, cost.break_even_load
-    safe = "" if decision is None or decision.safe_load is None else f", safe up to {decision.safe_load}"
-    aside = "" if load is None else f"  load {load}{safe}"
+    aside = "" if load is None else f"  load {load}{_safe(decision, ', ')}"
     row("cheaper here from", cost.break_even_tokens_per_second, " output tokens/s", aside)
+
+
+def _known(figure: object, unit: str = "") -> Text:
+    return Text("unknown", style="yellow") if figure is None else Text(f"{figure}{unit}")
+
+
+def _safe(decision: LastDecision | None, before: str) -> str:
+    """The load up to which the SLO holds, after a load; nothing where it is unknown."""
+    return "" if decision is None or decision.safe_load is None else f"{before}safe up to {decision.safe_load}"
 
 
 def _dollars(figure: float | None) -> str | None:

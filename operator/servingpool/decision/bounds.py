@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from servingpool.catalogue.notes import Note
+
+
+class Beside(NamedTuple):
+    """Replicas of the other role, which a bound follows from."""
+
+    replicas: int
+    role: str
+    """The other one."""
+    ratio: bool
+    """The pool's ratio asks for the bound; otherwise it is 1, because neither role is at 0 replicas alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +28,12 @@ class Bound:
     """The schedule that gives it; None where it is the pool's own."""
     begins_in: float = 0.0
     """Seconds until the schedule's window begins; 0 within it."""
-    beside: str | None = None
+    beside: Beside | None = None
     """What it goes with, where it follows from replicas of the other role."""
 
     def __str__(self) -> str:
         if self.schedule is None:
-            return f"{self.replicas}" if self.beside is None else f"{self.replicas} {self.beside}"
+            return f"{self.replicas}"
         if self.begins_in > 0.0:
             return Note.BEFORE_SCHEDULE.message(replicas=self.replicas, schedule=self.schedule, seconds=self.begins_in)
         return Note.BY_SCHEDULE.message(replicas=self.replicas, schedule=self.schedule)

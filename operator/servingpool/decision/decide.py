@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from servingpool.catalogue.notes import Note
 from servingpool.decision import report
-from servingpool.decision.bounds import Bound
+from servingpool.decision.bounds import Beside, Bound
 from servingpool.decision.counting import counted, fleet_of
 from servingpool.decision.course import Course
 from servingpool.decision.decision import AtZero, Decision, Limited, Plan, move, verdict_of
@@ -123,8 +122,8 @@ class Side:
         """The decision on this side alone."""
         return decide(self.observation, self.pool, self.memory, now)
 
-    def raised(self, replicas: int, other: str) -> Side:
-        """The same with a min that follows from the other side, which is told as `other`; never above max."""
+    def raised(self, replicas: int, other: Beside) -> Side:
+        """The same with a min that follows from the `other` side; never above max."""
         least = min(max(replicas, self.pool.min_replicas), self.pool.max_replicas)
         bound = Bound(least, beside=other if least > self.pool.min_replicas else None)
         return replace(self, pool=replace(self.pool, min_replicas=least, beside=bound))
@@ -156,4 +155,4 @@ def _beside(side: Side, alone: Decision, fewest: Callable[[int], int], other: st
     least = max(fewest(replicas), awake)
     if alone.replicas >= least:
         return alone
-    return side.raised(least, Note.BESIDE_ROLE.message(replicas=replicas, role=other)).decide(alone.at).decision
+    return side.raised(least, Beside(replicas, other, ratio=least > awake)).decide(alone.at).decision

@@ -6,7 +6,7 @@ import math
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
-from servingpool.decision.bounds import Bounds
+from servingpool.decision.bounds import Bound, Bounds
 from servingpool.decision.decision import AtZero, Limited, Plan, shown
 from servingpool.decision.fleet import Fleet
 from servingpool.decision.gateway_demand import clock, span
@@ -166,12 +166,22 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
 def _bounded(answer: Limited, requested: float, pool: Pool, bounds: Bounds, fleet: Fleet | None) -> Limited:
     """The user's own limits. The largest change is the last: also min and max are reached step by step."""
     if fleet is not None:  # which counts the replicas of each target, and the largest change, when it splits the answer
-        answer = answer.at_least(fleet.fewest, LimitName.MINIMUM, minimum=bounds.least)
+        answer = _raised(answer, fleet.fewest, bounds.least)
         return answer.at_most(fleet.largest, LimitName.MAXIMUM, maximum=bounds.most)
-    answer = answer.at_least(bounds.least.replicas, LimitName.MINIMUM, minimum=bounds.least)
+    answer = _raised(answer, bounds.least.replicas, bounds.least)
     answer = answer.at_most(bounds.most.replicas, LimitName.MAXIMUM, maximum=bounds.most)
     if pool.max_change == math.inf:
         return answer
     most = int(pool.max_change)
     answer = answer.at_least(requested - most, LimitName.MAX_CHANGE, most=most)
     return answer.at_most(requested + most, LimitName.MAX_CHANGE, most=most)
+
+
+def _raised(answer: Limited, capacity: float, least: Bound) -> Limited:
+    """To the fewest replicas in force, under the name of what a person would change. `capacity`: theirs."""
+    other = least.beside
+    if other is None:
+        return answer.at_least(capacity, LimitName.MINIMUM, minimum=least)
+    if other.ratio:
+        return answer.at_least(capacity, LimitName.RATIO, least=least, replicas=other.replicas, role=other.role)
+    return answer.at_least(capacity, LimitName.OTHER_ROLE, least=least, replicas=other.replicas, role=other.role)

@@ -9,6 +9,7 @@ from servingpool.api.conditions import Reason
 from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.reconcile.pool_plan import Learned, PoolPlan
+from servingpool.reconcile.sides import of_role, role_of
 
 CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
     Cause.OTHER_MODEL: lambda detail: (Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)),
@@ -20,11 +21,20 @@ CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
     Cause.NO_ENGINE_SERIES: lambda detail: (Reason.NO_ENGINE_SERIES, Reason.NO_ENGINE_SERIES.message(detail=detail)),
 }
 """Of a fleet without any sample, all for one cause."""
+WELL = (Reason.VALID_METRICS, Reason.METERED_AT_GATEWAY, Reason.NO_READY_REPLICAS, Reason.SCALED_TO_ZERO)
+"""Of which no role is the cause: no sample that there should be is missing."""
 
 
 def judge_metrics(plan: PoolPlan) -> tuple[Reason, str]:
-    """Reason and message."""
-    return _at_zero(plan) or _judged(plan.seen.observation, plan.seen.selection, plan.learned)
+    """Reason and message, which begins with the role where one alone is the cause."""
+    reason, said = _at_zero(plan) or _judged(plan.seen.observation, plan.seen.selection, plan.learned)
+    if reason in WELL:
+        return reason, said
+    judged = [
+        (role_of(one.seen.pool), _judged(one.seen.observation, one.seen.selection, one.learned)) for one in plan.sides
+    ]
+    ill = [role for role, (found, _) in judged if found not in WELL]
+    return reason, of_role(ill[0], said) if len(ill) == 1 else said
 
 
 def _judged(observation: Observation, selection: Selection | None, learned: Learned) -> tuple[Reason, str]:

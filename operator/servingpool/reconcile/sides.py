@@ -25,6 +25,11 @@ def role_of(pool: ServingPool) -> str:
     return "" if role is None else role.value
 
 
+def of_role(role: str, said: str) -> str:
+    """What is said of one role, beginning with its name; of a target that is called like its role it does already."""
+    return said if not role or said.startswith(f"{role}: ") else f"{role}: {said}"
+
+
 def ratio_of(pool: ServingPool) -> Ratio:
     """The bounds on prefill replicas for each decode replica."""
     given = pool.spec.prefill_per_decode

@@ -21,7 +21,7 @@ from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.history import History
 from servingpool.reconcile.kept_memory import NO_ROLE, KeptMemory
 from servingpool.reconcile.pool_plan import PoolPlan
-from servingpool.reconcile.routing import NOT_SEEN, Spread
+from servingpool.reconcile.routing import NOT_SEEN, Spread, judge_routing
 from servingpool.reconcile.sides import role_of
 from servingpool.reconcile.target_state import TargetState
 from servingpool.reconcile.targets import SeenTarget, together
@@ -70,6 +70,8 @@ class PoolState:
     observation: Observation | None = None
     spreads: dict[str, Spread] = field(default_factory=dict)
     """How requests were spread over several targets, by role."""
+    routing: dict[str, tuple[Reason, str]] = field(default_factory=dict)
+    """Reason and message of that by role, of those whose targets stand in for each other."""
     sides: tuple[PoolPlan, ...] = ()
     """What was last decided for prefill and for decode, where targets have roles."""
     expense: Expense = field(default_factory=Expense)
@@ -162,6 +164,15 @@ class PoolState:
             (role := role_of(side.seen.pool)): self.spreads.get(role, NOT_SEEN).seen(side.seen.observation, plan.at)
             for side in plan.each
         }
+        self.routing = {role_of(side.seen.pool): judged for side in plan.each if (judged := self._routing(side))}
+
+    def _routing(self, side: PoolPlan) -> tuple[Reason, str] | None:
+        """How requests are spread in a pool without roles, or in one of its roles: each has its own verdict to keep."""
+        role, parts = role_of(side.seen.pool), side.decision.parts
+        if role and len(parts) == 1:
+            return None  # nothing stands in for it
+        before = self.routing.get(role)
+        return judge_routing(parts, side.learned.reference, self.spreads[role], None if before is None else before[0])
 
     def refused(self) -> None:
         """Nothing can be decided, so the last figures are no longer valid."""

@@ -18,10 +18,9 @@ from servingpool.api.status import (
     Throughput,
 )
 from servingpool.api.time import from_unix
-from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.bounds import Bounds as InForce
-from servingpool.decision.decision import Decision, Figures, Verdict, shown, slo_met
+from servingpool.decision.decision import Figures, Verdict, slo_met
 from servingpool.decision.lateness import Witness
 from servingpool.decision.observation import Histogram, Reading, Unknown
 from servingpool.reconcile.act import ScaleOutcome
@@ -29,11 +28,11 @@ from servingpool.reconcile.decision_status import last_decision, roles_of, round
 from servingpool.reconcile.deletion_cost import in_flight
 from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.expense import Expense
+from servingpool.reconcile.limited_condition import judge_limits, limit_of
 from servingpool.reconcile.metrics_condition import judge_metrics
 from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import ScalePermission
-from servingpool.reconcile.routing import NOT_SEEN, Spread, judge_routing
-from servingpool.reconcile.sides import role_of
+from servingpool.reconcile.sides import of_role, role_of
 from servingpool.reconcile.target_status import judge_drains, judge_targets, targets_of
 from servingpool.reconcile.zero_ready import judge_zero
 
@@ -45,9 +44,7 @@ SEEN = (
 
 RANK = (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE)
 """Of what is judged of both roles, what is told first."""
-LIMITED_BY = (Reason.GPU_BUDGET, Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS)
-"""Of what limits both roles, what is told first: that one has less than it needs."""
-NO_SPREADS: Mapping[str, Spread] = MappingProxyType({})
+NO_ROUTING: Mapping[str, tuple[Reason, str]] = MappingProxyType({})
 
 OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE, ConditionType.ROUTING_FOLLOWS_SPEED)
 """Conditions that go when the spec changes: of a pool with min 0, or with several targets."""
@@ -59,20 +56,24 @@ def build(
     held: Status,
     scaled_at: float | None,
     history: tuple[Change, ...],
-    spreads: Mapping[str, Spread] = NO_SPREADS,
+    routing: Mapping[str, tuple[Reason, str]] = NO_ROUTING,
 ) -> Status:
     """The status of a pool after acting.
 
     `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
     last order that is worth telling; None if there was none since the start. `history` is the newest change first.
-    `spreads`: how requests were spread over several targets, by role.
+    `routing`: how requests are spread over targets that stand in for each other, reason and message by role.
     """
-    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at, spreads)
+    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at, routing)
     return told.model_copy(update={"history": history})
 
 
 def _decided(
-    plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None, spreads: Mapping[str, Spread]
+    plan: PoolPlan,
+    outcome: ScaleOutcome,
+    held: Status,
+    scaled_at: float | None,
+    routing: Mapping[str, tuple[Reason, str]],
 ) -> Status:
     """The status of a pool that was decided on, and scaled or not."""
     pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
@@ -84,12 +85,12 @@ def _decided(
         _condition(plan, permission.reason, permission.message),
         _condition(plan, *metrics),
         _slo_condition(plan),
-        _limited_condition(plan),
+        _condition(plan, *judge_limits(plan)),
         _calibrating_condition(plan),
         _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation).values())),
     ]
-    routing = _routing(plan, spreads, held)
-    judged += [_condition(plan, *one) for one in (judge_zero(plan), _targets(plan), routing) if one]
+    spread = _worst([(reason, of_role(role, said)) for role, (reason, said) in routing.items()])
+    judged += [_condition(plan, *one) for one in (judge_zero(plan), _targets(plan), spread) if one]
     types = {one.type for one in judged}
     before = [one for one in held.conditions if one.type in types or one.type not in OF_SOME_POOLS]
     cold_start, done = plan.learned.cold_start, outcome.complete and outcome.ordered is not None
@@ -99,7 +100,7 @@ def _decided(
             "conditions": updated(before, judged),
             "fleet": f"{ready}/{decision.replicas}/{bounds.most.replicas}",
             "bounds": told_bounds(bounds),
-            "why": _why(permission, metrics[0], decision),
+            "why": _why(permission, metrics[0], plan),
             "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
             "desired_replicas": decision.replicas,
@@ -150,21 +151,9 @@ def _refused(refusal: Refusal, held: Status) -> Status:
 
 def _targets(plan: PoolPlan) -> tuple[Reason, str] | None:
     """Whether all targets deliver: of both roles that which does not, for none takes another role's place."""
-    found = _worst([one for side in plan.each if (one := judge_targets(side.decision.parts)) is not None])
+    judged = [(role_of(side.seen.pool), judge_targets(side.decision.parts)) for side in plan.each]
+    found = _worst([(one[0], of_role(role, one[1])) for role, one in judged if one is not None])
     return judge_targets(plan.decision.parts) if found is not None and found[0].status is Truth.TRUE else found
-
-
-def _routing(plan: PoolPlan, spreads: Mapping[str, Spread], held: Status) -> tuple[Reason, str] | None:
-    """How requests are spread over targets that stand in for each other."""
-    before = held.condition(ConditionType.ROUTING_FOLLOWS_SPEED)
-    reason, found = None if before is None else before.reason, []
-    for side in plan.each:
-        if plan.sides and len(side.decision.parts) == 1:
-            continue  # nothing stands in for it
-        spread = spreads.get(role_of(side.seen.pool), NOT_SEEN)
-        judged = judge_routing(side.decision.parts, side.learned.reference, spread, reason)
-        found += [] if judged is None else [judged]
-    return _worst(found)
 
 
 def _worst(judged: Sequence[tuple[Reason, str]]) -> tuple[Reason, str] | None:
@@ -177,14 +166,13 @@ def _failed(permission: ScalePermission, reason: Reason, message: str) -> ScaleP
     return replace(permission, reason=reason, message=message)
 
 
-def _why(permission: ScalePermission, metrics: Reason, decision: Decision) -> str:
+def _why(permission: ScalePermission, metrics: Reason, plan: PoolPlan) -> str:
     if permission.reason.status is not Truth.TRUE:
         return permission.reason.value
     if metrics.status is Truth.FALSE:
         return metrics.value
-    if decision.verdict is not Verdict.HOLD or not decision.limits:
-        return decision.verdict.value
-    return decision.limits[-1].name
+    verdict = plan.decision.verdict
+    return (limit_of(plan) if verdict is Verdict.HOLD else None) or verdict.value
 
 
 def _condition(plan: PoolPlan, reason: Reason, message: str) -> Condition:
@@ -233,35 +221,6 @@ def _believed(plan: PoolPlan) -> list[str]:
         return where
     waits = [Note.WAITING_NOW.message(seconds=figures.longest_wait)] if figures.longest_wait >= 1.0 else []
     return [*where, Note.WITNESS.message(witness=figures.witness), *waits]
-
-
-def _limited_condition(plan: PoolPlan) -> Condition:
-    found = [each for side in plan.each if (each := _limited(side)) is not None]
-    within_range = (Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
-    return _condition(plan, *min(found, key=lambda one: LIMITED_BY.index(one[0]), default=within_range))
-
-
-def _limited(plan: PoolPlan) -> tuple[Reason, str] | None:
-    """What keeps a pool, or one of its roles, from the replicas that it needs; None where nothing does."""
-    decision, role = plan.decision, role_of(plan.seen.pool)
-    of_role = f"{role}: " if role else ""
-    cut = next((one for one in decision.limits if one.name == LimitName.GPU_BUDGET), None)
-    if cut is not None:
-        said = Reason.GPU_BUDGET.message(needed=_needed(plan, cut.before), said=cut.reason)
-        return Reason.GPU_BUDGET, of_role + said
-    hit = next((one for one in decision.limits if one.name in {LimitName.MAXIMUM, LimitName.MINIMUM}), None)
-    if hit is None:
-        return None
-    if hit.name == LimitName.MAXIMUM:
-        said = Reason.TOO_MANY_REPLICAS.message(needed=_needed(plan, hit.before), bound=decision.bounds.most)
-        return Reason.TOO_MANY_REPLICAS, of_role + said
-    said = Reason.TOO_FEW_REPLICAS.message(needed=_needed(plan, hit.before), bound=decision.bounds.least)
-    return Reason.TOO_FEW_REPLICAS, of_role + said
-
-
-def _needed(plan: PoolPlan, replicas: float) -> str:
-    """Replicas, with what they are counted in where there are several targets."""
-    return f"{shown(replicas)} of {plan.learned.reference}" if plan.decision.parts else shown(replicas)
 
 
 def _calibrating_condition(plan: PoolPlan) -> Condition:

@@ -145,6 +145,20 @@ def test_what_is_unknown_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "None" not in shown.output
 
 
+def test_roles_of_which_nothing_is_known_yet_have_an_unknown_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    roles = [
+        {"role": role, "replicas": 2, "readyReplicas": 0, "desiredReplicas": 2, "lastDecision": decision}
+        for role, decision in (
+            ("prefill", {key: value for key, value in DECISION.items() if key not in ("need", "load", "safeLoad")}),
+            ("decode", DECISION),
+        )
+    ]
+    shown = explain(monkeypatch, stored(STATUS | {"roles": roles})).output
+    rows = [line.strip("│ ") for line in shown.splitlines()]
+    assert [line for line in rows if line.startswith("load ")] == ["load unknown", "load 0.71, safe up to 0.5"]
+    assert "None" not in shown
+
+
 def test_a_cost_that_is_unknown_is_not_shown_as_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     cost = {"comparedTo": "acme", "noted": "2026-11-01"}
     shown = explain(monkeypatch, stored(STATUS | {"cost": cost})).output

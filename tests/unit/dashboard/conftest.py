@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ..cli.recorder import Recorder  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.role_cluster import RoleCluster  # noqa: TID252
 from ..reconcile.stories import settled  # noqa: TID252
+from ..reconcile.test_budgets import GPUS, budget  # noqa: TID252
 from .scene import Scene
 
 TARGET = {"name": "vllm", "min": 1, "max": 10, "gpusPerReplica": 2, "costPerReplicaHour": 12.0}
@@ -34,6 +36,17 @@ def recommended() -> Recorder:
     return recorder
 
 
+@pytest.fixture(scope="session")
+def paired() -> Recorder:
+    """A pool of prefill and decode, held below its need by a budget of GPUs."""
+    recorder = Recorder(RoleCluster(rate=24.0))
+    recorder.world.pool()
+    budget(recorder.world, 4 * GPUS)
+    recorder.world.step(minutes=15)
+    recorder.run(2)
+    return recorder
+
+
 @pytest.fixture
 def scene(burst: Recorder, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """The first of them. The world stands still."""
@@ -50,3 +63,9 @@ def beside(recommended: Recorder, monkeypatch: pytest.MonkeyPatch) -> Scene:
     ]
     scene.prometheus.hpa = dict.fromkeys(recommended.scraped, 5.0)
     return scene
+
+
+@pytest.fixture
+def roles(paired: Recorder, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """The third."""
+    return Scene(Recorder(paired.world, dict(paired.scraped)), monkeypatch)

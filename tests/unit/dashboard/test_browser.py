@@ -27,7 +27,7 @@ expect.set_options(timeout=WAIT)
 
 
 @pytest.fixture(scope="module")
-def chromium(burst: Recorder, recommended: Recorder) -> Iterator[Browser]:
+def chromium(burst: Recorder, recommended: Recorder, paired: Recorder) -> Iterator[Browser]:
     """The browser. What it shows is made before: Playwright keeps an event loop running in this thread."""
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if path is None:
@@ -114,6 +114,22 @@ def test_nothing_serious_stands_in_anybodys_way(served: Served, axe: str, theme:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "only tables scroll sideways"
         page.close()
     assert served.complaints == []
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_the_page_of_a_pool_with_roles_fits_and_can_be_read(
+    chromium: Browser, axe: str, roles: Scene, width: int
+) -> None:
+    served = Served(roles, chromium)
+    try:
+        page = served.open(ONE, viewport={"width": width, "height": 800})
+        expect(page.locator("#wide-roles")).to_contain_text("decode")
+        expect(page.locator("figure").nth(1)).to_contain_text("Prefill and decode have a load each: see Roles.")
+        assert serious(page, axe) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "only tables scroll sideways"
+        assert served.complaints == []
+    finally:
+        served.stop()
 
 
 def test_each_chart_is_drawn_and_tells_its_figures(served: Served) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
@@ -38,7 +40,26 @@ def test_several_targets_have_a_table_and_one_has_none(scene: Scene, monkeypatch
     page = flat(Scene(recorder, monkeypatch).page(ONE))
     assert "on Deployment on-demand, Deployment spot;" in page
     assert "Targets</h2>" in page
-    assert '<tr><td>spot</td><td class="figure">2</td>' in page
+    assert '<tr><th scope="row">spot</th><td class="figure">2</td>' in page
+
+
+def test_each_role_has_its_replicas_its_load_and_its_limits(roles: Scene) -> None:
+    """A pool that a budget held below its need was said to have no limit."""
+    for live in (False, True):
+        if live:
+            roles.browser.get(COURSE)
+        page = flat(roles.page(ONE))
+        assert ("ago, from Prometheus." in page) == live
+        for one in roles.world.status()["roles"]:
+            counts = (one["readyReplicas"], one["replicas"], one["desiredReplicas"])
+            row = "".join(f'<td class="figure">{count}</td>' for count in counts)
+            load = r'<td class="figure">\d\.\d+</td>'
+            assert re.search(f'<tr><th scope="row">{one["role"]}</th>{row}{load}{load}</tr>', page)
+        assert '<th scope="row">prefill: GPUBudget</th>' in page
+        assert "Raise spec.gpus of the GPUBudget if there are GPUs" in page
+        assert "No limit changed the last decision." not in page
+        assert "<dt>TTFT p97.47</dt>" in page, "each role has a part of the misses"
+        assert "<dt>Load</dt>" not in page, "each role has its own"
 
 
 def test_the_charts_have_what_the_operator_exported(scene: Scene) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Side, decide, decide_both
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Observation, Ordered, Replica, Unknown
 from servingpool.decision.pool import Pool
@@ -129,11 +130,12 @@ class TestRatio:
         assert both(2, 6, Ratio(least=0.5)) == (3, 6)
         assert both(2, 6, Ratio(least=5.0)) == (20, 6), "up to max"
 
-    def test_the_sentence_says_where_the_min_comes_from(self) -> None:
+    def test_the_sentence_names_the_ratio_and_not_min(self) -> None:
         first = side("prefill", prefill_slo(CLIENT), 6)
         second = side("decode", decode_slo(CLIENT), 2)
         _, decode = decide_both(first, second, Ratio(most=2.0), START)
-        assert decode.decision.reason.endswith("min is 3 beside 6 for prefill")
+        assert decode.decision.reason.endswith("; prefillPerDecode raises replicas to 3 beside 6 for prefill")
+        assert decode.decision.limits[-1].name is LimitName.RATIO
         assert decode.decision.bounds.least.beside is not None
 
     def test_what_was_learned_does_not_depend_on_the_other_side(self) -> None:
@@ -153,12 +155,33 @@ class TestBeside:
         for one, alone, other in ((prefill, p, decode.decision.replicas), (decode, d, prefill.decision.replicas)):
             assert alone <= one.beside(max(0, other - fewer)).replicas <= one.decision.replicas
 
+    @given(st.integers(0, 8), st.integers(0, 8), st.sampled_from([0, 1]), st.floats(0.05, 4.0), st.floats(1.0, 8.0))
+    def test_a_limit_names_what_a_person_would_change(
+        self, p: int, d: int, least: int, low: float, wide: float
+    ) -> None:
+        first = side("prefill", prefill_slo(CLIENT), p, least=least)
+        second = side("decode", decode_slo(CLIENT), d, least=least)
+        for one in decide_both(first, second, Ratio(low, low * wide), START):
+            beside = one.decision.bounds.least.beside
+            for limit in one.decision.limits:
+                assert limit.name is not LimitName.MINIMUM or limit.after <= least
+                assert limit.name is not LimitName.OTHER_ROLE or (limit.before, limit.after) == (0, 1)
+                assert limit.name is not LimitName.RATIO or (beside is not None and limit.after > max(least, 1))
+
 
 class TestZero:
     def test_neither_is_at_zero_alone(self) -> None:
         assert both(0, 3, least=0) == (1, 3)
         assert both(3, 0, least=0) == (3, 1)
         assert both(0, 0, least=0) == (0, 0)
+
+    @pytest.mark.parametrize("ratio", [ANY, Ratio(most=5.0)])
+    def test_a_role_that_runs_for_the_other_alone_is_no_matter_of_min_nor_of_the_ratio(self, ratio: Ratio) -> None:
+        first = side("prefill", prefill_slo(CLIENT), 3, least=0)
+        second = side("decode", decode_slo(CLIENT), 0, least=0)
+        _, decode = decide_both(first, second, ratio, START)
+        assert decode.decision.limits[-1].name is LimitName.OTHER_ROLE
+        assert decode.decision.reason.endswith("raised to 1 because prefill has 3: neither role is at 0 alone")
 
 
 class TestSeen:

@@ -78,14 +78,34 @@ class TestSizes:
         assert [one["name"] for one in world.status()["targets"]] == ["prefill", "decode", "spot"]
         assert len(world.services["spot"].orders) + len(world.services["spot"].engines) > 0, "it is tried"
 
+    def test_what_one_role_lacks_begins_with_its_name(self) -> None:
+        world = RoleCluster(decode=1)
+        world.serve("spot", replicas=0).unschedulable = True
+        world.pool(targets=[PREFILL, DECODE, {**DECODE, "name": "spot"}])
+        world.step(minutes=20)
+        assert world.condition("TargetsAvailable") == ("False", "TargetNotDelivering")
+        assert world.message("TargetsAvailable").startswith("decode: spot: pods without a node: 1.")
+        assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
+        world.hidden.add(world.prefill.engines[0].name)
+        world.step(minutes=2)
+        assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
+        assert world.message("MetricsAvailable").startswith("prefill: ")
+        world.hidden.add(world.decode.engines[0].name)
+        world.step(minutes=2)
+        assert world.message("MetricsAvailable").startswith("decode-7c9f-"), "both lack something"
+        world.hidden -= {world.prefill.engines[0].name}
+        world.step(minutes=2)
+        assert world.message("MetricsAvailable").startswith("decode: decode-7c9f-")
+
     def test_what_a_role_lacks_is_told_before_what_the_other_has_beyond_its_need(self) -> None:
         world = RoleCluster(rate=24.0)
         world.prompt, world.output = 500.0, 3000.0
         world.pool(targets=[PREFILL, {**DECODE, "max": 2}], prefillPerDecode={"min": 6})
         world.step(minutes=40)
-        assert world.side("prefill")["lastDecision"]["limits"][-1]["name"] == "TooFewReplicas"
+        assert world.side("prefill")["lastDecision"]["limits"][-1]["name"] == "PrefillPerDecode"
         assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
         assert world.message("ScalingLimited").startswith("decode: ")
+        assert world.status()["why"] == "TooManyReplicas"
 
 
 class TestTogether:
@@ -101,6 +121,8 @@ class TestTogether:
         raised = bound.side("decode" if "max" in ratio else "prefill")["lastDecision"]
         other = "prefill" if "max" in ratio else "decode"
         assert any(limit["reason"].endswith(f"for {other}") for limit in raised["limits"])
+        assert bound.condition("ScalingLimited") == ("True", "PrefillPerDecode"), "lower min would change nothing"
+        assert f" prefillPerDecode raises them to {max(bound.ordered)} beside " in bound.message("ScalingLimited")
 
     def test_a_ratio_between_whole_numbers_orders_nothing_for_lack_of_metrics(self) -> None:
         world = RoleCluster(rate=1.0, prefill=1, decode=1)
@@ -135,7 +157,10 @@ class TestTogether:
         assert min(world.ordered) >= 1
         assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
         assert "decode-" in world.message("MetricsAvailable")
-        assert world.message("ScalingLimited").endswith("min keeps them at 1 beside 2 for decode.")
+        assert world.condition("ScalingLimited") == ("True", "OtherRoleRuns")
+        assert world.message("ScalingLimited") == (
+            "prefill: Required replicas: 0 of prefill. Raised to 1 because decode has 2: neither role is at 0 alone."
+        )
 
     def test_a_lost_role_does_not_shrink_the_other(self) -> None:
         world = settled()
@@ -152,7 +177,7 @@ class TestTogether:
         world.step(minutes=30)
         assert world.ordered == (3, 3), "two of prefill are Ready, and one waits for a node"
         assert world.condition("TargetsAvailable") == ("False", "TargetNotDelivering")
-        assert world.message("TargetsAvailable").startswith("prefill: pods without a node: 1.")
+        assert world.message("TargetsAvailable").startswith("prefill: pods without a node: 1."), "not named twice"
         orders = len(world.writes.scales)
         world.step(minutes=30)
         assert len(world.writes.scales) == orders, "it is not ordered and removed by turns"
@@ -220,6 +245,7 @@ class TestBudget:
         prefill, decode = world.ordered
         assert prefill + decode == 6
         assert decode >= 1
+        assert world.status()["why"] == "GPUBudget", "as the alert ServingPoolHeldBelowNeed promises"
         assert world.condition("ScalingLimited") == ("True", "GPUBudget")
         assert world.message("ScalingLimited").startswith("prefill: ")
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from servingpool.api.conditions import ConditionType as Type
 from servingpool.api.conditions import Reason
 from servingpool.decision.observation import Observation, Ordered, Reading, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.parts import Part
+from servingpool.reconcile.act import NOT_SCALED
+from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.routing import LEAST_SEEN, NOT_SEEN, Spread, TargetLoad, judge_routing, slope
+from servingpool.reconcile.state import PoolState
+from servingpool.reconcile.status_builder import build
+
+from .role_cluster import RoleCluster
 
 FLEET = {"h100": 2, "l40s": 4}
 SPEEDS: dict[str, Reading] = {"h100": 1.0, "l40s": 0.4}
@@ -149,3 +157,44 @@ def test_the_past_fades() -> None:
     assert found is not None
     assert found[0] is Reason.ROUND_ROBIN
     assert after.seconds > LEAST_SEEN
+
+
+def test_round_robin_of_prefill_is_no_verdict_on_decode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decode, whose slope is at the boundary, was called round robin until it was far from it, though it never was."""
+    plans: list[PoolPlan] = []
+    monkeypatch.setattr(PoolState, "decided", lambda _, plan: plans.append(plan))
+    world = RoleCluster()
+    world.pool()
+    world.step()
+    monkeypatch.undo()
+    state, at = world.state(), world.now
+
+    def judged_after(hours: float, prefill: dict[str, float], decode: dict[str, float]) -> tuple[str, str]:
+        nonlocal at
+        for _ in range(round(hours * 240)):
+            at += 15.0
+            sides = [
+                replace(
+                    side,
+                    seen=replace(side.seen, observation=observed(running)),
+                    decision=replace(side.decision, parts=tuple(parts(SPEEDS))),
+                    learned=replace(side.learned, reference="h100"),
+                )
+                for side, running in zip(plans[0].sides, (prefill, decode), strict=True)
+            ]
+            plan = replace(plans[0], seen=replace(plans[0].seen, at=at), sides=tuple(sides))
+            state.decided(plan)
+        told = build(plan, NOT_SCALED, state.status, None, (), state.routing).condition(Type.ROUTING_FOLLOWS_SPEED)
+        assert told is not None
+        return told.reason, told.message
+
+    even, uneven = {"h100": 10.0, "l40s": 10.0}, {"h100": 10.0, "l40s": 25.0}
+    boundary = {"h100": 10.0, "l40s": 10.0 * 0.4**-0.5}
+    reason, said = judged_after(1.0, uneven, boundary)
+    assert reason == "RoundRobin"
+    assert said.startswith("prefill: Slow replicas hold more requests")
+    reason, said = judged_after(3.0, even, boundary)
+    assert reason == "LeastLoaded"
+    assert said.startswith("prefill: Requests are spread by load")
+    assert judged_after(3.0, even, uneven)[1].startswith("decode: Slow replicas hold more")
+    assert judged_after(0.5, {"h100": 0.0, "l40s": 0.0}, uneven)[0] == "RoundRobin"
