@@ -1,0 +1,186 @@
+"""Prefill and decode under budgets of GPUs: both roles or none, through the whole loop. Each replica has four GPUs."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from .fake_cluster import DrainsWhatRan
+from .role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster
+from .test_budgets import GPUS, budget, held, run, status
+
+ASLEEP = [{**PREFILL, "min": 0}, {**DECODE, "min": 0}]
+
+
+class Chaos(DrainsWhatRan, RoleCluster):
+    """Any sequence of events."""
+
+
+def rival(world: RoleCluster, least: int, *, rate: float = 40.0, most: int = 20, **settings: Any) -> None:
+    """A pool that outranks the other one."""
+    world.serve("rival", rate=rate, **settings)
+    world.pool("rival", targets=[{"name": "rival", "min": least, "max": most}], priority=9)
+
+
+def pairs_in(world: RoleCluster) -> list[tuple[int, int]]:
+    """What is due to prefill and to decode, in each budget that has both."""
+    found = []
+    for shared in world.budgets.latest.values():
+        due = {role: shared.grants.get(f"chat/pool ({role})") for role in ("prefill", "decode")}
+        if due["prefill"] is not None and due["decode"] is not None:
+            found.append((due["prefill"].share, due["decode"].share))
+    return found
+
+
+class TestSqueezed:
+    def test_a_running_pool_for_which_one_replica_is_left_gives_that_up_too_and_comes_back(self) -> None:
+        world = RoleCluster(rate=8.0)
+        world.pool()
+        world.step(minutes=40)
+        assert min(world.ordered) >= 1
+        budget(world, GPUS)
+        world.step(minutes=30)
+        assert (world.ordered, held(world)) == ((0, 0), 0), "one role alone would hold a GPU and serve nothing"
+        assert world.condition("ScalingLimited") == ("True", "GPUBudget")
+        assert "one replica each of prefill and decode takes 8 GPUs" in world.message("ScalingLimited")
+        budget(world, 2 * GPUS, generation=2)
+        world.step(minutes=10)
+        assert world.ordered == (1, 1)
+
+    def test_a_running_pool_gives_way_as_a_whole_to_the_min_of_a_higher_priority(self) -> None:
+        world = RoleCluster(rate=8.0)
+        world.pool()
+        rival(world, 4)
+        budget(world, 5 * GPUS)
+        run(world, 40, 6 * GPUS)
+        assert world.ordered == (0, 0)
+        assert [one["due"] for one in status(world)["pools"]][1] == 0, "no GPU is kept free for it"
+
+    def test_a_role_whose_other_one_was_refused_right_before_its_order_does_not_stay_alone(self) -> None:
+        world = RoleCluster(rate=0.0, prefill=0, decode=0)
+        world.pool(targets=ASLEEP, metrics={"gateway": GATEWAY})
+        budget(world, 2 * GPUS)
+        admits = world.budgets.admits
+
+        def lowered(plan: Any, action: Any) -> bool:
+            if action.target.key.name == "prefill":
+                budget(world, GPUS, generation=2)
+                return False
+            return admits(plan, action)
+
+        world.budgets.admits = lowered  # type: ignore[method-assign]
+        world.go(2.0, 0.25)
+        while world.ordered == (0, 0):
+            world.step()
+        assert world.ordered == (0, 1)
+        world.budgets.admits = admits  # type: ignore[method-assign]
+        world.step(minutes=10)
+        assert world.ordered == (0, 0)
+
+    def test_a_role_that_waits_for_gpus_of_its_own_keeps_what_the_other_has(self) -> None:
+        world = RoleCluster(rate=8.0)
+        world.pool()
+        rival(world, 1, replicas=1, rate=0.1)
+        budget(world, 4 * GPUS)
+        run(world, 30, 6 * GPUS)
+        before = world.ordered[1]
+        world.drain = True
+        world.set_replicas("prefill", 0)
+        world.step(minutes=5)
+        assert world.ordered == (0, before), "its pods drain, and one is its due"
+        world.drained("prefill")
+        world.step(minutes=5)
+        assert min(world.ordered) >= 1
+
+    def test_a_role_gives_up_its_gpus_where_another_budget_leaves_its_other_one_nothing(self) -> None:
+        world = RoleCluster(rate=8.0)
+        world.nodes = {"prefill": {"gpu": "a"}, "decode": {"gpu": "b"}}
+        world.pool(behavior={"maxChangePerStep": 1})
+        budget(world, 4 * GPUS, "of-prefill", nodeSelector={"gpu": "a"})
+        budget(world, 4 * GPUS, "of-decode", nodeSelector={"gpu": "b"})
+        world.step(minutes=40)
+        assert min(world.ordered) >= 1
+        budget(world, 0, "of-prefill", generation=2, nodeSelector={"gpu": "a"})
+        world.step(minutes=5)
+        assert world.ordered == (0, 0)
+        assert "GPUBudget of-prefill allows 0 decode" in world.side("decode")["lastDecision"]["reason"]
+        budget(world, 4 * GPUS, "of-prefill", generation=3, nodeSelector={"gpu": "a"})
+        world.step(minutes=10)
+        assert min(world.ordered) >= 1
+
+    @pytest.mark.parametrize("least", [0, 1])
+    def test_a_role_stays_only_where_its_other_one_may_be_ordered_outside_the_budget(self, least: int) -> None:
+        world = RoleCluster(rate=8.0)
+        world.serve("spot", replicas=0)
+        world.nodes = {"prefill": {"gpu": "a"}, "decode": {"gpu": "a"}, "spot": {"gpu": "b"}}
+        world.show("spot")
+        costs = (
+            ({**PREFILL, "min": least}, 1),
+            ({**PREFILL, "name": "spot", "min": 0}, 9),
+            ({**DECODE, "min": least}, 1),
+        )
+        targets = [{**each, "costPerReplicaHour": cost} for each, cost in costs]
+        world.pool(targets=targets, metrics={"gateway": GATEWAY})
+        budget(world, 8 * GPUS, nodeSelector={"gpu": "a"})
+        world.step(minutes=3)  # before it is tried
+        spot = world.services["spot"]
+        assert (spot.engines, spot.orders) == ([], [])
+        budget(world, GPUS, generation=2, nodeSelector={"gpu": "a"})
+        for _ in range(80):
+            world.step()
+            assert world.ordered == (0, 1 - least)
+        assert len(spot.engines) + len(spot.orders) == 1 - least, "a target's own min is for that target"
+
+
+class TestAsleep:
+    def test_a_gpu_on_which_neither_role_can_wake_is_not_kept_from_another_pool(self) -> None:
+        world = RoleCluster(rate=0.0, prefill=0, decode=0)
+        world.pool(targets=ASLEEP, metrics={"gateway": GATEWAY})
+        rival(world, 3, replicas=3, most=4)
+        world.rate = 2.0
+        budget(world, 4 * GPUS)
+        run(world, 30, 4 * GPUS)
+        assert world.ordered == (0, 0)
+        [high, pool] = status(world)["pools"]
+        assert pool == {**pool, "held": 0, "due": 0, "wanted": 2 * GPUS}, "it waits for nobody's pods"
+        assert high["due"] <= 4 * GPUS
+
+
+# Any sequence.
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_in_no_sequence_one_role_alone_is_due_or_left(seed: int) -> None:
+    chance = random.Random(seed)
+    world = Chaos(rate=8.0)
+    world.pool(targets=ASLEEP, metrics={"gateway": GATEWAY})
+    rival(world, 1, rate=6.0)
+    gpus, generation, alone = 6 * GPUS, 1, 0
+    budget(world, gpus)
+    world.step(minutes=10)
+    for _ in range(240):
+        match chance.randrange(30):
+            case 0 | 1:
+                world.rate = chance.choice((0.0, 2.0, 8.0, 24.0))
+            case 2 | 3:
+                world.services["rival"].rate = chance.choice((1.0, 15.0, 40.0))
+            case 4:
+                gpus, generation = chance.choice((1, 2, 3, 6, 8)) * GPUS, generation + 1
+                budget(world, gpus, generation=generation)
+            case 5:
+                world.drain = not world.drain
+            case 6 | 7 | 8:
+                world.drained(chance.choice(("prefill", "decode", "rival")))
+            case 9:
+                world.restart()
+            case 10:
+                world.pool("rival", targets=[{"name": "rival", "min": chance.randrange(1, 6), "max": 20}], priority=9)
+        before = held(world)
+        world.step()
+        assert held(world) <= max(before, gpus), "it grows within the budget only"
+        for prefill, decode in pairs_in(world):
+            assert (prefill == 0) == (decode == 0)
+        alone = alone + 1 if (world.ordered[0] == 0) != (world.ordered[1] == 0) else 0
+        assert alone <= 2, "a tick or two, until the other was ordered away"
