@@ -111,9 +111,18 @@ def _floors(floor: int, sides: Sequence[tuple[PoolNeed, Mapping[str, Claim], flo
     In whole replicas of prefill: else the floor would lose one where it is cut in two.
     """
     gpus = [sum(need.targets[name].wanted * one.gpus for name, one in own.items()) for need, own, _ in sides]
-    sizes = [min((one.gpus for one in own.values() if one.gpus > 0), default=1) for _, own, _ in sides]
-    *others, _ = [floor * each // max(1, sum(gpus)) // size * size for each, size in zip(gpus, sizes, strict=True)]
-    return [*others, floor - sum(others)]
+    sizes = [
+        min((one.gpus for name, one in own.items() if one.gpus * need.targets[name].wanted > 0), default=0)
+        for need, own, _ in sides
+    ]
+    if len(sizes) == 1:
+        return [floor]
+    prefill, decode = sizes
+    share = floor * gpus[0] // max(1, sum(gpus))
+    if min(sizes) > 0 and prefill + decode <= floor:  # at least a replica of each
+        share = min(max(share, prefill), floor - decode)
+    share -= share % max(1, prefill)
+    return [share, floor - share]
 
 
 @dataclass(frozen=True, slots=True)

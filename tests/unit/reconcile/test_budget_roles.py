@@ -6,6 +6,12 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servingpool.decision.part_claims import PoolNeed, TargetNeed
+from servingpool.decision.sharing import Claim
+from servingpool.reconcile.budget_claims import _floors
 
 from .fake_cluster import DrainsWhatRan
 from .role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster
@@ -148,7 +154,72 @@ class TestAsleep:
         assert high["due"] <= 4 * GPUS
 
 
-# Any sequence.
+class TestFloor:
+    def test_a_floor_for_two_replicas_serves_though_decode_asks_for_most_of_it(self) -> None:
+        world = RoleCluster(rate=8.0, prefill=1, decode=3)
+        world.prompt, world.output = 500.0, 3000.0
+        world.pool()
+        rival(world, 4, rate=60.0)
+        budget(world, 6 * GPUS, floors=[{"namespace": "chat", "pool": "pool", "gpus": 2 * GPUS}])
+        for _ in range(8):
+            world.step(minutes=10)
+            assert world.ordered == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "wants", "split"),
+    [
+        (7, (6, 2), (5, 2)),
+        (3, (6, 2), (2, 1)),
+        (2, (6, 2), (1, 1)),
+        (8, (6, 2), (6, 2)),
+        (3, (2, 6), (1, 2)),
+        (2, (2, 6), (1, 1)),
+        (1, (2, 6), (0, 1)),
+        (2, (0, 6), (0, 2)),
+    ],
+)
+def test_a_floor_of_prefill_and_decode_is_split_into_whole_replicas(
+    replicas: int, wants: tuple[int, int], split: tuple[int, int]
+) -> None:
+    sides = [
+        (PoolNeed({role: TargetNeed(wanted)}, None, 0.0, 1, GPUS), {role: Claim(role, GPUS, 0, 0, wanted, None)}, 1.0)
+        for role, wanted in zip(("prefill", "decode"), wants, strict=True)
+    ]
+    assert _floors(replicas * GPUS, sides) == [each * GPUS for each in split]
+
+
+# Any claims, and any sequence.
+
+
+@st.composite
+def sides(draw: st.DrawFn) -> list[tuple[PoolNeed, dict[str, Claim], float]]:
+    found = []
+    for role in ("prefill", "decode"):
+        names = [f"{role}-{number}" for number in range(draw(st.integers(1, 2)))]
+        needs = {name: TargetNeed(draw(st.integers(0, 6)), draw(st.sampled_from((0.5, 1.0)))) for name in names}
+        claims = {
+            name: Claim(name, draw(st.sampled_from((1, 2, 4, 8))), draw(st.integers(0, 4)), 0, 0, None)
+            for name in names
+        }
+        found.append((PoolNeed(needs, None, 0.0, 1, 1), claims, 1.0))
+    return found
+
+
+@given(sides(), st.integers(0, 64))
+def test_a_floor_that_holds_a_replica_of_each_role_is_one_of_each(
+    sides: list[tuple[PoolNeed, dict[str, Claim], float]], floor: int
+) -> None:
+    parts = _floors(floor, sides)
+    assert sum(parts) == floor
+    assert min(parts) >= 0
+    least = [
+        min((one.gpus for name, one in own.items() if need.targets[name].wanted), default=None)
+        for need, own, _ in sides
+    ]
+    known = [one for one in least if one is not None]
+    if len(known) == len(least) and sum(known) <= floor:
+        assert all(part >= one for part, one in zip(parts, known, strict=True))
 
 
 @pytest.mark.parametrize("seed", [2, 3])
