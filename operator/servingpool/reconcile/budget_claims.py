@@ -82,7 +82,7 @@ def _of_pool(pool: str, asked: Sequence[Wanted], claims: Mapping[str, Claim], fl
     """
     if "" in claims:
         claim = claims[""]
-        if not asked:
+        if not asked or asked[0].several is not None:
             return {"": replace(claim, floor=floor, fixed=True)}
         wants, misses, least, step = asked[0].replicas, asked[0].misses, asked[0].least, asked[0].max_change
         return {"": replace(claim, wanted=wants, misses=misses, least=least, floor=floor, max_change=step)}

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servingpool.adapters.cluster.objects import TargetKey
+from servingpool.api.gpu_budget import BudgetSpec
 from servingpool.decision.part_claims import PoolNeed, TargetNeed
 from servingpool.decision.sharing import Claim
-from servingpool.reconcile.budget_claims import _floors
+from servingpool.reconcile.budget_claims import Wanted, _floors, claims_in
+from servingpool.reconcile.budget_members import Member
+from servingpool.reconcile.holdings import Held
 
 from .fake_cluster import DrainsWhatRan
 from .role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster
@@ -187,6 +191,15 @@ def test_a_floor_of_prefill_and_decode_is_split_into_whole_replicas(
         for role, wanted in zip(("prefill", "decode"), wants, strict=True)
     ]
     assert _floors(replicas * GPUS, sides) == [each * GPUS for each in split]
+
+
+def test_another_target_set_is_not_shared_by_what_the_old_one_wanted() -> None:
+    """Until the pool itself is decided again it keeps what it has."""
+    need = PoolNeed({"a": TargetNeed(5), "b": TargetNeed(5)}, (0.0,), 10.0, 4, 1)
+    before = Wanted(10, None, 4, float("inf"), acts=True, at=0.0, several=need)
+    member = Member(("chat", "pool"), TargetKey("chat", "a"), "", 5, None, Held(1, 5, 5))
+    [claim] = claims_in(BudgetSpec.read({"gpus": 20}), [member], {member.key: (before,)}, 0.0)
+    assert (claim.wanted, claim.least, claim.fixed) == (5, 0, True)
 
 
 # Any claims, and any sequence.
