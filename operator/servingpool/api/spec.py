@@ -179,8 +179,8 @@ class Behavior(Part):
     """With min 0: time without a request, at the gateway and the engines, after which the fleet goes to 0; at least
     scaleDownWindow and two cold starts. 1m to 24h. The first request at the gateway brings it back."""
     max_change_per_step: Annotated[int, Between(1, 10_000)] | None = None
-    """Most replicas that one change adds or removes, 1 to 10000. A change comes every 15 s at most (the interval).
-    It applies last: min and max are reached in such steps too. Default: no limit."""
+    """Most replicas that one change adds or removes, 1 to 10000; of each role where targets have roles. A change comes
+    every 15 s at most (the interval). It applies last: min and max are reached in such steps too. Default: no limit."""
 
 
 class Spec(Part):

@@ -245,6 +245,10 @@ class Note(Templated, StrEnum):
         "{held} of {gpus} GPUs are held, and no other pool has any",
         "In the limit GPUBudget: the budget is smaller than what this pool alone needs.",
     )
+    GPUS_FOR_BOTH_ROLES = (
+        "one replica each of prefill and decode takes {both} GPUs, and of {gpus} fewer are left for this pool",
+        "In the limit GPUBudget: one role serves nothing without the other, so both have 0 replicas until both fit.",
+    )
     SPEED_UNKNOWN = (
         "scale-down blocked until enough requests were decoded to know the engine's speed",
         "In the limit Calibrating: the pool has served few requests so far.",

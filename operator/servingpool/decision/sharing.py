@@ -6,9 +6,10 @@ Floors first, then mins, then one replica at a time to where it avoids the most 
 from __future__ import annotations
 
 import heapq
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.params import DEFAULT
@@ -57,6 +58,11 @@ class Claim:
     """Replicas that it may lose in one step."""
     optional: int = 0
     """Replicas of `wanted` that only replace others or are tried: a pool that does not get them lacks nothing."""
+    pair: str = ""
+    """Its pool, where that has prefill and decode and all their targets lie in the budget: neither role gets a replica
+    without one of the other. Empty for others."""
+    role: str = ""
+    """Where it is one of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,21 @@ class _Deal:
         self.picks.append(claim)
         return True
 
+    def begin(self, pair: Sequence[Claim], able: Sequence[Claim], own: int) -> bool:
+        """The first replicas of both roles of a pair at once, of claims that are `able`. False where they do not fit.
+
+        `own`: GPUs that are set aside for the pair.
+        """
+        if any(self.shares[claim.pool] for claim in pair):
+            return True
+        roles = [[claim for claim in able if claim.role == role] for role in sorted({claim.role for claim in pair})]
+        for firsts in product(*roles):
+            taken = sum(claim.gpus for claim in firsts)
+            if max(0, taken - own) <= self.left:
+                self.left += min(own, taken)
+                return all(map(self.take, firsts))
+        return False
+
 
 def share(gpus: int, claims: Iterable[Claim], *, lending: bool, leaving: int = 0) -> dict[str, Grant]:
     """What each pool may order now, by its name.
@@ -109,21 +130,44 @@ def share(gpus: int, claims: Iterable[Claim], *, lending: bool, leaving: int = 0
     kept = [claim for claim in ranked if claim.fixed]
     # Not what they hold: the surge of a rollout would take a replica of another pool away.
     deal = _Deal(gpus - sum(claim.ordered * claim.gpus for claim in kept), {claim.pool: 0 for claim in sharing})
+    pairs = _pairs(sharing)
     for claim in sharing:
-        deal.give(claim, min(claim.wanted, claim.floor // claim.gpus))
+        pair = pairs.get(claim.pair, ())
+        able = [each for each in pair if min(each.wanted, each.floor // each.gpus) > 0]
+        if not pair or (claim in able and deal.begin(pair, able, 0)):
+            deal.give(claim, min(claim.wanted, claim.floor // claim.gpus))
+    own: Counter[str] = Counter()
     if not lending:
         used = {claim.pool: deal.shares[claim.pool] * claim.gpus for claim in sharing}
         used |= {claim.pool: claim.ordered * claim.gpus for claim in kept}
-        deal.left -= sum(max(0, claim.floor - used[claim.pool]) for claim in ranked if claim.pool in used)
+        for claim in ranked:
+            if claim.pool in used:
+                own[claim.pair] += max(0, claim.floor - used[claim.pool])
+        deal.left -= own.total()
+    begun = []
     for claim in sharing:
-        deal.give(claim, min(claim.wanted, claim.least))
-    for claim in sharing:
+        pair = pairs.get(claim.pair, ())
+        if not pair or deal.begin(pair, [each for each in pair if each.wanted > 0], own[claim.pair]):
+            begun.append(claim)
+            deal.give(claim, min(claim.wanted, claim.least))
+    for claim in begun:
         if claim.misses is None:
             deal.give(claim, min(claim.wanted, claim.ordered))
-    _by_worth(deal, [claim for claim in sharing if claim.misses is not None])
+    _by_worth(deal, [claim for claim in begun if claim.misses is not None])
     held = leaving + sum(claim.held for claim in ranked)
     granted = _granted(gpus - held, deal)
     return {claim.pool: _grant(claim, (held, gpus), ranked, deal.shares, granted) for claim in ranked}
+
+
+def _pairs(sharing: Iterable[Claim]) -> Mapping[str, Sequence[Claim]]:
+    """The claims of each pair, in the order in which they get the first replica of their role where it fits."""
+    found: defaultdict[str, list[Claim]] = defaultdict(list)
+    for claim in sharing:
+        if claim.pair:
+            found[claim.pair].append(claim)
+    for claims in found.values():
+        claims.sort(key=lambda claim: (claim.least == 0, claim.ordered == 0))
+    return found
 
 
 def spare(gpus: int, claims: Iterable[Claim], grants: Mapping[str, Grant], *, lending: bool, leaving: int = 0) -> int:
@@ -224,6 +268,10 @@ def _limited(
     """The grant with whose GPUs it waits for, or who has those that it does not get."""
     held, gpus = use
     others = [each for each in claims if each.pool != claim.pool and each.held > 0]
+    pair = [each for each in claims if each.pair == claim.pair] if claim.pair else []
+    if pair and not any(shares[each.pool] for each in pair):
+        both = sum(min(each.gpus for each in pair if each.role == role) for role in {each.role for each in pair})
+        return replace(grant, detail=Note.GPUS_FOR_BOTH_ROLES.message(both=both, gpus=gpus))
     if grant.most >= grant.share:
         named = listed([each.pool for each in sorted(others, key=lambda each: (-each.held, each.pool))])
         if not named:

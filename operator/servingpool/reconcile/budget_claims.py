@@ -13,6 +13,7 @@ from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
 from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, standing
 from servingpool.decision.parts import Part
+from servingpool.decision.roles import DECODE, PREFILL
 from servingpool.decision.sharing import Claim
 from servingpool.reconcile.budget_members import Member
 from servingpool.reconcile.holdings import Held
@@ -69,16 +70,19 @@ def claims_in(
         pools[one.key].append(one)
     for key, parts in pools.items():
         asked = [each for each in wanted.get(key, ()) if each.acts and abs(now - each.at) < STALE]
-        claims = _of_pool(asked, {one.name: found[one.target] for one in parts}, budget.floor(*key))
+        claims = _of_pool("/".join(key), asked, {one.name: found[one.target] for one in parts}, budget.floor(*key))
         found |= {one.target: claims[one.name] for one in parts}
     return tuple(found[one.target] for one in members)
 
 
-def _of_pool(asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -> Mapping[str, Claim]:
-    """A pool's claims by target. `asked`: its last decisions, one for each role; none where nobody scales it."""
+def _of_pool(pool: str, asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -> Mapping[str, Claim]:
+    """A pool's claims by target. `asked`: its last decisions, one for each role; none where nobody scales it.
+
+    Where it has other targets than it was decided on with, it keeps what it has until the next decision.
+    """
     if "" in claims:
         claim = claims[""]
-        if not asked:
+        if not asked or asked[0].several is not None:
             return {"": replace(claim, floor=floor, fixed=True)}
         wants, misses, least, step = asked[0].replicas, asked[0].misses, asked[0].least, asked[0].max_change
         return {"": replace(claim, wanted=wants, misses=misses, least=least, floor=floor, max_change=step)}
@@ -87,13 +91,17 @@ def _of_pool(asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -
         for each in asked
         if each.several is not None
     ]
-    # Where it has other targets than it was decided on with, it keeps what it has until the next decision.
     if sum(len(each) for _, each, _ in own) < len(claims):
         return {each: replace(claim, fixed=True) for each, claim in standing(floor, claims).items()}
     found: dict[str, Claim] = {}
-    for (need, each, step), share in zip(own, _floors(floor, own), strict=True):
+    # A role with a target outside the budget may get its replicas there.
+    paired = len(own) > 1 and all(
+        need.targets.keys() == each.keys() and all(one.gpus > 0 for one in each.values()) for need, each, _ in own
+    )
+    roles = ((pool, PREFILL), (pool, DECODE)) if paired else (("", ""),) * len(own)
+    for (need, each, step), share, (pair, role) in zip(own, _floors(floor, own), roles, strict=True):
         made = claims_of(need, share, each) if each else {}  # all of a role may lie outside the budget
-        found |= {name: replace(one, max_change=step) for name, one in made.items()}
+        found |= {name: replace(one, max_change=step, pair=pair, role=role) for name, one in made.items()}
     return found
 
 
@@ -103,9 +111,18 @@ def _floors(floor: int, sides: Sequence[tuple[PoolNeed, Mapping[str, Claim], flo
     In whole replicas of prefill: else the floor would lose one where it is cut in two.
     """
     gpus = [sum(need.targets[name].wanted * one.gpus for name, one in own.items()) for need, own, _ in sides]
-    sizes = [min((one.gpus for one in own.values() if one.gpus > 0), default=1) for _, own, _ in sides]
-    *others, _ = [floor * each // max(1, sum(gpus)) // size * size for each, size in zip(gpus, sizes, strict=True)]
-    return [*others, floor - sum(others)]
+    sizes = [
+        min((one.gpus for name, one in own.items() if one.gpus * need.targets[name].wanted > 0), default=0)
+        for need, own, _ in sides
+    ]
+    if len(sizes) == 1:
+        return [floor]
+    prefill, decode = sizes
+    share = floor * gpus[0] // max(1, sum(gpus))
+    if min(sizes) > 0 and prefill + decode <= floor:  # at least a replica of each
+        share = min(max(share, prefill), floor - decode)
+    share -= share % max(1, prefill)
+    return [share, floor - share]
 
 
 @dataclass(frozen=True, slots=True)

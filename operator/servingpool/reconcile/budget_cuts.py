@@ -26,6 +26,8 @@ class Allowance(NamedTuple):
     """Name of the budget."""
     detail: str
     """Why it is no more; empty where it is all that is wanted."""
+    waits: bool = False
+    """Some are its due, and their GPUs are not free yet; or its due is unknown."""
 
 
 def within(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> PoolPlan:
@@ -48,19 +50,23 @@ def _changed(plan: PoolPlan, decision: Decision) -> PoolPlan:
 def _of_roles(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> list[PoolPlan]:
     """The plans for prefill and decode, each beside what is left of the other.
 
-    Neither wakes without the other: it would hold GPUs and serve nothing.
+    Neither has replicas where the other gets none: it would hold GPUs and serve nothing. A role that waits for GPUs, or
+    may be ordered elsewhere, keeps the other as it is.
     """
     cut = [within(side, allowed) for side in plan.sides]
     beside = zip(plan.sides, reversed(plan.sides), reversed(cut), strict=True)
     sides = [within(_beside(side, other, left), allowed) for side, other, left in beside]
     asleep = [side for side in sides if side.decision.replicas == 0]
-    if plan.seen.observation.requested > 0 or len(asleep) != 1:
+    if len(asleep) != 1:
         return sides
-    places = (allowed.get(one.workload.key) for one in asleep[0].seen.targets)
+    places = [allowed.get(one.workload.key) for one in asleep[0].seen.targets]
     full = next((one for one in places if one is not None and not one.most), None)
     if full is None:
         return sides
-    closed = {one.workload.key: full._replace(most=0) for one in plan.seen.targets}
+    # Nothing stands in for a target's own min.
+    elsewhere = plan.seen.pool.spec.goes_to_zero and any(one is None or one.most for one in places)
+    most = None if elsewhere or any(one is not None and one.waits for one in places) else 0
+    closed = {one.workload.key: full._replace(most=most) for one in plan.seen.targets}
     return [within(side, closed) for side in sides]
 
 

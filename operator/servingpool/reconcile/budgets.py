@@ -270,6 +270,6 @@ def _allowance(shared: Shared, member: Member) -> Allowance:
     name = shared.budget.metadata.name
     if shared.uncounted is not None:
         pool, why = shared.uncounted
-        return Allowance(None, name, Note.GPUS_UNKNOWN.message(pool=pool, why=why))
+        return Allowance(None, name, Note.GPUS_UNKNOWN.message(pool=pool, why=why), waits=True)
     grant = shared.grants[member.claimed_as]
-    return Allowance(grant.most, name, grant.detail)
+    return Allowance(grant.most, name, grant.detail, waits=grant.share > grant.most)

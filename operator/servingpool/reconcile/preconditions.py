@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from servingpool.adapters.cluster import kinds
-from servingpool.adapters.cluster.objects import Key, Parent, Raw, TargetKey
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, Key, Parent, Raw, TargetKey
 from servingpool.adapters.cluster.scale import Fault, Unscalable
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
@@ -17,7 +17,7 @@ from servingpool.api.spec import Mode
 from servingpool.api.target import Target
 from servingpool.catalogue.notes import Note
 from servingpool.reconcile.collect import Collected
-from servingpool.reconcile.targets import SeenTarget
+from servingpool.reconcile.targets import SeenTarget, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     elsewhere = next((found for target in seen.targets if (found := _not_ours(pool, target)) is not None), None)
     if elsewhere is not None:
         return elsewhere
-    if requested == 0 and not pool.spec.goes_to_zero:
+    if requested == 0 and not pool.spec.goes_to_zero and not _ours(seen):
         first = next(one for one in seen.targets if one.spec.min > 0)  # to scale one is enough
         message = Reason.SCALING_DISABLED.message(target=first.workload.key, min=first.spec.min)
         return ScalePermission(False, Reason.SCALING_DISABLED, message)
@@ -63,6 +63,12 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
         return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
     message = Reason.SUCCEEDED_GET_SCALE.message(target=targets)
     return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
+
+
+def _ours(seen: Collected) -> bool:
+    """Whether the operator set the replicas last: 0 of a pool with a min are then what a GPU budget left it."""
+    setter = together([target.workload for target in seen.targets]).set_by
+    return setter is not None and setter.program == FIELD_MANAGER
 
 
 def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:

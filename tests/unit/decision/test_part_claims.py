@@ -13,7 +13,7 @@ from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, st
 from servingpool.decision.sharing import Claim, Grant, hull, share, spare, worth
 
 from .sequences import of_all_sequences, tell_progress
-from .test_sharing import RATES, STEPS, Fleet, need
+from .test_sharing import RATES, STEPS, Fleet, both_or_none, need
 
 
 def held(name: str, ordered: int, *, gpus: int = 1, priority: int = 0) -> Claim:
@@ -128,16 +128,21 @@ class Parts:
     """Budget of each target; 2 is none."""
     need: PoolNeed
     floor: int
+    pair: str = ""
+    """Of prefill and decode in one budget, their pool."""
+    role: str = ""
 
     def claims(self, budget: int) -> dict[str, Claim]:
         own = {name: each.pool for name, each in self.fleets.items() if self.places[name] == budget}
-        return claims_of(self.need, self.floor, own) if own else {}
+        found = claims_of(self.need, self.floor, own) if own else {}
+        return {name: replace(one, pair=self.pair, role=self.role) for name, one in found.items()}
 
 
 @st.composite
 def pools(draw: st.DrawFn) -> list[Parts]:
-    found = []
-    for number in range(draw(st.integers(1, 3))):
+    found: list[Parts] = []
+    pair = draw(st.booleans())
+    for number in range(draw(st.integers(2 if pair else 1, 3))):
         names = [f"target-{each}" for each in range(draw(st.integers(1, 3)))]
         gpus = {name: draw(st.sampled_from((1, 1, 2, 4))) for name in names}
         priority = draw(st.integers(0, 9))
@@ -148,6 +153,8 @@ def pools(draw: st.DrawFn) -> list[Parts]:
         places = {name: draw(st.sampled_from((0, 0, 1, 2))) for name in names}
         nothing = PoolNeed({name: TargetNeed(0) for name in names}, (0.0,), 0.0, 0, 1)
         found.append(Parts(fleets, places, nothing, draw(st.integers(0, 4))))
+    for one, role in zip(found[: 2 * pair], ("prefill", "decode"), strict=False):
+        one.pair, one.role, one.places = "both", role, dict.fromkeys(one.places, 0)
     return found
 
 
@@ -197,6 +204,7 @@ def test_no_sequence_of_pools_with_several_targets_orders_more_than_a_budget(
                 grants = share(size, claims, lending=lending)
                 used = sum(grants[claim.pool].share * claim.gpus for claim in claims)
                 assert used <= size
+                assert both_or_none(claims, grants)
                 assert 0 <= spare(size, claims, grants, lending=lending) <= size - used
                 for name, claim in one.claims(budget).items():
                     one.fleets[name].replicas = min(claim.wanted, grants[claim.pool].most)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.decision.holding import Holding
-from servingpool.decision.sharing import HYSTERESIS, Claim, share, weight, worth
+from servingpool.decision.sharing import HYSTERESIS, Claim, Grant, share, weight, worth
 
 from .sequences import of_all_sequences, tell_progress
 
@@ -117,6 +118,52 @@ def test_the_largest_change_of_a_step_holds_for_what_is_given_up_too() -> None:
 @pytest.mark.parametrize("lending", [True, False])
 def test_pools_without_gpus_of_the_budget_are_not_bounded_by_it(lending: bool) -> None:
     assert granted(1, claim("cpu", gpus=0, wanted=9), claim("b", wanted=9), lending=lending) == {"cpu": 9, "b": 1}
+
+
+# Prefill and decode: neither is worth anything without the other.
+
+
+def roles(pool: str = "chat", **given: object) -> list[Claim]:
+    return [replace(claim(f"{pool} ({role})", **given), pair=pool, role=role) for role in ("decode", "prefill")]
+
+
+def due(gpus: int, *claims: Claim, lending: bool = True) -> list[int]:
+    return [grant.share for grant in share(gpus, claims, lending=lending).values()]
+
+
+def test_a_gpu_that_is_too_little_for_both_roles_goes_to_another_pool() -> None:
+    rival = claim("rival", gpus=4, ordered=3, wanted=6, least=3, priority=9)
+    both = roles(gpus=4, wanted=1, least=1)
+    found = share(16, [rival, *both], lending=True)
+    assert (found["rival"].most, found["rival"].share) == (4, 4)
+    assert [found[each.pool].share for each in both] == [0, 0]
+    said = "one replica each of prefill and decode takes 8 GPUs, and of 16 fewer are left for this pool"
+    assert found["chat (decode)"].detail == said
+    assert due(20, rival, *both) == [3, 1, 1], "their first replicas rank with the mins"
+
+
+def test_both_roles_run_before_one_has_two_and_by_priority_before_the_mins_of_others() -> None:
+    assert due(3, *roles(wanted=3, least=2)) == [2, 1]
+    other = claim("other", wanted=2, least=2)
+    assert due(3, *roles(wanted=1, priority=1), other) == [1, 1, 1]
+    assert due(3, other, *roles(wanted=1)) == [1, 1, 1], "chat comes before other"
+    assert due(3, claim("another", wanted=2, least=2), *roles(wanted=1)) == [3 - 1, 0, 0]
+
+
+def test_a_role_takes_a_target_that_fits_where_its_first_one_does_not() -> None:
+    decode, prefill = roles(gpus=4, wanted=1, least=1)
+    small = replace(prefill, pool="chat (small)", gpus=1, least=0)
+    assert share(5, [decode, prefill, small], lending=True)["chat (small)"].share == 1
+    assert due(8, decode, prefill, small)[:2] == [1, 1]
+
+
+@pytest.mark.parametrize("lending", [True, False])
+def test_a_floor_of_less_than_both_roles_is_kept_for_them_and_no_more(lending: bool) -> None:
+    decode, prefill = roles(gpus=4, wanted=1, least=1)
+    floored = [replace(decode, floor=4), prefill]
+    assert due(8, *floored, lending=lending) == [1, 1]
+    rival = claim("rival", gpus=4, wanted=3, least=3, priority=9)
+    assert due(8, rival, *floored, lending=lending) == [2 if lending else 1, 0, 0]
 
 
 # What a fleet grows by while its removed pods are on their way.
@@ -242,7 +289,19 @@ def budgets(draw: st.DrawFn) -> tuple[int, bool, list[Claim]]:
         )
         for number in range(draw(st.integers(1, 4)))
     ]
+    if len(pools) > 1 and draw(st.booleans()):
+        pair = zip(pools, ("prefill", "decode"), strict=False)
+        pools[:2] = [replace(one, priority=pools[0].priority, pair="both", role=role) for one, role in pair]
     return draw(st.integers(1, 16)), draw(st.booleans()), pools
+
+
+def both_or_none(claims: list[Claim], grants: Mapping[str, Grant]) -> bool:
+    """No pool of prefill and decode is due one role alone."""
+    found = {(claim.pair, claim.role): 0 for claim in claims if claim.pair}
+    for claim in claims:
+        if claim.pair:
+            found[claim.pair, claim.role] += grants[claim.pool].share
+    return all((found[pair, "prefill"] > 0) == (found[pair, "decode"] > 0) for pair, _ in found)
 
 
 @of_all_sequences(1.0)
@@ -268,6 +327,7 @@ def test_no_sequence_orders_more_than_the_budget(
                 assert each.held.gpus >= each.truly_held, "nothing is counted as free that is not"
             grants = share(gpus, [each.pool for each in fleets], lending=lending)
             assert sum(grants[each.pool.pool].share * each.pool.gpus for each in fleets) <= gpus
+            assert both_or_none([each.pool for each in fleets], grants)
             fleet.replicas = min(wanted, grants[fleet.pool.pool].most)
         assert sum(each.truly_held for each in fleets) <= gpus
 
@@ -286,6 +346,7 @@ def test_constant_needs_come_to_rest_and_stay_under_noise(
 
     def turn(now: list[Claim]) -> list[Claim]:
         grants = share(gpus, now, lending=lending)
+        assert both_or_none(now, grants)
         moved = [min(one.wanted, grants[one.pool].most) for one in now]
         return [replace(one, ordered=to, held=one.gpus * to) for one, to in zip(now, moved, strict=True)]
 
@@ -311,3 +372,17 @@ def test_a_pool_alone_decides_as_without_a_budget_that_is_large_enough(
     grant = share(max(ordered, wanted) * pool.gpus, [alone], lending=lending)[pool.pool]
     assert min(wanted, grant.most) == wanted
     assert grant.detail == ""
+
+
+@of_all_sequences(0.2)
+@given(budgets(), st.tuples(st.integers(1, 6), st.integers(1, 6)), st.tuples(st.integers(0, 16), st.integers(0, 16)))
+def test_roles_alone_both_run_where_one_of_each_fits_whatever_their_floors(
+    budget: tuple[int, bool, list[Claim]], wants: tuple[int, int], floors: tuple[int, int]
+) -> None:
+    gpus, lending, [pool, *_] = budget
+    pair = [
+        replace(pool, pool=role, wanted=want, misses=need(want), floor=min(floor, gpus // 2), pair="both", role=role)
+        for role, want, floor in zip(("prefill", "decode"), wants, floors, strict=True)
+    ]
+    grants = share(gpus, pair, lending=lending)
+    assert [grants[each.pool].share > 0 for each in pair] == [2 * pool.gpus <= gpus] * 2

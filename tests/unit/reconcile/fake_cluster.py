@@ -482,6 +482,17 @@ class FakeCluster:
         self.writes.events.append((pool, type_, reason, message))
 
 
+class DrainsWhatRan(FakeCluster):
+    """Pods that never ran do not drain."""
+
+    def set_replicas(self, name: str, replicas: int, by: str = "kubectl") -> None:
+        service, drain = self.services[name], self.drain
+        self.drain = False
+        super().set_replicas(name, max(replicas, len(service.engines)), by)
+        self.drain = drain
+        super().set_replicas(name, replicas, by)
+
+
 def merged(before: Any, patch: Any) -> Any:
     """RFC 7386, as an API server applies it."""
     if not isinstance(patch, dict):

@@ -11,16 +11,13 @@ import pytest
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.decision import Decision
-from servingpool.decision.part_claims import PoolNeed, TargetNeed
 from servingpool.decision.parts import Part
-from servingpool.decision.sharing import Claim
-from servingpool.reconcile.budget_claims import _floors
 from servingpool.reconcile.budget_cuts import Allowance, within
 from servingpool.reconcile.budget_members import _called
 from servingpool.reconcile.pool_plan import PoolPlan
 from servingpool.reconcile.targets import keys_of, names_of
 
-from .fake_cluster import FakeCluster
+from .fake_cluster import DrainsWhatRan, FakeCluster
 from .mixed_cluster import FIXED, SPOT, MixedCluster, changes, ordered
 from .test_budgets import GPUS, budget, held, status
 
@@ -45,15 +42,8 @@ def run(world: FakeCluster, minutes: float, most: int) -> None:
         assert held(world) <= most
 
 
-class Chaos(MixedCluster):
-    """Pods that never ran do not drain."""
-
-    def set_replicas(self, name: str, replicas: int, by: str = "kubectl") -> None:
-        service, drain = self.services[name], self.drain
-        self.drain = False
-        super().set_replicas(name, max(replicas, len(service.engines)), by)
-        self.drain = drain
-        super().set_replicas(name, replicas, by)
+class Chaos(DrainsWhatRan, MixedCluster):
+    """Any sequence of events."""
 
 
 class TestOneBudget:
@@ -316,12 +306,3 @@ class TestRoom:
         world.show("spot")
         world.step(minutes=1)
         assert world.budgets.room(("chat", "pool"), [world.plans[-1].seen.targets]) == {"spot": 1}
-
-
-@pytest.mark.parametrize(("replicas", "split"), [(7, (5, 2)), (3, (2, 1)), (2, (1, 1)), (8, (6, 2))])
-def test_a_floor_of_prefill_and_decode_is_split_into_whole_replicas(replicas: int, split: tuple[int, int]) -> None:
-    sides = [
-        (PoolNeed({role: TargetNeed(wanted)}, None, 0.0, 1, GPUS), {role: Claim(role, GPUS, 0, 0, wanted, None)}, 1.0)
-        for role, wanted in (("prefill", 6), ("decode", 2))
-    ]
-    assert _floors(replicas * GPUS, sides) == [each * GPUS for each in split]

@@ -223,6 +223,24 @@ def test_a_budget_that_is_lowered_scales_down_below_min() -> None:
     assert "GPUBudget h100 allows" in world.message("ScalingLimited", "low")
 
 
+def test_a_pool_that_its_budget_left_nothing_comes_back_by_itself_also_under_a_new_leader() -> None:
+    world = FakeCluster()
+    world.serve(rate=8.0)
+    world.pool()
+    budget(world, 2)
+    world.step(minutes=30)
+    assert held(world) == 0
+    assert world.condition("Ready") == ("True", "SucceededGetScale"), "nobody switched scaling off"
+    assert world.condition("ScalingLimited") == ("True", "GPUBudget")
+    world.restart()
+    budget(world, 8, generation=2)
+    world.step(minutes=5)
+    assert held(world) == GPUS
+    world.set_replicas("vllm", 0)
+    world.step(minutes=5)
+    assert world.condition("Ready") == ("False", "ScalingDisabled")
+
+
 def test_an_order_without_an_answer_holds_its_gpus_as_if_it_were_carried_out() -> None:
     world = two(gpus=20)
     run(world, 30, 20)

@@ -131,6 +131,16 @@ class TestTogether:
         world.step(minutes=10)
         assert world.ordered == (1, 1)
 
+    def test_the_largest_change_of_a_step_is_of_each_role(self) -> None:
+        world = settled(minutes=20, rate=4.0, spec={"behavior": {"maxChangePerStep": 1}})
+        world.rate, changes = 40.0, set()
+        for _ in range(40):
+            before = world.ordered
+            world.step()
+            changes.add(tuple(now - then for now, then in zip(world.ordered, before, strict=True)))
+        assert max(map(max, changes)) == 1
+        assert (1, 1) in changes, "each role takes its own step"
+
     def test_the_ratio_stops_at_max(self) -> None:
         world = settled(spec={"prefillPerDecode": {"min": 12}, "targets": [{**PREFILL, "max": 4}, DECODE]})
         assert world.ordered[0] == 4
