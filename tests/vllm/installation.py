@@ -37,7 +37,7 @@ def python() -> Path:
     named = os.environ.get("VLLM_PYTHON")
     if named:
         program = shutil.which(named)
-        if program is None or not _has_vllm(Path(program)):
+        if program is None or not has(Path(program), "vllm"):
             raise Unavailable(f"VLLM_PYTHON is {named}, and `import vllm` fails there")
         return Path(program)
     if importlib.util.find_spec("vllm") is not None:
@@ -82,8 +82,9 @@ def program(variable: str, folder: str, name: str, build: Callable[[Path], None]
     return home / name
 
 
-def _has_vllm(program: Path) -> bool:
-    probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
+def has(program: Path, module: str) -> bool:
+    """Whether a Python has this module."""
+    probe = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
     return subprocess.run([program, "-c", probe], capture_output=True, check=False).returncode == 0
 
 
