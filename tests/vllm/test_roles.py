@@ -19,7 +19,7 @@ from .pair_run import ALONE, PairRun, work_of_a_prompt
 
 pytestmark = pytest.mark.timeout(1800)  # the first test of a machine installs vLLM
 
-RECORDED = Path(__file__).parents[1] / "fixtures" / "engines"
+RECORDED = Path(__file__).parents[1] / "fixtures"
 TTFT, TPOT = 0.5, 0.05
 """Seconds: what the roles have of the SLO, each a bucket's bound."""
 NEAR = 0.5
@@ -134,7 +134,7 @@ def test_an_answer_by_the_prefill_engine_alone_changes_nothing_of_what_a_prompt_
 
 @pytest.mark.parametrize("role", PODS)
 def test_the_recorded_page_has_this_engines_series(pair_run: PairRun, pair: Pair, role: str) -> None:
-    recorded = RECORDED / f"vllm-0.32.0-{role}.txt"
+    recorded = RECORDED / f"vllm-0.32.0-{role}-metrics.txt"
     if pair.prefill.version not in recorded.name:
         pytest.skip(f"this is vLLM {pair.prefill.version}, recorded is {recorded.name}: record this one's page anew")
     assert series(pair_run.pages[role]) == series(recorded.read_text())

@@ -15,7 +15,7 @@ from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetr
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 ENGINES = FIXTURES / "engines"
 REQUEST = ReadRequest(ttft_bounds=frozenset({2.0}), tpot_bounds=frozenset({0.1}))
-MODEL = {"tensorrt-llm": "", "tgi": "", "llamacpp": "", "vllm": "tiny"}
+MODEL = {"tensorrt-llm": "", "tgi": "", "llamacpp": ""}
 """What the engine calls the model; nothing where it has no label for it."""
 
 SMOOTH = {"generation_tokens": 703, "prompt_tokens": 6824, "time_to_first_token": 10}
@@ -113,7 +113,10 @@ def test_priorities_twins_are_left_out_and_their_requests_added():
 
 def test_a_prompt_that_was_transferred_is_computed_by_the_prefill_engine_alone():
     """Pages of two real engines joined by NIXL, after the same requests; a part of their prompts began alike."""
-    prefill, decode = read("vllm-0.32.0-prefill"), read("vllm-0.32.0-decode")
+    prefill, decode = (
+        page.read(profile_of("vllm"), page.parse((FIXTURES / f"vllm-0.32.0-{role}-metrics.txt").read_text()))["tiny"]
+        for role in ("prefill", "decode")
+    )
     assert decode.prompt_tokens == decode.cached_prompt_tokens == prefill.prompt_tokens
     assert prefill.prompt_tokens > prefill.cached_prompt_tokens > 0
     requests = prefill.time_to_first_token.count
