@@ -100,6 +100,10 @@ def pair(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
     """A prefill engine and a decode engine. Skips where that Python lacks NIXL."""
     if not installation.has(python, "nixl"):
         pytest.skip("no prefill and decode engines: NIXL joins them, and `import nixl` fails in vLLM's Python")
+    try:
+        installation.check_memory(installation.MEMORY_OF_A_PAIR)
+    except installation.Unavailable as lacking:
+        pytest.skip(f"no prefill and decode engines: {lacking}")
     with joined(python, tmp_path_factory.mktemp("pair")) as engines:
         yield engines
 

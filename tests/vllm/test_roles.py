@@ -22,6 +22,8 @@ pytestmark = pytest.mark.timeout(1800)  # the first test of a machine installs v
 RECORDED = Path(__file__).parents[1] / "fixtures"
 TTFT, TPOT = 0.5, 0.05
 """Seconds: what the roles have of the SLO, each a bucket's bound."""
+EARLY = 0.15
+"""Share of all requests: those of the first ticks, in which no step time is known and nothing is judged."""
 NEAR = 0.5
 """Share by which the work of a prompt may differ. It is inferred from TTFT as if arrivals were random, which a burst is
 not, and the client's seconds have the transport in them: 20% here. Before it was mended the last test saw it fall by 91%."""
@@ -115,9 +117,12 @@ def test_each_role_is_decided_by_its_own_figures(pair_run: PairRun) -> None:
     for name in ("generation_rate", "time_per_output_token"):
         assert getattr(whole, name) == reading(getattr(decode, name)), name
     assert whole.attainment == pytest.approx(reading(prefill.attainment) * reading(decode.attainment))
-    # Two histograms do not say which requests broke both bounds, and they are joined as if independent.
-    met = pair_run.share(lambda one: one.prefill.first_token <= TTFT and one.decode.per_token <= TPOT)
-    assert reading(whole.attainment) == pytest.approx(met, abs=0.15)
+    surely = pair_run.share(lambda one: one.prefill.first_token <= TTFT)
+    perhaps = pair_run.share(lambda one: one.prefill.first_token <= TTFT + TRANSPORT)
+    assert surely - EARLY <= reading(prefill.attainment) <= perhaps + EARLY
+    surely = pair_run.share(lambda one: one.decode.per_token <= TPOT - unsure(one.decode))
+    perhaps = pair_run.share(lambda one: one.decode.per_token <= TPOT + unsure(one.decode))
+    assert surely - EARLY <= reading(decode.attainment) <= perhaps + EARLY
 
 
 def test_the_work_of_a_prompt_is_what_the_prefill_engine_spends_on_it(pair_run: PairRun) -> None:

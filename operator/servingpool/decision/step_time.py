@@ -120,8 +120,8 @@ class StepTimeFit:
         if not steps:
             return self
         if self.windows and self.decodes != bool(steps[0].base):
-            # The two do not fit together. Steps tell more, except of engines that prefill for decode engines: one request
-            # for 150 tokens to a real one made each prompt 11 times cheaper, for good.
+            # The two do not fit together. Steps tell more, except of engines that prefill for decode engines. One
+            # request for 150 tokens to a real one made each prompt 11 times cheaper, for good.
             return self if self.decodes != prefills else StepTimeFit().update(steps, elapsed=elapsed, params=params)
         ratio = self._observed_over_expected(steps, params)
         drift = 0.0 if ratio is None else self.drift + min(1.0, elapsed / DRIFT_TIME) * (ratio - self.drift)
