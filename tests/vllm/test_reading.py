@@ -5,35 +5,26 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from servingpool.adapters.prometheus import with_own_buckets
 from servingpool.decision import samples
 from servingpool.decision.latency_count import LatencyCount
-from servingpool.decision.observation import Histogram, Unknown
+from servingpool.decision.observation import Unknown
 from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, End, replay
 from .engine import MAX_NUM_SEQS, Vllm
+from .measures import MEAN_TRANSPORT, ROUNDING, SAME, TRANSPORT, histogram, reading, series, unsure
 from .run import LOOK_INTERVAL, SETTLED, SLOS, Run, scraped_since, words
 from .ticks import Look, Operator
 
 pytestmark = pytest.mark.timeout(1800)  # the first test of a machine installs vLLM
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "vllm-0.32.0-metrics.txt"
-TRANSPORT = 0.25
-"""Seconds that a request or a token may be under way between client and engine, which is all that TTFT differs by.
-27 ms on average where this was written, amid a load of seven on two cores."""
-MEAN_TRANSPORT = 0.1
-"""Seconds, likewise, on average."""
-ROUNDING = 1e-6
-SAME = 0.05
-"""Share by which a mean over all tokens may differ: what transport adds to the first one it adds to the last as well."""
 
 
 def test_every_request_and_every_token_is_counted(run: Run) -> None:
@@ -189,11 +180,6 @@ def test_the_recorded_page_has_this_engines_series(run: Run, engine: Vllm) -> No
     if engine.version not in RECORDED.name:
         pytest.skip(f"this is vLLM {engine.version}, recorded is {RECORDED.name}: record this one's page anew")
 
-    def series(page: str) -> set[tuple[str, frozenset[tuple[str, str]]]]:
-        """With their labels, of which the cache's hold this machine's sizes."""
-        own = (sample for sample in exposed(page) if sample.name.startswith("vllm:"))
-        return {(s.name, frozenset() if s.name.endswith("_info") else frozenset(s.labels.items())) for s in own}
-
     assert series(run.page) == series(RECORDED.read_text())
 
 
@@ -223,11 +209,6 @@ def first_token(answer: Answer) -> tuple[float, float]:
 def per_token(answer: Answer) -> tuple[float, float]:
     """TPOT at the most and at the least."""
     return answer.per_token + unsure(answer), answer.per_token - unsure(answer)
-
-
-def unsure(answer: Answer) -> float:
-    """Seconds by which a request's TPOT may differ between client and engine."""
-    return TRANSPORT / (len(answer.times) - 1)
 
 
 Measured = Callable[[Answer], tuple[float, float]]
@@ -280,18 +261,3 @@ def near(
         for at in times(answer)
         if any(-TRANSPORT <= at - edge <= run.slowest_scrape + TRANSPORT for edge in (begin, end))
     )
-
-
-def histogram(figure: Histogram | Unknown) -> Histogram:
-    assert isinstance(figure, Histogram), figure
-    return figure
-
-
-def reading(figure: float | Unknown) -> float:
-    assert not isinstance(figure, Unknown), figure
-    return figure
-
-
-def exposed(page: str) -> Iterator[Sample]:
-    for family in text_string_to_metric_families(page):
-        yield from family.samples

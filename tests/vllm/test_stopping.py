@@ -104,7 +104,7 @@ def scrapes(prometheus: Prometheus) -> float:
 async def test_without_statistics_nothing_is_known_and_sigterm_cuts_what_is_under_way(
     start_vllm: StartVllm, watch: Watch, note: Note
 ) -> None:
-    with start_vllm("--disable-log-stats") as vllm, watch(vllm) as prometheus:
+    with start_vllm("--disable-log-stats") as vllm, watch({POD: vllm}) as prometheus:
         await replay(vllm.url, [Ask(0.0, range(3, 40), 8)])
         await asyncio.to_thread(wait_until, lambda: scrapes(prometheus) >= SCRAPES, WAIT, f"{SCRAPES} scrapes")
         operator = Operator(prometheus.url, *SLOS)

@@ -31,20 +31,24 @@ NAMESPACE, DEPLOYMENT, POD = "chat", "vllm", "vllm-7f9c6d5b4-x2x4z"
 SCRAPE_INTERVAL = 1.0
 
 
-class OneTarget(Prometheus):
-    """The lab's Prometheus with one fixed target in place of discovery."""
+class FixedTargets(Prometheus):
+    """The lab's Prometheus with these pods and their addresses in place of discovery, and the labels that it would give."""
 
-    def __init__(self, directory: Path, address: str, labels: dict[str, str], *, binary: Path) -> None:
-        super().__init__(directory, Path("/dev/null"), address, scrape_interval_seconds=SCRAPE_INTERVAL, binary=binary)
-        self._static = {"targets": [address], "labels": labels}
+    def __init__(self, directory: Path, pods: Mapping[str, str], *, binary: Path) -> None:
+        kubeconfig, unused = Path("/dev/null"), ""
+        super().__init__(directory, kubeconfig, unused, scrape_interval_seconds=SCRAPE_INTERVAL, binary=binary)
+        self._pods = pods
 
     def configuration(self) -> dict[str, Any]:
-        jobs = [{"job_name": "pods", "static_configs": [self._static]}]
-        return super().configuration() | {"scrape_configs": jobs}
+        targets = [
+            {"targets": [address], "labels": {"namespace": NAMESPACE, "pod": pod}}
+            for pod, address in self._pods.items()
+        ]
+        return super().configuration() | {"scrape_configs": [{"job_name": "pods", "static_configs": targets}]}
 
 
-Watch = Callable[[Vllm], OneTarget]
-"""Makes a Prometheus that scrapes this engine."""
+Watch = Callable[[Mapping[str, Vllm]], FixedTargets]
+"""Makes a Prometheus that scrapes these engines, by the names of their pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Operator:
     def __init__(self, prometheus: str, *slos: dict[str, Any]) -> None:
         self.backend = PrometheusBackend(BackendConfig(url=prometheus))
         self._readings = Readings({"default": self.backend})
-        self._cache = _cluster()
+        self._cache = cluster({DEPLOYMENT: POD})
         self.pools = [_pool(f"pool-{index}", slo) for index, slo in enumerate(slos)]
         self._memories = [Memory() for _ in slos]
         self._samples: list[Mapping[str, Sample]] = [{} for _ in slos]
@@ -123,23 +127,22 @@ def _pool(name: str, slo: dict[str, Any]) -> ServingPool:
     )
 
 
-def _cluster() -> ClusterCache:
-    """A Deployment of one replica, Ready, as the watches would show it."""
+def cluster(pods: Mapping[str, str]) -> ClusterCache:
+    """Deployments of one replica each, Ready, by name with the name of their pod, as the watches would show them."""
     cache, since = ClusterCache(), datetime.now(UTC).isoformat(timespec="seconds")
     meta = {"namespace": NAMESPACE, "creationTimestamp": since}
-    owned = {"controller": True, "kind": "Deployment", "uid": "deployment"}
-    cache.see_workload(
-        {"metadata": meta | {"name": DEPLOYMENT, "uid": "deployment"}, "spec": {"replicas": 1}}, gone=False
-    )
-    cache.see_replica_set(
-        {"metadata": meta | {"name": "revision", "uid": "revision", "ownerReferences": [owned]}}, gone=False
-    )
-    cache.see_pod(
-        {
-            "metadata": meta
-            | {"name": POD, "uid": POD, "ownerReferences": [owned | {"kind": "ReplicaSet", "uid": "revision"}]},
-            "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]},
-        },
-        gone=False,
-    )
+    for name, pod in pods.items():
+        owned, revision = {"controller": True, "kind": "Deployment", "uid": name}, f"{name}-revision"
+        cache.see_workload({"metadata": meta | {"name": name, "uid": name}, "spec": {"replicas": 1}}, gone=False)
+        cache.see_replica_set(
+            {"metadata": meta | {"name": revision, "uid": revision, "ownerReferences": [owned]}}, gone=False
+        )
+        cache.see_pod(
+            {
+                "metadata": meta
+                | {"name": pod, "uid": pod, "ownerReferences": [owned | {"kind": "ReplicaSet", "uid": revision}]},
+                "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]},
+            },
+            gone=False,
+        )
     return cache

@@ -14,7 +14,7 @@ from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfi
 from servingpool.adapters.prometheus.gateways.profile import READ_AS
 
 FIXTURES = Path(__file__).parents[2] / "tests" / "fixtures"
-VLLM = FIXTURES / "vllm-0.32.0-metrics.txt"
+VLLM = sorted(FIXTURES.glob("vllm-0.32.0*.txt"))
 UNIT_TESTS = "test_check_profile"
 ENGINE_TESTS = "test_engine_pages, test_engine_reading"
 VLLM_TESTS = "tests/vllm, test_prometheus_reading"
@@ -222,7 +222,7 @@ def _rows(name: str, profile: GatewayProfile) -> Iterator[tuple[str, ...]]:
 
 def _tested() -> Iterator[tuple[str, ...]]:
     engines, gateways = shipped(), shipped_gateways()
-    of: dict[tuple[str, str, str, str], list[Path]] = {("vllm", "0.32.0", "real process", VLLM_TESTS): [VLLM]}
+    of: dict[tuple[str, str, str, str], list[Path]] = {("vllm", "0.32.0", "real process", VLLM_TESTS): VLLM}
     for file in sorted((FIXTURES / "engines").glob("*.txt")):
         stem = file.stem.removeprefix("gateway-")
         known: Collection[str] = engines if stem == file.stem else gateways

@@ -71,7 +71,8 @@ class EngineDelta(NamedTuple):
     steps: tuple[Steps, ...] = ()
     """Of each replica that decoded enough; of all as one where none did alone."""
     prefills: tuple[Steps, ...] = ()
-    """Of each replica none of whose requests decoded, where there are no steps."""
+    """Of each replica none of whose requests decoded, where there are no steps. In a pool that prefills, these come
+    first, and then there are no steps."""
     full: tuple[Full, ...] = ()
     """Of each replica for which requests had waited too long at both ends of the interval."""
     most_running: float = 0.0
@@ -268,11 +269,13 @@ def _engine(
             sums = [*map(add, sums, one.increase)]
         together = mean_step(sums, sum(one.seconds for one in served))
         steps = [] if together is None else [together]
-    prefills = () if steps else (mean_prefill(one.increase, one.seconds) for one in served if not one.restarted)
+    asked = served if pool.prefills or not steps else []
+    costs = [mean_prefill(one.increase, one.seconds) for one in asked if not one.restarted]
+    prefills = tuple(one for one in costs if one is not None)
     running = (one.running for one in serving if ready[one.replica].target == target)
     return EngineDelta(
-        steps=tuple(steps),
-        prefills=tuple(one for one in prefills if one is not None),
+        steps=() if pool.prefills and prefills else tuple(steps),
+        prefills=prefills,
         full=tuple(
             # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
             _full(one, room=one.room and not observation.metered)

@@ -13,7 +13,6 @@ from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.counters import EngineDelta
 from servingpool.decision.knee import highest_knee, tpot_infeasible
 from servingpool.decision.observation import Observation, Reading, Unknown
-from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 from servingpool.decision.saturation import Saturation
 from servingpool.decision.step_time import StepTime, StepTimeFit
@@ -51,10 +50,11 @@ def kind_of(kinds: Kinds, target: str) -> Kind:
 
 
 def engine_after(
-    fit: StepTimeFit, saturation: Saturation, engine: EngineDelta, limit: float, elapsed: float, params: Params
+    fit: StepTimeFit, saturation: Saturation, engine: EngineDelta, limit: float, elapsed: float, pool: Pool
 ) -> tuple[StepTimeFit, Saturation]:
     """What is known of steps and full batches after `elapsed` seconds. `limit`: requests that the arguments admit."""
-    return fit.update(engine.steps or engine.prefills, elapsed=elapsed, params=params), saturation.update(
+    params, seen = pool.params, engine.steps or engine.prefills
+    return fit.update(seen, elapsed=elapsed, params=params, prefills=pool.prefills), saturation.update(
         engine.full,
         busiest=engine.busiest,
         running=engine.most_running,
@@ -71,7 +71,7 @@ def updated(
     found = []
     for target in pool.targets:
         kind, engine = kind_of(kinds, target.name), engines.get(target.name, NO_ENGINE)
-        fit, saturation = engine_after(kind.fit, kind.saturation, engine, target.batch_limit, elapsed, pool.params)
+        fit, saturation = engine_after(kind.fit, kind.saturation, engine, target.batch_limit, elapsed, pool)
         cold_start = kind.cold_start.update(
             tuple(one for one in observation.ready if one.target == target.name),
             tuple(one for one in observation.starting if one.target == target.name),

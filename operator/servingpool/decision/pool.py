@@ -35,6 +35,8 @@ class Pool:
     """The gateway that tells of demand at 0 replicas."""
     targets: tuple[Target, ...] = ()
     """In the order of the spec, where it has several; empty where it has one."""
+    prefills: bool = False
+    """Its engines prefill for decode engines. Tokens that they generate beyond the first say nothing of that work."""
     beside: Bound | None = None
     """The min, where it is one that follows from replicas of the other role."""
 

@@ -157,7 +157,7 @@ def _with_engines(tick: _Tick, delta: CounterDelta, memory: Memory) -> Profile:
     profile, pool, params = memory.profile, tick.pool, tick.pool.params
     if not pool.targets:
         engine = delta.engines.get("", NO_ENGINE)
-        fit, saturation = engine_after(profile.fit, profile.saturation, engine, pool.batch_limit, tick.elapsed, params)
+        fit, saturation = engine_after(profile.fit, profile.saturation, engine, pool.batch_limit, tick.elapsed, pool)
         return replace(profile, fit=fit, saturation=saturation)
     (prompt, steps), tokens = memory.window.lengths(memory.interval, params), memory.window.tokens_a_step(params)
     kinds = updated(profile.kinds, delta.engines, tick.observation, pool, tick.elapsed)

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.api.conditions import Reason
+from servingpool.api.role import Role
 from servingpool.api.schedule import occurrences
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.decision.bounds import Window
@@ -283,4 +284,5 @@ def core_pool(
         idle_after=spec.behavior.idle_after if spec.goes_to_zero else None,
         max_change=math.inf if spec.behavior.max_change_per_step is None else spec.behavior.max_change_per_step,
         targets=targets,
+        prefills=spec.targets[0].role is Role.PREFILL,
     )

@@ -43,6 +43,20 @@ def test_requests_that_decode_nothing_are_learned_where_no_step_is() -> None:
     assert steps.update([Steps(1.0, 0.0, 10.0, base=0.0)], elapsed=15.0, params=DEFAULT) == steps
 
 
+def test_of_engines_that_prefill_for_others_requests_that_decode_nothing_tell_more_than_steps() -> None:
+    decode, prefill = Steps(0.02, 1.0, 0.0), Steps(0.1, 0.0, 1000.0, base=0.0)
+
+    def fitted(*seen: Steps) -> StepTimeFit:
+        fit = StepTimeFit()
+        for one in seen:
+            fit = fit.update([one], elapsed=15.0, params=DEFAULT, prefills=True)
+        return fit
+
+    assert fitted(decode).decodes, "as long as there is nothing else"
+    assert fitted(decode, prefill) == fitted(prefill)
+    assert fitted(prefill, decode) == fitted(prefill)
+
+
 def test_the_fit_is_never_negative_even_where_the_data_are_absurd() -> None:
     fit = StepTimeFit()
     for decoding, itl in ((1.0, 0.2), (50.0, 0.02), (90.0, 0.001)):

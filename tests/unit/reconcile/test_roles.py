@@ -68,6 +68,25 @@ class TestSizes:
         assert (second.time_to_first_token, second.time_per_output_token) == (None, 0.1)
         assert first.attainment_share * second.attainment_share == pytest.approx(0.95, abs=1e-5)
 
+    @pytest.mark.parametrize("prefill", [1, 3])
+    def test_an_answer_that_somebody_has_a_prefill_engine_write_changes_nothing_of_what_a_prompt_costs(
+        self, prefill: int
+    ) -> None:
+        """A curl to see whether it runs. One of 150 tokens made a prompt 11 times cheaper on a real vLLM."""
+        figures = []
+        for tokens in (0, 150):
+            world = settled(
+                rate=2.5 * prefill, prefill=prefill, spec={"targets": [{**PREFILL, "max": prefill}, DECODE]}
+            )
+            engine = world.prefill.engines[0]
+            engine.output += tokens
+            engine.decode_steps += tokens
+            engine.decode_seconds += tokens * 0.016
+            world.step(minutes=1)
+            assert len(world.prefill.engines) == prefill
+            figures.append(world.side("prefill")["lastDecision"]["figures"]["stepPerPrefillToken"])
+        assert figures[1] == pytest.approx(figures[0], rel=0.01)
+
     def test_a_role_may_have_several_targets(self) -> None:
         world = RoleCluster(decode=1)
         world.serve("spot", replicas=0)

@@ -111,6 +111,20 @@ def test_priorities_twins_are_left_out_and_their_requests_added():
     assert metrics.time_to_first_token.count == 14
 
 
+def test_a_prompt_that_was_transferred_is_computed_by_the_prefill_engine_alone():
+    """Pages of two real engines joined by NIXL, after the same requests; a part of their prompts began alike."""
+    prefill, decode = (
+        page.read(profile_of("vllm"), page.parse((FIXTURES / f"vllm-0.32.0-{role}-metrics.txt").read_text()))["tiny"]
+        for role in ("prefill", "decode")
+    )
+    assert decode.prompt_tokens == decode.cached_prompt_tokens == prefill.prompt_tokens
+    assert prefill.prompt_tokens > prefill.cached_prompt_tokens > 0
+    requests = prefill.time_to_first_token.count
+    assert prefill.generation_tokens == decode.time_to_first_token.count == requests
+    assert prefill.inter_token_latency.count == 0
+    assert decode.inter_token_latency.count == decode.generation_tokens - requests > 0
+
+
 def test_a_label_that_is_called_group_can_choose_among_series():
     """Prometheus refused the query of all pools of such an engine: its rows had lost that label."""
     tokens = "acme_tokens_total"
