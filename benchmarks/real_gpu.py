@@ -40,9 +40,9 @@ Record = dict[str, Any]
 Floats = NDArray[np.float64]
 
 
-def load() -> Record:
-    """What measure.py wrote."""
-    with gzip.open(RECORD, "rt") as file:
+def load(path: Path = RECORD) -> Record:
+    """What measure.py or measure_pair.py wrote."""
+    with gzip.open(path, "rt") as file:
         found: Record = json.load(file)
     return found
 
@@ -126,8 +126,8 @@ def at_rates(record: Record, tpot: float) -> dict[float, Decision]:
     return {rate: decision for rate, since, decision in decisions(record, tpot) if since <= until}
 
 
-def known(figure: Reading) -> float:
-    assert not isinstance(figure, Unknown), figure
+def known(figure: Reading | None) -> float:
+    assert not isinstance(figure, Unknown | None), figure
     return figure
 
 

@@ -123,9 +123,9 @@ class Note(Templated, StrEnum):
         "Estimated for {share:.0%} of requests: no bucket ends at {bound}. Use {exact} for exact counts.",
         "In SLOMet: a histogram does not count the requests that met a bound inside one of its buckets.",
     )
-    ESTIMATED_PREFILL = (
+    ESTIMATED_OF_ROLE = (
         "Estimated for {share:.0%} of requests: no bucket ends at {bound}, the bound less the handover. Use {exact}.",
-        "In SLOMet of a pool with roles: the same of the prefill engines, with bounds to set for exact counts.",
+        "In SLOMet of a pool with roles: the same of a role's TTFT, with bounds to set for exact counts.",
     )
     BEYOND_LAST_BUCKET = (
         "{share:.0%} of requests count as late: the last bucket ends at {last}, below {bound}. Use {last} or less.",

@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, condition_of, updated
 from servingpool.api.duration import brief
-from servingpool.api.role import Role
 from servingpool.api.status import (
     Bounds,
     Change,
@@ -203,9 +202,8 @@ def _slo_condition(plan: PoolPlan) -> Condition:
 
 
 def _estimated(plan: PoolPlan) -> list[str]:
-    slo = plan.seen.pool.spec.slo
-    prefill = role_of(plan.seen.pool) == Role.PREFILL
-    return estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token, prefill=prefill)
+    slo, parted = plan.seen.pool.spec.slo, bool(role_of(plan.seen.pool))
+    return estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token, parted=parted)
 
 
 def _believed(plan: PoolPlan) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from servingpool.decision.observation import ReplicaMetrics
 
-from ..decision.world import ENGINE, Engine  # noqa: TID252, tests are no package of an installed name
+from ..decision.world import ENGINE, TTFT_BOUNDS, Engine  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import TICK, FakeCluster, pod
 
 ROUTER = ("chat", "router-7c9f-bbbbb")
@@ -22,6 +22,8 @@ class RoleCluster(FakeCluster):
         self.rate, self.prompt, self.output = rate, 3000.0, 200.0
         self.counts = [0.0, 0.0]
         """Of the gateway: requests sent to an engine, tries that met none."""
+        self.transfer = 0.0
+        """Seconds that a KV cache takes to a decode engine, where the request waits for it."""
         super().__init__(**settings)
         self.prefill = self.serve("prefill", replicas=prefill, rate=rate)
         self.decode = self.serve("decode", replicas=decode, rate=rate)
@@ -35,7 +37,7 @@ class RoleCluster(FakeCluster):
         for service, prompt, output in ((self.prefill, self.prompt, 1.0), (self.decode, 0.0, self.output)):
             share = self.rate / max(1, len(service.engines))
             for engine in service.engines:
-                _serve(engine, share, prompt, output)
+                _serve(engine, share, prompt, output, self.transfer if service is self.decode else 0.0)
         self.now += TICK
         for service in (self.prefill, self.decode):
             while not service.unschedulable and service.orders and self.now >= service.orders[0] + 100.0:
@@ -64,10 +66,13 @@ class RoleCluster(FakeCluster):
         return prefill, decode
 
 
-def _serve(engine: Engine, rate: float, prompt: float, output: float) -> None:
+def _serve(engine: Engine, rate: float, prompt: float, output: float, transfer: float) -> None:
     """A request of one token decodes nothing: it has no time between tokens."""
-    before = engine.decode_steps, engine.decode_seconds
+    before, requests, late = (engine.decode_steps, engine.decode_seconds), engine.requests, engine.late
     engine.serve(rate, TICK, prompt, output)
+    engine.first_token_seconds += transfer * (engine.requests - requests)
+    if transfer > max(TTFT_BOUNDS):
+        engine.late = late + engine.requests - requests
     if output <= 1.0:
         engine.decode_steps, engine.decode_seconds = before
     engine.running = min(10.0, rate * ENGINE.work(prompt, output) * 10.0) if rate else 0.0

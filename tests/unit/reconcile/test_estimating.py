@@ -67,7 +67,7 @@ def test_a_bound_inside_a_bucket_with_many_requests_is_named_with_its_buckets() 
 
 def test_buckets_of_prefill_engines_are_named_as_bounds_of_the_client() -> None:
     memory = seen(ttft=(50.0, 80.0), tpot=(0.0, 0.0), edges=(0.08, 2.5, 0.1, 0.1))
-    assert estimated(learned(memory, memory), 1.9, None, prefill=True) == [
+    assert estimated(learned(memory, memory), 1.9, None, parted=True) == [
         "Estimated for 30% of requests: no bucket ends at 1900ms, the bound less the handover. Use 160ms or 2600ms."
     ]
 

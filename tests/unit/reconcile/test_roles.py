@@ -65,7 +65,7 @@ class TestSizes:
         world = settled(minutes=1)
         first, second = (side.seen.pool.spec.slo for side in world.state().sides)
         assert (first.time_to_first_token, first.time_per_output_token) == (1.9, None)
-        assert (second.time_to_first_token, second.time_per_output_token) == (None, 0.1)
+        assert (second.time_to_first_token, second.time_per_output_token) == (1.9, 0.1)
         assert first.attainment_share * second.attainment_share == pytest.approx(0.95, abs=1e-5)
 
     @pytest.mark.parametrize("prefill", [1, 3])
@@ -86,6 +86,16 @@ class TestSizes:
             assert len(world.prefill.engines) == prefill
             figures.append(world.side("prefill")["lastDecision"]["figures"]["stepPerPrefillToken"])
         assert figures[1] == pytest.approx(figures[0], rel=0.01)
+
+    def test_kv_caches_that_come_late_are_no_slo_that_is_met(self) -> None:
+        world = settled()
+        assert world.condition("SLOMet")[0] == "True"
+        world.transfer = 28.0  # as on a real pair whose transport had fallen back to the host's memory
+        world.step(minutes=20)
+        assert world.condition("SLOMet") == ("False", "ObjectiveMissed")
+        decode = world.side("decode")["lastDecision"]["figures"]
+        assert decode["attainmentNow"] < 0.2
+        assert world.side("prefill")["lastDecision"]["figures"]["attainmentNow"] > 0.95
 
     def test_a_role_may_have_several_targets(self) -> None:
         world = RoleCluster(decode=1)
