@@ -132,12 +132,12 @@ INTRODUCTION = f"""\
 
 Written by `python benchmarks/prefill_decode.py`. Simulated; no GPU ran for this page. Both roles of a pool, each
 decided by the operator's core on its own engines' metrics: the prefill engines' with the client's TTFT less
-{HANDOVER:g} s, the decode engines' with the same and its TPOT, each at the square root of the client's attainment, for a
+{HANDOVER:g} s, the decode engines' with the same and its TPOT, each at the square root of the client's attainment: a
 request must meet both. Neither knows anything at the start; they find the best static pair, as every policy of these
-pages does. An 8B model on one GPU a replica, step times as measured on each GPU, least-loaded routing, cold starts of 80 to
-120 s. A request's KV cache moves at 200 Gbit/s after its prefill, and 8 ms on top: longer than Splitwise (ISCA 2024)
-measured where layers move as they are computed, 5 ms on H100 and 8 ms on A100 whatever the prompt. How far this model
-of two fleets is from published measurements is in the last section.
+pages does. An 8B model on one GPU a replica, step times as measured on each GPU, least-loaded routing, cold starts of
+80 to 120 s. A request's KV cache moves at 200 Gbit/s after its prefill, and 8 ms on top: longer than Splitwise (ISCA
+2024) measured where layers move as they are computed, 5 ms on H100 and 8 ms on A100 whatever the prompt. How far this
+model of two fleets is from published measurements is in the last section.
 
 The best static pair is the smallest in hindsight that holds the SLO.
 """
