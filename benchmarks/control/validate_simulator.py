@@ -60,13 +60,12 @@ class Check:
         return self.model / self.measured - 1.0
 
 
-def decode_step(profile: EngineProfile, batch: int) -> float:
-    """Seconds between two tokens of `batch` requests that have about CONTEXT tokens each."""
+def decode_step(profile: EngineProfile, batch: int, context: int = CONTEXT, output: int = 512) -> float:
+    """Seconds between two tokens of `batch` requests that have `context` tokens each in the mean."""
     # Roomier than the real cache where it holds less than the batch: the table asks for the step, not for preemption.
-    roomy = replace(profile, kv_tokens=max(profile.kv_tokens, 2 * batch * CONTEXT))
+    roomy = replace(profile, kv_tokens=max(profile.kv_tokens, 2 * batch * context))
     engine = Engine(roomy, 0.0)
-    output = 512
-    prompt = CONTEXT - output // 2
+    prompt = context - output // 2
     for _ in range(batch):
         engine.submit(0.0, prompt, output)
     engine.drain()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -173,6 +174,14 @@ def client() -> aiohttp.ClientSession:
 def tokens(draw: random.Random, length: int) -> list[int]:
     """A prompt that nobody sent before: the prefix cache has nothing of it."""
     return [draw.randrange(3, VOCABULARY) for _ in range(length)]
+
+
+def arguments(doc: str | None, work: str) -> argparse.Namespace:
+    """Of a script that measures: `out` and `work`."""
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="the record, gzipped JSON")
+    parser.add_argument("--work", type=Path, default=Path(work), help="model and logs")
+    return parser.parse_args()
 
 
 def save(record: Mapping[str, Any], path: Path) -> None:

@@ -2,12 +2,11 @@
 
 On a machine with a GPU, in a Python that has vLLM and aiohttp: `python benchmarks/gpu/measure.py --out record.json.gz`
 (6 minutes). The model has the shape of Llama-3.1-8B and random weights, for step times do not depend on them; nothing
-is fetched. `python benchmarks/real_gpu.py` sets a record beside the engine model and what the operator reads.
+is fetched. `python benchmarks/control/real_gpu.py` sets a record beside the engine model and what the operator reads.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import csv
 import gzip
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from gpu_engine import Engine, client, complete, save, tokens
+from gpu_engine import Engine, arguments, client, complete, save, tokens
 
 PROMPTS = (512, 1024, 2048, 4096, 8192)
 ALONE = 7
@@ -134,10 +133,7 @@ def stage(engine: Engine, pool: ProcessPoolExecutor, rate: float, seed: int) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="the record, gzipped JSON")
-    parser.add_argument("--work", type=Path, default=Path("/tmp/measured-engine"), help="model and log")
-    options = parser.parse_args()
+    options = arguments(__doc__, "/tmp/measured-engine")
     record: dict[str, Any] = {}
     with Engine(options.work, 8123) as engine, ProcessPoolExecutor(CLIENTS) as pool:
         record["start_seconds"] = engine.wait_until_ready()

@@ -5,7 +5,6 @@ As measure.py, and `nixl` beside vLLM: `python benchmarks/gpu/measure_pair.py --
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from gpu_engine import Engine, client, complete, save, tokens
+from gpu_engine import Engine, arguments, client, complete, save, tokens
 from measure import conversations
 
 PROMPTS = (512, 1024, 2048, 4096, 8192)
@@ -97,10 +96,7 @@ async def stage(prefill: Engine, decode: Engine, rate: float, seed: int) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="the record, gzipped JSON")
-    parser.add_argument("--work", type=Path, default=Path("/tmp/measured-pair"), help="model and logs")
-    options = parser.parse_args()
+    options = arguments(__doc__, "/tmp/measured-pair")
     record: dict[str, Any] = {}
     with (
         engine(options.work, "kv_producer", 8123) as prefill,

@@ -1,65 +1,58 @@
 """A real prefill engine and a real decode engine on one GPU: the handover, and what the core decides on their pages.
 
-`python benchmarks/real_gpu_pair.py` writes docs/benchmarks/real-gpu-pair.md; gpu/measure_pair.py made the record.
+`python benchmarks/control/real_gpu_pair.py` writes docs/benchmarks/real-gpu-pair.md from a record of
+gpu/measure_pair.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from real_gpu import Record, known, load, ms, samples, table
+from real_gpu import RECORDS, TTFT, Latencies, Record, known, load, ms, observed
+from tables import table
 
-from servingpool.adapters.prometheus import ReadRequest, page, with_own_buckets
-from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.decision.decide import Side, decide_both
 from servingpool.decision.decision import Decision
-from servingpool.decision.observation import Observation, Replica, Unknown
+from servingpool.decision.observation import Unknown
 from servingpool.decision.pool import Pool
 from servingpool.decision.roles import Ratio, decode_slo, joined, prefill_slo
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
+from servingpool_simulation.disaggregated import Transfer
 
-RECORD = Path(__file__).parent / "gpu" / "h200-8b-pair.json.gz"
-SLO = Slo(1.0, 0.04)
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "real-gpu-pair.md"
-BYTES_PER_TOKEN = 131_072
-"""32 layers, 8 KV heads of 128, two bytes each, keys and values."""
-
-
-def only(bound: float | None) -> frozenset[float]:
-    return frozenset() if bound is None else frozenset({bound})
+RECORD = RECORDS / "h200-8b-pair.json.gz"
+TPOT = 0.04
+SLO = Slo(TTFT, TPOT)
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "real-gpu-pair.md"
+MODELLED = Transfer()
+"""As the simulated pairs have it, of the same model."""
 
 
-def decisions(record: Record) -> Iterator[tuple[float, list[Decision], Decision]]:
+def decisions(record: Record) -> list[tuple[float, tuple[Decision, Decision], Decision]]:
     """At each page of both engines: seconds since the traffic began, each role's decision, and the pool's."""
     (stage,) = record["stages"]
     pools = [Pool(slo, min_replicas=1, max_replicas=8) for slo in (prefill_slo(SLO), decode_slo(SLO))]
-    memories = [Memory(), Memory()]
+    memories, found = [Memory(), Memory()], []
     ready = stage["pages"][0][0]
     for at, *texts in stage["pages"]:
-        sides = []
-        for pool, memory, text, start in zip(pools, memories, texts, record["start_seconds"], strict=True):
-            ttft, tpot = pool.slo.time_to_first_token, pool.slo.time_per_output_token
-            request = ReadRequest(ttft_bounds=only(ttft), tpot_bounds=only(tpot))
-            (read,) = page.read(profile_of("vllm"), samples(text), request).values()
-            metrics = with_own_buckets(replace(read, replica="pod", scraped_at=at), ttft, tpot)
-            pod = Replica("pod", at - ready + start, at - ready)
-            sides.append(Side(Observation(1, (pod,), metrics=(metrics,)), pool, memory))
-        outcomes = decide_both(sides[0], sides[1], Ratio(), at)
-        memories = [one.memory for one in outcomes]
-        each = [one.decision for one in outcomes]
-        yield at - stage["begin"], each, joined(*each)
+        prefill, decode = (
+            Side(observed(text, pool.slo, at, at - ready + start, at - ready), pool, memory)
+            for pool, memory, text, start in zip(pools, memories, texts, record["start_seconds"], strict=True)
+        )
+        first, second = decide_both(prefill, decode, Ratio(), at)
+        memories = [first.memory, second.memory]
+        both = first.decision, second.decision
+        found.append((at - stage["begin"], both, joined(*both)))
+    return found
 
 
-def attained(record: Record) -> float:
-    """Share of the clients' requests within both bounds, 0 to 1."""
+def measured(record: Record) -> Latencies:
+    """As the clients saw them."""
     (stage,) = record["stages"]
     _, _, ttft, end, _, output = np.array(stage["requests"]).T
-    tpot = (end - ttft) / np.maximum(output - 1, 1)
-    return float(((ttft <= known(SLO.time_to_first_token)) & (tpot <= known(SLO.time_per_output_token))).mean())
+    return Latencies.of(ttft, end, output)
 
 
 def handover(record: Record) -> tuple[float, float]:
@@ -67,7 +60,7 @@ def handover(record: Record) -> tuple[float, float]:
     rows = record["alone"]
     medians = [float(np.median(row["reply_to_first_token"])) for row in rows]
     slope, fixed = np.polyfit([row["tokens"] for row in rows], medians, 1)
-    return float(fixed), BYTES_PER_TOKEN / float(slope)
+    return float(fixed), MODELLED.bytes_per_token / float(slope)
 
 
 def alone_rows(record: Record) -> Iterator[Sequence[str]]:
@@ -76,8 +69,8 @@ def alone_rows(record: Record) -> Iterator[Sequence[str]]:
         yield f"{row['tokens']:,}", *(ms(float(np.median(figure))) for figure in figures)
 
 
-def decision_rows(record: Record) -> Iterator[Sequence[str]]:
-    for since, (prefill, decode), pool in decisions(record):
+def decision_rows(steps: Sequence[tuple[float, tuple[Decision, Decision], Decision]]) -> Iterator[Sequence[str]]:
+    for since, (prefill, decode), pool in steps:
         share = pool.figures.attainment_now
         yield (
             f"{since:.0f}",
@@ -90,10 +83,10 @@ def decision_rows(record: Record) -> Iterator[Sequence[str]]:
 TEXT = """\
 # A real prefill and decode pair on one GPU
 
-Written by `python benchmarks/real_gpu_pair.py` from a record of {date}: a prefill engine and a decode engine, both
-vLLM {vllm} with the shape of Llama-3.1-8B and random weights, shared one {gpu} and were joined by NIXL. The
-client does what vLLM's proxy does. Steps of the two disturb each other, so this is no measure of what a pair can serve;
-[one engine alone](real-gpu.md) is.
+Written by `python benchmarks/control/real_gpu_pair.py` from a record of {date}: a prefill engine and a decode
+engine, both vLLM {vllm} with the shape of Llama-3.1-8B and random weights, shared one {gpu} and were joined by
+NIXL. The client does what vLLM's proxy does. Steps of the two disturb each other, so this is no measure of what a pair
+can serve; [one engine alone](real-gpu.md) is.
 
 ## The handover
 
@@ -103,7 +96,7 @@ One request at a time, medians in ms. Undivided: the decode engine computes the 
 
 The KV cache moved at {rate:.2f} GB/s, and {fixed:.0f} ms came on top, for NIXL, HTTP and a decode step. A GPU's memory,
 NVLink or 200 Gbit/s give many times that; what slowed it on this virtual machine was not looked into.
-The model of the simulated pairs has 25 GB/s and 8 ms.
+The model of the simulated pairs has {rate_modelled:.0f} GB/s and {fixed_modelled:.0f} ms.
 
 ## What the operator makes of a slow handover
 
@@ -121,7 +114,7 @@ was in no bound: attainment was read as 100%.
 def text(record: Record) -> str:
     """The page."""
     about, (stage,), (fixed, rate) = record["about"], record["stages"], handover(record)
-    *_, (_, _, last) = decisions(record)
+    clients, steps = measured(record), decisions(record)
     return TEXT.format(
         date=about["date"],
         vllm=about["vllm"],
@@ -129,12 +122,14 @@ def text(record: Record) -> str:
         alone=table(("tokens", "prefill's reply", "from there to the first token", "undivided"), alone_rows(record)),
         rate=rate / 1e9,
         fixed=1000 * fixed,
+        rate_modelled=MODELLED.bytes_per_second / 1e9,
+        fixed_modelled=1000 * MODELLED.fixed,
         rate_asked=stage["rate"],
         seconds=40.0,
-        ttft=" / ".join(f"{one:.0f}" for one in np.quantile([one[2] for one in stage["requests"]], (0.5, 0.95))),
-        attained=attained(record),
-        read=known(last.figures.attainment_now),
-        decisions=table(("s", "waiting for decode", "attained, as read", "prefill + decode"), decision_rows(record)),
+        ttft=" / ".join(f"{one:.0f}" for one in np.quantile(clients.ttft, (0.5, 0.95))),
+        attained=clients.attained(TPOT),
+        read=known(steps[-1][2].figures.attainment_now),
+        decisions=table(("s", "waiting for decode", "attained, as read", "prefill + decode"), decision_rows(steps)),
     )
 
 

@@ -1,20 +1,22 @@
 """A real vLLM on a real GPU beside the engine model, and what the operator's core makes of its pages.
 
-`python benchmarks/real_gpu.py` writes docs/benchmarks/real-gpu.md, in seconds. gpu/measure.py made the record.
+`python benchmarks/control/real_gpu.py` writes docs/benchmarks/real-gpu.md, in seconds. gpu/measure.py made the record.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tables import table
+from validate_simulator import decode_step, prefill
 
 from servingpool.adapters.prometheus import ReadRequest, page, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of
@@ -27,17 +29,29 @@ from servingpool.decision.state import Memory
 from servingpool_simulation.engine import Engine
 from servingpool_simulation.hardware import engine_profile
 
-RECORD = Path(__file__).parent / "gpu" / "h200-8b.json.gz"
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "real-gpu.md"
+RECORDS = Path(__file__).parents[1] / "gpu"
+RECORD = RECORDS / "h200-8b.json.gz"
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "real-gpu.md"
 PROFILE = engine_profile("h200-8b-tp1")
-"""What is shipped for this GPU and model."""
+"""The engine model with the step times that this project ships for that GPU and model."""
+ATTAINMENT = 0.95
 TTFT = 1.0
-"""Seconds, for 95% of requests, as TPOT."""
+"""Seconds."""
 TPOTS = (0.025, 0.04, 0.05)
 """Seconds. vLLM's buckets end at the first and the last; the second lies within a bucket."""
 
 Record = dict[str, Any]
 Floats = NDArray[np.float64]
+
+
+class Step(NamedTuple):
+    """One decision."""
+
+    rate: float
+    """Requests/s of the stage."""
+    since: float
+    """Seconds since the stage began."""
+    decision: Decision
 
 
 def load(path: Path = RECORD) -> Record:
@@ -49,11 +63,16 @@ def load(path: Path = RECORD) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Of the requests of one stage, in seconds."""
+    """TTFT and TPOT of each request, in seconds."""
 
     ttft: Floats
     tpot: Floats
     """NaN for an answer of a single token."""
+
+    @classmethod
+    def of(cls, ttft: Floats, end: Floats, output: Floats) -> Latencies:
+        """From seconds to the first and to the last token, and the number of tokens."""
+        return cls(ttft, (end - ttft) / np.where(output > 1, output - 1, np.nan))
 
     def attained(self, tpot: float) -> float:
         """Share of requests within both bounds, 0 to 1."""
@@ -63,7 +82,7 @@ class Latencies:
 def measured(stage: Record) -> Latencies:
     """As the clients saw them."""
     _, ttft, end, _, output = np.array(stage["requests"]).T
-    return Latencies(ttft, (end - ttft) / np.where(output > 1, output - 1, np.nan))
+    return Latencies.of(ttft, end, output)
 
 
 def modelled(stage: Record) -> Latencies:
@@ -76,54 +95,45 @@ def modelled(stage: Record) -> Latencies:
     return Latencies(*(np.array([getattr(one, name) for one in ended], dtype=float) for name in ("ttft", "tpot")))
 
 
-def modelled_prefill(tokens: int) -> float:
-    """Seconds to the first token of a prompt that is alone."""
-    engine = Engine(PROFILE, 0.0)
-    engine.submit(0.0, tokens, 1)
-    return engine.drain()
-
-
-def modelled_decode(batch: int, context: int, steps: int) -> float:
-    """Seconds between two tokens of the last of so many requests, while all decode."""
-    engine = Engine(replace(PROFILE, kv_tokens=max(PROFILE.kv_tokens, 2 * batch * context)), 0.0)
-    for _ in range(batch):
-        engine.submit(0.0, context - steps // 2, steps)
-    engine.drain()
-    last = max(engine.take_outcomes(), key=lambda one: one.ttft or 0.0)
-    assert last.tpot is not None
-    return last.tpot
-
-
 @cache
 def samples(text: str) -> list[page.Sample]:
-    """Of a page of the engine."""
+    """The samples of a page: parsing is most of the work, and each SLO reads all pages."""
     return page.parse(text)
 
 
-def decisions(record: Record, tpot: float) -> Iterator[tuple[float, float, Decision]]:
+def observed(text: str, slo: Slo, at: float, age: float, ready_for: float) -> Observation:
+    """A fleet of one replica as the operator reads the replica's page, scraped `at` a Unix time; ages in seconds."""
+    ttft, tpot = slo.time_to_first_token, slo.time_per_output_token
+    request = ReadRequest(ttft_bounds=_only(ttft), tpot_bounds=_only(tpot))
+    (read,) = page.read(profile_of("vllm"), samples(text), request).values()
+    metrics = with_own_buckets(replace(read, replica="pod", scraped_at=at), ttft, tpot)
+    return Observation(1, (Replica("pod", age, ready_for),), metrics=(metrics,))
+
+
+def _only(bound: float | None) -> frozenset[float]:
+    return frozenset() if bound is None else frozenset({bound})
+
+
+def decisions(record: Record, tpot: float) -> list[Step]:
     """What the core decides at each page of the engine, for a pool of one replica that it has never seen before.
 
-    `tpot`: of the SLO, in seconds.
-
-    Yields the stage's requests/s, seconds since the stage began, and the decision. Time is the pages' own.
+    `tpot`: of the SLO, in seconds. Time is the pages' own.
     """
-    pool, memory = Pool(Slo(TTFT, tpot), min_replicas=1, max_replicas=8), Memory()
-    request = ReadRequest(ttft_bounds=frozenset({TTFT}), tpot_bounds=frozenset({tpot}))
+    pool, memory, found = Pool(Slo(TTFT, tpot), min_replicas=1, max_replicas=8), Memory(), []
     ready = record["stages"][0]["pages"][0][0]
     for stage in record["stages"]:
         for at, text in stage["pages"]:
-            (read,) = page.read(profile_of("vllm"), samples(text), request).values()
-            metrics = with_own_buckets(replace(read, replica="pod", scraped_at=at), TTFT, tpot)
-            pod = Replica("pod", at - ready + record["start_seconds"], at - ready)
-            outcome = decide(Observation(1, (pod,), metrics=(metrics,)), pool, memory, at)
+            observation = observed(text, pool.slo, at, at - ready + record["start_seconds"], at - ready)
+            outcome = decide(observation, pool, memory, at)
             memory = outcome.memory
-            yield stage["rate"], at - stage["begin"], outcome.decision
+            found.append(Step(stage["rate"], at - stage["begin"], outcome.decision))
+    return found
 
 
-def at_rates(record: Record, tpot: float) -> dict[float, Decision]:
+def at_rates(record: Record, steps: Iterable[Step]) -> dict[float, Decision]:
     """The decision at the last page of each stage while requests still came."""
     until = record["about"]["stage_seconds"]
-    return {rate: decision for rate, since, decision in decisions(record, tpot) if since <= until}
+    return {rate: decision for rate, since, decision in steps if since <= until}
 
 
 def known(figure: Reading | None) -> float:
@@ -140,17 +150,12 @@ def middle_and_late(values: Floats) -> str:
     return ms(*np.nanquantile(values, (0.5, 0.95)))
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def prefill_rows(record: Record) -> Iterator[Sequence[str]]:
     for row in record["prefill"]:
         client, engine, model = (
             float(np.median(row["client_seconds"])),
             row["engine_mean_seconds"],
-            modelled_prefill(row["tokens"]),
+            prefill(PROFILE, row["tokens"]),
         )
         yield f"{row['tokens']:,}", ms(client), ms(engine), ms(model), f"{model / engine - 1:+.0%}"
 
@@ -158,7 +163,7 @@ def prefill_rows(record: Record) -> Iterator[Sequence[str]]:
 def decode_rows(record: Record) -> Iterator[Sequence[str]]:
     for row in record["decode"]:
         real = float(np.mean(row["gap_seconds"]))
-        model = modelled_decode(row["batch"], row["context"], record["about"]["steps"])
+        model = decode_step(PROFILE, row["batch"], row["context"], record["about"]["steps"])
         yield f"{row['batch']} of {row['context']:,} tokens", ms(real), ms(model), f"{model / real - 1:+.0%}"
 
 
@@ -173,8 +178,9 @@ def stage_rows(record: Record) -> Iterator[Sequence[str]]:
         )
 
 
-def decision_rows(record: Record) -> Iterator[Sequence[str]]:
-    decided = {bound: at_rates(record, bound) for bound in TPOTS}
+def decision_rows(record: Record, steps: Mapping[float, Sequence[Step]]) -> Iterator[Sequence[str]]:
+    """`steps`: by the SLO's TPOT."""
+    decided = {bound: at_rates(record, each) for bound, each in steps.items()}
     for stage in record["stages"]:
         each = {bound: of_rate[stage["rate"]] for bound, of_rate in decided.items()}
         yield (
@@ -195,9 +201,9 @@ def capacity(decision: Decision) -> float:
 TEXT = """\
 # A real vLLM on a real GPU
 
-Written by `python benchmarks/real_gpu.py` from a record of {date}: vLLM {vllm} on one {gpu}, with the shape
-of Llama-3.1-8B in bf16 and random weights, at most 256 requests and 8,192 tokens in a step. FlashInfer's sampler was
-off. Four client processes on the same machine streamed the answers. Its first start took {start:.0f} s, most of it
+Written by `python benchmarks/control/real_gpu.py` from a record of {date}: vLLM {vllm} on one {gpu}, with the
+shape of Llama-3.1-8B in bf16 and random weights, at most 256 requests and 8,192 tokens in a step. FlashInfer's sampler
+was off. Four client processes on the same machine streamed the answers. Its first start took {start:.0f} s, most of it
 compilation. `python benchmarks/gpu/measure.py` makes such a record on any machine that has vLLM, in six minutes.
 
 Beside it is the engine model of all simulated pages, with the step times that it ships for this GPU. They come from
@@ -226,9 +232,9 @@ model's attainment is in brackets. Latencies are the median and the 95th percent
 
 {stages}
 
-Up to 18 requests/s the model's 95th percentiles are 0.90 to 1.10 of the real ones. Its median TTFT is 0.61 to 0.75:
+Where TPOT {tpot:g} ms is met, the model's 95th percentiles are {late} of the real ones. Its median TTFT is {middle}:
 HTTP, JSON and the tokenizer are not in it. Beyond that the model is too fast, and with a full batch a real step takes
-longer than its kernels: where the real engine attains 53%, the model attains 82%.
+longer than its kernels: at {rate} requests/s and TPOT 40 ms the real engine attains {real:.0%}, the model {model:.0%}.
 
 ## Steps
 
@@ -244,12 +250,23 @@ The real engine prepares a step while the GPU computes the one before, so small 
 """
 
 
+def ratios(record: Record, share: float, *names: str) -> str:
+    """The model's quantile over the real one, least and most of the stages that met the strictest SLO."""
+    found = [
+        float(np.nanquantile(getattr(modelled(stage), name), share) / np.nanquantile(getattr(real, name), share))
+        for stage in record["stages"]
+        if (real := measured(stage)).attained(TPOTS[0]) >= ATTAINMENT
+        for name in names
+    ]
+    return f"{min(found):.2f} to {max(found):.2f}"
+
+
 def text(record: Record) -> str:
     """The page."""
-    about = record["about"]
+    about, last = record["about"], record["stages"][-1]
     requests = [measured(stage) for stage in record["stages"]]
     together = Latencies(*(np.concatenate([getattr(one, name) for one in requests]) for name in ("ttft", "tpot")))
-    last = [[decision for *_, decision in decisions(record, bound)][-1] for bound in TPOTS]
+    steps = {bound: decisions(record, bound) for bound in TPOTS}
     bounds = [f"{ms(bound)} ms" for bound in TPOTS]
     return TEXT.format(
         date=about["date"],
@@ -259,9 +276,15 @@ def text(record: Record) -> str:
         ttft=TTFT,
         stage=about["stage_seconds"],
         truth=", ".join(f"{together.attained(bound):.1%}" for bound in TPOTS),
-        read=", ".join(f"{known(decision.figures.attainment_now):.1%}" for decision in last),
-        decisions=table(("requests/s", "read", *(f"TPOT {bound}" for bound in bounds)), decision_rows(record)),
+        read=", ".join(f"{known(each[-1].decision.figures.attainment_now):.1%}" for each in steps.values()),
+        decisions=table(("requests/s", "read", *(f"TPOT {one}" for one in bounds)), decision_rows(record, steps)),
         stages=table(("requests/s", *bounds, "TTFT", "model", "TPOT", "model"), stage_rows(record)),
+        tpot=1000 * TPOTS[0],
+        late=ratios(record, 0.95, "ttft", "tpot"),
+        middle=ratios(record, 0.5, "ttft"),
+        rate=last["rate"],
+        real=requests[-1].attained(0.04),
+        model=modelled(last).attained(0.04),
         prefills=table(("tokens", "client", "engine", "model", "deviation"), prefill_rows(record)),
         decodes=table(("requests", "measured", "model", "deviation"), decode_rows(record)),
     )
