@@ -10,7 +10,7 @@ from .client import Answer
 
 TRANSPORT = 0.25
 """Seconds that a request or a token may be under way between client and engine, which is all that TTFT differs by.
-27 ms on average where this was written, amid a load of seven on two cores."""
+On two cores with a load of seven the mean was 27 ms."""
 MEAN_TRANSPORT = 0.1
 """Seconds, likewise, on average."""
 ROUNDING = 1e-6

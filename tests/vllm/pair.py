@@ -71,7 +71,7 @@ class Pair:
         return Handed(begun, await complete(session, self.decode.url, ask, transfer))
 
     async def texts(self, asks: Sequence[Ask]) -> list[tuple[str, str]]:
-        """What is said with the likeliest tokens: through both engines, and by one of them alone."""
+        """The answers to greedy requests, each through both engines and from one of them alone."""
         greedy = {"temperature": 0.0}
 
         async def one(session: aiohttp.ClientSession, ask: Ask) -> tuple[str, str]:

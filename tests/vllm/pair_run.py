@@ -53,7 +53,7 @@ class Tick:
     """By role."""
     plan: PoolPlan
     conditions: Mapping[str, Condition]
-    """Of the pool, by type."""
+    """The pool's conditions, by type."""
 
     def scraped_since(self, since: float) -> bool:
         """Whether both pages are of then (Unix seconds) or later."""
@@ -133,7 +133,7 @@ class PairRun:
     pages: Mapping[str, str]
     """The engines', by role, after `handed`."""
     texts: Sequence[tuple[str, str]]
-    """What was said through both engines, and by one alone."""
+    """Texts of the same requests: through both engines, and from one alone."""
     slowest_scrape: float
     """Seconds from a scrape's time stamp to its end, at the most."""
 
@@ -188,7 +188,7 @@ class PairRun:
                 for name, (client, read) in pairs.items()
             ),
             f"from the prefill engine's reply to the first token, ms: median {1e3 * handover[count // 2]:.0f}, longest {1e3 * handover[-1]:.0f}",
-            f"within {ttft} and {tpot}: {met:.1%} of the client's requests, {told} as read, which leaves the wait for decoding out",
+            f"within {ttft} and {tpot}: {met:.1%} of the client's requests, {told} as read",
             f"work of a prompt after the prefill engine answered alone, ms: {1e3 * later:.4g}",
         ]
 

@@ -58,5 +58,5 @@ class ConditionType(StrEnum):
         "The gateway sends slow replicas fewer requests. Only pools of several targets have this condition.",
     )
     COUNTED = "Counted", Truth.TRUE, "Of a GPUBudget: the GPUs of all its pools are known."
-    EXCLUSIVE = "Exclusive", Truth.TRUE, "Of a GPUBudget: its targets count in no other budget."
+    EXCLUSIVE = "Exclusive", Truth.TRUE, "Of a GPUBudget: no other budget counts its targets."
     SUFFICIENT = "Sufficient", Truth.TRUE, "Of a GPUBudget: no pool is limited by it."

@@ -13,7 +13,8 @@ LIMITED_BY: tuple[str, ...] = (
     *(Reason.GPU_BUDGET, Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS),
     *(Reason.PREFILL_PER_DECODE, Reason.OTHER_ROLE_RUNS),
 )
-"""Named as the limits are. Of what limits both roles, what is told first: that one has less than it needs."""
+"""Reasons, called as the limits that they report. Where both roles are limited, the first of these is reported: a role
+that has less than it needs comes before one that has more."""
 
 
 def judge_limits(plan: PoolPlan) -> tuple[Reason, str]:
@@ -44,7 +45,7 @@ def _judged(plan: PoolPlan) -> tuple[Reason, str] | None:
 
 
 def _by_bound(needed: str, bounds: Bounds, *, above: bool) -> tuple[Reason, str]:
-    """What is said of a need that is `above` max, or below the min in force."""
+    """Reason and message of a need that is `above` max, or below the min in force."""
     if above:
         return Reason.TOO_MANY_REPLICAS, Reason.TOO_MANY_REPLICAS.message(needed=needed, bound=bounds.most)
     least, beside = bounds.least, bounds.least.beside

@@ -26,7 +26,7 @@ def role_of(pool: ServingPool) -> str:
 
 
 def of_role(role: str, said: str) -> str:
-    """What is said of one role, beginning with its name; of a target that is called like its role it does already."""
+    """The message, with the role's name before it. It has that already where a target is called like its role."""
     return said if not role or said.startswith(f"{role}: ") else f"{role}: {said}"
 
 

@@ -202,8 +202,9 @@ def _slo_condition(plan: PoolPlan) -> Condition:
 
 
 def _estimated(plan: PoolPlan) -> list[str]:
-    slo, parted = plan.seen.pool.spec.slo, bool(role_of(plan.seen.pool))
-    return estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token, parted=parted)
+    slo, role = plan.seen.pool.spec.slo, role_of(plan.seen.pool)
+    said = estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token, parted=bool(role))
+    return [of_role(role, one) for one in said]
 
 
 def _believed(plan: PoolPlan) -> list[str]:

@@ -35,7 +35,7 @@ def rival(world: RoleCluster, least: int, *, rate: float = 40.0, most: int = 20,
 
 
 def pairs_in(world: RoleCluster) -> list[tuple[int, int]]:
-    """What is due to prefill and to decode, in each budget that has both."""
+    """Replicas due to prefill and to decode, for each budget with both roles."""
     found = []
     for shared in world.budgets.latest.values():
         due = {role: shared.grants.get(f"chat/pool ({role})") for role in ("prefill", "decode")}
