@@ -167,30 +167,29 @@ def decode_rows(record: Record) -> Iterator[Sequence[str]]:
         yield f"{row['batch']} of {row['context']:,} tokens", ms(real), ms(model), f"{model / real - 1:+.0%}"
 
 
-def stage_rows(record: Record) -> Iterator[Sequence[str]]:
+def attained_rows(record: Record) -> Iterator[Sequence[str]]:
     for stage in record["stages"]:
         real, model = measured(stage), modelled(stage)
-        yield (
-            f"{stage['rate']}",
-            *(f"{real.attained(bound):.1%} ({model.attained(bound):.1%})" for bound in TPOTS),
-            *(middle_and_late(one.ttft) for one in (real, model)),
-            *(middle_and_late(one.tpot) for one in (real, model)),
-        )
+        yield f"{stage['rate']}", *(f"{real.attained(bound):.1%} / {model.attained(bound):.1%}" for bound in TPOTS)
+
+
+def latency_rows(record: Record) -> Iterator[Sequence[str]]:
+    for stage in record["stages"]:
+        both = measured(stage), modelled(stage)
+        ttft, tpot = ([middle_and_late(getattr(one, name)) for one in both] for name in ("ttft", "tpot"))
+        yield f"{stage['rate']}", *ttft, *tpot
 
 
 def decision_rows(record: Record, steps: Mapping[float, Sequence[Step]]) -> Iterator[Sequence[str]]:
     """`steps`: by the SLO's TPOT."""
-    decided = {bound: at_rates(record, each) for bound, each in steps.items()}
-    for stage in record["stages"]:
-        each = {bound: of_rate[stage["rate"]] for bound, of_rate in decided.items()}
-        yield (
-            f"{stage['rate']}",
-            f"{known(each[TPOTS[0]].figures.arrivals):.1f}",
-            *(
-                f"{measured(stage).attained(bound):.1%}: {decision.replicas}; {capacity(decision):.1f}"
-                for bound, decision in each.items()
-            ),
-        )
+    for bound, each in steps.items():
+        decided = at_rates(record, each)
+        for stage in record["stages"]:
+            decision = decided[stage["rate"]]
+            yield (
+                *(f"{ms(bound)} ms", f"{stage['rate']}", f"{known(decision.figures.arrivals):.1f}"),
+                *(f"{measured(stage).attained(bound):.1%}", f"{capacity(decision):.1f}", f"{decision.replicas}"),
+            )
 
 
 def capacity(decision: Decision) -> float:
@@ -212,9 +211,8 @@ kernel times measured by others, plus 0.65 ms. **Nothing was fitted to this reco
 ## What the operator makes of it
 
 The core met this engine for the first time and read its pages, one each 5 s, as it does in a cluster. The pool has one
-replica, and an SLO for 95%: TTFT {ttft:g} s, TPOT as in the title. Each rate came for {stage:.0f} s; a row is the
-decision at its end. A cell has what the clients' requests attained, the replicas that the core asks for, and the
-requests/s that it says one replica takes.
+replica, and an SLO for 95%: TTFT {ttft:g} s, TPOT as in the first column. Each rate came for {stage:.0f} s. A row is
+the decision at its end.
 
 {decisions}
 
@@ -227,10 +225,14 @@ interpolated; 25 and 50 ms are ends of buckets.
 
 ## Conversations
 
-Poisson arrivals with the lengths of Azure's conversations of 2023, each rate for {stage:.0f} s on an idle engine. The
-model's attainment is in brackets. Latencies are the median and the 95th percentile, in ms.
+Poisson arrivals with the lengths of Azure's conversations of 2023, each rate for {stage:.0f} s on an idle engine.
+Attained, by the SLO's TPOT: the real engine / the model.
 
-{stages}
+{attained}
+
+Latencies in ms: median / 95th percentile.
+
+{latencies}
 
 Where TPOT {tpot:g} ms is met, the model's 95th percentiles are {late} of the real ones. Its median TTFT is {middle}:
 HTTP, JSON and the tokenizer are not in it. Beyond that the model is too fast, and with a full batch a real step takes
@@ -267,7 +269,6 @@ def text(record: Record) -> str:
     requests = [measured(stage) for stage in record["stages"]]
     together = Latencies(*(np.concatenate([getattr(one, name) for one in requests]) for name in ("ttft", "tpot")))
     steps = {bound: decisions(record, bound) for bound in TPOTS}
-    bounds = [f"{ms(bound)} ms" for bound in TPOTS]
     return TEXT.format(
         date=about["date"],
         vllm=about["vllm"],
@@ -277,8 +278,19 @@ def text(record: Record) -> str:
         stage=about["stage_seconds"],
         truth=", ".join(f"{together.attained(bound):.1%}" for bound in TPOTS),
         read=", ".join(f"{known(each[-1].decision.figures.attainment_now):.1%}" for each in steps.values()),
-        decisions=table(("requests/s", "read", *(f"TPOT {one}" for one in bounds)), decision_rows(record, steps)),
-        stages=table(("requests/s", *bounds, "TTFT", "model", "TPOT", "model"), stage_rows(record)),
+        decisions=table(
+            (
+                "TPOT",
+                "requests/s",
+                "as read",
+                "attained by clients",
+                "one replica takes, requests/s",
+                "replicas asked for",
+            ),
+            decision_rows(record, steps),
+        ),
+        attained=table(("requests/s", *(f"TPOT {ms(bound)} ms" for bound in TPOTS)), attained_rows(record)),
+        latencies=table(("requests/s", "TTFT", "TTFT, model", "TPOT", "TPOT, model"), latency_rows(record)),
         tpot=1000 * TPOTS[0],
         late=ratios(record, 0.95, "ttft", "tpot"),
         middle=ratios(record, 0.5, "ttft"),
