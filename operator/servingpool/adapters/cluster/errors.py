@@ -19,6 +19,7 @@ from servingpool.adapters.cluster.refusals import (
     Unanswered,
     Unfit,
     kind_of,
+    said,
     why,
 )
 
@@ -34,14 +35,12 @@ def translated(what: str) -> Iterator[None]:
         yield
     except ApiException as error:
         kind = kind_of(error.status or 0)
-        said = f"{error.status} {error.reason}"
+        told = [f"Cannot {what}", f"{error.status} {error.reason}"]
         if error.status == INVALID:
             judged = _names_an_object(error)
             kind = ClusterError if judged else Conflict
-            said += ": rejected by an admission policy or by validation" if judged else ""
-        refused = kind(f"Cannot {what}: {said}")
-        refused.detail = _message(error)
-        raise refused from error
+            told += ["rejected by an admission policy or by validation"] if judged else []
+        raise kind(": ".join(filter(None, [*told, _message(error)]))) from error
     except (ConfigException, yaml.YAMLError) as error:
         raise ClusterError(f"Cannot {what}: {error}") from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
@@ -52,7 +51,7 @@ def translated(what: str) -> Iterator[None]:
 
 def _message(error: ApiException) -> str:
     try:
-        return str(json.loads(error.body)["message"])
+        return said(json.loads(error.body)["message"])
     except (ValueError, KeyError, TypeError):
         return ""
 
