@@ -637,6 +637,14 @@ class Metric(StrEnum):
         "Pools that this operator watches.",
         "Every replica of the operator has the same number.",
     )
+    OBJECTS_LEFT_OUT = (
+        "servingpool_objects_left_out",
+        "gauge",
+        ("kind",),
+        "objects",
+        "Objects of the cluster that are not read, or in part, because of what they contain.",
+        "The log and the condition ObjectsRead name them. Other objects are read as always.",
+    )
     LEADER = (
         "servingpool_leader",
         "gauge",

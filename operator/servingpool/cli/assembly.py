@@ -96,6 +96,7 @@ class _Assembly:
                 self._writes,
                 lambda: actor.failures | reporter.failures,
                 lambda: reconciler.shared,
+                self._cache.kinds_left_out,
             )
         )
         if config.metrics_port:

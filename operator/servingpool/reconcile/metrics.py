@@ -179,8 +179,11 @@ class PoolCollector(Collector):
         writes: Callable[[], Mapping[str, int]],
         failures: Callable[[], Mapping[str, int]],
         budgets: Callable[[], Mapping[str, Shared]] = dict,
+        left_out: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        """`left_out`: objects of the cluster that are not read, by kind."""
         self._pools, self._writes, self._failures, self._budgets = pools, writes, failures, budgets
+        self._left_out = left_out
 
     def collect(self) -> Iterator[Family]:
         """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
@@ -198,6 +201,10 @@ class PoolCollector(Collector):
                         family.add_metric(key, value)
             yield family
         yield from _of_budgets(self._budgets())
+        left_out = _gauge(Metric.OBJECTS_LEFT_OUT)
+        for kind, count in self._left_out().items():
+            left_out.add_metric((kind,), count)
+        yield left_out
         yield _by_kind(Metric.API_WRITES, self._writes())
         yield _by_kind(Metric.API_WRITE_FAILURES, self._failures())
 
