@@ -23,6 +23,8 @@ Node = Callable[[Observation, float], Value]
 
 GAUGES = ("running", "waiting")
 TOKEN = re.compile(r"\s*(?:([A-Za-z_:][\w:]*)|(\d+(?:\.\d+)?)|(\{[^}]*\})|\[\s*(\w+)\s*\]|([-+*/(),]))")
+LONGEST = 16_384
+"""Characters of a query."""
 TOGETHER: Mapping[str, Callable[[list[float]], float]] = {
     "sum": math.fsum,
     "avg": lambda values: math.fsum(values) / len(values),
@@ -77,8 +79,13 @@ def _plain(name: str) -> str:
 
 def read(text: str, names: Names) -> Node:
     """The query as a function of each look at the fleet. It remembers its ranges, so it serves one run."""
+    if len(text) > LONGEST:
+        raise Unreadable(f"the query is longer than {LONGEST} characters")
     parser = _Parser(text, names)
-    node = parser.expression()
+    try:
+        node = parser.expression()
+    except RecursionError:
+        raise Unreadable("the query is nested too deeply") from None
     if parser.word or parser.place < len(parser.tokens):
         raise Unreadable(f"'{parser.rest()}' in the query is not understood")
     return node
@@ -106,8 +113,8 @@ class _Parser:
     def __init__(self, text: str, names: Names) -> None:
         self.text, self.names, self.place = text, names, 0
         self.tokens: list[re.Match[str]] = []
-        at = 0
-        while text[at:].strip():
+        at, end = 0, len(text.rstrip())
+        while at < end:
             found = TOKEN.match(text, at)
             if found is None:
                 raise Unreadable(f"'{text[at:].strip()}' in the query is not understood")

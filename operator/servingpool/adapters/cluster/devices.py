@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from servingpool.adapters.cluster.accelerators import counted
@@ -114,20 +114,30 @@ def _add(to: Amounts, more: Amounts) -> None:
         to[name] = to.get(name, 0) + amount
 
 
+class _Unclear(Exception):
+    """How many devices a request asks for is not known from it alone."""
+
+
 def requested(template: Raw, device_class: str) -> int | Unknown:
     """Devices of this class that a claim of this ResourceClaimTemplate asks for."""
-    count = 0
-    requests: Sequence[Raw] = template.get("spec", {}).get("spec", {}).get("devices", {}).get("requests") or ()
-    for request in requests:
-        if "firstAvailable" in request:
-            return Unknown("its request lists alternatives")
-        exactly = request.get("exactly", request)  # before v1, the request itself
-        if exactly.get("deviceClassName") != device_class:
-            continue
-        if exactly.get("allocationMode", "ExactCount") != "ExactCount":
-            return Unknown(f"its allocationMode is {exactly['allocationMode']}")
-        count += int(exactly.get("count", 1))
-    return count
+    try:
+        devices = template["spec"]["spec"].get("devices") or {}
+        return sum(_of_request(each, device_class) for each in devices.get("requests") or ())
+    except _Unclear as unclear:
+        return Unknown(str(unclear))
+    except (AttributeError, KeyError, TypeError, ValueError) as defect:
+        return Unknown(f"its fields are not as expected ({type(defect).__name__})")
+
+
+def _of_request(request: Raw, device_class: str) -> int:
+    if "firstAvailable" in request:
+        raise _Unclear("its request lists alternatives")
+    exactly = request.get("exactly", request)  # before v1, the request itself
+    if exactly.get("deviceClassName") != device_class:
+        return 0
+    if exactly.get("allocationMode", "ExactCount") != "ExactCount":
+        raise _Unclear(f"its allocationMode is {exactly['allocationMode']}")
+    return int(exactly.get("count", 1))
 
 
 class Api(Protocol):

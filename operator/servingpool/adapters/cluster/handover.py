@@ -64,7 +64,7 @@ class Handover:
         self._pools, self.key = pools, key
 
     def look(self) -> Scene:
-        """Read all of it. NotFound without the pool or its target."""
+        """Read all of it. NotFound without the pool or its target, Unfit where the kept copy is none."""
         namespace, name = self.key
         pool = self._pools.read(namespace, name)
         spec = pool["spec"]["targets"][0]
@@ -88,8 +88,18 @@ class Handover:
             autoscalers=tuple(raw for raw in scaling if made_by_keda(raw) is None),
             keda_hpas=tuple(raw for raw in scaling if made_by_keda(raw) is not None),
             namesakes=tuple(namesakes),
-            kept=None if kept is None else json.loads(kept),
+            kept=None if kept is None else self._copy(kept),
         )
+
+    def _copy(self, kept: str) -> Raw:
+        try:
+            found = json.loads(kept)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict) or not {"kind", "metadata"} <= found.keys():
+            namespace, name = self.key
+            raise Unfit(f"Annotation {KEPT} of ServingPool {namespace}/{name} holds no autoscaler. Remove it")
+        return found
 
     def pool(self) -> Raw:
         """The pool alone. NotFound without it."""

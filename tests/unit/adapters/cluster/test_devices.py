@@ -156,6 +156,11 @@ def test_quantities_are_read_as_kubernetes_writes_them(text: object, amount: int
             Unknown("its allocationMode is All"),
         ),
         ({"firstAvailable": []}, Unknown("its request lists alternatives")),
+        ({"exactly": None}, Unknown("its fields are not as expected (AttributeError)")),
+        (
+            {"deviceClassName": "gpu.nvidia.com", "count": "many"},
+            Unknown("its fields are not as expected (ValueError)"),
+        ),
     ],
 )
 def test_a_claim_asks_for_so_many_devices_of_a_class(request_: dict[str, Any], count: object) -> None:
