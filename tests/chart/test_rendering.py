@@ -35,10 +35,10 @@ def test_lint_finds_nothing(helm: Helm, case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_operator_accepts_the_configuration(render: Render, tmp_path: Path, case: str) -> None:
     objects = render(case)
-    text = one(objects, "ConfigMap", "pools" if case == "bare" else OPERATOR)["data"]["config.yaml"]
+    given = yaml.safe_load((VALUES / f"{case}.yaml").read_text())
+    text = one(objects, "ConfigMap", given.get("fullnameOverride", OPERATOR))["data"]["config.yaml"]
     (tmp_path / "config.yaml").write_text(text)
     config = load(tmp_path / "config.yaml")
-    given = yaml.safe_load((VALUES / f"{case}.yaml").read_text())
     assert config.pod_deletion_cost.enabled == (case != "bare")
     assert config.engines.keys() == given.get("engines", {}).keys()
     assert {name: price.noted.isoformat() for name, price in config.prices.items()} == {
