@@ -15,6 +15,7 @@ from servingpool.adapters.cluster.refusals import (
     ClusterError,
     Conflict,
     Forbidden,
+    Invalid,
     NotFound,
     Unanswered,
     Unfit,
@@ -24,7 +25,7 @@ from servingpool.adapters.cluster.refusals import (
 
 INVALID = 422
 
-__all__ = ["ClusterError", "Conflict", "Forbidden", "NotFound", "Unanswered", "Unfit", "translated"]
+__all__ = ["ClusterError", "Conflict", "Forbidden", "Invalid", "NotFound", "Unanswered", "Unfit", "translated"]
 
 
 @contextmanager
@@ -37,10 +38,12 @@ def translated(what: str) -> Iterator[None]:
         said = f"{error.status} {error.reason}"
         if error.status == INVALID:
             judged = _names_an_object(error)
-            kind = ClusterError if judged else Conflict
+            kind = Invalid if judged else Conflict
             said += ": rejected by an admission policy or by validation" if judged else ""
         refused = kind(f"Cannot {what}: {said}")
         refused.detail = _message(error)
+        if isinstance(refused, Invalid):
+            refused.fields = _fields(error)
         raise refused from error
     except (ConfigException, yaml.YAMLError) as error:
         raise ClusterError(f"Cannot {what}: {error}") from error
@@ -55,6 +58,14 @@ def _message(error: ApiException) -> str:
         return str(json.loads(error.body)["message"])
     except (ValueError, KeyError, TypeError):
         return ""
+
+
+def _fields(error: ApiException) -> tuple[str, ...]:
+    try:
+        causes = json.loads(error.body)["details"]["causes"]
+        return tuple(str(cause["field"]) for cause in causes)
+    except (ValueError, KeyError, TypeError):
+        return ()
 
 
 def _names_an_object(error: ApiException) -> bool:

@@ -29,6 +29,13 @@ class Unfit(NotFound):
     """What there is cannot be used for this: the kind is another one."""
 
 
+class Invalid(ClusterError):
+    """Validation or an admission policy does not take the object."""
+
+    fields: tuple[str, ...] = ()
+    """Paths of what it does not take, such as `status.conditions[3].type`, where the answer names them."""
+
+
 class Unanswered(ClusterError):
     """No answer came, or that of a server in trouble: what was asked for may have been done."""
 

@@ -15,7 +15,7 @@ from kubernetes.aio import client
 from servingpool.adapters.cluster import client as cluster_client
 from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.client import Cluster, credentials
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, Invalid, NotFound, Unanswered
 from servingpool_lab.credentials import write_kubeconfig
 
 POOL = ("chat", "pool")
@@ -123,7 +123,7 @@ async def test_a_deletion_cost_is_applied_and_taken_back_as_ours_alone(
     assert cluster.writes["cost"] == 1
 
 
-@pytest.mark.parametrize(("details", "kind"), [({}, Conflict), ({"name": "vllm-1", "kind": "pods"}, ClusterError)])
+@pytest.mark.parametrize(("details", "kind"), [({}, Conflict), ({"name": "vllm-1", "kind": "pods"}, Invalid)])
 async def test_a_policy_that_refuses_a_deletion_cost_is_no_conflict(
     api: tuple[Api, Cluster], details: dict[str, str], kind: type[ClusterError]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kubernetes.aio.client.exceptions import ApiException
 
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, translated
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Invalid, translated
 
 TEST_FAILED: dict[str, Any] = {
     "kind": "Status",
@@ -46,7 +46,7 @@ def test_a_refusal_without_an_object_is_taken_for_a_conflict_too(body: str | Non
 def test_a_policy_that_refuses_is_no_conflict_and_is_reported_without_its_words() -> None:
     """As a Conflict it was tried again for ever, and the pool said that all was well."""
     error = refused(json.dumps(DENIED))
-    assert type(error) is ClusterError
+    assert type(error) is Invalid
     assert "an admission policy" in str(error)
     assert "secret" not in str(error)
 
