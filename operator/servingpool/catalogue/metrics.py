@@ -637,6 +637,14 @@ class Metric(StrEnum):
         "Pools that this operator watches.",
         "Every replica of the operator has the same number.",
     )
+    LEFT_OUT_NAMESPACES = (
+        "servingpool_left_out_namespaces",
+        "gauge",
+        ("namespace",),
+        "",
+        "1 for each watched namespace that cannot be read.",
+        "It was deleted, or the operator's Role in it. Its pools are not scaled; the log has the API server's answer.",
+    )
     LEADER = (
         "servingpool_leader",
         "gauge",

@@ -96,6 +96,7 @@ class _Assembly:
                 self._writes,
                 lambda: actor.failures | reporter.failures,
                 lambda: reconciler.shared,
+                lambda: self.watches.left_out,
             )
         )
         if config.metrics_port:
@@ -171,6 +172,7 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
             standalone=True,
             clusterwide=not config.namespaces,
             namespaces=config.namespaces,
+            insights=assembly.watches.insights,
             liveness_endpoint=f"http://0.0.0.0:{config.health_port}/healthz" if config.health_port else None,
             stop_flag=assembly.stop_flag,
         )

@@ -6,7 +6,7 @@ They are read by other threads, from a snapshot that is built at the end of a ti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import MappingProxyType
@@ -179,8 +179,10 @@ class PoolCollector(Collector):
         writes: Callable[[], Mapping[str, int]],
         failures: Callable[[], Mapping[str, int]],
         budgets: Callable[[], Mapping[str, Shared]] = dict,
+        left_out: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._pools, self._writes, self._failures, self._budgets = pools, writes, failures, budgets
+        self._left_out = left_out
 
     def collect(self) -> Iterator[Family]:
         """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
@@ -200,6 +202,10 @@ class PoolCollector(Collector):
         yield from _of_budgets(self._budgets())
         yield _by_kind(Metric.API_WRITES, self._writes())
         yield _by_kind(Metric.API_WRITE_FAILURES, self._failures())
+        left_out = _gauge(Metric.LEFT_OUT_NAMESPACES)
+        for namespace in self._left_out():
+            left_out.add_metric((namespace,), 1.0)
+        yield left_out
 
 
 def _conditions(pools: Snapshot) -> Family:

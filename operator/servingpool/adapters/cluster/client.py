@@ -259,7 +259,7 @@ class Cluster:
         group, version, plural = kind
         path = path_of(version_of(group, version), plural, namespace)
         try:
-            with translated(f"list {plural}"):
+            with translated(f"list {plural}" + ("" if namespace is None else f" in namespace {namespace}")):
                 query = [("limit", limit), ("continue", token)]
                 page = await self._request("GET", path, accept=METADATA_ALONE, query_params=query)
         except NotFound:
