@@ -124,7 +124,7 @@ class _Assembly:
 
     def problem(self) -> str | None:
         """Why the operator should be restarted."""
-        return self._operator.problem if self._operator is not None else None
+        return self.watches.problem or (self._operator.problem if self._operator is not None else None)
 
     async def login(self) -> kopf.ConnectionInfo:
         """Give kopf a connection of its own, with the same credentials as ours.

@@ -21,6 +21,10 @@ from servingpool.api.group import BUDGET_PLURAL, GROUP, PLURAL, VERSION
 
 log = logging.getLogger(__name__)
 
+OURS: tuple[Kind, ...] = ((GROUP, VERSION, PLURAL), (GROUP, VERSION, BUDGET_PLURAL))
+UNWATCHED = 30.0
+"""Seconds for which a kind of ours may go unwatched though the API server has it: kopf sees a new one in a few."""
+
 Scope = tuple[Kind, str | None]
 """What one watch shows: a kind, in one namespace or (None) in all."""
 
@@ -40,6 +44,9 @@ class Inventory(Protocol):
 
     async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
         """Uids of the objects that exist now."""
+
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server has this kind."""
 
 
 class Watches:
@@ -74,6 +81,8 @@ class Watches:
         """kopf's, for it watches the namespaces that are in there."""
         self.left_out: dict[str, str] = {}
         """Namespaces that cannot be read now, and why."""
+        self._unwatched: dict[Kind, float] = {}
+        """Kinds of ours that the API server has and nobody watches, and since when by `clock`."""
         self.listed_at = clock()
         """When an object of a list was last shown, by `clock`."""
 
@@ -98,6 +107,21 @@ class Watches:
     async def _counts(self, namespace: str | None) -> dict[Scope, int]:
         return {(kind, namespace): await self._cluster.count(kind, namespace) for kind in self._see}
 
+    @property
+    def problem(self) -> str | None:
+        """Why the operator should be restarted; None while it is well.
+
+        kopf looks for a kind when its definition changes. One that was deleted and made again may not be listed yet
+        when it looks, and then nothing makes it look again.
+        """
+        now, unwatched = self._clock(), self._unwatched.keys() - self._watched
+        late = [kind for kind in unwatched if now - self._unwatched[kind] >= UNWATCHED]
+        return f"The API server has {late[0][2]}, and they are not watched." if late else None
+
+    @property
+    def _watched(self) -> set[Kind]:
+        return {(one.group, one.version, one.plural) for one in self.insights.watched_resources}
+
     def complete(self) -> bool:
         """Whether as many objects were shown as there were at the start."""
         return all(len(self._shown[scope]) >= count for scope, count in self._expected.items())
@@ -120,8 +144,21 @@ class Watches:
                     self._leave_out(namespace, error)
             except ClusterError:
                 pass  # the next time
-        if self._namespaces and self.insights.ready_namespaces.is_set():
+        if not self._namespaces:  # else a kind that goes ends kopf, and so the operator
+            await self._look_for_unwatched()
+        elif self.insights.ready_namespaces.is_set():
             await self._watch({*self._namespaces} - self.left_out.keys())
+
+    async def _look_for_unwatched(self) -> None:
+        for kind in OURS:
+            try:
+                missed = kind not in self._watched and await self._cluster.serves(kind)
+            except ClusterError:
+                continue
+            if missed:
+                self._unwatched.setdefault(kind, self._clock())
+            else:
+                self._unwatched.pop(kind, None)
 
     def _leave_out(self, namespace: str, error: Forbidden) -> None:
         log.warning("Namespace %s is left out until it can be read; its pools are not scaled: %s", namespace, error)

@@ -7,7 +7,7 @@ from typing import Any
 
 import kopf
 import pytest
-from kopf._cogs.structs.references import NamespaceName
+from kopf._cogs.structs.references import NamespaceName, Resource
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden
@@ -29,6 +29,8 @@ class World:
         self.lists: list[tuple[Kind, str | None]] = []
         """What was listed in full: kind, namespace."""
         self.refused: set[Kind] = set()
+        self.served = {POOLS}
+        """Kinds of ours that the API server has."""
         self.forbidden: set[str] = set()
         """Namespaces in which nothing may be listed."""
         self.meanwhile: list[tuple[Raw, str]] = []
@@ -67,6 +69,9 @@ class World:
         for raw, type_ in self.meanwhile:
             await self.show(raw, type_)
         return found
+
+    async def serves(self, kind: Kind) -> bool:
+        return kind in self.served
 
     def _found(self, kind: Kind, namespace: str | None) -> set[str]:
         if namespace in self.forbidden:
@@ -254,3 +259,25 @@ async def test_a_start_that_can_read_none_of_its_namespaces_ends() -> None:
     world.forbidden = {"chat", "code"}
     with pytest.raises(Forbidden, match="in namespace code"):
         await world.start()
+
+
+async def test_a_kind_that_is_made_again_and_not_watched_fails_the_probe() -> None:
+    world = World()
+    await world.start()
+    watched = Resource(*POOLS, namespaced=True)
+    world.watches.insights.watched_resources.add(watched)
+    await world.watches.forget_deleted()
+    assert world.watches.problem is None
+    world.watches.insights.watched_resources.clear()
+    world.served = set()  # deleted, which is nobody's fault
+    await world.watches.forget_deleted()
+    world.now += 60.0
+    assert world.watches.problem is None
+    world.served = {POOLS}
+    await world.watches.forget_deleted()
+    assert world.watches.problem is None  # kopf may be looking for it
+    world.now += 60.0
+    assert world.watches.problem == "The API server has servingpools, and they are not watched."
+    world.watches.insights.watched_resources.add(watched)
+    await world.watches.forget_deleted()
+    assert world.watches.problem is None

@@ -249,6 +249,17 @@ class Cluster:
             )
         return made
 
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server has this kind."""
+        group, version, plural = kind
+        try:
+            with translated(f"list {plural}"):
+                path, query = path_of(version_of(group, version), plural), [("limit", 1)]
+                await self._request("GET", path, accept=METADATA_ALONE, query_params=query)
+        except NotFound:
+            return False
+        return True
+
     async def _page(
         self, kind: Kind, namespace: str | None, *, limit: int, token: str = ""
     ) -> tuple[list[Any], dict[str, Any]]:
