@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import (
-    ANY_MODEL,
     BackendConfig,
     Cause,
     FleetReading,
@@ -15,7 +14,6 @@ from servingpool.adapters.prometheus import (
     GatewayProfile,
     PodKey,
     ReadRequest,
-    with_own_buckets,
 )
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import (
@@ -29,6 +27,7 @@ from servingpool.decision.observation import (
     Unknown,
 )
 from servingpool.decision.samples import RESTARTED
+from servingpool.reconcile.gateway_sample import QUEUE_SHARED, own_sample
 from servingpool.reconcile.gateways import (
     GatewayShare,
     OwnGateway,
@@ -49,10 +48,6 @@ KEPT = 3600.0
 """Seconds for which a pod that is not seen any more is remembered."""
 NO_CHOICE = GatewayMetrics(time_to_first_token=Unknown("no gateway is configured: set spec.metrics.gateway"))
 UNEQUAL = Unknown("the gateway's pods have different buckets, as in a rollout")
-SHARED = Unknown("its requests in flight are of several models together: give the pool a gateway of its own")
-QUEUE_SHARED = Unknown(
-    "the gateway's queue names no model, and several are served: update it, or give the pool a gateway of its own"
-)
 
 
 class GatewayReader:
@@ -164,7 +159,8 @@ class GatewayTotals:
         *,
         metered: bool,
     ) -> GatewayMetrics:
-        mine = {pod: found for pod, models in pods.items() if (found := _own(pool, profile, models, metered=metered))}
+        read = {pod: own_sample(pool, profile, models, metered=metered) for pod, models in pods.items()}
+        mine = {pod: found for pod, found in read.items() if found is not None}
         if not mine:
             return _unknown(profile, Unknown(own.without(pool.spec.model) if pods else own.unseen))
         replacing = bool(self.last) and len(mine) <= self.visible
@@ -274,44 +270,6 @@ class GatewayTotals:
         if total is None or total.bounds != shown[0].bounds:
             total = self.histograms[name] = _empty(shown[0].bounds)
         return total
-
-
-def _own(
-    pool: ServingPool, profile: GatewayProfile, models: Mapping[str, ReplicaMetrics], *, metered: bool
-) -> ReplicaMetrics | None:
-    """A pod's sample of the pool's model, with the requests in flight and in the queue that it does not tell by model."""
-    of_all = models.get(ANY_MODEL)
-    found = of_all if profile.model_label is None else models.get(pool.spec.model)
-    if of_all is not None and profile.model_label is not None:
-        found = _with_queue(profile, found, of_all, [one for name, one in models.items() if name != ANY_MODEL])
-    if metered and of_all is not None and profile.model_label is not None:
-        others = [one for name, one in models.items() if name not in {ANY_MODEL, pool.spec.model}]
-        alone = all(isinstance(one.generation_tokens, Unknown) for one in others)
-        found = replace(found or of_all, running=of_all.running if alone else SHARED)
-    return None if found is None else with_own_buckets(found, bound_of(pool, metered=metered), None)
-
-
-def _with_queue(
-    profile: GatewayProfile, found: ReplicaMetrics | None, of_all: ReplicaMetrics, named: Collection[ReplicaMetrics]
-) -> ReplicaMetrics | None:
-    """The sample with a queue that names no model: the pool's where the pod serves no other model, or where it is empty.
-
-    `found` is None before the model's first request has left the queue, and where the pod does not serve the model.
-    `named`: the pod's samples of all models. If one of them has a queue of its own, the others hold nothing.
-    """
-    queue = of_all.waiting
-    if queue is NOT_EXPOSED or any(one.waiting is not NOT_EXPOSED for one in named):
-        return found
-    if found is None:
-        if named:
-            return None
-        found = of_all
-    if len(named) > 1 and queue != 0.0:
-        return replace(found, waiting=QUEUE_SHARED)
-    begun = 0.0 if found.begun is NOT_EXPOSED else found.begun
-    if profile.held_have_arrived and not isinstance(queue, Unknown) and not isinstance(begun, Unknown):
-        found = replace(found, begun=begun + queue)
-    return replace(found, waiting=queue)
 
 
 def _lacks_all(sample: ReplicaMetrics) -> bool:
