@@ -226,9 +226,7 @@ class GatewayTotals:
             return Unknown(f"gateway pod {pod[1]} has no fresh scrape")
         return reading.partial
 
-    def _add(
-        self, pod: PodKey, profile: GatewayProfile, before: ReplicaMetrics, now: ReplicaMetrics
-    ) -> ReplicaMetrics:
+    def _add(self, pod: PodKey, profile: GatewayProfile, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
         """Count what came between two samples of a pod. Which one the next is compared with."""
         counters = zip(_counters(profile, before), _counters(profile, now), strict=True)
         pairs = [(old, new) for old, new in counters if not isinstance(old, Unknown) and not isinstance(new, Unknown)]
