@@ -116,6 +116,16 @@ class Rule:
         """Such as `HorizontalPodAutoscaler llama`."""
         return f"{self.raw.get('kind')} {self.raw.get('metadata', {}).get('name', '')}".strip()
 
+    def check(self) -> None:
+        """Raises ValueError where it is no HPA's or ScaledObject's: somebody wrote the file."""
+        try:
+            self.policy()
+            self.described()
+            list(self.lost())
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            kind, why = self.raw.get("kind"), f"{type(error).__name__}: {error}"
+            raise ValueError(f"{kind} is not complete, or a part of it is of another type ({why})") from error
+
     def pool(self, pool: Pool) -> tuple[int, int]:
         """Its own min and max; a minimum of 0 is replayed as 1."""
         low, high = bounds_of(self.raw)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from servingpool.backtest.recording import Buckets, Chunk, Floats, Scrapes
+from servingpool.backtest.recording import Buckets, Chunk, Floats, RecordingError, Scrapes
 from servingpool.decision.slo import Slo
 
+MOST_SCRAPES = 20_000_000
+"""In a recording, over all pods: 250 pods for two weeks. Each takes 128 bytes."""
 LONGEST_GAP = 180.0
 """Seconds between two scrapes of a pod beyond which nobody knows when its requests came."""
 MOST_OF_FIRST = 2.0
@@ -83,10 +85,14 @@ class Gathering:
     _requested: list[tuple[float, float]] = field(default_factory=list)
     _brackets: dict[str, Bracket] = field(default_factory=dict)
     _from_admission: bool = False
+    _scrapes: int = 0
 
     def add(self, chunk: Chunk) -> None:
         """One further chunk."""
         self._requested.extend(chunk.requested)
+        self._scrapes += sum(len(one.at) for one in chunk.scrapes)
+        if self._scrapes > MOST_SCRAPES:
+            raise RecordingError(f"has more than {MOST_SCRAPES:,} scrapes: record fewer days at a time")
         for scrapes in chunk.scrapes:
             self._rows[scrapes.pod].append((scrapes.at, self._table(scrapes)))
             self._from_admission |= scrapes.ttft_from_admission

@@ -36,6 +36,10 @@ POD = frozenset({"pod", "instance"})
 TOKEN = re.compile(r"\s*(?:([A-Za-z_:][\w:]*)|(\d+(?:\.\d+)?)|(\{[^}]*\})|\[\s*(\w+)\s*\]|([-+*/(),]))")
 
 
+LONGEST, DEEPEST = 10_000, 50
+"""Characters of a query, and parentheses within each other."""
+
+
 class Unreadable(ValueError):
     """The query cannot be answered from a recorded history; the message says why."""
 
@@ -105,6 +109,9 @@ class _Parser:
     def __init__(self, text: str, names: Names) -> None:
         self.text, self.names, self.place = text, names, 0
         self.tokens: list[re.Match[str]] = []
+        self.depth = 0
+        if len(text) > LONGEST:
+            raise Unreadable(f"the query is longer than {LONGEST:,} characters")
         at = 0
         while text[at:].strip():
             found = TOKEN.match(text, at)
@@ -136,6 +143,14 @@ class _Parser:
         return word
 
     def expression(self) -> Node:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise Unreadable(f"the query has more than {DEEPEST} parentheses within each other")
+        node = self.sum()
+        self.depth -= 1
+        return node
+
+    def sum(self) -> Node:
         node = self.product()
         while self.word in {"+", "-"}:
             node = combined(self.take(), node, self.product())
