@@ -36,7 +36,7 @@ def check_profile(
         typer.echo(f"cannot read {page}: {error.strerror}", err=True)
         raise typer.Exit(2) from None
     except ValueError as error:
-        typer.echo(f"{page} is no page in Prometheus' text format: {error}", err=True)
+        typer.echo(f"{page} is no page in Prometheus' text format: {str(error)[:200]}", err=True)
         raise typer.Exit(2) from None
     for model, metrics in read.items():
         typer.echo(f"Model {model}:" if model else "All series of the page, whatever their model:")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import (
-    ANY_MODEL,
     BackendConfig,
     Cause,
     FleetReading,
@@ -15,7 +14,6 @@ from servingpool.adapters.prometheus import (
     GatewayProfile,
     PodKey,
     ReadRequest,
-    with_own_buckets,
 )
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import (
@@ -29,6 +27,7 @@ from servingpool.decision.observation import (
     Unknown,
 )
 from servingpool.decision.samples import RESTARTED
+from servingpool.reconcile.gateway_sample import QUEUE_SHARED, own_sample
 from servingpool.reconcile.gateways import (
     GatewayShare,
     OwnGateway,
@@ -49,7 +48,6 @@ KEPT = 3600.0
 """Seconds for which a pod that is not seen any more is remembered."""
 NO_CHOICE = GatewayMetrics(time_to_first_token=Unknown("no gateway is configured: set spec.metrics.gateway"))
 UNEQUAL = Unknown("the gateway's pods have different buckets, as in a rollout")
-SHARED = Unknown("its requests in flight are of several models together: give the pool a gateway of its own")
 
 
 class GatewayReader:
@@ -161,7 +159,8 @@ class GatewayTotals:
         *,
         metered: bool,
     ) -> GatewayMetrics:
-        mine = {pod: found for pod, models in pods.items() if (found := _own(pool, profile, models, metered=metered))}
+        read = {pod: own_sample(pool, profile, models, metered=metered) for pod, models in pods.items()}
+        mine = {pod: found for pod, found in read.items() if found is not None}
         if not mine:
             return _unknown(profile, Unknown(own.without(pool.spec.model) if pods else own.unseen))
         replacing = bool(self.last) and len(mine) <= self.visible
@@ -172,7 +171,7 @@ class GatewayTotals:
                     profile, {name: getattr(now, of) for name, of in (COUNTERS | UNSERVED).items()}
                 )
             if before is None or not (metered and _lacks_all(now)) or _lacks_all(before):
-                self.last[pod] = now if before is None else self._add(pod, before, now)
+                self.last[pod] = now if before is None else self._add(pod, profile, before, now)
         self.visible, newest = len(mine), max(each.scraped_at for each in mine.values())
         self.last = {pod: each for pod, each in self.last.items() if each.scraped_at > newest - KEPT}
         self.doubted = {pod: at for pod, at in self.doubted.items() if pod in self.last}
@@ -206,6 +205,8 @@ class GatewayTotals:
             return Absent(own.unseen)
         shows = () if profile.at_zero is None else profile.at_zero.shows
         counted = any(one is not GatewayFigure.QUEUE for one in shows)
+        if told.queue is QUEUE_SHARED and not counted:
+            return QUEUE_SHARED
         if counted and (self.last or profile.model_label is None):
             return self.newcomers + _shown(profile, self.counts)
         if GatewayFigure.QUEUE in shows and not isinstance(told.queue, Unknown):
@@ -225,9 +226,9 @@ class GatewayTotals:
             return Unknown(f"gateway pod {pod[1]} has no fresh scrape")
         return reading.partial
 
-    def _add(self, pod: PodKey, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
+    def _add(self, pod: PodKey, profile: GatewayProfile, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
         """Count what came between two samples of a pod. Which one the next is compared with."""
-        counters = zip(_counters(before), _counters(now), strict=True)
+        counters = zip(_counters(profile, before), _counters(profile, now), strict=True)
         pairs = [(old, new) for old, new in counters if not isinstance(old, Unknown) and not isinstance(new, Unknown)]
         fell = any(new < old for old, new in pairs)
         odd = fell and any(new > RESTARTED * old for old, new in pairs)
@@ -238,7 +239,8 @@ class GatewayTotals:
             new, old = getattr(now, source), getattr(before, source)
             old = 0.0 if fell or old is NOT_EXPOSED else old  # it begins with its first request
             if not isinstance(new, Unknown) and not isinstance(old, Unknown):
-                self.counts[name] = self.counts.get(name, 0.0) + new - old
+                # Less than before without a restart: held requests whose clients gave up. They did come.
+                self.counts[name] = self.counts.get(name, 0.0) + max(0.0, new - old)
         for name in HISTOGRAMS:
             self._add_histogram(name, getattr(before, name), getattr(now, name), fell=fell)
         return now
@@ -268,19 +270,6 @@ class GatewayTotals:
         return total
 
 
-def _own(
-    pool: ServingPool, profile: GatewayProfile, models: Mapping[str, ReplicaMetrics], *, metered: bool
-) -> ReplicaMetrics | None:
-    """A pod's sample of the pool's model, with the requests in flight that it does not tell by model."""
-    of_all = models.get(ANY_MODEL)
-    found = of_all if profile.model_label is None else models.get(pool.spec.model)
-    if metered and of_all is not None and profile.model_label is not None:
-        others = [one for name, one in models.items() if name not in {ANY_MODEL, pool.spec.model}]
-        alone = all(isinstance(one.generation_tokens, Unknown) for one in others)
-        found = replace(found or of_all, running=of_all.running if alone else SHARED)
-    return None if found is None else with_own_buckets(found, bound_of(pool, metered=metered), None)
-
-
 def _lacks_all(sample: ReplicaMetrics) -> bool:
     """Whether the gateway has no series of the model, as before its first request."""
     return sample.begun is NOT_EXPOSED
@@ -301,7 +290,10 @@ def _unknown(profile: GatewayProfile, why: Unknown) -> GatewayMetrics:
     return replace(NO_GATEWAY, **told, at_zero=why)  # type: ignore[arg-type]
 
 
-def _counters(sample: ReplicaMetrics) -> list[Reading]:
+def _counters(profile: GatewayProfile, sample: ReplicaMetrics) -> list[Reading]:
+    """What falls only if the pod restarts: not the held requests in the arrivals, whose clients may give up."""
+    if profile.held_have_arrived and not isinstance(sample.begun, Unknown) and not isinstance(sample.waiting, Unknown):
+        sample = replace(sample, begun=max(0.0, sample.begun - sample.waiting))
     histograms = (getattr(sample, name) for name in HISTOGRAMS)
     counts = (one.count if isinstance(one, Histogram) else one for one in histograms)
     return [*(getattr(sample, source) for source in ALL.values()), *counts]

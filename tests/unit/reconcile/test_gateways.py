@@ -51,7 +51,9 @@ class Behind:
         self.totals = GatewayTotals()
 
     def read(self, *pages: ReplicaMetrics, model: str = "llama", namespace: str = "chat") -> GatewayMetrics:
-        samples = {(namespace, one.replica): {model: one} for one in pages}
+        return self.hear({(namespace, one.replica): {model: one} for one in pages})
+
+    def hear(self, samples: dict[tuple[str, str], dict[str, ReplicaMetrics]]) -> GatewayMetrics:
         reading = FleetReading(at=0.0, samples=samples, stale={})
         return self.totals.read(self.pool, self.own, shipped_gateways()[self.own.name], reading)
 
@@ -178,6 +180,64 @@ def test_what_the_gateway_cannot_tell_is_not_exposed_and_what_it_does_not_tell_i
     assert router.arrivals == Unknown("gateway sglang-router exports no series of model 'llama'")
     silent = Behind().read()
     assert silent.queue == Unknown("Prometheus has no series of a gateway llm-d-epp in namespace chat")
+
+
+# A queue that names no model: the inference extension 1.1 and 1.2
+
+
+def picker(queue: float, at: float = 0.0, **begun: float) -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
+    """An endpoint picker of 1.2: what each model has been sent, and how many requests of all models wait."""
+    named = {model: page(at=at, begun=count) for model, count in begun.items()}
+    return {ROUTER: {"": page(at=at, waiting=queue), **named}}
+
+
+def test_a_queue_that_names_no_model_is_the_pools_where_the_gateway_serves_no_other() -> None:
+    behind = Behind("inference-extension")
+    assert behind.hear(picker(40.0, llama=10.0)).queue == 40.0
+    seen = behind.hear(picker(44.0, at=15.0, llama=16.0))
+    assert (seen.queue, seen.arrivals) == (44.0, 10.0), "six were sent on, and four more wait"
+
+
+def test_a_queue_that_names_no_model_is_unknown_while_others_may_be_in_it() -> None:
+    behind = Behind("inference-extension")
+    shared = behind.hear(picker(40.0, llama=10.0, other=3.0))
+    assert isinstance(shared.queue, Unknown)
+    assert "names no model, and several are served" in shared.queue.reason
+    seen = behind.hear(picker(0.0, at=15.0, llama=16.0, other=3.0))
+    assert (seen.queue, seen.arrivals) == (0.0, 6.0), "an empty queue is everybody's"
+
+
+def test_requests_that_a_gateway_holds_before_the_models_first_are_told() -> None:
+    """With no replica nothing is sent on, so no series names the model."""
+    behind = Behind("inference-extension")
+    assert (behind.hear(picker(0.0)).queue, behind.hear(picker(3.0, at=15.0)).arrivals) == (0.0, 3.0)
+    foreign = Behind("inference-extension").hear(picker(3.0, other=1.0))
+    assert foreign.queue == Unknown("gateway inference-extension exports no series of model 'llama'")
+
+
+def test_where_the_queue_names_a_model_the_others_hold_nothing() -> None:
+    """Since 1.3; the reading of all models together is the same series once more."""
+    samples = {"": page(waiting=5.0), "llama": page(begun=9.0), "other": page(begun=8.0, waiting=5.0)}
+    assert Behind("inference-extension").hear({ROUTER: samples}).queue == NOT_EXPOSED
+
+
+def test_held_requests_whose_clients_give_up_are_no_restart() -> None:
+    """The sum of what was sent on and what is held falls; taken for a restart it would count 10,000 requests anew."""
+    behind = Behind("llm-d-epp")
+    for at, held, sent in ((0.0, 0.0, 10_000.0), (15.0, 40.0, 10_000.0), (30.0, 0.0, 10_001.0), (45.0, 0.0, 10_002.0)):
+        seen = behind.read(page(at=at, waiting=held, begun=sent + held))
+    assert seen.arrivals == 41.0
+
+
+def test_a_queue_of_several_models_blocks_scale_down_and_is_reported() -> None:
+    world = FakeCluster(gateway=GatewayChoice(name="inference-extension"))
+    world.serve(rate=6.0)
+    world.pool()
+    world.prometheus.gateways = picker(40.0, llama=10.0, other=3.0)
+    world.step(minutes=ONE_MINUTE)
+    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
+    assert "the gateway's queue names no model, and several are served" in world.message("MetricsAvailable")
+    assert "Scale-down is blocked" in world.message("MetricsAvailable")
 
 
 # What a pool does with it

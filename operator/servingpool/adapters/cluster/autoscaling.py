@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
+
+import orjson
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Raw, holders
 
@@ -109,7 +110,7 @@ def _applies(entry: Raw) -> bool:
 
 def _sets(applied: str, path: Sequence[str]) -> bool:
     try:
-        held = json.loads(applied)
+        held = orjson.loads(applied)  # nested deeply it is a ValueError, and no RecursionError
         for name in path:
             held = held[name]
     except (ValueError, KeyError, TypeError):

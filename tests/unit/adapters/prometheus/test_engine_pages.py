@@ -179,8 +179,15 @@ def test_llamacpp_tells_tokens_and_their_seconds():
     assert (metrics.prompt_tokens, metrics.cached_prompt_tokens, metrics.prefill_seconds) == (200, 96, 0.015234)
 
 
+def test_llamacpp_before_it_counted_cached_tokens_tells_those_it_computed():
+    name = "llamacpp-0.3.32"
+    metrics, found = read(name), page.find(profile_of("llamacpp"), page.parse(text_of(name)))
+    assert (metrics.prompt_tokens, metrics.cached_prompt_tokens) == (6886.0, NOT_EXPOSED)
+    assert page.lacking(found, tpot=True) == []
+
+
 def test_no_profile_reads_another_engines_page():
-    for name in (*BUSY, "llamacpp-b0c1e570"):
+    for name in (*BUSY, "llamacpp-b0c1e570", "llamacpp-0.3.32"):
         samples = page.parse(text_of(name))
         readers = [engine for engine, profile in shipped().items() if page.read(profile, samples)]
         assert readers == [engine_of(name)]

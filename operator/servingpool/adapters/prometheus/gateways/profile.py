@@ -124,6 +124,12 @@ class GatewayProfile(_Section):
         """Whether it counts all that decisions need, so that an engine behind it may export nothing."""
         return all(figure in self.figures for figure in METERING)
 
+    @property
+    def held_have_arrived(self) -> bool:
+        """Whether arrivals count a request while the queue holds it, by a sum of both."""
+        queues = {one.name for one in self.figures.get(GatewayFigure.QUEUE, ())}
+        return any(queues.intersection(one.sum) for one in self.figures.get(GatewayFigure.ARRIVALS, ()))
+
     @cached_property
     def metrics(self) -> EngineMetrics:
         """The same in the form that queries are written from."""
