@@ -137,7 +137,7 @@ class Readings:
 
     def ask_why(self, pool: ServingPool, selection: Selection) -> None:
         """Have the next reading say why pods have no sample, where this one does not tell for sure."""
-        clear = {Cause.STALE, Cause.OTHER_MODEL}
+        clear = {Cause.STALE, Cause.OTHER_MODEL, Cause.AMBIGUOUS}
         pods = sorted(pod for pod, missing in selection.missing.items() if missing.cause not in clear)
         keys = {(pool.metadata.namespace, pod) for pod in pods[:EXPLAINED_OF_A_POOL]}
         self._reader(pool).unexplained[share_of(pool)] |= keys
@@ -166,8 +166,8 @@ class Readings:
         """Whether its backend answered last time. Otherwise its history is read later."""
         return isinstance(self.of(pool), FleetReading)
 
-    async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> int:
-        """Ask one backend for all its pools. How many queries that took."""
+    async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> tuple[int, int]:
+        """Ask one backend for all its pools. How many queries that took, and how many rows were left out."""
         return await self._readers[backend].read(pools, now)
 
     def _reader(self, pool: ServingPool) -> _Reader:
@@ -191,7 +191,7 @@ class _Reader:
         self._turns: dict[Share, int] = {}
         """The round of each one's last turn, answered or not."""
 
-    async def read(self, pools: Sequence[ServingPool], now: float) -> int:
+    async def read(self, pools: Sequence[ServingPool], now: float) -> tuple[int, int]:
         """Read all pools; those that have waited longest come first.
 
         All queries share one deadline. Otherwise a backend that is too slow for all label sets of its pools would
@@ -217,7 +217,8 @@ class _Reader:
             one: now for one, answer in self.latest.items() if isinstance(answer, FleetReading)
         }
         self.resting = {one for one in unasked if self._lasts(one, now)}
-        return sum(answer.queries for answer in (*told, *answers) if isinstance(answer, FleetReading))
+        heard = [answer for answer in (*told, *answers) if isinstance(answer, FleetReading)]
+        return sum(answer.queries for answer in heard), sum(answer.unread.count for answer in heard)
 
     def _lasts(self, one: Share, now: float) -> bool:
         return one in self._answered and 0.0 <= now - self._answered[one] < self.backend.config.staleness

@@ -66,14 +66,20 @@ class Answer:
     """From where to where it holds the other rows, a comma before each."""
     warnings: tuple[str, ...]
     """Reasons why the result may be partial. Not for the status: Thanos puts its stores' addresses there."""
+    backend: str
+    """Whose answer it is."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All rows: `metric`, and `value` or `values`. ValueError at one that is no JSON."""
+        """All rows: `metric`, and `value` or `values`, unless a row has another shape. Raises MetricsUnavailable."""
         yield from self.ends[:1]
         start, end = self.between
         while start < end:
             stop = self.body.find(_NEXT_ROW, min(start + PIECE, end))
-            yield from orjson.loads(b"[" + self.body[start + 1 : stop] + b"]")
+            try:
+                piece = orjson.loads(b"[" + self.body[start + 1 : stop] + b"]")
+            except orjson.JSONDecodeError as error:
+                raise MetricsUnavailable(self.backend, "answered in an unexpected format") from error
+            yield from piece
             start = stop
         yield from self.ends[1:]
 
@@ -166,7 +172,10 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
                 data = reply["data"]
                 if data["resultType"] != expected:
                     raise TypeError(f"a {data['resultType']}, not a {expected}")  # noqa: TRY301
-                return Answer(data["result"], body, (second, last), tuple(reply.get("warnings") or ()))
+                if not isinstance(data["result"], list):
+                    raise TypeError("no list of rows")  # noqa: TRY301
+                warnings = tuple(reply.get("warnings") or ())
+                return Answer(data["result"], body, (second, last), warnings, self.config.name)
             kind = reply.get("errorType")
         except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
             if code == requests.codes.ok:

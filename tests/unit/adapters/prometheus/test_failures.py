@@ -62,22 +62,6 @@ async def test_a_login_page_or_broken_json_is_unknown(prometheus, backend, reque
     assert "did not answer with query results" in await reason(backend, request_2s_100ms)
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"metric": {"__name__": "vllm:num_requests_running"}, "value": [NOW, "1"]},
-        {"metric": {"namespace": "chat", "pod": "a", "model_name": "llama"}, "value": [NOW, "many"]},
-        {"metric": {"namespace": "chat", "pod": "a", "model_name": "llama"}, "histogram": [NOW, {}]},
-        {"metric": {"__name__": "something_else"}, "value": ["soon", "1"]},
-        {"value": [NOW, "1"]},
-        7,
-    ],
-)
-async def test_rows_of_another_shape_are_unknown(prometheus, backend, request_2s_100ms, row):
-    prometheus.rows.append(row)
-    assert "in an unexpected format" in await reason(backend, request_2s_100ms)
-
-
 async def test_a_reply_that_is_broken_in_its_middle_is_unknown(prometheus, backend, request_2s_100ms, raw):
     whole = b'{"metric":{"namespace":"chat","pod":"a","model_name":"llama"},"value":[1,"1"]}'
     rows = b",".join([whole, whole.replace(b"[1,", b"[1;"), whole])

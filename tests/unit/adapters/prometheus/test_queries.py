@@ -167,6 +167,7 @@ def test_a_label_by_which_figures_choose_is_kept_whatever_is_added_up():
     assert re.findall(r"(sum|max) by \(([^)]*)\)", term) == [
         ("sum", "__name__, kind, exported_kind, namespace, pod"),
         ("max", "__name__, kind, exported_kind, namespace, pod"),
+        ("sum", "__name__, kind, exported_kind, job, instance, namespace, pod"),
     ]
 
 
@@ -211,9 +212,11 @@ def test_a_routers_series_of_its_engines_are_told_from_an_engines_without_a_mode
 
 
 async def test_long_queries_are_posted_and_short_ones_are_not(prometheus, backend, request_2s_100ms):
+    prometheus.rows.append({"metric": {}, "value": [NOW, "1"]})
+    assert await backend.check() is None
     await backend.read(request_2s_100ms, NOW)
-    layout, pages = prometheus.asked
-    assert (layout.method, pages.method) == ("GET", "POST")
+    short, _, pages = prometheus.asked
+    assert (short.method, pages.method) == ("GET", "POST")
     assert len(pages.parameters["query"]) > 2_000
 
 
