@@ -144,6 +144,8 @@ class GatewayTotals:
             return _unknown(profile, reading)
         if profile.model_label is None and own.workload is None:
             return _unknown(profile, Unknown(own.ambiguous))
+        for pod in own.pods(pod for pod, missing in reading.causes.items() if missing.cause is Cause.AMBIGUOUS):
+            return _unknown(profile, Unknown(f"gateway pod {pod[1]}: {reading.causes[pod].reason}"))
         pods = own.pods(reading.samples)
         told = self._read(pool, own, profile, {pod: reading.samples[pod] for pod in pods}, metered=metered)
         if not pool.spec.goes_to_zero:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayChoice, shipped_gateways
+from servingpool.adapters.prometheus import BackendConfig, Cause, FleetReading, GatewayChoice, Missing, shipped_gateways
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
 from servingpool.reconcile.config import OperatorConfig
@@ -181,6 +181,15 @@ def test_what_the_gateway_cannot_tell_is_not_exposed_and_what_it_does_not_tell_i
 
 
 # What a pool does with it
+
+
+def test_a_gateway_with_a_pod_whose_gauges_may_be_copies_is_unknown() -> None:
+    """What its other pods hold is not all."""
+    behind = Behind()
+    why = {("chat", "b"): Missing("its gauges have several series", Cause.AMBIGUOUS)}
+    reading = FleetReading(at=0.0, samples={("chat", "a"): {"llama": page("a", waiting=3.0)}}, stale={}, causes=why)
+    seen = behind.totals.read(behind.pool, behind.own, shipped_gateways()["llm-d-epp"], reading)
+    assert seen.queue == seen.arrivals == Unknown("gateway pod b: its gauges have several series")
 
 
 def test_requests_held_at_the_gateway_are_demand() -> None:

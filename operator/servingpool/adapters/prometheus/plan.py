@@ -95,14 +95,12 @@ class Table:
         self.lacks_buckets = False
         """Some sample had a histogram that matters, and none of its buckets was among those asked for."""
 
-    def fill(self, sample: SampleKey, column: int, value: float) -> None:
-        """Set a figure. TypeError where the sample's key is no text."""
-        row = self.rows.get(sample)
-        if row is None:
-            if not all(isinstance(each, str) for each in sample):
-                raise TypeError("a label that is no text")
-            row = self.rows[sample] = [None] * self._columns.width
-        row[column] = value
+    def add(self, sample: SampleKey) -> Row:
+        """The row of a sample that had none. TypeError where its key is no text."""
+        if not all(isinstance(each, str) for each in sample):
+            raise TypeError("a label that is no text")
+        row = self.rows[sample] = [None] * self._columns.width
+        return row
 
     def samples(
         self, at: float, staleness: float
@@ -169,10 +167,11 @@ class Table:
 def gather(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Table:
     """The table of an instant query's rows; `Table.unread` has those that are not what was asked for."""
     table = Table(columns)
-    fill, unread = table.fill, table.unread
+    found, unread = table.rows, table.unread
     for sample, column, row in columns.locate(rows, unread):
         try:
-            fill(sample, column, float(row["value"][1]))
+            value = float(row["value"][1])
+            (found.get(sample) or table.add(sample))[column] = value
         except ROW_ERRORS:
             unread.add(row)
     return table
@@ -189,7 +188,7 @@ def gather_range(rows: Iterable[Mapping[str, Any]], columns: Columns, start: flo
                 table = tables.get(at)
                 if table is None:
                     table = tables[at] = Table(columns)
-                table.fill(sample, column, value)
+                (table.rows.get(sample) or table.add(sample))[column] = value
         except ROW_ERRORS:
             unread.add(row)
     return tables

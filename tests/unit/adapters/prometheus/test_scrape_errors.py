@@ -35,7 +35,7 @@ OR_FALLBACK = f"if the page is in its text format, {FALLBACK}; else correct the 
         ),
         (
             'received unsupported Content-Type "application/json; charset=utf-8" and no fallback_scrape_protocol specified',
-            f"Content-Type \"application/json\" is none of Prometheus' formats: {OR_FALLBACK}",
+            f'Content-Type "application/json" is none of Prometheus\' formats: {OR_FALLBACK}',
         ),
         (
             'Get "https://10.0.0.1:8000/metrics": http: server gave HTTP response to HTTPS client',
