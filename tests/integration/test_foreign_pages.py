@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.prometheus import BackendConfig, Cause, FleetReading, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    Cause,
+    FleetReading,
+    PrometheusBackend,
+    ReadRequest,
+    with_own_buckets,
+)
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 from servingpool_lab.binaries import ensure_binaries
 
@@ -82,6 +89,14 @@ READ = PAGES.keys() - {"gauges", "native", "hostile", "sglang"}
 """Those of which every figure is as on the plain page."""
 
 
+ELSEWHERE = "elsewhere"
+CROWDED = PLAIN + "".join(
+    f'vllm:time_to_first_token_seconds_bucket{{model_name="m",le="{middle * (1 + step / 100):.4f}"}} 0\n'
+    for middle in (1.7, 3.4, 0.85, 6.8, 0.425)
+    for step in range(-4, 5)
+)
+
+
 def configuration(target: str) -> dict[str, Any]:
     def job(name: str, pod: str, more: dict[str, str] | None = None, **settings: Any) -> dict[str, Any]:
         labels = {"namespace": NAMESPACE, "pod": pod, **(more or {})}
@@ -109,6 +124,10 @@ def configuration(target: str) -> dict[str, Any]:
     ]
     jobs.append(one)
     jobs.append(job("shadowed", "shadowed", {"tenant": "platform", "model_name": "gpu"}))
+    crowded = job("crowded", "crowded")
+    crowded["static_configs"][0]["labels"]["namespace"] = ELSEWHERE
+    crowded["metrics_path"] = f"/pods/{ELSEWHERE}/crowded/metrics"
+    jobs.append(crowded)
     lost = job("lost", "plain")  # a target without a namespace
     del lost["static_configs"][0]["labels"]["namespace"]
     jobs += [lost, job("native", "native", convert_classic_histograms_to_nhcb=True, scrape_native_histograms=True)]
@@ -120,6 +139,7 @@ def url(
     pod_metrics: dict[tuple[str, str], str], metrics_target: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     pod_metrics.update({(NAMESPACE, pod): page for pod, page in PAGES.items()})
+    pod_metrics[ELSEWHERE, "crowded"] = CROWDED
     directory = tmp_path_factory.mktemp("foreign")
     with prometheus(ensure_binaries("prometheus")["prometheus"], configuration(metrics_target), directory) as url:
         yield url
@@ -128,7 +148,7 @@ def url(
 async def read(url: str, engine: str = "vllm") -> FleetReading:
     """A reading with all pods of an engine, by a look-up that saw them all."""
     request = ReadRequest(engine, ttft_bounds=frozenset({2.0}))
-    wanted = {"sglang"} if engine == "sglang" else PAGES.keys() - {"sglang"}
+    wanted = {"sglang"} if engine == "sglang" else {*(PAGES.keys() - {"sglang"}), "crowded"}
     for _ in range(600):
         for complete in (False, True):
             backend = PrometheusBackend(BackendConfig(url=url))
@@ -193,6 +213,21 @@ async def test_histograms_that_are_stored_as_native_ones_are_told(url: str) -> N
     (sample,) = (one for one in selection.samples if one.replica == "native")
     assert isinstance(sample.time_to_first_token, Unknown)
     assert sample.running == 30
+
+
+async def test_buckets_of_another_namespace_push_none_out_and_its_pages_are_not_read(url: str) -> None:
+    """Another tenant's page has its own buckets just around the bound and its multiples."""
+    await read(url)
+    backend = PrometheusBackend(BackendConfig(url=url))
+    for namespaces in (frozenset({NAMESPACE, ELSEWHERE}), frozenset({NAMESPACE})):
+        request = ReadRequest(ttft_bounds=frozenset({1.7}), namespaces=namespaces)
+        reading = await backend.read(request, time.time())
+        assert not isinstance(reading, Unknown)
+        assert {namespace for namespace, _ in reading.samples} == namespaces
+        ttft = with_own_buckets(reading.samples[NAMESPACE, "plain"]["m"], 1.7, None).time_to_first_token
+        assert not isinstance(ttft, Unknown)
+        assert ttft.bounds == (0.5, 2.0)
+    await backend.close()
 
 
 async def test_the_past_is_read_as_the_present(url: str) -> None:

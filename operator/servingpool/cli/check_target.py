@@ -110,7 +110,9 @@ async def _check(
     engine = target.engine or (exported[0] if exported else ANY_ENGINE)
     if engine != (target.engine or ANY_ENGINE):
         seen = await prometheus.inspect(engine, keys)
-    reading = await prometheus.read(ReadRequest(engine=engine, explain=frozenset(keys)), 0.0)
+    reading = await prometheus.read(
+        ReadRequest(engine=engine, namespaces=frozenset({target.namespace}), explain=frozenset(keys)), 0.0
+    )
     for answer in (seen, reading):
         if isinstance(answer, Unknown):
             typer.echo(unavailable(answer.reason, prometheus.config), err=True)

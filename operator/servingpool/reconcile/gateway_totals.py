@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from servingpool.adapters.cluster.objects import Key
@@ -75,15 +75,19 @@ class GatewayReader:
                 found[share] = replace(request, explain=request.explain | totals.unseen)
         return found
 
-    def hear(self, pools: Sequence[ServingPool], readings: Mapping[GatewayShare, FleetReading | Unknown]) -> None:
-        """Take each pool's part of the answers."""
+    def hear(
+        self, pools: Sequence[ServingPool], readings: Callable[[GatewayShare, str], FleetReading | Unknown]
+    ) -> None:
+        """Take each pool's part of the answers: `readings` of a share and the gateway's namespace."""
         before, self._totals, self._latest = self._totals, {}, {}
         for pool in pools:
             own, share = self._known(pool), gateway_share(pool, self._backend)
             if own is not None and share is not None:
                 counted = self._totals[pool.key, own] = before.get((pool.key, own), GatewayTotals())
                 metered = pool.spec.engine in self._metered
-                read = counted.read(pool, own, self._profiles[own.name], readings[share], metered=metered)
+                read = counted.read(
+                    pool, own, self._profiles[own.name], readings(share, own.namespace), metered=metered
+                )
                 self._latest[pool.key] = read
 
     def of(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:

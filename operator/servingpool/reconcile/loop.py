@@ -18,7 +18,7 @@ from functools import partial
 from types import MappingProxyType
 
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
-from servingpool.adapters.cluster.scale import TargetReader
+from servingpool.adapters.cluster.scale import Fault, TargetReader
 from servingpool.api.conditions import Reason
 from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import Metadata, ServingPool
@@ -196,7 +196,7 @@ class Reconciler:
         """Read one backend, decide and act for its pools."""
         targets = {key: wanted[key] for pool in own for key in keys_of(pool)}
         (queries, unreadable), _ = await asyncio.gather(
-            self._readings.read(backend, own, now), self._targets.read(targets)
+            self._readings.read(backend, list(filter(self._there, own)), now), self._targets.read(targets)
         )
         if not self._leading():
             return Tick(queries=queries, unreadable=unreadable)
@@ -261,6 +261,11 @@ class Reconciler:
         return state, plan_pool(
             seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room
         )
+
+    def _there(self, pool: ServingPool) -> bool:
+        """Whether nothing is known to be wrong with its targets: of a pool without one no metrics are needed."""
+        missing = (key for key in keys_of(pool) if self._cache.workload(key) is None)
+        return all(self._targets.fault(key).fault is Fault.FAILED for key in missing)
 
     def _no_target(self, pool: ServingPool) -> tuple[Reason, str]:
         """Why the first target that cannot be read cannot be."""

@@ -13,7 +13,7 @@ from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey, explained
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, shipped
 from servingpool.adapters.prometheus.gateways import GatewayProfile, gateway_of, shipped_gateways
-from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
+from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.plan import Plan
 from servingpool.adapters.prometheus.promql import ADDRESS, Queries, Scope, requested_replicas
@@ -85,6 +85,7 @@ class PrometheusBackend:
         self._engines = shipped() if engines is None else engines
         self._gateways = shipped_gateways() if gateways is None else gateways
         self._workers = Workers(config)
+        self._gate = asyncio.Semaphore(config.concurrency)
         self._known: dict[_Which, _Known] = {}
         self._queries: dict[tuple[str, bool], Queries] = {}
         """By engine or gateway."""
@@ -102,9 +103,23 @@ class PrometheusBackend:
         queries = self._queries_for(request.engine, gateway=request.gateway)
         if queries.profile.metered:
             return FleetReading(at=now, samples={}, stale={}, profile=queries.profile)
-        scope = Scope(request.match_labels, models=tuple(sorted(request.models)))
-        which = (request.engine, request.gateway, scope)
         deadline = self._workers.deadline()
+        # Each read with its look-up in the order of the calls: else the look-ups of all would come before the first.
+        try:
+            async with asyncio.timeout(self.config.timeout):
+                await self._gate.acquire()
+        except TimeoutError:
+            return _why([self._workers.unsent()], of=1)
+        try:
+            return await self._read(request, queries, now, deadline)
+        finally:
+            self._gate.release()
+
+    async def _read(
+        self, request: ReadRequest, queries: Queries, now: float, deadline: float
+    ) -> FleetReading | Unknown:
+        scope = Scope(request.match_labels, tuple(sorted(request.namespaces)), models=tuple(sorted(request.models)))
+        which = (request.engine, request.gateway, scope)
         known = self._known.get(which)
         looked_up = known is None or not known.good(now)
         try:
@@ -284,6 +299,7 @@ def _why(failures: Sequence[MetricsUnavailable], *, of: int) -> Unknown:
     """Why a read in so many queries failed. One of which a single one was sent has had its turn."""
     sent = [error for error in failures if not isinstance(error, Unsent)]
     if sent:
-        return Unknown(str(sent[0]))
+        heavy = next((error for error in sent if isinstance(error, Excess)), None)
+        return Unknown(str(sent[0])) if heavy is None else TooLarge(str(heavy))
     said = str(failures[0])
     return NotAsked(said) if len(failures) == of else Unknown(f"{said}, after {of - len(failures)} of {of} parts")

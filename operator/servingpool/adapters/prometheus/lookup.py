@@ -11,7 +11,7 @@ from typing import Any
 
 from servingpool.adapters.prometheus.promql import ADDRESS, SCRAPING, Queries, Scope, any_of, apart, quote
 from servingpool.adapters.prometheus.rows import NUMBER, Unread, bound_of
-from servingpool.adapters.prometheus.samples import Layout
+from servingpool.adapters.prometheus.samples import BucketCount, Layout
 
 DOUBLED = "doubled"
 """The part of the rows that tell pods whose series Prometheus has from several addresses."""
@@ -34,16 +34,17 @@ MOST_TWINS = 5
 
 
 def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str = "") -> str:
-    """How many series there are of each bucket: (`__name__`, `le`) -> count. And rows of the other parts.
+    """How many series there are of each bucket: (`__name__`, `le`, namespace) -> count. And rows of the other parts.
 
     `targets`: the labels by which targets are told apart so far. With a window, such as `1h:5m`: rows of what was there
     at any of its steps too, and only buckets and targets.
     """
     series = queries.select([f"{name}_bucket" for name in queries.histograms], scope)
-    parts = [f"count by (__name__, le) ({' or '.join(series)})"]
+    by = ", ".join(("__name__", "le", *(label for label in queries.owned[0] if label)))
+    parts = [f"count by ({by}) ({' or '.join(series)})"]
     if window:
         past = " or ".join(f"last_over_time({one}[{window}])" for one in series)
-        parts.append(apart(f"count by (__name__, le) ({past})", "past"))
+        parts.append(apart(f"count by ({by}) ({past})", "past"))
     else:
         parts += [apart(_native(queries, scope), NATIVE), apart(_unreadable(queries, scope), UNREADABLE)]
         # Of a federation `instance` is the federated server's.
@@ -56,13 +57,11 @@ def read(queries: Queries, rows: Iterable[Mapping[str, Any]], targets: Sequence[
 
     Rows that cannot be read are in `Layout.unread`.
     """
-    unread, apart_rows = Unread(queries.owned[:2]), defaultdict(list)
-    counts = []
-    for name, text, count, row in unread.readable(rows, _parsed):
-        if name:
-            counts.append((name, text, count))
-        else:
-            apart_rows[text].append(row)
+    unread = Unread(queries.owned[:2])
+    apart_rows: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for part, row in unread.readable(rows, _parsed):
+        apart_rows[part].append(row)
+    counts = list(unread.readable(apart_rows["past"], lambda row: _bucket(queries, row)))
     pods = {
         part: frozenset(unread.readable(apart_rows[part], lambda row: queries.pod_of(row["metric"])))
         for part in (DOUBLED, NATIVE)
@@ -77,17 +76,21 @@ def read(queries: Queries, rows: Iterable[Mapping[str, Any]], targets: Sequence[
     return layout, bool({*learned} - {*targets}) and bool(apart_rows[TWINS])
 
 
-def _parsed(row: Mapping[str, Any]) -> tuple[str, str, float, Mapping[str, Any]]:
-    """Of a row of buckets the histogram, the text of `le` and the count; of another one "" and its part."""
-    labels, count = row["metric"], float(row["value"][1])
+def _parsed(row: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """A row and its part; that of buckets is "past" whether they are there now or were."""
+    labels = row["metric"]
     if not all(isinstance(text, str) for text in labels.values()):
         raise TypeError("a label that is no text")
-    part = labels.get("part", "past")
-    if part != "past":
-        return "", part, count, row
+    return labels.get("part", "past"), row
+
+
+def _bucket(queries: Queries, row: Mapping[str, Any]) -> BucketCount:
+    labels, (namespace, own_namespace) = row["metric"], queries.owned[0]
     name, text = labels["__name__"], labels["le"]
     bound_of(text)
-    return name.removesuffix("_bucket"), text, count, row
+    return BucketCount(
+        name.removesuffix("_bucket"), text, float(row["value"][1]), labels.get(own_namespace) or labels[namespace]
+    )
 
 
 def _learned(queries: Queries, twins: Iterable[Mapping[str, Any]], targets: Sequence[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from servingpool.adapters.prometheus.engines.profile import ESSENTIAL, HISTOGRAM
 from servingpool.adapters.prometheus.plan import Plan, gather
 from servingpool.adapters.prometheus.promql import GROUP, Queries
 from servingpool.adapters.prometheus.rows import bound_of, shown
-from servingpool.adapters.prometheus.samples import Layout, ReadRequest
+from servingpool.adapters.prometheus.samples import BucketCount, Layout, ReadRequest
 from servingpool.decision.observation import Histogram, Reading, ReplicaMetrics
 
 POD = "pod"
@@ -84,7 +84,7 @@ def read(
     """
     queries = Queries(profile)
     bounds = [
-        (one.name.removesuffix("_bucket"), one.labels["le"], 1.0)
+        BucketCount(one.name.removesuffix("_bucket"), one.labels["le"], 1.0)
         for one in _buckets(queries, samples)
         if _bound(one) is not None
     ]

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from servingpool.adapters.prometheus.bounds import MOST_SAMPLES, MOST_TEXT
 from servingpool.adapters.prometheus.columns import SEVERAL_COLUMN, Columns, HistogramColumns, Row, SampleKey
 from servingpool.adapters.prometheus.diagnosis import PodKey
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS as HISTOGRAM_FIGURES
@@ -96,9 +97,9 @@ class Table:
         """Some sample had a histogram that matters, and none of its buckets was among those asked for."""
 
     def add(self, sample: SampleKey) -> Row:
-        """The row of a sample that had none. TypeError where its key is no text."""
-        if not all(isinstance(each, str) for each in sample):
-            raise TypeError("a label that is no text")
+        """The row of a sample that had none. TypeError where its key is no text, or too long a one."""
+        if not all(isinstance(each, str) and len(each) <= MOST_TEXT for each in sample):
+            raise TypeError("a label that is no text, or too long")
         row = self.rows[sample] = [None] * self._columns.width
         return row
 
@@ -171,6 +172,8 @@ def gather(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Table:
     for sample, column, row in columns.locate(rows, unread):
         try:
             value = float(row["value"][1])
+            if len(found) > MOST_SAMPLES:
+                break  # too many: see `read_samples`
             (found.get(sample) or table.add(sample))[column] = value
         except ROW_ERRORS:
             unread.add(row)

@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of
@@ -56,6 +57,8 @@ class ReadRequest:
     """Served models; all where empty."""
     pods: str = ""
     """A regular expression that a pod's whole name matches; anything where empty."""
+    namespaces: frozenset[str] = frozenset()
+    """Of the pods that are asked for; all where empty. A history names its own."""
     explain: frozenset[PodKey] = frozenset()
     """Pods that had no sample when they were last read: the reading is to say why."""
     gateway: bool = False
@@ -74,7 +77,7 @@ class NotAsked(Unknown):
 
 
 class TooLarge(Unknown):
-    """The backend answered, with more than is taken."""
+    """The backend answered with more than is taken, or it takes longer than is waited for. Of less it may tell."""
 
     __slots__ = ()
 
@@ -190,11 +193,20 @@ class Bucket:
     """How `le` is written: `1` or `1.0`, by the version of Prometheus and the format it scraped."""
 
 
+class BucketCount(NamedTuple):
+    """How many series there are of a bucket in a namespace."""
+
+    histogram: str
+    le: str
+    series: float
+    namespace: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The buckets found: histogram name -> upper bound in seconds (finite ones) -> bucket."""
+    """The buckets found: histogram name -> namespace -> upper bound in seconds (finite ones) -> bucket."""
 
-    buckets: Mapping[str, Mapping[float, Bucket]]
+    buckets: Mapping[str, Mapping[str, Mapping[float, Bucket]]]
     engines: int
     """Engines that expose any of the histograms."""
     doubled: frozenset[PodKey] = frozenset()
@@ -207,30 +219,34 @@ class Layout:
     """What could not be read."""
 
     @classmethod
-    def read(cls, counts: Iterable[tuple[str, str, float]], doubled: Iterable[PodKey] = (), **more: Any) -> Layout:
-        """From (histogram, text of `le`, number of series). ValueError if `le` is no number."""
-        found: dict[str, dict[float, Bucket]] = {}
-        engines = 0
-        for name, text, count in counts:
-            engines = max(engines, int(count))
+    def read(cls, counts: Iterable[BucketCount], doubled: Iterable[PodKey] = (), **more: Any) -> Layout:
+        """From these counts. ValueError if an `le` is no number."""
+        found: dict[str, dict[str, dict[float, Bucket]]] = {}
+        engines: Counter[str] = Counter()
+        for name, text, count, namespace in counts:
+            engines[namespace] = max(engines[namespace], int(count))
             bound = bound_of(text)
-            buckets = found.setdefault(name, {})
+            buckets = found.setdefault(name, {}).setdefault(namespace, {})
             if not math.isinf(bound):
                 before = buckets.get(bound, Bucket(0, frozenset(_spellings(bound))))
                 buckets[bound] = Bucket(before.pods + int(count), before.texts | {text})
-        return cls(found, engines, frozenset(doubled), **more)
+        return cls(found, engines.total(), frozenset(doubled), **more)
 
     def choose(self, name: str, bounds: Collection[float], *, neighbours: bool = True) -> dict[float, frozenset[str]]:
         """The buckets of a histogram to read for these SLO bounds, ascending, with their texts.
 
-        What is read for one bound does not depend on the others.
+        What is read for one bound does not depend on the others, and for one namespace not on the pods of others: their
+        buckets around the bound would else push out its own.
         """
-        buckets = self.buckets.get(name, {})
-        ascending = tuple(sorted(buckets))
-        everyone = max((bucket.pods for bucket in buckets.values()), default=0)
-        rare = frozenset(le for le in ascending if buckets[le].pods < everyone)
-        chosen = {place for bound in bounds for place in _places(ascending, rare, bound, neighbours=neighbours)}
-        return {ascending[place]: buckets[ascending[place]].texts for place in sorted(chosen)}
+        found: dict[float, frozenset[str]] = {}
+        for buckets in self.buckets.get(name, {}).values():
+            ascending = tuple(sorted(buckets))
+            everyone = max((bucket.pods for bucket in buckets.values()), default=0)
+            rare = frozenset(le for le in ascending if buckets[le].pods < everyone)
+            chosen = {place for bound in bounds for place in _places(ascending, rare, bound, neighbours=neighbours)}
+            for le in (ascending[place] for place in chosen):
+                found[le] = found.get(le, frozenset()) | buckets[le].texts
+        return dict(sorted(found.items()))
 
 
 def with_own_buckets(sample: ReplicaMetrics, ttft: float | None, tpot: float | None) -> ReplicaMetrics:

@@ -16,9 +16,10 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from servingpool.adapters.prometheus import lookup
 from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.bounds import MOST_SAMPLES
 from servingpool.adapters.prometheus.diagnosis import Missing, PodKey, causes, question
 from servingpool.adapters.prometheus.engines import EngineMetrics
-from servingpool.adapters.prometheus.http_client import MetricsUnavailable, PrometheusClient, Unsent
+from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailable, PrometheusClient, Unsent
 from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gather_range
 from servingpool.adapters.prometheus.promql import ADDRESS, Queries, Scope
 from servingpool.adapters.prometheus.rows import Unread
@@ -86,13 +87,14 @@ class Workers:
             now, least = time.monotonic(), LEAST_LEFT * self._config.timeout
             left = deadline - now
             if left < least < now - asked:
-                raise self._unsent()
+                raise self.unsent()
             if left <= 0:
                 raise self._late()
             state.client = self._client()
             try:
                 return job(state.client, left, *args, **kwargs)
             finally:
+                state.client.release()
                 state.client = None
 
         return self._in_time(deadline, asyncio.get_running_loop().run_in_executor(self._threads, work), state)
@@ -105,7 +107,7 @@ class Workers:
         except TimeoutError:
             if (client := state.client) is not None:
                 client.cut()  # else its thread waits for as long as the server drips, and is missing
-            raise (self._late() if state.began else self._unsent()) from None
+            raise (self._late() if state.began else self.unsent()) from None
 
     def close(self) -> None:
         """Let go of threads and connections, those of queries under way too."""
@@ -121,11 +123,12 @@ class Workers:
             self._clients.append(client)
         return client
 
-    def _unsent(self) -> Unsent:
+    def unsent(self) -> Unsent:
+        """What a job raises that no thread was free for."""
         return Unsent(self._config.name, f"was busy with other queries for {self._config.timeout:g} s")
 
     def _late(self) -> MetricsUnavailable:
-        return MetricsUnavailable(self._config.name, f"did not answer within {self._config.timeout:g} s")
+        return Excess(self._config.name, f"did not answer within {self._config.timeout:g} s")
 
 
 Samples = dict[PodKey, dict[str, ReplicaMetrics]]
@@ -181,6 +184,8 @@ def read_samples(client: PrometheusClient, timeout: float, plan: Plan, scope: Sc
     """The samples of a scope now."""
     answer = client.custom_query(plan.query(scope), timeout=timeout)
     table = gather(answer.rows(), plan.columns)
+    if len(table.rows) > MOST_SAMPLES:
+        raise Excess(client.config.name, f"answered with samples of more than {MOST_SAMPLES} pods")
     at = evaluated_at(islice(answer.rows(), TIMES_COMPARED), plan.columns)
     fresh, stale = table.samples(at, client.config.staleness)
     lacks = table.lacks_buckets or bool(table.several)

@@ -21,14 +21,14 @@ from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecor
 from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gather_range
 from servingpool.adapters.prometheus.promql import ADDRESS, SEVERAL, Queries
 from servingpool.adapters.prometheus.rows import bound_of, shown
-from servingpool.adapters.prometheus.samples import Layout
+from servingpool.adapters.prometheus.samples import BucketCount, Layout
 
 NOW = 1_790_000_000.0
 TTFT = "vllm:time_to_first_token_seconds"
 PODS = ("a", "b", "c")
 """Each is of a namespace of its own name."""
 QUERIES = Queries(profile_of("vllm"))
-LAYOUT = Layout.read((TTFT, le, 3.0) for le in ("1.0", "2.5", "5.0", "+Inf"))
+LAYOUT = Layout.read(BucketCount(TTFT, le, 3.0) for le in ("1.0", "2.5", "5.0", "+Inf"))
 PLAN = Plan.of(QUERIES, LAYOUT, ReadRequest(ttft_bounds=frozenset({2.0})))
 STEPS = (NOW - 30, NOW - 15, NOW)
 
@@ -120,14 +120,14 @@ def test_one_row_costs_no_other_pod_its_past(place, change):
 @given(place=st.integers(0, 3), change=mutations())
 def test_one_row_costs_no_other_bucket(place, change):
     rows: list[dict[str, Any]] = [
-        {"metric": {"__name__": f"{TTFT}_bucket", "le": le}, "value": [NOW, "3"]}
+        {"metric": {"__name__": f"{TTFT}_bucket", "le": le, "namespace": "n"}, "value": [NOW, "3"]}
         for le in ("1.0", "2.5", "5.0", "+Inf")
     ]
     _, rows = mutated(rows, place, change)
     layout, _ = lookup.read(QUERIES, rows, ADDRESS)
     bounds = {1.0, 2.5, 5.0} - ({(1.0, 2.5, 5.0)[place]} if place < 3 else set())
-    assert bounds <= layout.buckets[TTFT].keys()
-    assert all(math.isfinite(bound) for each in layout.buckets.values() for bound in each)
+    assert bounds <= layout.buckets[TTFT]["n"].keys()
+    assert all(math.isfinite(bound) for each in layout.buckets.values() for le in each.values() for bound in le)
 
 
 @given(place=st.integers(0, 2), change=mutations())
