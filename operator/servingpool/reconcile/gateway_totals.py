@@ -36,6 +36,7 @@ from servingpool.reconcile.gateways import (
     gateway_of,
     gateway_requests,
     gateway_share,
+    told_by,
 )
 
 COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
@@ -50,6 +51,8 @@ KEPT = 3600.0
 NO_CHOICE = GatewayMetrics(time_to_first_token=Unknown("no gateway is configured: set spec.metrics.gateway"))
 UNEQUAL = Unknown("the gateway's pods have different buckets, as in a rollout")
 SHARED = Unknown("its requests in flight are of several models together: give the pool a gateway of its own")
+
+OTHERS = Unknown("backends[].gateway.models does not name this pool's namespace for its model")
 
 
 class GatewayReader:
@@ -83,6 +86,9 @@ class GatewayReader:
         for pool in pools:
             own, share = self._known(pool), gateway_share(pool, self._backend)
             if own is not None and share is not None:
+                if not told_by(pool, self._backend):
+                    self._latest[pool.key] = _unknown(self._profiles[own.name], OTHERS)
+                    continue
                 counted = self._totals[pool.key, own] = before.get((pool.key, own), GatewayTotals())
                 metered = pool.spec.engine in self._metered
                 read = counted.read(

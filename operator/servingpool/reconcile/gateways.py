@@ -69,6 +69,12 @@ def gateway_in(namespace: str, own: Gateway | None, backend: BackendConfig) -> O
     return None
 
 
+def told_by(pool: ServingPool, backend: BackendConfig) -> bool:
+    """Whether its gateway tells this pool of its model: a backend's gateway serves several namespaces."""
+    shared = backend.gateway if pool.spec.metrics.gateway is None else None
+    return shared is None or shared.tells(pool.spec.model, pool.metadata.namespace)
+
+
 def gateway_requests(
     pools: Iterable[ServingPool], backend: BackendConfig, metered: Collection[str] = ()
 ) -> dict[GatewayShare, ReadRequest]:

@@ -12,7 +12,7 @@ from servingpool.adapters.prometheus import BackendConfig, Cause, FleetReading, 
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
 from servingpool.reconcile.config import OperatorConfig
-from servingpool.reconcile.gateway_totals import GatewayTotals
+from servingpool.reconcile.gateway_totals import GatewayReader, GatewayTotals
 from servingpool.reconcile.gateways import OwnGateway, gateway_of, gateway_requests
 
 from .fake_cluster import FakeCluster
@@ -203,6 +203,24 @@ def test_requests_held_at_the_gateway_are_demand() -> None:
     world.step(minutes=ONE_MINUTE)
     assert world.status()["queueDepth"] >= 500
     assert world.status()["desiredReplicas"] > replicas
+
+
+@pytest.mark.parametrize(
+    ("namespace", "model", "told"), [("chat", "llama", True), ("a", "llama", False), ("a", "x", False)]
+)
+def test_a_shared_gateway_tells_a_models_demand_to_its_namespaces_alone(
+    namespace: str, model: str, *, told: bool
+) -> None:
+    """A pool chooses its model's name: it could read, and be scaled by, another tenant's requests."""
+    shared = GatewayChoice(name="llm-d-epp", namespace="gateways", models={"llama": ("chat", "chat-*")})
+    backend = BackendConfig(url="http://prometheus", gateway=shared)
+    reader, own = GatewayReader(backend, shipped_gateways()), pool(namespace, model=model)
+    samples = {("gateways", "epp"): {model: page("epp", waiting=77.0, begun=600.0)}}
+    reader.hear([own], lambda *_: FleetReading(at=0.0, samples=samples, stale={}))
+    queue = reader.of(own).queue
+    assert queue == (
+        77.0 if told else Unknown("backends[].gateway.models does not name this pool's namespace for its model")
+    )
 
 
 def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
