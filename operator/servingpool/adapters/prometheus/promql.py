@@ -244,7 +244,7 @@ class Queries:
         common = [
             f"__name__=~{any_of(names)}",
             *([f'{model}!=""'] if model else ()),
-            f'{pod}=~".+[{scope.endings}]"' if scope.endings else f'{pod}!=""',
+            f'{pod}=~".*[{scope.endings}]"' if scope.endings else f'{pod}!=""',
             *(_none_of(name, values) for label, values in asked.excluded for name in (label, exported(label))),
             *matchers,
             *(f"{name}={quote(value)}" for name, value in scope.match_labels),
