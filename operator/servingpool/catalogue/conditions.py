@@ -257,6 +257,13 @@ class Reason(Templated, StrEnum):
         "Prometheus scrapes a pod at several ports, each with the engine's series. The greatest of each figure counts.",
         "Pick one target with spec.metrics.matchLabels, such as its container. Give two engines a pod each.",
     )
+    UNREADABLE_SERIES = (
+        "UnreadableSeries",
+        _METRICS,
+        "{detail}. Those series are left out.",
+        "Pods export series that nobody can read, such as a bucket whose bound is no number. All others are used.",
+        "Correct what these pods export, or drop those series by metricRelabelings of the monitor.",
+    )
     FAILED_GET_METRICS = (
         "FailedGetMetrics",
         _NO_METRICS,
@@ -305,6 +312,20 @@ class Reason(Templated, StrEnum):
         "{detail}. Replicas stay as they are. Correct that label.",
         "Prometheus has the engine's series, with labels that do not lead to the pool's pods.",
         "Correct the label that the message names: in the scrape, spec.metrics.matchLabels or backends[].labels.",
+    )
+    AMBIGUOUS_GAUGES = (
+        "AmbiguousGauges",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are. Name that label in sumOver or copiesBy of the profile.",
+        "One scrape has several series of a gauge: parts of a total, or copies of it. The profile does not tell which.",
+        "servingpool check KIND/NAME shows the label. A profile names it in sumOver for parts, in copiesBy for copies.",
+    )
+    NATIVE_HISTOGRAMS = (
+        "NativeHistograms",
+        _NO_METRICS,
+        "{pods}: histograms are stored as native ones only. Set always_scrape_classic_histograms: true.",
+        "The scrape sets convert_classic_histograms_to_nhcb, or the engine exports native histograms. Neither is read.",
+        "Set always_scrape_classic_histograms: true in the scrape job (scrapeClassicHistograms of a PodMonitor).",
     )
     ROUTER_SERIES = (
         "RouterSeries",

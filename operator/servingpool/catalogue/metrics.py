@@ -661,6 +661,14 @@ class Metric(StrEnum):
         "Queries sent to Prometheus.",
         "Depends on backends and matchLabels, hardly on pools.",
     )
+    UNREADABLE_ROWS = (
+        "servingpool_prometheus_unreadable_rows_total",
+        "counter",
+        (),
+        "rows",
+        "Rows of Prometheus' answers that were left out, since nobody can read them.",
+        "The operator's log names namespace and pod of each once. Pools are decided without these series.",
+    )
     POOL_FAILURES = (
         "servingpool_pool_failures_total",
         "counter",

@@ -29,7 +29,9 @@ async def check_gateway(
 
     `metered`: all that decisions need must be there, since the engine exports nothing.
     """
-    reading = await prometheus.read(ReadRequest(engine=own.name, gateway=True), 0.0)
+    reading = await prometheus.read(
+        ReadRequest(engine=own.name, gateway=True, namespaces=frozenset({own.namespace})), 0.0
+    )
     if isinstance(reading, Unknown):
         typer.echo(unavailable(reading.reason, prometheus.config), err=True)
         return False

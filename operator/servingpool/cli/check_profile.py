@@ -17,7 +17,8 @@ def check_profile(
 
     Example: `servingpool check-profile my-engine.yaml --page metrics.txt`
 
-    Exit codes: 0 every figure that decisions need was found, 1 at least one was not, 2 a file cannot be used.
+    Exit codes: 0 every figure that decisions need was found, 1 at least one was not or is ambiguous, 2 a file cannot be
+    used.
     """
     from servingpool.adapters.prometheus import page as pages
     from servingpool.adapters.prometheus.engines import shipped
@@ -47,7 +48,12 @@ def check_profile(
     if not read:
         label = f" with label {used.model_label}" if used.model_label else ""
         typer.echo(f"The page has no series of the profile{label}.", err=True)
-    missing = pages.lacking(found)
+    missing, ambiguous = pages.lacking(found), pages.ambiguous(used, samples)
+    for said in pages.unreadable(used, samples):
+        typer.echo(f"{said}, which is no number: it is left out.", err=True)
+    for said in ambiguous:
+        hint = "Name the label in sumOver if they are parts, or in copiesBy if they are copies"
+        typer.echo(f"{said}. The figure is unknown. {hint}.", err=True)
     if missing:
         typer.echo(f"Missing, and needed for decisions: {', '.join(missing)}.", err=True)
-    raise typer.Exit(1 if missing else 0)
+    raise typer.Exit(1 if missing or ambiguous else 0)

@@ -110,7 +110,9 @@ async def _check(
     engine = target.engine or (exported[0] if exported else ANY_ENGINE)
     if engine != (target.engine or ANY_ENGINE):
         seen = await prometheus.inspect(engine, keys)
-    reading = await prometheus.read(ReadRequest(engine=engine, explain=frozenset(keys)), 0.0)
+    reading = await prometheus.read(
+        ReadRequest(engine=engine, namespaces=frozenset({target.namespace}), explain=frozenset(keys)), 0.0
+    )
     for answer in (seen, reading):
         if isinstance(answer, Unknown):
             typer.echo(unavailable(answer.reason, prometheus.config), err=True)
@@ -148,7 +150,11 @@ def _pods(seen: Inspection, namespace: str, selection: Selection) -> bool:
         typer.echo(f"{pod}: {missing.reason}." + (f" Prometheus says: {error}." if error else ""), err=True)
     if selection.doubled:
         typer.echo(Reason.DOUBLED_SERIES.message(pods=selection.named_doubled), err=True)
-    return not selection.missing and not selection.doubled
+    if selection.native:
+        typer.echo(Reason.NATIVE_HISTOGRAMS.message(pods=selection.named_native), err=True)
+    if selection.unreadable:
+        typer.echo(Reason.UNREADABLE_SERIES.message(detail=selection.named_unreadable), err=True)
+    return not selection.missing and not selection.doubled and not selection.native
 
 
 def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from servingpool.adapters.cluster.objects import Key
@@ -35,6 +35,7 @@ from servingpool.reconcile.gateways import (
     gateway_of,
     gateway_requests,
     gateway_share,
+    told_by,
 )
 
 COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
@@ -48,6 +49,8 @@ KEPT = 3600.0
 """Seconds for which a pod that is not seen any more is remembered."""
 NO_CHOICE = GatewayMetrics(time_to_first_token=Unknown("no gateway is configured: set spec.metrics.gateway"))
 UNEQUAL = Unknown("the gateway's pods have different buckets, as in a rollout")
+
+OTHERS = Unknown("backends[].gateway.models does not name this pool's namespace for its model")
 
 
 class GatewayReader:
@@ -73,15 +76,22 @@ class GatewayReader:
                 found[share] = replace(request, explain=request.explain | totals.unseen)
         return found
 
-    def hear(self, pools: Sequence[ServingPool], readings: Mapping[GatewayShare, FleetReading | Unknown]) -> None:
-        """Take each pool's part of the answers."""
+    def hear(
+        self, pools: Sequence[ServingPool], readings: Callable[[GatewayShare, str], FleetReading | Unknown]
+    ) -> None:
+        """Take each pool's part of the answers: `readings` of a share and the gateway's namespace."""
         before, self._totals, self._latest = self._totals, {}, {}
         for pool in pools:
             own, share = self._known(pool), gateway_share(pool, self._backend)
             if own is not None and share is not None:
+                if not told_by(pool, self._backend):
+                    self._latest[pool.key] = _unknown(self._profiles[own.name], OTHERS)
+                    continue
                 counted = self._totals[pool.key, own] = before.get((pool.key, own), GatewayTotals())
                 metered = pool.spec.engine in self._metered
-                read = counted.read(pool, own, self._profiles[own.name], readings[share], metered=metered)
+                read = counted.read(
+                    pool, own, self._profiles[own.name], readings(share, own.namespace), metered=metered
+                )
                 self._latest[pool.key] = read
 
     def of(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
@@ -142,6 +152,8 @@ class GatewayTotals:
             return _unknown(profile, reading)
         if profile.model_label is None and own.workload is None:
             return _unknown(profile, Unknown(own.ambiguous))
+        for pod in own.pods(pod for pod, missing in reading.causes.items() if missing.cause is Cause.AMBIGUOUS):
+            return _unknown(profile, Unknown(f"gateway pod {pod[1]}: {reading.causes[pod].reason}"))
         pods = own.pods(reading.samples)
         told = self._read(pool, own, profile, {pod: reading.samples[pod] for pod in pods}, metered=metered)
         if not pool.spec.goes_to_zero:

@@ -18,7 +18,7 @@ from functools import partial
 from types import MappingProxyType
 
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
-from servingpool.adapters.cluster.scale import TargetReader
+from servingpool.adapters.cluster.scale import Fault, TargetReader
 from servingpool.api.conditions import Reason
 from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import Metadata, ServingPool
@@ -68,6 +68,8 @@ class Tick:
     failed: int = 0
     """Pools whose turn ended in an exception: a defect of ours, logged with its traceback."""
     queries: int = 0
+    unreadable: int = 0
+    """Rows of Prometheus' answers that were left out."""
 
     def __add__(self, other: Tick) -> Tick:
         """Both together."""
@@ -193,9 +195,11 @@ class Reconciler:
     async def _round(self, backend: str, own: list[ServingPool], wanted: Mapping[TargetKey, str], now: float) -> Tick:
         """Read one backend, decide and act for its pools."""
         targets = {key: wanted[key] for pool in own for key in keys_of(pool)}
-        queries, _ = await asyncio.gather(self._readings.read(backend, own, now), self._targets.read(targets))
+        (queries, unreadable), _ = await asyncio.gather(
+            self._readings.read(backend, list(filter(self._there, own)), now), self._targets.read(targets)
+        )
         if not self._leading():
-            return Tick(queries=queries)
+            return Tick(queries=queries, unreadable=unreadable)
         # At the start no pool waits for a decision meanwhile; later, pools with history go first.
         starting = not any(self._begun(pool) for pool in own if self.states.unchanged(pool.metadata))
         if starting:
@@ -209,6 +213,7 @@ class Reconciler:
             scaled=sum(outcome is True for outcome in done),
             failed=failed + _failures(done),
             queries=queries,
+            unreadable=unreadable,
         )
 
     async def _decide(self, own: list[ServingPool], now: float) -> tuple[list[Due], int]:
@@ -256,6 +261,11 @@ class Reconciler:
         return state, plan_pool(
             seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room
         )
+
+    def _there(self, pool: ServingPool) -> bool:
+        """Whether nothing is known to be wrong with its targets: of a pool without one no metrics are needed."""
+        missing = (key for key in keys_of(pool) if self._cache.workload(key) is None)
+        return all(self._targets.fault(key).fault is Fault.FAILED for key in missing)
 
     def _no_target(self, pool: ServingPool) -> tuple[Reason, str]:
         """Why the first target that cannot be read cannot be."""

@@ -313,4 +313,6 @@ class LoopMetrics:
         self.leading = Gauge(Metric.LEADER.value, Metric.LEADER.help, registry=registry)
         queries, failures = Metric.PROMETHEUS_QUERIES, Metric.POOL_FAILURES
         self.queries = Counter(queries.value, queries.help, registry=registry)
+        unreadable = Metric.UNREADABLE_ROWS
+        self.unreadable = Counter(unreadable.value, unreadable.help, registry=registry)
         self.failures = Counter(failures.value, failures.help, registry=registry)

@@ -16,6 +16,7 @@ CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
     Cause.OTHER_ENGINE: lambda detail: (Reason.WRONG_ENGINE, Reason.WRONG_ENGINE.message(detail=detail)),
     Cause.ROUTER: lambda detail: (Reason.ROUTER_SERIES, Reason.ROUTER_SERIES.message(detail=detail)),
     Cause.WRONG_LABELS: lambda detail: (Reason.WRONG_LABELS, Reason.WRONG_LABELS.message(detail=detail)),
+    Cause.AMBIGUOUS: lambda detail: (Reason.AMBIGUOUS_GAUGES, Reason.AMBIGUOUS_GAUGES.message(detail=detail)),
     Cause.NOT_SCRAPED: lambda detail: (Reason.NOT_SCRAPED, Reason.NOT_SCRAPED.message(detail=detail)),
     Cause.SCRAPE_FAILED: lambda detail: (Reason.SCRAPE_FAILED, Reason.SCRAPE_FAILED.message(detail=detail)),
     Cause.NO_ENGINE_SERIES: lambda detail: (Reason.NO_ENGINE_SERIES, Reason.NO_ENGINE_SERIES.message(detail=detail)),
@@ -72,6 +73,8 @@ def _cause_condition(cause: Cause, detail: str) -> tuple[Reason, str]:
 def _samples_condition(observation: Observation, selection: Selection, learned: Learned) -> tuple[Reason, str]:
     """For a fleet whose samples are all fresh: what they lack."""
     if learned.missing is not None:
+        if selection.native:
+            return Reason.NATIVE_HISTOGRAMS, Reason.NATIVE_HISTOGRAMS.message(pods=selection.named_native)
         return _lacking_condition(learned.missing, partial=learned.coverage > 0.0, metered=observation.metered)
     if learned.queue_unknown is not None:
         detail = Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
@@ -79,6 +82,13 @@ def _samples_condition(observation: Observation, selection: Selection, learned: 
     if learned.client_unknown is not None:
         detail = Note.CLIENT_UNKNOWN.message(detail=learned.client_unknown)
         return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+    return _complete_condition(observation, selection)
+
+
+def _complete_condition(observation: Observation, selection: Selection) -> tuple[Reason, str]:
+    """For samples that lack nothing: what else is odd about the pods' series."""
+    if selection.unreadable:
+        return Reason.UNREADABLE_SERIES, Reason.UNREADABLE_SERIES.message(detail=selection.named_unreadable)
     if selection.doubled:
         return Reason.DOUBLED_SERIES, Reason.DOUBLED_SERIES.message(pods=selection.named_doubled)
     ready = len(observation.ready)

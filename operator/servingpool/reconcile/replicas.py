@@ -81,6 +81,8 @@ def selected_of(selections: Sequence[Selection]) -> Selection | None:
         tuple(sample for one in selections for sample in one.samples),
         {pod: missing for one in selections for pod, missing in one.missing.items()},
         tuple(sorted(pod for one in selections for pod in one.doubled)),
+        tuple(sorted(pod for one in selections for pod in one.native)),
+        {pod: why for one in selections for pod, why in one.unreadable.items()},
     )
 
 

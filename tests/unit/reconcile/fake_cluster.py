@@ -19,10 +19,12 @@ from servingpool.adapters.prometheus import (
     FleetReading,
     Missing,
     NotAsked,
+    PodKey,
     PodSamples,
     ReadRequest,
     TooLarge,
 )
+from servingpool.adapters.prometheus.rows import Unread
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
@@ -110,6 +112,10 @@ class Prometheus:
     """Why pods have no sample, said of those that a reading is to explain."""
     explained: list[set[str]] = field(default_factory=list)
     """Pods that the readings were to explain."""
+    native: set[PodKey] = field(default_factory=set)
+    """Pods whose histograms are stored as native ones alone."""
+    unread: Unread = field(default_factory=Unread)
+    """What it answered that cannot be read."""
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         if request.gateway:
@@ -128,7 +134,8 @@ class Prometheus:
             return Unknown(self.silent)
         self.explained.append({pod for _, pod in request.explain})
         causes = {} if self.why is None else dict.fromkeys(request.explain, self.why)
-        return FleetReading(at=now, samples=self.world.samples(), stale={}, queries=1, causes=causes)
+        told: dict[str, Any] = {"native": frozenset(self.native), "unread": self.unread}
+        return FleetReading(at=now, samples=self.world.samples(), stale={}, queries=1, causes=causes, **told)
 
     async def history(
         self,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayChoice, shipped_gateways
+from servingpool.adapters.prometheus import BackendConfig, Cause, FleetReading, GatewayChoice, Missing, shipped_gateways
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
 from servingpool.reconcile.config import OperatorConfig
-from servingpool.reconcile.gateway_totals import GatewayTotals
+from servingpool.reconcile.gateway_totals import GatewayReader, GatewayTotals
 from servingpool.reconcile.gateways import OwnGateway, gateway_of, gateway_requests
 
 from .fake_cluster import FakeCluster
@@ -243,6 +243,15 @@ def test_a_queue_of_several_models_blocks_scale_down_and_is_reported() -> None:
 # What a pool does with it
 
 
+def test_a_gateway_with_a_pod_whose_gauges_may_be_copies_is_unknown() -> None:
+    """What its other pods hold is not all."""
+    behind = Behind()
+    why = {("chat", "b"): Missing("its gauges have several series", Cause.AMBIGUOUS)}
+    reading = FleetReading(at=0.0, samples={("chat", "a"): {"llama": page("a", waiting=3.0)}}, stale={}, causes=why)
+    seen = behind.totals.read(behind.pool, behind.own, shipped_gateways()["llm-d-epp"], reading)
+    assert seen.queue == seen.arrivals == Unknown("gateway pod b: its gauges have several series")
+
+
 def test_requests_held_at_the_gateway_are_demand() -> None:
     world = FakeCluster(gateway=EPP)
     world.serve(rate=6.0)
@@ -254,6 +263,24 @@ def test_requests_held_at_the_gateway_are_demand() -> None:
     world.step(minutes=ONE_MINUTE)
     assert world.status()["queueDepth"] >= 500
     assert world.status()["desiredReplicas"] > replicas
+
+
+@pytest.mark.parametrize(
+    ("namespace", "model", "told"), [("chat", "llama", True), ("a", "llama", False), ("a", "x", False)]
+)
+def test_a_shared_gateway_tells_a_models_demand_to_its_namespaces_alone(
+    namespace: str, model: str, *, told: bool
+) -> None:
+    """A pool chooses its model's name: it could read, and be scaled by, another tenant's requests."""
+    shared = GatewayChoice(name="llm-d-epp", namespace="gateways", models={"llama": ("chat", "chat-*")})
+    backend = BackendConfig(url="http://prometheus", gateway=shared)
+    reader, own = GatewayReader(backend, shipped_gateways()), pool(namespace, model=model)
+    samples = {("gateways", "epp"): {model: page("epp", waiting=77.0, begun=600.0)}}
+    reader.hear([own], lambda *_: FleetReading(at=0.0, samples=samples, stale={}))
+    queue = reader.of(own).queue
+    assert queue == (
+        77.0 if told else Unknown("backends[].gateway.models does not name this pool's namespace for its model")
+    )
 
 
 def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:

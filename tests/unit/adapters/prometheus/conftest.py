@@ -99,7 +99,10 @@ class FakePrometheus:
         ranged = asked.path.endswith("/query_range")
         if _is_layout(asked.parameters["query"]):
             data = [
-                {"metric": {"__name__": f"{name}_bucket", "le": le}, "value": [self.at, str(count)]}
+                {
+                    "metric": {"__name__": f"{name}_bucket", "le": le, "namespace": "chat"},
+                    "value": [self.at, str(count)],
+                }
                 for name, counts in self.layout.items()
                 for le, count in counts.items()
             ]
@@ -122,7 +125,7 @@ class FakePrometheus:
 
 
 def _is_layout(query: str) -> bool:
-    return query.startswith("count by (__name__, le)")
+    return query.startswith("count by (__name__, le, ")
 
 
 def _over(times: list[float], text: str) -> Iterator[tuple[float, str]]:

@@ -91,8 +91,10 @@ class GatewayProfile(_Section):
     model_label: Label | None = None
     """Label with the served model's name. None: all series of the gateway count, so a pool must name its workload."""
     sum_over: tuple[Label, ...] = ()
-    """Labels of one pod's series that are added up. Series that differ in others only, which scraping adds, are the
-    same figure seen twice: the greatest counts."""
+    """Labels of one pod's series that are added up. Series of one scrape that differ in labels that no list names are
+    added up too, unless they are gauges: those are unknown then, since they may be copies."""
+    copies_by: tuple[Label, ...] = ()
+    """Labels of one pod's series that are copies of one figure, such as the process: the greatest counts."""
     excluded: LabelValues = Field(default_factory=dict)
     """Label values whose series are no part of any figure."""
     at_zero: AtZero | None = None
@@ -137,6 +139,7 @@ class GatewayProfile(_Section):
             silent="the gateway exports no metrics",
             model_label=self.model_label,
             sum_over=self.sum_over,
+            copies_by=self.copies_by,
             excluded=self.excluded,
             figures={READ_AS[figure]: series for figure, series in self.figures.items()},
         )
