@@ -253,6 +253,10 @@ class Note(Templated, StrEnum):
         "scale-down blocked until enough requests were decoded to know the engine's speed",
         "In the limit Calibrating: the pool has served few requests so far.",
     )
+    STANDS_STILL = (
+        "no progress at {replicas}: such gauges are not believed",
+        "In a decision's reason: an engine shows requests, and none of its figures moves.",
+    )
     IDLE = (
         "idle for {idle}",
         "Why a fleet goes to 0, in a decision's reason.",

@@ -61,6 +61,8 @@ RATE_SCRAPES = 2.0
 """A rate over one pair of scrapes swings with their phase."""
 LEAST_TOKENS = 50.0
 """Decoded in an interval, below which their mean ITL is noise."""
+LONGEST_SHORT = 10.0
+"""Output tokens for each first token in an interval of short answers: more are those of others."""
 MOST_PREFILL = 1e6
 """Prefill tokens in a step; vLLM's default is 8,192 at most, so more is a damaged sample."""
 
@@ -71,8 +73,8 @@ class EngineDelta(NamedTuple):
     steps: tuple[Steps, ...] = ()
     """Of each replica that decoded enough; of all as one where none did alone."""
     prefills: tuple[Steps, ...] = ()
-    """Of each replica none of whose requests decoded, where there are no steps. In a pool that prefills, these come
-    first, and then there are no steps."""
+    """Of each replica whose requests decoded hardly anything, where there are no steps. In a pool that prefills, these
+    come first, and then there are no steps."""
     full: tuple[Full, ...] = ()
     """Of each replica for which requests had waited too long at both ends of the interval."""
     most_running: float = 0.0
@@ -166,11 +168,13 @@ def diff_counters(
     gateway: Queue | None = None,
     full_from: Mapping[str, float] = MappingProxyType({}),
     client: ClientTtft | None = None,
+    *,
+    short: bool = False,
 ) -> CounterDelta:
     """Compare the samples with the `previous` ones, and the gateway's queue and TTFT with those of then.
 
     A replica's first sample is where its counting begins. `full_from`: running requests from which on one may be
-    full, by target.
+    full, by target. `short`: see `ShortAnswers`.
     """
     params, ttft_bound = pool.params, pool.slo.time_to_first_token
     ready = {replica.name: replica for replica in observation.ready}
@@ -210,7 +214,10 @@ def diff_counters(
     standing = ready.keys() | {replica.name for replica in observation.starting}
     samples = {name: one for name, one in previous.items() if name in standing} | samples
     share = len(serving) / len(ready) if ready else 0.0
-    queues = _queues(serving, observation.ready, previous, params.longest_gap)
+    still = {name for name, one in samples.items() if one.stands_still(params.stands_still)}
+    # What a gauge shows that nothing moves is held by no engine that works, and is no demand.
+    believed = [_without_gauges(one) if one.replica in still else one for one in serving] if still else serving
+    queues = _queues(believed, observation.ready, previous, params.longest_gap)
     waiting = queues if isinstance(queues, Unknown) else math.fsum(queues)
     passed = sums[BEGUN] + grown
     scraped_at = max((one.scraped_at for one in serving), default=None)
@@ -224,7 +231,7 @@ def diff_counters(
         sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True)), *first_tokens),
         covered=covered,
         engines={
-            target: _engine(target, waits, serving, ready, observation, pool)
+            target: _engine(target, waits, believed, ready, observation, pool, short=short)
             for target in {replica.target: None for replica in observation.ready}
         },
         waits=tuple(
@@ -234,7 +241,7 @@ def diff_counters(
         ),
         queue_excluded=any(_shows_no_wait(one, ttft_bound) for one in serving),
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
-        running=_gauge([one.running for one in serving], share),
+        running=_gauge([one.running for one in believed], share),
         waiting=_with_gateway(waiting, observation.gateway.queue),
         queues=() if isinstance(queues, Unknown) else queues,
         gateway=observation.gateway.queue,
@@ -257,6 +264,8 @@ def _engine(
     ready: Mapping[str, Replica],
     observation: Observation,
     pool: Pool,
+    *,
+    short: bool,
 ) -> EngineDelta:
     """What the engines of one target did, of those that `served` with their waits at both ends."""
     waits = [each for each in waits if each[0].target == target]
@@ -270,7 +279,7 @@ def _engine(
         together = mean_step(sums, sum(one.seconds for one in served))
         steps = [] if together is None else [together]
     asked = served if pool.prefills or not steps else []
-    costs = [mean_prefill(one.increase, one.seconds) for one in asked if not one.restarted]
+    costs = [mean_prefill(one.increase, one.seconds, short=short) for one in asked if not one.restarted]
     prefills = tuple(one for one in costs if one is not None)
     running = (one.running for one in serving if ready[one.replica].target == target)
     return EngineDelta(
@@ -304,6 +313,12 @@ def _whole(
     return serving, missing
 
 
+def _without_gauges(metrics: ReplicaMetrics) -> ReplicaMetrics:
+    """The sample with nothing in the engine, as far as it exposes gauges."""
+    running, waiting = (one if isinstance(one, Unknown) else 0.0 for one in (metrics.running, metrics.waiting))
+    return replace(metrics, running=running, waiting=waiting)
+
+
 def _shows_no_wait(metrics: ReplicaMetrics, bound: float | None) -> bool:
     """Whether the TTFT histogram is known not to show who waited: it begins at admission, or has no bucket to ask."""
     ttft = metrics.time_to_first_token
@@ -323,18 +338,22 @@ def mean_step(increase: Sequence[float], seconds: float) -> Steps | None:
     return Steps(itl, spent / seconds, prefill) if prefill <= MOST_PREFILL else None
 
 
-def mean_prefill(increase: Sequence[float], seconds: float) -> Steps | None:
-    """What a request costs where none decodes, as embeddings or a prefill engine do not; None where it is not known.
+def mean_prefill(increase: Sequence[float], seconds: float, *, short: bool = False) -> Steps | None:
+    """What a request costs where hardly any token is decoded; None where it is not known.
 
-    An engine that serves one after the other, or all a bit at a time, makes a request that takes W take T = W / (1 -
-    load) on the way from arrival to its one token, and the load is W times the arrivals. So W is T over one and what
-    is in the engine on average, which by Little's law is T times the arrivals. Where a queue only grows that is the
-    time between two that leave.
+    None is by embeddings or a prefill engine, a few are by `short` answers, see `ShortAnswers`. An engine that serves
+    one after the other, or all a bit at a time, makes a request that takes W take T = W / (1 - load) on the way from
+    arrival to its last token, and the load is W times the arrivals. So W is T over one and what is in the engine on
+    average, which by Little's law is T times the arrivals. Where a queue only grows that is the time between two that
+    leave.
     """
-    requests, prompts = increase[BEGUN], increase[PROMPTS] - increase[CACHED]
-    if increase[ITL_COUNT] > 0.0 or not increase[GENERATED] == increase[TTFT_COUNT] > 0.0 or not prompts > 0.0:
+    requests, prompts, first = increase[BEGUN], increase[PROMPTS] - increase[CACHED], increase[TTFT_COUNT]
+    decoded = increase[ITL_COUNT] > 0.0
+    if not first > 0.0 or not prompts > 0.0 or (not decoded and increase[GENERATED] != first):
         return None
-    each = increase[TTFT_SUM] / increase[TTFT_COUNT]
+    if decoded and not (short and increase[GENERATED] <= LONGEST_SHORT * first):
+        return None  # tokens of requests that began before say nothing of those that began now
+    each = (increase[TTFT_SUM] + increase[ITL_SUM]) / first
     cost = each / (1.0 + each * requests / seconds)
     return Steps(cost, 0.0, prompts / requests, base=0.0) if cost > FASTEST_STEP else None
 

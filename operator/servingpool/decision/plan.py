@@ -63,7 +63,6 @@ def plan(
         work=update.demand.work_per_request,
         horizon=memory.horizon(pool),
         load=level / (observation.ordered or 1),
-        stuck=memory.stuck,
     )
     idle, safe_load = unused or memory.window.idle(params), curve.load_for(allowance)
     outlook = Outlook.certain(0.0)
@@ -83,11 +82,17 @@ def plan(
     if max(for_forecast, for_initial_fleet) < observation.ordered:
         now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), most).replicas
         for_present_load = min(float(now[0, 0]), float(observation.ordered))
+    # Those that serve nothing are missing whatever the load, one for one. While nothing is asked of any, one is enough.
+    idle_too = max(level, queued) <= 0.0
+    stuck = 0 if unused else min(memory.stuck, 1) if idle_too else memory.stuck
     need = max(for_forecast, for_initial_fleet, for_present_load)
+    if stuck:
+        need = max(need, float(pool.min_replicas)) + stuck
     return Plan(
         for_forecast=for_forecast,
         for_initial_fleet=for_initial_fleet,
         for_present_load=for_present_load,
+        need=need,
         recommended=max(need, min(float(observation.ordered), sticking)),
         curve=curve,
         outlook=outlook,
@@ -99,6 +104,7 @@ def plan(
         has_evidence=has_evidence(profile.curve, pool.slo.allowed),
         penalty=penalty,
         idle=idle,
+        stuck=stuck,
         candidates=found.candidates,
         course=Course(found.fleets, found.misses, found.expected, level, curve),
     )
@@ -131,9 +137,7 @@ def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier | None
     return Terms(curve, allowance, penalty, most)
 
 
-def backlog(
-    engines: Iterable[float], gateway: Reading, *, work: float, horizon: float, load: float, stuck: int = 0
-) -> float:
+def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon: float, load: float) -> float:
     """Replicas kept busy by what is queued, `work` replica-seconds each, `horizon` seconds from now.
 
     What is ordered now serves a cold start later, so a gateway's queue is spread over that time: divided by the TTFT
@@ -141,11 +145,11 @@ def backlog(
 
     `engines` are the requests in each engine's own queue. No other replica can serve those, and what is gone by then,
     under the `load` of the fleet that is ordered already, orders nothing. What is left keeps its own replica busy, and
-    no other, however much it is. `stuck` engines serve nothing while requests wait: each is missing.
+    no other, however much it is.
     """
     left = (queued * work / horizon + load - 1.0 for queued in engines if queued > 0.0)
     own = math.fsum(min(1.0, max(0.0, more)) for more in left)
-    return stuck + own + (0.0 if isinstance(gateway, Unknown) else gateway * work / horizon)
+    return own + (0.0 if isinstance(gateway, Unknown) else gateway * work / horizon)
 
 
 def remembered(memory: Memory, pool: Pool, plan: Plan | Unknown, now: float) -> Memory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,16 +11,18 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.counters import WAITED
 from servingpool.decision.decision import AtZero, Figures, Limited, Plan, shown
 from servingpool.decision.fleet import Fleet
-from servingpool.decision.gateway_demand import span
+from servingpool.decision.gateway_demand import clock, span
 from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.pool import Pool
 from servingpool.decision.samples import BEGUN, GENERATED, PROMPTS, TTFT_COUNT, TTFT_SUM
+from servingpool.decision.standing import Standing
 from servingpool.decision.state import Memory, UpdateResult
 from servingpool.decision.window import READY, RUNNING, SUMS, WAITING, Slice, rate_window
 
 NEVER_FULL = Unknown("no replica was seen full")
+MOST_NAMED = 3
 
 
 def figures(
@@ -115,6 +117,7 @@ def reason(
     answer: Limited,
     figures: Figures,
     at_zero: AtZero | None = None,
+    standing: Sequence[Standing] = (),
 ) -> str:
     """Why this many replicas, in one sentence with units. `moved`: its beginning."""
     without = figures.idle_for
@@ -126,8 +129,24 @@ def reason(
         parts = [f"the need is unknown ({plan.reason})"]
     else:
         parts = _weighed(pool, plan, figures)
+    if standing:
+        parts.append(_not_believed(standing, 0 if isinstance(plan, Unknown) else plan.stuck))
     parts += [limit.reason for limit in answer.applied]
     return f"{moved}: {'; '.join(parts)}"
+
+
+def _not_believed(standing: Sequence[Standing], more: int) -> str:
+    said = Note.STANDS_STILL.message(replicas=told_standing(standing))
+    return f"{said}, so {more} more {'is' if more == 1 else 'are'} kept" if more else said
+
+
+def told_standing(standing: Sequence[Standing]) -> str:
+    """Which replicas stand still, with how many requests since when."""
+    first = ", ".join(
+        f"{one.replica} ({one.requests:.0f} requests since {clock(one.since)})" for one in standing[:MOST_NAMED]
+    )
+    others = len(standing) - MOST_NAMED
+    return f"{first} and {others} more" if others > 0 else first
 
 
 def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
@@ -147,7 +166,7 @@ def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
 
 def _sizing(plan: Plan, burst: Reading) -> str:
     """Which of the three needs is the largest, and what it is for."""
-    need = plan.need
+    need = max(plan.for_forecast, plan.for_initial_fleet, plan.for_present_load)
     if need > max(plan.for_forecast, plan.for_initial_fleet):
         return f"{shown(plan.for_forecast)} cover the forecast; the present load needs {shown(need)}"
     if need > plan.for_forecast:

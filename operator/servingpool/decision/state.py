@@ -18,6 +18,7 @@ from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
+from servingpool.decision.queue_growth import Look
 from servingpool.decision.queue_in_ttft import QueueInTtft
 from servingpool.decision.queueing import Queue
 from servingpool.decision.samples import Sample
@@ -110,6 +111,8 @@ class Memory:
     """Each replica's last sample."""
     queues: tuple[float, ...] = ()
     """Requests in each engine's queue at the last observation; empty where they are not known."""
+    looks: tuple[Look, ...] = ()
+    """At the queues, while the need is not known."""
     stuck: int = 0
     """Replicas that served nothing at the last observation while requests waited for them."""
     gateway_queue: Queue | None = None

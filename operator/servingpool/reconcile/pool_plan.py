@@ -114,6 +114,11 @@ class PoolPlan:
         return self.sides or (self,)
 
     @property
+    def standing(self) -> tuple[str, ...]:
+        """Replicas whose gauges are not believed, by name."""
+        return tuple(one.replica for side in self.each for one in side.decision.standing)
+
+    @property
     def meta(self) -> Metadata:
         """The pool's."""
         return self.seen.pool.metadata
