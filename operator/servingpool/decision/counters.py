@@ -24,6 +24,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
+from servingpool.decision.plausible import NOTHING_USUAL, Usual, compared_with, doubt_of, with_believed_gauges
 from servingpool.decision.pool import Pool
 from servingpool.decision.queue_in_ttft import Wait
 from servingpool.decision.queueing import Queue, queue
@@ -124,6 +125,8 @@ class CounterDelta(NamedTuple):
     """Seconds between two scrapes of a replica; None where no replica was scraped again."""
     missing: str | None
     """A series that a sample lacks; None where none is missing."""
+    damaged: str | None = None
+    """Which replicas showed figures that no replica can make, and which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,19 @@ class _Served:
         return _wait(self.before, gateway[0]), _wait(self.now, gateway[1])
 
 
+class _Read(NamedTuple):
+    """The replicas' metrics of one observation, as far as they are believed."""
+
+    samples: dict[str, Sample]
+    """To compare the next ones with."""
+    serving: list[ReplicaMetrics]
+    """Unknown in place of gauges that are not believed."""
+    pairs: list[tuple[ReplicaMetrics, Sample, Sample | None]]
+    """Those that count, each with the sample to compare it with."""
+    damaged: dict[str, str]
+    """By replica, what no replica can have shown."""
+
+
 def diff_counters(
     observation: Observation,
     pool: Pool,
@@ -170,30 +186,25 @@ def diff_counters(
     client: ClientTtft | None = None,
     *,
     short: bool = False,
+    known: Usual = NOTHING_USUAL,
 ) -> CounterDelta:
     """Compare the samples with the `previous` ones, and the gateway's queue and TTFT with those of then.
 
     A replica's first sample is where its counting begins. `full_from`: running requests from which on one may be
-    full, by target. `short`: see `ShortAnswers`.
+    full, by target. `short`: see `ShortAnswers`. `known`: what is usual, by which damaged figures are told.
     """
     params, ttft_bound = pool.params, pool.slo.time_to_first_token
     ready = {replica.name: replica for replica in observation.ready}
     serving, missing = _whole(observation, pool.slo, ready, previous)
     sums, grown, covered, intervals = [0.0] * FIGURES, 0.0, 0.0, []
     served: list[_Served] = []
-    samples: dict[str, Sample] = {}
-    for metrics in serving:
-        before, replica = previous.get(metrics.replica), ready[metrics.replica]
-        now = sample(metrics, pool.slo, before, full_from.get(replica.target, 0.0))
-        if before is not None and now.at - before.at <= params.longest_gap and incomparable(now, before):
-            continue  # the next sample is compared with the one before
-        samples[metrics.replica] = now
+    samples, serving, read, damaged = _read(serving, previous, ready, pool, full_from, known)
+    for metrics, now, before in read:
+        replica = ready[metrics.replica]
         if before is None or not 0.0 < now.at - before.at <= params.longest_gap or bucket_changed(before, now):
             continue
         restarted = fell(now, before)
         base = [0.0] * FIGURES if restarted else before.figures
-        if restarted and isinstance(metrics.waiting, Unknown):
-            now = samples[metrics.replica] = replace(now, queue=None)  # that one went with the engine
         # What was never known is NaN, which is not more than anything.
         increase = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
         grown += _growth(now, before, restarted=restarted, longest_gap=params.longest_gap)
@@ -204,17 +215,18 @@ def diff_counters(
         covered += replica.weight * seconds
         intervals.append(seconds)
         shown_anew = now.queue is not before.queue
-        shown = (before.queue, now.queue) if shown_anew else (None, None)
+        queues_shown = (before.queue, now.queue) if shown_anew else (None, None)
         # At both scrapes: in a full batch one begins for each that ends, so the increases are equal anyway.
         at_once = all(one.figures[BEGUN] == one.figures[TTFT_COUNT] for one in (before, now))
         tells = not restarted and at_once and not _shows_no_wait(metrics, ttft_bound)
         tells = tells and (shown_anew or now.queue is None)
-        served.append(_Served(replica.target, *shown, seconds, increase, step, restarted, tells))
+        served.append(_Served(replica.target, *queues_shown, seconds, increase, step, restarted, tells))
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
     standing = ready.keys() | {replica.name for replica in observation.starting}
     samples = {name: one for name, one in previous.items() if name in standing} | samples
-    share = len(serving) / len(ready) if ready else 0.0
-    still = {name for name, one in samples.items() if one.stands_still(params.stands_still)}
+    read_of_all = len(serving) / len(ready) if ready else 0.0
+    left_out = sum(one.doubted is not None for name, one in samples.items() if name in damaged)
+    still = {name for name, one in samples.items() if one.held > 0.0 and one.stands_still(params.stands_still)}
     # What a gauge shows that nothing moves is held by no engine that works, and is no demand.
     believed = [_without_gauges(one) if one.replica in still else one for one in serving] if still else serving
     queues = _queues(believed, observation.ready, previous, params.longest_gap)
@@ -241,20 +253,56 @@ def diff_counters(
         ),
         queue_excluded=any(_shows_no_wait(one, ttft_bound) for one in serving),
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
-        running=_gauge([one.running for one in believed], share),
+        running=_gauge([one.running for one in believed], read_of_all),
         waiting=_with_gateway(waiting, observation.gateway.queue),
         queues=() if isinstance(queues, Unknown) else queues,
         gateway=observation.gateway.queue,
         gateway_queue=gateway_now,
         client=client,
         client_unknown=unknown(observation.gateway, pool.slo),
-        coverage=share,
+        coverage=(len(serving) - left_out) / len(ready) if ready else 0.0,
         samples=samples,
         # Of the replica that has served most: one without a request shows no bucket.
         buckets=max(samples.values(), key=lambda one: one.figures[TTFT_COUNT]).buckets if samples else NO_BUCKETS,
         interval=min(intervals) if intervals else None,
         missing=missing,
+        damaged="; ".join(f"{name}: {why}" for name, why in damaged.items()) or None,
     )
+
+
+def _read(
+    shown: Sequence[ReplicaMetrics],
+    previous: Mapping[str, Sample],
+    ready: Mapping[str, Replica],
+    pool: Pool,
+    full_from: Mapping[str, float],
+    known: Usual,
+) -> _Read:
+    """What of the replicas' metrics is believed."""
+    longest, found = pool.params.longest_gap, _Read({}, [], [], {})
+    for one in shown:
+        before, metrics = previous.get(one.replica), one
+        recent = before is not None and one.scraped_at - before.at <= longest
+        if before is not None and recent:
+            metrics = with_believed_gauges(one, before, shown, known)
+        now = sample(metrics, pool.slo, before, full_from.get(ready[one.replica].target, 0.0))
+        found.serving.append(metrics)
+        if metrics is not one:
+            now = replace(now, jumped=(one.running, one.waiting))
+            found.damaged[one.replica] = doubt_of(one, metrics)
+        if before is not None and recent:
+            if incomparable(now, before):
+                continue  # the next sample is compared with the one before
+            base, doubt = compared_with(now, before, known)
+            if doubt is not None:
+                found.samples[one.replica], found.damaged[one.replica] = replace(before, doubted=now), doubt
+                continue
+            before = base
+            if isinstance(metrics.waiting, Unknown) and fell(now, before):
+                now = replace(now, queue=None)  # that one went with the engine
+        found.samples[one.replica] = now
+        found.pairs.append((metrics, now, before))
+    return found
 
 
 def _engine(

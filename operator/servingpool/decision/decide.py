@@ -67,7 +67,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         verdict=verdict_of_parts(parts) if parts else verdict_of(replicas, observation.requested),
         need=_need(pool, memory, planned, sleeping, now),
         limits=limited.applied,
-        reason=report.reason(moved, pool, planned, limited, figures, sleeping, standing),
+        reason=report.reason(moved, pool, planned, limited, figures, sleeping, standing, memory.damaged),
         figures=figures,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,

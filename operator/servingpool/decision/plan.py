@@ -50,7 +50,7 @@ def plan(
     if not observation.ready and observation.requested > 0:
         return Unknown("no replica is ready")
     if memory.coverage == 0.0:
-        return Unknown(f"samples lack {memory.missing}" if memory.missing else "no ready replica has a fresh sample")
+        return _unread(memory)
     if update.step is None:
         return Unknown("no request was decoded yet, so the engine's speed is not known")
     if update.demand is None:
@@ -82,9 +82,7 @@ def plan(
     if max(for_forecast, for_initial_fleet) < observation.ordered:
         now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), most).replicas
         for_present_load = min(float(now[0, 0]), float(observation.ordered))
-    # Those that serve nothing are missing whatever the load, one for one. While nothing is asked of any, one is enough.
-    idle_too = max(level, queued) <= 0.0
-    stuck = 0 if unused else min(memory.stuck, 1) if idle_too else memory.stuck
+    stuck = _made_up_for(memory, unused=unused, asked=max(level, queued) > 0.0)
     need = max(for_forecast, for_initial_fleet, for_present_load)
     if stuck:
         need = max(need, float(pool.min_replicas)) + stuck
@@ -108,6 +106,21 @@ def plan(
         candidates=found.candidates,
         course=Course(found.fleets, found.misses, found.expected, level, curve),
     )
+
+
+def _unread(memory: Memory) -> Unknown:
+    """Why no sample of a ready replica could be used."""
+    if memory.damaged is not None:
+        return Unknown(f"no replica can make these figures: {memory.damaged}")
+    return Unknown(f"samples lack {memory.missing}" if memory.missing else "no ready replica has a fresh sample")
+
+
+def _made_up_for(memory: Memory, *, unused: bool, asked: bool) -> int:
+    """Replicas that serve nothing while requests are in them: each is missing, whatever the load.
+
+    While nothing is `asked` of any, one that serves is enough.
+    """
+    return 0 if unused else memory.stuck if asked else min(memory.stuck, 1)
 
 
 class Terms(NamedTuple):

@@ -118,6 +118,7 @@ def reason(
     figures: Figures,
     at_zero: AtZero | None = None,
     standing: Sequence[Standing] = (),
+    damaged: str | None = None,
 ) -> str:
     """Why this many replicas, in one sentence with units. `moved`: its beginning."""
     without = figures.idle_for
@@ -129,6 +130,8 @@ def reason(
         parts = [f"the need is unknown ({plan.reason})"]
     else:
         parts = _weighed(pool, plan, figures)
+    if damaged is not None and not isinstance(plan, Unknown):
+        parts.append(Note.DAMAGED.message(figures=damaged))
     if standing:
         parts.append(_not_believed(standing, 0 if isinstance(plan, Unknown) else plan.stuck))
     parts += [limit.reason for limit in answer.applied]

@@ -56,6 +56,10 @@ class Sample:
     """None where it was never exposed."""
     held: float = 0.0
     """Requests that its gauges show in the engine, running and waiting."""
+    jumped: tuple[Reading, Reading] = (NOT_EXPOSED, NOT_EXPOSED)
+    """Requests running and waiting that its gauges showed and that were not believed at this scrape; `plausible`."""
+    doubted: Sample | None = None
+    """The sample after this one, which was not believed; None where the last one was."""
     moved_at: float = 0.0
     """Unix time in seconds of the scrape at which a counter or a gauge was last another one, or no request was held."""
 
@@ -142,15 +146,16 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
         ttft_figures[0] if isinstance(metrics.begun, Unknown) else max(metrics.begun, ttft_figures[0]),
     )
     buckets = Buckets(ttft_bucket, tpot_bucket, queue_bucket)
-    held = sum(one for one in (metrics.running, metrics.waiting) if not isinstance(one, Unknown))
+    held = 0.0 if isinstance(metrics.running, Unknown) else metrics.running
+    held += 0.0 if isinstance(metrics.waiting, Unknown) else metrics.waiting
     moved = before is None or held != before.held or PROGRESS(figures) != PROGRESS(before.figures)
     return Sample(
         metrics.scraped_at,
         buckets,
         figures,
         _queue_after(metrics, figures, before, full_from),
-        held,
-        metrics.scraped_at if moved or before is None or held <= 0.0 else before.moved_at,
+        held=held,
+        moved_at=metrics.scraped_at if moved or before is None or held <= 0.0 else before.moved_at,
     )
 
 

@@ -22,7 +22,6 @@ class Standing(NamedTuple):
 
 def standing_still(samples: Mapping[str, Sample], ready: Iterable[Replica], after: float) -> tuple[Standing, ...]:
     """Those of the `ready` replicas that have stood still for `after` seconds."""
-    found = ((replica.name, samples.get(replica.name)) for replica in ready)
-    return tuple(
-        Standing(name, one.moved_at, one.held) for name, one in found if one is not None and one.stands_still(after)
-    )
+    found = [(replica.name, samples.get(replica.name)) for replica in ready]
+    still = [(name, one) for name, one in found if one is not None and one.held > 0.0 and one.stands_still(after)]
+    return tuple(Standing(name, one.moved_at, one.held) for name, one in still)

@@ -129,6 +129,8 @@ class Memory:
     """None where the pool never goes to zero."""
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
+    damaged: str | None = None
+    """Figures of the last observation that no replica can make, and of which they were."""
     queue_unknown: str | None = None
     """Why the queue was not known at the last observation."""
     interval: float = 15.0

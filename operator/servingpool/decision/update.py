@@ -29,6 +29,7 @@ from servingpool.decision.short_answers import short_answers
 from servingpool.decision.standing import standing_still
 from servingpool.decision.state import SCORE_BIN, Memory, Profile, Scored, UpdateResult
 from servingpool.decision.step_time import StepTime
+from servingpool.decision.usual import usual
 from servingpool.decision.window import AT, Demand, Slice, rate_window
 
 LEAST_SPAN = 1.0
@@ -78,6 +79,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         _full_from(memory.profile, pool),
         memory.client,
         short=answers.short,
+        known=usual(memory.window, lambda: memory.step_time(pool) if memory.profile.fit.known else None),
     )
     before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
     memory = _in_units_of_the_full_batch(memory, pool, before.profile.saturation.batch)
@@ -164,6 +166,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         interval=max(interval, 1.0),
         coverage=delta.coverage,
         missing=delta.missing,
+        damaged=delta.damaged,
         queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
         ttft_tail=_client_tail(memory.ttft_tail, observation, span)

@@ -76,11 +76,9 @@ def _samples_condition(
     """For a fleet whose samples are all fresh: what they lack, and which of them say what nothing moves."""
     if learned.missing is not None:
         return _lacking_condition(learned.missing, partial=learned.coverage > 0.0, metered=observation.metered)
-    if learned.queue_unknown is not None or learned.client_unknown is not None:
-        detail = Note.CLIENT_UNKNOWN.message(detail=learned.client_unknown)
-        if learned.queue_unknown is not None:
-            detail = Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
-        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+    unknown = _unknown(learned)
+    if unknown is not None:
+        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=unknown)
     if standing:
         return Reason.NO_PROGRESS, Reason.NO_PROGRESS.message(replicas=told_standing(standing))
     if selection.doubled:
@@ -89,6 +87,17 @@ def _samples_condition(
     if observation.metered:
         return Reason.METERED_AT_GATEWAY, Reason.METERED_AT_GATEWAY.message(ready=ready)
     return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=ready)
+
+
+def _unknown(learned: Learned) -> str | None:
+    """What is not known of samples that lack nothing; None where all is."""
+    if learned.damaged is not None:
+        return Note.DAMAGED_FIGURES.message(figures=learned.damaged)
+    if learned.queue_unknown is not None:
+        return Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
+    if learned.client_unknown is not None:
+        return Note.CLIENT_UNKNOWN.message(detail=learned.client_unknown)
+    return None
 
 
 def _lacking_condition(names: str, *, partial: bool, metered: bool) -> tuple[Reason, str]:

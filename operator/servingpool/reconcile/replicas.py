@@ -52,8 +52,8 @@ def replicas(
         return Replicas(tuple(_ready(pods, pods[0].name, now) for pods in whole), starting, None)
     found, namespace, model = reading
     selection = found.select(namespace, [pod.name for pods in whole for pod in pods], model)
-    # It is no earlier than the last scrape. By our clock, set back by ten minutes, replicas that had been Ready for five
-    # had just turned Ready, and what they had served counted for nothing.
+    # It is no earlier than the last scrape. By our clock, set back by ten minutes, replicas that had been Ready for
+    # five had just turned Ready, and what they had served counted for nothing.
     now = max((now, *(sample.scraped_at for sample in selection.samples)))
     starting = tuple(_starting(pods, now) for pods in loading)
     if all(len(pods) == 1 for pods in whole):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 BORNE = 3600.0
-"""Seconds after which a system clock that was set back is followed. By then it was wrong before, and schedules need it."""
+"""Seconds after which a system clock that was set back is followed: it was wrong before, and schedules need it."""
 
 
 class SteadyClock:

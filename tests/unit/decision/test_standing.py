@@ -70,10 +70,13 @@ def test_what_aborted_requests_left_behind_costs_one_replica_at_most_and_is_told
     without.serve_all(60)
     world.serve_all(60)
     world.shown = (106.0, waiting)
+    expected: list[int] = []
     for _ in range(90 * 4):
-        expected, found = without.tick(0.0), world.tick(0.0)
-        assert found.decision.replicas <= expected.decision.replicas + 1
-    assert expected.decision.replicas == 1
+        expected.append(without.tick(0.0).decision.replicas)
+        found = world.tick(0.0)
+        # That a gauge is not believed takes three minutes.
+        assert found.decision.replicas <= max(expected[-16:]) + 1
+    assert expected[-1] == 1
     assert "no progress at vllm-1 (" in found.decision.reason
     assert f"({106.0 + waiting:.0f} requests since 2023-11-14 23:13 UTC)" in found.decision.reason
     assert [one.replica for one in found.decision.standing] == ["vllm-1"]
