@@ -125,8 +125,8 @@ class CounterDelta(NamedTuple):
     """Seconds between two scrapes of a replica; None where no replica was scraped again."""
     missing: str | None
     """A series that a sample lacks; None where none is missing."""
-    damaged: str | None = None
-    """Which replicas showed figures that no replica can make, and which."""
+    damaged: Mapping[str, str] = MappingProxyType({})
+    """By replica, figures that no replica can make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ def diff_counters(
         buckets=max(samples.values(), key=lambda one: one.figures[TTFT_COUNT]).buckets if samples else NO_BUCKETS,
         interval=min(intervals) if intervals else None,
         missing=missing,
-        damaged="; ".join(f"{name}: {why}" for name, why in damaged.items()) or None,
+        damaged=damaged,
     )
 
 

@@ -18,6 +18,7 @@ from servingpool.decision.course import Course
 from servingpool.decision.decision import AtZero, Plan
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.gateway_demand import Busy, GatewayDemand, clock, span
+from servingpool.decision.gateway_gauge import believed_queue
 from servingpool.decision.knee import has_evidence, posterior
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.mix import BEYOND, Frontier
@@ -59,7 +60,7 @@ def plan(
     curve, allowance, penalty, most = _terms(pool, memory, update.step, frontier)
     queued = backlog(
         memory.queues,
-        observation.gateway.queue,
+        believed_queue(observation.gateway.queue, memory.gateway_gauge, params.stands_still),
         work=update.demand.work_per_request,
         horizon=memory.horizon(pool),
         load=level / (observation.ordered or 1),

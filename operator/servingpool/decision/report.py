@@ -12,6 +12,7 @@ from servingpool.decision.counters import WAITED
 from servingpool.decision.decision import AtZero, Figures, Limited, Plan, shown
 from servingpool.decision.fleet import Fleet
 from servingpool.decision.gateway_demand import clock, span
+from servingpool.decision.gateway_gauge import doubted_queue
 from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
 from servingpool.decision.observation import Reading, Unknown
@@ -117,10 +118,9 @@ def reason(
     answer: Limited,
     figures: Figures,
     at_zero: AtZero | None = None,
-    standing: Sequence[Standing] = (),
-    damaged: str | None = None,
+    doubts: Sequence[str] = (),
 ) -> str:
-    """Why this many replicas, in one sentence with units. `moved`: its beginning."""
+    """Why this many replicas, in one sentence with units. `moved`: its beginning; `doubts`: what is not believed."""
     without = figures.idle_for
     if at_zero is not None:
         parts = [at_zero.why]
@@ -130,17 +130,22 @@ def reason(
         parts = [f"the need is unknown ({plan.reason})"]
     else:
         parts = _weighed(pool, plan, figures)
-    if damaged is not None and not isinstance(plan, Unknown):
-        parts.append(Note.DAMAGED.message(figures=damaged))
-    if standing:
-        parts.append(_not_believed(standing, 0 if isinstance(plan, Unknown) else plan.stuck))
+    parts += doubts
     parts += [limit.reason for limit in answer.applied]
     return f"{moved}: {'; '.join(parts)}"
 
 
-def _not_believed(standing: Sequence[Standing], more: int) -> str:
-    said = Note.STANDS_STILL.message(replicas=told_standing(standing))
-    return f"{said}, so {more} more {'is' if more == 1 else 'are'} kept" if more else said
+def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], pool: Pool) -> list[str]:
+    """What was read and is not believed, a sentence each."""
+    found = []
+    if memory.damaged is not None and memory.coverage > 0.0:
+        found.append(Note.DAMAGED.message(figures=memory.damaged))
+    if standing:
+        more = 0 if isinstance(plan, Unknown) else plan.stuck
+        said = Note.STANDS_STILL.message(replicas=told_standing(standing))
+        found.append(f"{said}, so {more} more {'is' if more == 1 else 'are'} kept" if more else said)
+    queue = doubted_queue(memory.gateway_gauge, pool.params.stands_still)
+    return found if queue is None else [*found, queue]
 
 
 def told_standing(standing: Sequence[Standing]) -> str:

@@ -11,6 +11,7 @@ from servingpool.decision.client_ttft import ClientTtft
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_demand import NEVER_ZERO, Busy, GatewayDemand, Vanished
+from servingpool.decision.gateway_gauge import GatewayGauge
 from servingpool.decision.gateway_requests import Unbegun
 from servingpool.decision.kinds import Kinds
 from servingpool.decision.metered import Shares
@@ -117,6 +118,8 @@ class Memory:
     """Replicas that served nothing at the last observation while requests waited for them."""
     gateway_queue: Queue | None = None
     """None where there is no gateway."""
+    gateway_gauge: GatewayGauge | None = None
+    """What its queue showed, believed or not; likewise."""
     client: ClientTtft | None = None
     """None where the SLO is not judged at the gateway."""
     client_unknown: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from servingpool.decision.attribution import OVERLOAD, LoadAttribution, attribut
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.counters import CounterDelta, diff_counters
 from servingpool.decision.forecast import Forecast
+from servingpool.decision.gateway_gauge import with_believed_queue
 from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
 from servingpool.decision.kinds import NO_ENGINE, engine_after, kind_of, updated, with_speeds
 from servingpool.decision.knee import posterior, tpot_infeasible
@@ -67,6 +69,13 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     since = math.inf if memory.covered_at is None else now - memory.covered_at
     observation, shares = with_shares(observation, pool.batch_limit, memory.shares)
     observation, unbegun = with_first_tokens(observation, memory.samples, memory.unbegun)
+    observation, gauge = with_believed_queue(
+        observation,
+        memory.gateway_gauge,
+        served=_served(memory),
+        arriving=memory.window.arriving,
+        after=pool.params.stands_still,
+    )
     answers = short_answers(memory.window, memory.profile.fit, pool.params)
     if answers.by_prompt and not pool.prefills:
         pool = replace(pool, prefills=True)
@@ -82,6 +91,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         known=usual(memory.window, lambda: memory.step_time(pool) if memory.profile.fit.known else None),
     )
     before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
+    memory = memory if gauge is memory.gateway_gauge else replace(memory, gateway_gauge=gauge)
     memory = _in_units_of_the_full_batch(memory, pool, before.profile.saturation.batch)
     step, demand = _known(memory, pool)
     unknown = step is None or demand is None or delta.coverage == 0.0
@@ -90,6 +100,12 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     if step is None or demand is None or delta.covered <= 0.0:
         return UpdateResult(memory, step, demand)
     return UpdateResult(_learn_from_demand(tick, memory, step, demand, before=before), step, demand)
+
+
+def _served(memory: Memory) -> bool:
+    """Whether any engine worked in the last tick, as far as could be read."""
+    last = Slice(memory.window.rows[-1:])
+    return last.covered <= 0.0 or any(last.total(figure) > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED))
 
 
 def _looks(tick: _Tick, memory: Memory) -> tuple[Look, ...]:
@@ -166,13 +182,13 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         interval=max(interval, 1.0),
         coverage=delta.coverage,
         missing=delta.missing,
-        damaged=delta.damaged,
+        damaged="; ".join(f"{name}: {why}" for name, why in delta.damaged.items()) or None,
         queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
         ttft_tail=_client_tail(memory.ttft_tail, observation, span)
         if tick.pool.slo.at_gateway
-        else _tail(memory.ttft_tail, observation, "time_to_first_token", span),
-        tpot_tail=_tail(memory.tpot_tail, observation, "time_per_output_token", span),
+        else _tail(memory.ttft_tail, observation, "time_to_first_token", span, delta.damaged),
+        tpot_tail=_tail(memory.tpot_tail, observation, "time_per_output_token", span, delta.damaged),
         predicted_by=None,
     )
 
@@ -239,9 +255,9 @@ def _ready(observation: Observation, span: float) -> float:
     )
 
 
-def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:
+def _tail(tail: Tail, observation: Observation, name: str, span: float, damaged: Mapping[str, str]) -> Tail:
     metrics = () if isinstance(observation.metrics, Unknown) else observation.metrics
-    read = ((one.replica, getattr(one, name)) for one in metrics)
+    read = ((one.replica, getattr(one, name)) for one in metrics if one.replica not in damaged)
     return tail.update({replica: one for replica, one in read if isinstance(one, Histogram)}, elapsed=span)
 
 

@@ -188,6 +188,11 @@ class SampleWindow:
             queued=0.0 if np.isnan(waiting) else float(waiting),
         )
 
+    @property
+    def arriving(self) -> float:
+        """Requests/s that were served in the last twenty minutes, over the pool; 0 where that is not known."""
+        return self.last(KEPT_SECONDS).rate(BEGUN) or 0.0
+
     def usual(self, params: Params) -> float:
         """Mean work of the last ten minutes, in replicas kept busy."""
         work = self.last(params.mean_window).known(WORK)

@@ -12,23 +12,9 @@ from servingpool.decision.observation import Observation, ReplicaMetrics, Unknow
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 
-from .world import POOL, Engine, World, applied
+from .world import POOL, Batched, Engine, World, applied
 
 ABORTED = Pool(Slo(time_to_first_token=2.5, time_per_output_token=0.1), min_replicas=1, max_replicas=12)
-
-
-class Batched(Engine):
-    """480 requests a scrape in all, 40 running in each replica."""
-
-    def serve(self, rate: float, seconds: float, prompt: float, output: float) -> None:
-        served = rate * seconds
-        self.requests += served
-        self.first_token_seconds += 0.5 * served
-        self.decode_steps += served * (output - 1.0)
-        self.decode_seconds += 0.045 * served * (output - 1.0)
-        self.prompt += prompt * served
-        self.output += output * served
-        self.running = 40.0 if served else 0.0
 
 
 @dataclass
