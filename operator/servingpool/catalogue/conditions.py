@@ -250,6 +250,13 @@ class Reason(Templated, StrEnum):
         "Some replicas or some metrics are missing. Scale-up uses those that were read.",
         "Check the scrape of the pods that the message names.",
     )
+    NO_PROGRESS = (
+        "NoProgress",
+        _METRICS,
+        "No counter of {replicas} moves: the gauges are not believed, and it counts as serving nothing.",
+        "An engine hangs, or its gauges were left behind by aborted requests. If some wait, one more replica is kept.",
+        "Restart the pod that the message names. A scale-down of a Deployment removes it first.",
+    )
     DOUBLED_SERIES = (
         "DoubledSeries",
         _METRICS,

@@ -98,6 +98,12 @@ class LimitName(StrEnum):
         "Scale-up is limited to twice the ready replicas plus 4 within one cold start.",
         "Nothing. The next replicas follow as these become ready.",
     )
+    QUEUE_GROWS = (
+        "QueueGrows",
+        "at least {replicas}, a guess: {waiting:.0f} requests wait, some for over {waited:.0f} s, and the queue grows",
+        "Raised while the need is unknown: the queue grows, so capacity is missing. The size is a guess.",
+        "Correct what makes the need unknown. Until then nothing is removed.",
+    )
     LEARNING_STEP = (
         "LearningStep",
         "scale-up limited to {most} until the engine's speed is known",

@@ -253,6 +253,22 @@ class Note(Templated, StrEnum):
         "scale-down blocked until enough requests were decoded to know the engine's speed",
         "In the limit Calibrating: the pool has served few requests so far.",
     )
+    DAMAGED = (
+        "left out, because no replica can do so: {figures}",
+        "In a decision's reason: one scrape showed a damaged figure.",
+    )
+    DAMAGED_FIGURES = (
+        "No replica can make these figures, so they are left out of this scrape: {figures}",
+        "In PartialMetrics: one scrape showed a damaged figure. If it goes on, check the engine's /metrics.",
+    )
+    QUEUE_STANDS = (
+        "{requests:.0f} requests in the gateway's queue since {since}, and none comes or is served: not believed",
+        "In a decision's reason: a gateway forgot to count down requests that gave up. Restart it.",
+    )
+    STANDS_STILL = (
+        "no progress at {replicas}: such gauges are not believed",
+        "In a decision's reason: an engine shows requests, and none of its figures moves.",
+    )
     IDLE = (
         "idle for {idle}",
         "Why a fleet goes to 0, in a decision's reason.",

@@ -34,6 +34,7 @@ from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
 from servingpool.reconcile.operator import Heartbeat, Operator
 from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.report import Reporter
+from servingpool.reconcile.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class _Assembly:
             LoopMetrics(registry),
             Heartbeat(time.monotonic),
             interval=config.interval,
-            now=time.time,
+            now=SteadyClock(time.time, time.monotonic),
             lost=self._leave,
         )
         self._operator.start()

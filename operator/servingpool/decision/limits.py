@@ -13,6 +13,7 @@ from servingpool.decision.gateway_demand import clock, span
 from servingpool.decision.lateness import Lateness
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
+from servingpool.decision.queue_growth import growth
 from servingpool.decision.state import Memory
 from servingpool.decision.window import WAITING
 
@@ -44,6 +45,7 @@ def limit(
         answer = Limited(0 if idle else max(requested, _of_late(memory, fleet)))
         if pool.idle_after is not None and observation.requested == 1 and (fleet is None or not fleet.stuck):
             answer = _last_replica(Limited(0), observation, pool, memory, now)  # for its sentence
+        answer = _while_the_queue_grows(answer, observation, pool, memory, fleet)
         answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
         return _bounded(answer, requested, pool, bounds, fleet)
     answer = Limited(pool.whole(plan.need))
@@ -59,6 +61,24 @@ def limit(
     answer = _while_no_node(answer, observation, pool, memory, fleet)
     answer = _in_proportion(answer, observation, pool, memory, plan)
     return _bounded(_last_replica(answer, observation, pool, memory, now), requested, pool, bounds, fleet)
+
+
+def _while_the_queue_grows(
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet | None
+) -> Limited:
+    """More replicas where the need is unknown and ever more requests wait: in proportion, for one cold start."""
+    grows = growth(memory.looks, pool.slo.queue_bound, memory.horizon(pool))
+    if grows is None:
+        return answer
+    ready = observation.serving
+    most = pool.whole(min(ready * grows.ratio, _within_one_cold_start(ready)))
+    waiting, waited = grows.waiting, grows.waited
+    answer = answer.at_least(most, LimitName.QUEUE_GROWS, replicas=shown(most), waiting=waiting, waited=waited)
+    return _while_no_node(answer, observation, pool, memory, fleet)
+
+
+def _within_one_cold_start(ready: float) -> float:
+    return 2 * ready + 4
 
 
 def _of_late(memory: Memory, fleet: Fleet | None) -> float:
@@ -154,7 +174,7 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
         load = pool.params.knee_share * plan.curve.limit
         most = pool.whole(plan.proportionate(load))
         answer = answer.at_most(max(requested, most), LimitName.PROPORTION, most=shown(most), load=load)
-    most = max(requested, 2 * ready + 4)
+    most = max(requested, _within_one_cold_start(ready))
     answer = answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
     if not memory.profile.fit.known:
         initial = memory.profile.forecast.initial_replicas or requested

@@ -36,7 +36,8 @@ class Pool:
     targets: tuple[Target, ...] = ()
     """In the order of the spec, where it has several; empty where it has one."""
     prefills: bool = False
-    """Its engines prefill for decode engines. Tokens that they generate beyond the first say nothing of that work."""
+    """Its engines prefill for decode engines, or their answers are short (`ShortAnswers.by_prompt`): the tokens that
+    they generate beyond the first say little of that work."""
     beside: Bound | None = None
     """The min, where it is one that follows from replicas of the other role."""
 

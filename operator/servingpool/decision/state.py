@@ -11,6 +11,7 @@ from servingpool.decision.client_ttft import ClientTtft
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_demand import NEVER_ZERO, Busy, GatewayDemand, Vanished
+from servingpool.decision.gateway_gauge import GatewayGauge
 from servingpool.decision.gateway_requests import Unbegun
 from servingpool.decision.kinds import Kinds
 from servingpool.decision.metered import Shares
@@ -18,6 +19,7 @@ from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
+from servingpool.decision.queue_growth import Look
 from servingpool.decision.queue_in_ttft import QueueInTtft
 from servingpool.decision.queueing import Queue
 from servingpool.decision.samples import Sample
@@ -110,10 +112,14 @@ class Memory:
     """Each replica's last sample."""
     queues: tuple[float, ...] = ()
     """Requests in each engine's queue at the last observation; empty where they are not known."""
+    looks: tuple[Look, ...] = ()
+    """At the queues, while the need is not known."""
     stuck: int = 0
     """Replicas that served nothing at the last observation while requests waited for them."""
     gateway_queue: Queue | None = None
     """None where there is no gateway."""
+    gateway_gauge: GatewayGauge | None = None
+    """What its queue showed, believed or not; likewise."""
     client: ClientTtft | None = None
     """None where the SLO is not judged at the gateway."""
     client_unknown: str | None = None
@@ -126,6 +132,8 @@ class Memory:
     """None where the pool never goes to zero."""
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
+    damaged: str | None = None
+    """Figures of the last observation that no replica can make, and of which they were."""
     queue_unknown: str | None = None
     """Why the queue was not known at the last observation."""
     interval: float = 15.0

@@ -26,6 +26,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
+from servingpool.decision.plausible import FAR
 from servingpool.decision.samples import RESTARTED
 from servingpool.reconcile.gateway_sample import QUEUE_SHARED, own_sample
 from servingpool.reconcile.gateways import (
@@ -45,6 +46,8 @@ UNSERVED = {"unserved": "admission_rejections"}
 ALL = COUNTERS | UNSERVED
 HISTOGRAMS = ("time_to_first_token", "inter_token_latency")
 """Of both."""
+PLAUSIBLE = 100.0
+"""Requests/s of a gateway's pod that are no surprise, whatever came before."""
 KEPT = 3600.0
 """Seconds for which a pod that is not seen any more is remembered."""
 NO_CHOICE = GatewayMetrics(time_to_first_token=Unknown("no gateway is configured: set spec.metrics.gateway"))
@@ -135,8 +138,10 @@ class GatewayTotals:
     """Pods in the last reading that had any."""
     newcomers: float = 0.0
     """What pods that replaced others had counted before their first sample was read, of what is shown at zero."""
-    doubted: dict[PodKey, float] = field(default_factory=dict)
-    """Pods whose last sample was not used, and when that was scraped, in Unix time in seconds."""
+    doubted: dict[PodKey, ReplicaMetrics] = field(default_factory=dict)
+    """Samples that were not used, of pods of which the last one was not."""
+    rates: dict[PodKey, float] = field(default_factory=dict)
+    """Requests/s of each pod between its last two samples."""
 
     def read(
         self,
@@ -186,7 +191,8 @@ class GatewayTotals:
                 self.last[pod] = now if before is None else self._add(pod, profile, before, now)
         self.visible, newest = len(mine), max(each.scraped_at for each in mine.values())
         self.last = {pod: each for pod, each in self.last.items() if each.scraped_at > newest - KEPT}
-        self.doubted = {pod: at for pod, at in self.doubted.items() if pod in self.last}
+        self.doubted = {pod: one for pod, one in self.doubted.items() if pod in self.last}
+        self.rates = {pod: rate for pod, rate in self.rates.items() if pod in self.last}
         samples, told = list(mine.values()), dict[str, Reading | Histogram]({**self.counts, **self.histograms})
         if not metered or not all(map(_lacks_all, samples)):
             told = {name: self._count(name, [getattr(one, of) for one in samples]) for name, of in COUNTERS.items()}
@@ -244,9 +250,14 @@ class GatewayTotals:
         pairs = [(old, new) for old, new in counters if not isinstance(old, Unknown) and not isinstance(new, Unknown)]
         fell = any(new < old for old, new in pairs)
         odd = fell and any(new > RESTARTED * old for old, new in pairs)
-        if odd and now.scraped_at <= self.doubted.setdefault(pod, now.scraped_at):
+        jumped = not fell and self._jumped(pod, before, now)
+        if (odd or jumped) and now.scraped_at <= self.doubted.setdefault(pod, now).scraped_at:
             return before  # damaged, unless the next scrape is as low: one that restarted has mostly counted less
-        self.doubted.pop(pod, None)
+        doubted = self.doubted.pop(pod, None)
+        if jumped and doubted is not None and not self._jumped(pod, doubted, now):
+            before = doubted  # it jumped once and stays there
+        if now.scraped_at > before.scraped_at:
+            self.rates[pod] = 0.0 if fell else _most(before, now) / (now.scraped_at - before.scraped_at)
         for name, source in ALL.items():
             new, old = getattr(now, source), getattr(before, source)
             old = 0.0 if fell or old is NOT_EXPOSED else old  # it begins with its first request
@@ -256,6 +267,11 @@ class GatewayTotals:
         for name in HISTOGRAMS:
             self._add_histogram(name, getattr(before, name), getattr(now, name), fell=fell)
         return now
+
+    def _jumped(self, pod: PodKey, before: ReplicaMetrics, now: ReplicaMetrics) -> bool:
+        """Whether it has counted far more requests than it did before, and than come anywhere in that time."""
+        seconds = max(0.0, now.scraped_at - before.scraped_at)
+        return _most(before, now) > (FAR * self.rates.get(pod, 0.0) + PLAUSIBLE) * max(seconds, 1.0)
 
     def _add_histogram(self, name: str, before: Histogram | Unknown, now: Histogram | Unknown, *, fell: bool) -> None:
         if isinstance(now, Unknown):
@@ -309,6 +325,16 @@ def _counters(profile: GatewayProfile, sample: ReplicaMetrics) -> list[Reading]:
     histograms = (getattr(sample, name) for name in HISTOGRAMS)
     counts = (one.count if isinstance(one, Histogram) else one for one in histograms)
     return [*(getattr(sample, source) for source in ALL.values()), *counts]
+
+
+def _most(before: ReplicaMetrics, now: ReplicaMetrics) -> float:
+    """Requests between two samples, by the figure that says most."""
+    pairs = [(getattr(before, name), getattr(now, name)) for name in ("begun", "admission_rejections")]
+    histograms = (before.time_to_first_token, now.time_to_first_token)
+    known = [new - old for old, new in pairs if not isinstance(old, Unknown) and not isinstance(new, Unknown)]
+    if isinstance(histograms[0], Histogram) and isinstance(histograms[1], Histogram):
+        known.append(histograms[1].count - histograms[0].count)
+    return max(known, default=0.0)
 
 
 def _empty(bounds: tuple[float, ...]) -> Histogram:

@@ -53,6 +53,8 @@ class Learned:
     """Share of ready replicas that could be read."""
     queue_unknown: str | None
     """Why the queue is not known."""
+    damaged: str | None
+    """Figures of the last scrape that no replica can make."""
     client_unknown: str | None
     """Why the client's time to first token is not known, where the SLO is judged by it."""
     first_tokens: LatencyCount
@@ -112,6 +114,11 @@ class PoolPlan:
     def each(self) -> tuple[PoolPlan, ...]:
         """The plans that decide: of both sides, or this one."""
         return self.sides or (self,)
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """Replicas whose gauges are not believed, by name."""
+        return tuple(one.replica for side in self.each for one in side.decision.standing)
 
     @property
     def meta(self) -> Metadata:
@@ -234,6 +241,7 @@ def learned(learning: Memory, kept: Memory) -> Learned:
         missing=learning.missing,
         coverage=learning.coverage,
         queue_unknown=learning.queue_unknown,
+        damaged=learning.damaged,
         client_unknown=learning.client_unknown,
         first_tokens=window.client_first_tokens if at_gateway else window.first_tokens,
         finished=window.finished,

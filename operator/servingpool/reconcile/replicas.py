@@ -43,17 +43,19 @@ def replicas(
     `reading` is what was read, and the namespace and model to select; None where it failed.
     """
     whole: list[tuple[Pod, ...]] = []
-    loading: list[Replica] = []
+    loading: list[tuple[Pod, ...]] = []
     for pods in groups:
-        if len(pods) >= size and all(pod.ready_since is not None for pod in pods):
-            whole.append(pods)
-        else:
-            loading.append(_starting(pods, now))
-    starting = tuple(loading)
+        serves = len(pods) >= size and all(pod.ready_since is not None for pod in pods)
+        (whole if serves else loading).append(pods)
     if reading is None:
+        starting = tuple(_starting(pods, now) for pods in loading)
         return Replicas(tuple(_ready(pods, pods[0].name, now) for pods in whole), starting, None)
     found, namespace, model = reading
     selection = found.select(namespace, [pod.name for pods in whole for pod in pods], model)
+    # It is no earlier than the last scrape. By our clock, set back by ten minutes, replicas that had been Ready for
+    # five had just turned Ready, and what they had served counted for nothing.
+    now = max((now, *(sample.scraped_at for sample in selection.samples)))
+    starting = tuple(_starting(pods, now) for pods in loading)
     if all(len(pods) == 1 for pods in whole):
         return Replicas(tuple(_ready(pods, pods[0].name, now) for pods in whole), starting, selection)
     return _together(whole, starting, selection, now)

@@ -161,7 +161,9 @@ class PoolState:
         self.sides = plan.sides
         self.kept.decided(plan)
         self.spreads = {
-            (role := role_of(side.seen.pool)): self.spreads.get(role, NOT_SEEN).seen(side.seen.observation, plan.at)
+            (role := role_of(side.seen.pool)): self.spreads.get(role, NOT_SEEN).seen(
+                side.seen.observation, plan.at, side.standing
+            )
             for side in plan.each
         }
         self.routing = {role_of(side.seen.pool): judged for side in plan.each if (judged := self._routing(side))}

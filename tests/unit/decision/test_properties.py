@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from servingpool.catalogue.limits import LimitName
 from servingpool.decision import costs
 from servingpool.decision.bounds import Bounds
 from servingpool.decision.budget import FAST_LEAST, SLOW_LEAST, SLOW_MOST
@@ -70,7 +71,10 @@ def check(pool: Pool, sequence: Iterable[tuple[float, Observation]]) -> None:
         assert abs(decision.replicas - requested) <= pool.max_change
         assert all_finite(decision)
         if isinstance(decision.need, Unknown):
-            assert decision.replicas == bounded(requested, requested, pool, bounds)
+            grows = any(limit.name is LimitName.QUEUE_GROWS for limit in decision.limits)
+            most = max(requested, 2 * len(observed.ready) + 4) if grows else requested
+            assert decision.replicas >= bounded(requested, requested, pool, bounds)
+            assert decision.replicas <= bounded(most, requested, pool, bounds)
         else:
             assert 0.0 <= decision.need <= 4 * bounds.most.replicas + 2
         missing = len(observed.ready) > (0 if isinstance(observed.metrics, Unknown) else len(observed.metrics))

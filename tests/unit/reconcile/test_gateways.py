@@ -151,6 +151,31 @@ def test_one_that_stays_lower_is_a_restart_however_much_it_has_counted() -> None
         assert seen.arrivals == (7.0 if at == 30.0 else 0.0)
 
 
+def test_a_counter_that_is_far_higher_for_one_scrape_brings_no_requests() -> None:
+    gateway = Behind()
+    for number in range(4):
+        gateway.read(page(at=15.0 * number, begun=1000.0 + 60.0 * number))
+    assert gateway.read(page(at=60.0, begun=1e12)).arrivals == 180.0
+    assert gateway.read(page(at=60.0, begun=1e12)).arrivals == 180.0, "the same scrape, seen twice"
+    assert gateway.read(page(at=75.0, begun=1300.0)).arrivals == 300.0
+
+
+def test_a_counter_that_jumps_and_stays_there_counts_on_from_there() -> None:
+    gateway = Behind()
+    for number in range(4):
+        gateway.read(page(at=15.0 * number, begun=1000.0 + 60.0 * number))
+    gateway.read(page(at=60.0, begun=1e12))
+    assert gateway.read(page(at=75.0, begun=1e12 + 60.0)).arrivals == 240.0
+
+
+def test_a_surge_that_lasts_is_counted_in_full() -> None:
+    gateway = Behind()
+    for number in range(4):
+        gateway.read(page(at=15.0 * number, begun=1000.0 + 60.0 * number))
+    gateway.read(page(at=60.0, begun=9180.0))
+    assert gateway.read(page(at=75.0, begun=17180.0)).arrivals == 16180.0
+
+
 def test_a_doubted_pod_that_goes_is_forgotten_with_its_samples() -> None:
     behind = Behind()
     for at, begun in ((0.0, 1000.0), (15.0, 999.0)):
