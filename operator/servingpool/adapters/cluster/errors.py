@@ -62,7 +62,7 @@ def _message(error: ApiException) -> str:
 
 def _fields(error: ApiException) -> tuple[str, ...]:
     try:
-        causes = json.loads(error.body)["details"]["causes"]
+        causes = orjson.loads(error.body)["details"]["causes"]
         return tuple(str(cause["field"]) for cause in causes)
     except (ValueError, KeyError, TypeError):
         return ()
