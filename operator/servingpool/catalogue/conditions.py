@@ -462,7 +462,7 @@ class Reason(Templated, StrEnum):
         _NO_DRAIN,
         "Scale-down aborts running requests{now}. Set vLLM's --shutdown-timeout.",
         "vLLM ends at once when its pod is removed.",
-        "Add --shutdown-timeout with the longest request's seconds to vLLM's arguments.",
+        "Add --shutdown-timeout (since vLLM 0.18) with the longest request's seconds to vLLM's arguments.",
     )
     PRE_STOP_TOO_SHORT = (
         "PreStopTooShort",

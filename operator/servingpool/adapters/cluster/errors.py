@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import aiohttp
-import orjson
 import yaml
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException
@@ -55,8 +55,8 @@ def translated(what: str) -> Iterator[None]:
 
 def _message(error: ApiException) -> str:
     try:
-        return str(orjson.loads(error.body)["message"])
-    except (ValueError, KeyError, TypeError):
+        return str(json.loads(error.body)["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 
@@ -75,8 +75,8 @@ def _names_an_object(error: ApiException) -> bool:
     has the name by now.
     """
     try:
-        details = orjson.loads(error.body)["details"]
+        details = json.loads(error.body)["details"]
         causes = details.get("causes", ())
         return "name" in details and all(cause.get("field") != "metadata.uid" for cause in causes)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False

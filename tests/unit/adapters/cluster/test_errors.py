@@ -34,6 +34,10 @@ def refused(body: str | None) -> ClusterError:
     return caught.value
 
 
+def test_a_body_that_is_nested_without_end_has_no_words() -> None:
+    assert str(refused("[" * 100_000)) == str(refused(None))
+
+
 def test_a_patch_whose_test_failed_is_a_conflict() -> None:
     assert type(refused(json.dumps(TEST_FAILED))) is Conflict
 
