@@ -7,6 +7,7 @@ them must not cost the others their samples.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -40,24 +41,30 @@ class Unread:
     count: int = 0
     pods: dict[tuple[str, str], str] = field(default_factory=dict)
     """What is wrong, by namespace and pod: the first ones."""
+    _named: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
+    """How many of each namespace."""
 
     def add(self, row: object) -> None:
         """Leave a row out."""
         self.count += 1
         key = self._pod(row)
-        if key not in self.pods and self._room(key[0]):
+        if self._room(key):
             self.pods[key] = self._why(row)
 
     def include(self, other: Unread) -> None:
         """Add what was left out of another answer."""
         self.count += other.count
         for key, why in other.pods.items():
-            if key not in self.pods and self._room(key[0]):
+            if self._room(key):
                 self.pods[key] = why
 
-    def _room(self, namespace: str) -> bool:
-        """Whether one more pod of it is named."""
-        return len(self.pods) < MOST_NAMED and sum(one == namespace for one, _ in self.pods) < MOST_NAMED_OF_ONE
+    def _room(self, key: tuple[str, str]) -> bool:
+        """Whether this pod is to be named too; then it counts for its namespace."""
+        named = self._named[key[0]]
+        if key in self.pods or len(self.pods) >= MOST_NAMED or named >= MOST_NAMED_OF_ONE:
+            return False
+        self._named[key[0]] = named + 1
+        return True
 
     def readable(self, rows: Iterable[Mapping[str, Any]], parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
         """What `parse` makes of each row, without those at which it raises one of `ROW_ERRORS`."""
