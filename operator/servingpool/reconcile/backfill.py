@@ -164,8 +164,9 @@ def _in_turn(fresh: Sequence[PendingPool]) -> list[PendingPool]:
     turns: Counter[str] = Counter()
     ranked = []
     for one in fresh:
-        ranked.append((turns[one.pool.metadata.namespace], one))
-        turns[one.pool.metadata.namespace] += 1
+        namespace = one.pool.metadata.namespace
+        ranked.append((turns[namespace], one))
+        turns[namespace] += 1
     return [one for _, one in sorted(ranked, key=lambda each: (each[1].state.failed_backfills > 0, each[0]))]
 
 
