@@ -25,12 +25,12 @@ OWN = "own "
 """Begins the part of a row that is there where a label that tells targets apart is an engine's own elsewhere."""
 TARGETS = "targets"
 """The part of the row that is there where there is `up` at all."""
-MOST_UNREADABLE = 20
-"""Series with an unreadable bucket that are named."""
+MOST_UNREADABLE = 3
+"""Series with an unreadable bucket that are named, of each namespace."""
 MOST_LEARNED = 12
 """Labels by which targets are told apart."""
-MOST_TWINS = 5
-"""Addresses of which all `up` are asked for, to learn which labels tell their targets apart."""
+MOST_TWINS = 2
+"""Addresses of each namespace of which all `up` are asked for, to learn which labels tell their targets apart."""
 
 
 def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str = "") -> str:
@@ -40,7 +40,7 @@ def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str 
     at any of its steps too, and only buckets and targets.
     """
     series = queries.select([f"{name}_bucket" for name in queries.histograms], scope)
-    by = ", ".join(("__name__", "le", *(label for label in queries.owned[0] if label)))
+    by = f"__name__, le, {_space(queries)}"
     parts = [f"count by ({by}) ({' or '.join(series)})"]
     if window:
         past = " or ".join(f"last_over_time({one}[{window}])" for one in series)
@@ -115,8 +115,8 @@ def _targets(queries: Queries, scope: Scope, targets: Sequence[str], window: str
     up = _up(queries, scope)
     if window:
         up = [f"last_over_time({one}[{window}])" for one in up]
-    every, by = f"({' or '.join(up)})", ", ".join((*queries.owner, *targets))
-    alike = f"{every} and on ({by}) topk({MOST_TWINS}, count by ({by}) ({every}) > 1)"
+    every, by, space = f"({' or '.join(up)})", ", ".join((*queries.owner, *targets)), _space(queries)
+    alike = f"{every} and on ({by}) topk by ({space}) ({MOST_TWINS}, count by ({by}) ({every}) > 1)"
     parts = [apart(alike, TWINS), apart(f"count({every})", TARGETS)]
     return " or ".join([*parts, *(apart(_own(queries, scope, one, every), f"{OWN}{one}") for one in targets[2:])])
 
@@ -153,7 +153,12 @@ def _unreadable(queries: Queries, scope: Scope) -> str:
     """Buckets whose bound is no number, or that have none."""
     by = ", ".join(("__name__", "le", *queries.owner))
     series = queries.select([f"{name}_bucket" for name in queries.histograms], scope, f"le!~{quote(NUMBER)}")
-    return f"topk({MOST_UNREADABLE}, count by ({by}) ({' or '.join(series)}))"
+    return f"topk by ({_space(queries)}) ({MOST_UNREADABLE}, count by ({by}) ({' or '.join(series)}))"
+
+
+def _space(queries: Queries) -> str:
+    """The labels of the namespace."""
+    return ", ".join(label for label in queries.owned[0] if label)
 
 
 def _doubled(queries: Queries, scope: Scope) -> str:

@@ -20,7 +20,7 @@ from servingpool.adapters.prometheus.engines import profile_of, shipped
 from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
 from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gather_range
 from servingpool.adapters.prometheus.promql import ADDRESS, SEVERAL, Queries
-from servingpool.adapters.prometheus.rows import bound_of, shown
+from servingpool.adapters.prometheus.rows import Unread, bound_of, shown
 from servingpool.adapters.prometheus.samples import BucketCount, Layout
 
 NOW = 1_790_000_000.0
@@ -126,8 +126,9 @@ def test_one_row_costs_no_other_bucket(place, change):
     _, rows = mutated(rows, place, change)
     layout, _ = lookup.read(QUERIES, rows, ADDRESS)
     bounds = {1.0, 2.5, 5.0} - ({(1.0, 2.5, 5.0)[place]} if place < 3 else set())
-    assert bounds <= layout.buckets[TTFT]["n"].keys()
-    assert all(math.isfinite(bound) for each in layout.buckets.values() for le in each.values() for bound in le)
+    found = [bound for each in layout.buckets.values() for one in each for bound in one.bounds]
+    assert bounds <= {*found}
+    assert all(map(math.isfinite, found))
 
 
 @given(place=st.integers(0, 2), change=mutations())
@@ -162,6 +163,17 @@ def test_an_upper_bound_that_is_no_number_is_none(text):
 )
 def test_an_upper_bound_is_read_as_any_exporter_writes_it(text, bound):
     assert bound_of(text) == bound
+
+
+def test_a_namespace_with_many_unreadable_pods_leaves_those_of_others_named():
+    whole = Unread()
+    for number in range(5_000):
+        whole.add({"metric": {"namespace": "evil", "pod": f"p{number}"}})
+    other = Unread()
+    other.add({"metric": {"__name__": "x", "namespace": "chat", "pod": "own"}})
+    whole.include(other)
+    assert (whole.count, len(whole.pods)) == (5_001, 11)
+    assert whole.pods["chat", "own"] == "x has a value that is no number"
 
 
 def test_a_text_from_outside_is_short_and_has_no_controls():
