@@ -37,7 +37,7 @@ from servingpool.decision.samples import (
     fell,
     incomparable,
 )
-from servingpool.decision.step_time import StepTime
+from servingpool.decision.step_time import FASTEST_STEP, StepTime
 
 FAR = 8.0
 """Times what the next figure says, from which on one is doubted."""
@@ -49,6 +49,8 @@ LONGEST_PROMPT = 1e6
 """Tokens. One prompt says nothing against the figures of short ones."""
 BUSY = 2.0
 """Seconds of work that a replica does in a second at most, by the step times that were learned."""
+MOST_REQUESTS = 1000.0
+"""Requests/s of one replica."""
 LONGEST_WAIT = 86_400.0
 """Seconds on average, a day."""
 EQUAL = 1.0 + 1e-6
@@ -136,7 +138,9 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
     )
     if known.requests > 0.0 and not any(map(gt, increase, known.often(seconds))):
         return None
-    figure = _beyond_others(increase, now, before, known, seconds)
+    figure = _impossible(increase, now, before, seconds)
+    if figure is None:
+        figure = _beyond_others(increase, now, before, known, seconds)
     if figure is None:
         figure = _beyond_time(increase, known, seconds)
     return None if figure is None else f"{increase[figure]:.3g} {NAMES[figure]} in {seconds:.0f} s"
@@ -153,6 +157,16 @@ def _crossed(figures: Sequence[float]) -> bool:
         or figures[QUEUE_TIME_LOWER] > most[2]
         or figures[QUEUE_TIME_UPPER] > most[2]
     )
+
+
+def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds: float) -> int | None:
+    """The figure that no engine of any pool can show."""
+    held = now.held + before.held
+    if increase[TTFT_COUNT] > increase[PROMPTS] + held + SLACK:  # a prompt has a token at least
+        return TTFT_COUNT
+    if increase[ITL_COUNT] * FASTEST_STEP > increase[ITL_SUM] + seconds:
+        return ITL_COUNT
+    return next((one for one in BESIDE if increase[one] > MOST_REQUESTS * seconds + held), None)
 
 
 def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
