@@ -206,18 +206,17 @@ def _beyond_time(increase: Sequence[float], known: Usual, seconds: float) -> int
 def compared_with(now: Sample, before: Sample, known: Usual) -> tuple[Sample, str | None]:
     """The sample to compare `now` with; or the one before with why `now` is not believed, and is left out.
 
-    What the next scrape says too is believed: counted from the doubted one on, if it says that one figure jumped; from
-    the one before, if all that happens since is more than the pool has ever shown.
+    No counter fell. What the next scrape says too is believed: counted from the doubted one on, if it says that one
+    figure jumped; from the one before, if all that happens since is more than the pool has ever shown.
     """
-    if fell(now, before):
-        return before, None
     why = damaged(now, before, known)
     if why is None:
         return before, None
     doubted = before.doubted
     if doubted is None or now.at <= doubted.at:
         return before, why
-    jumped = not incomparable(now, doubted) and not fell(now, doubted) and damaged(now, doubted, known) is None
+    fallen = fell(now, doubted)
+    jumped = not fallen and not incomparable(now, doubted, fallen=False) and damaged(now, doubted, known) is None
     return (doubted if jumped else before), None
 
 
@@ -230,7 +229,7 @@ def with_believed_gauges(
     same clients, and as what eight times the usual rate brings.
     """
     running, waiting = metrics.running, metrics.waiting
-    if not isinstance(running, Unknown) and _far(running, before.held) and running > FAR * known.most_running():
+    if not isinstance(running, Unknown) and running > FAR * SLACK and _far(running, before.held, known):
         running = _doubted("running", running, before.jumped[0])
     last = 0.0 if before.queue is None else before.queue.requests
     if not isinstance(waiting, Unknown) and waiting > last + FAR * SLACK:
@@ -244,8 +243,8 @@ def with_believed_gauges(
     return replace(metrics, running=running, waiting=waiting)
 
 
-def _far(running: float, held: float) -> bool:
-    return running > FAR * SLACK and running > FAR * held
+def _far(running: float, held: float, known: Usual) -> bool:
+    return running > FAR * held and running > FAR * known.most_running()
 
 
 def doubt_of(shown: ReplicaMetrics, believed: ReplicaMetrics) -> str:
