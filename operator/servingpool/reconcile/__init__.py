@@ -2,7 +2,8 @@
 
 A map, in the order of a tick:
 
-- around it: `operator` (clock and election), `config`, `rounds` (backends in parallel), `loop`, `metrics` (its own)
+- around it: `operator` (ticks and election), `steady_clock`, `config`, `rounds` (backends in parallel), `loop`,
+  `metrics` (its own)
 - start: `backfill` (history from Prometheus), `learned_profile` (what the status keeps)
 - collect: `collect`, `targets`, `sides` (of a pool with roles), `replicas` (from the cluster); `readings`, `gateways`,
   `gateway_sample`, `gateway_totals`, `turns` (from Prometheus)
