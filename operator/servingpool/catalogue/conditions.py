@@ -569,6 +569,13 @@ class Reason(Templated, StrEnum):
         "The GPUs of every pool are known, so the budget is enforced.",
         "Nothing.",
     )
+    PODS_NOT_ENDING = (
+        "PodsNotEnding",
+        (ConditionType.COUNTED, Truth.TRUE),
+        "Pods that should have ended are not counted: {pods}. Check their nodes and finalizers, and delete them.",
+        "Twice their grace period is over, as on a lost node. ResourceQuota does not count such pods either.",
+        "If the node is lost, delete its pods with --force. Else remove the finalizer that holds them.",
+    )
     NOT_COUNTED = (
         "NotCounted",
         (ConditionType.COUNTED, Truth.FALSE),

@@ -62,6 +62,8 @@ class Shared:
     """Targets whose pools have left it, and of which pods end."""
     leaving: int = 0
     """GPUs of these pods."""
+    not_ending: tuple[str, ...] = ()
+    """Pods that should have ended long ago: they hold nothing."""
     valid: bool = True
     """False where no valid spec was seen: then it limits no pool."""
     room: Mapping[TargetKey, int] = field(default_factory=dict)
@@ -231,7 +233,9 @@ class Budgets:
         self, budget: GPUBudget, members: tuple[Member, ...], taken: Mapping[str, Sequence[str]], now: float
     ) -> Shared:
         lost = {name: tuple(pools) for name, pools in taken.items()}
-        shared = Shared(budget, members, taken=lost, departed=self._departed(budget.metadata.name, members, now))
+        ghosts = tuple(pod for one in members for pod in self._holdings.not_ending(one.target, now))
+        departed = self._departed(budget.metadata.name, members, now)
+        shared = Shared(budget, members, taken=lost, departed=departed, not_ending=ghosts)
         for one in members:
             if isinstance(one.held, Unknown):
                 closed = {each.target: 0 for each in members if each.name}

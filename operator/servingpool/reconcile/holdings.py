@@ -105,6 +105,12 @@ class Holdings:
             self._holdings.pop((budget, key), None)
         return gone.gpus
 
+    def not_ending(self, key: TargetKey, now: float) -> list[str]:
+        """Pods of a target that their nodes should have ended long ago, and that therefore hold nothing."""
+        workload = self._cache.workload(key)
+        pods = () if workload is None else self._cache.draining(workload)
+        return sorted(f"{key.namespace}/{pod.name}" for pod in pods if not self._cache.runs(key.namespace, pod.uid, now))
+
     def keep(self, budgets: Container[str]) -> None:
         """Forget what targets held of any other budget."""
         self._holdings = {known_as: each for known_as, each in self._holdings.items() if known_as[0] in budgets}
