@@ -22,7 +22,8 @@ def counted(memory: Memory, observation: Observation, pool: Pool, now: float) ->
     """
     profile = memory.profile
     if not pool.targets:
-        return _of_one_target(memory) if profile.reference else memory
+        memory = _of_one_target(memory) if profile.reference else memory
+        return replace(memory, shortages=seen(memory.shortages, observation, now))
     memory = replace(memory, shortages=seen(memory.shortages, observation, now))
     serves = any(replica.target == profile.reference for replica in observation.ready)
     stays = any(target.name == profile.reference for target in pool.targets)

@@ -46,10 +46,10 @@ def limit(
         if pool.idle_after is not None and observation.requested == 1 and (fleet is None or not fleet.stuck):
             answer = _last_replica(Limited(0), observation, pool, memory, now)  # for its sentence
         answer = _while_the_queue_grows(answer, observation, pool, memory, fleet)
-        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
+        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now)
         return _bounded(answer, requested, pool, bounds, fleet)
     answer = Limited(pool.whole(plan.need))
-    answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
+    answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now)
     if not idle and not memory.calibrated(pool):
         answer = _while_calibrating(answer, requested, pool, memory)
     if not idle:
@@ -119,7 +119,7 @@ def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
 
 
 def _scale_down_blocked(
-    answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float, now: float
 ) -> Limited:
     """Why nothing may be removed now."""
     requested, standing = observation.ordered, len(observation.ready) + len(observation.starting)
@@ -131,7 +131,9 @@ def _scale_down_blocked(
         answer = answer.at_least(requested, LimitName.CLIENT_UNKNOWN, reason=memory.client_unknown)
     if longest_wait > pool.slo.queue_bound:
         answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait)
-    if standing < observation.requested:
+    # What never came serves nobody, so it is not kept.
+    refused = any(not one.target and one.refused(now, pool.params) for one in memory.shortages)
+    if standing < observation.requested and not refused:
         wanted = observation.requested
         answer = answer.at_least(requested, LimitName.REPLICAS_MISSING, standing=standing, requested=wanted)
     if observation.rollout:

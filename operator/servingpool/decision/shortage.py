@@ -1,4 +1,4 @@
-"""Whether a target delivers what was ordered, where a pool has several."""
+"""Whether a target delivers what was ordered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Shortage:
     """What one target was seen to deliver."""
 
     target: str
-    """Its name."""
+    """Its name; empty where the pool has one."""
     reached: int = 0
     """Most Ready replicas under an order no smaller than today's."""
     uncreated_since: float | None = None
@@ -25,6 +25,10 @@ class Shortage:
         missing = ordered > ready + starting
         since = (now if self.uncreated_since is None else self.uncreated_since) if missing else None
         return replace(self, reached=min(ordered, max(self.reached, ready)), uncreated_since=since)
+
+    def refused(self, now: float, params: Params) -> bool:
+        """Whether pods are missing for so long that they are not late: a quota refuses them, for example."""
+        return self.uncreated_since is not None and now - self.uncreated_since > params.uncreated_after
 
     def stuck(
         self, ready: int, without_node: tuple[Replica, ...], missing: int, now: float, params: Params
@@ -38,8 +42,7 @@ class Shortage:
         lost = ready < self.reached
         if any(lost or pod.age > params.unschedulable_after for pod in without_node):
             return Note.NO_NODE.message(pods=len(without_node))
-        since = self.uncreated_since
-        if since is not None and (lost or now - since > params.uncreated_after):
+        if self.uncreated_since is not None and (lost or self.refused(now, params)):
             return Note.NOT_CREATED.message(replicas=missing)
         return None
 
@@ -47,6 +50,9 @@ class Shortage:
 def seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) -> tuple[Shortage, ...]:
     """Of each target, after another observation."""
     known = {one.target: one for one in shortages}
+    if not observation.targets:
+        only, ready, starting = known.get("", Shortage("")), len(observation.ready), len(observation.starting)
+        return (only.seen(observation.requested, ready, starting, now),)
     return tuple(
         known.get(order.target, Shortage(order.target)).seen(
             order.replicas,

@@ -152,7 +152,7 @@ class Memory:
     penalty_until: float = 0.0
     """Unix time in seconds up to which it is kept."""
     shortages: tuple[Shortage, ...] = ()
-    """Of each target, where the pool has several."""
+    """Of each target."""
     predicted_by: Curve | None = field(default=None, compare=False, repr=False)
     """The miss curve of the last decision. It follows from all the rest."""
 

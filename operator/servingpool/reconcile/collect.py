@@ -34,6 +34,8 @@ class Collected:
     """In front of the pool."""
     sides: tuple[Collected, ...] = ()
     """What was collected for prefill and for decode by itself, where targets have roles; then this is both together."""
+    ours: bool = False
+    """The replicas that stand are what the operator ordered last."""
 
 
 def collect(

@@ -166,7 +166,7 @@ class ClusterCache:
             yield from (pod for pod in self._pods.get(revision, {}).values() if not pod.going)
 
     def draining(self, workload: Workload) -> list[Pod]:
-        """A target's pods that are being deleted and have not ended."""
+        """A target's pods that are being deleted and have not ended, those that should have ended among them."""
         selector = workload.selector
         if selector is None:
             revisions = self._revisions_of.get(workload.uid, ())
@@ -175,15 +175,15 @@ class ClusterCache:
             pods = [pod for pod in self._spaces.get(workload.key.namespace, {}).values() if selector.admits(pod.labels)]
         return [pod for pod in pods if pod.going and not pod.ended]
 
-    def runs(self, namespace: str, uid: str) -> bool:
-        """Whether this pod exists and has not ended."""
+    def runs(self, namespace: str, uid: str, now: float) -> bool:
+        """Whether this pod exists, has not ended, and is not one that its node should have ended by now."""
         pod = self._spaces.get(namespace, {}).get(uid)
-        return pod is not None and not pod.ended
+        return pod is not None and not pod.ended and now < pod.holds_until
 
-    def drains(self, namespace: str, uid: str) -> bool:
-        """Whether this pod is being deleted and has not ended."""
+    def drains(self, namespace: str, uid: str, now: float) -> bool:
+        """Whether this pod is being deleted, and runs."""
         pod = self._spaces.get(namespace, {}).get(uid)
-        return pod is not None and pod.going and not pod.ended
+        return pod is not None and pod.going and self.runs(namespace, uid, now)
 
     def replicas(self, workload: Workload) -> list[tuple[Pod, ...]]:
         """The pods that are not being deleted, by replica, in each the selected ones first.
