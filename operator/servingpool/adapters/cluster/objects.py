@@ -121,6 +121,8 @@ class Workload:
     """What one replica asks for; None where that is not known."""
     nodes: tuple[Labels, ...] = field(default=(), hash=False)
     """Node selectors of the pods of one replica."""
+    in_turn: bool = False
+    """Its replicas start one after another, each once the one before is Ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
         parent=parent_of(key, raw["metadata"]),
         devices=devices_of(pods) if pods else None,
         nodes=tuple(pod.get("nodeSelector") or NO_LABELS for pod in pods),
+        in_turn=kinds.in_turn(key.sort, raw),
     )
 
 
