@@ -20,9 +20,12 @@ class Shortage:
     uncreated_since: float | None = None
     """Unix time in seconds since when fewer pods exist than were ordered; None where none is missing."""
 
-    def seen(self, ordered: int, ready: int, starting: int, now: float) -> Shortage:
-        """After another observation: so many replicas are ordered, Ready, and not Ready yet."""
-        missing = ordered > ready + starting
+    def seen(self, ordered: int, ready: int, starting: int, now: float, *, in_turn: bool = False) -> Shortage:
+        """After another observation: so many replicas are ordered, Ready, and not Ready yet.
+
+        `in_turn`: they start one after another, so that while one loads the others have no pod.
+        """
+        missing = ordered > ready + starting and not (in_turn and starting)
         since = (now if self.uncreated_since is None else self.uncreated_since) if missing else None
         return replace(self, reached=min(ordered, max(self.reached, ready)), uncreated_since=since)
 
@@ -59,6 +62,7 @@ def seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) 
             sum(replica.target == order.target for replica in observation.ready),
             sum(replica.target == order.target for replica in observation.starting),
             now,
+            in_turn=order.in_turn,
         )
         for order in observation.targets
     )

@@ -69,6 +69,9 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     if seen.observation.rollout:
         return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
     message = Reason.SUCCEEDED_GET_SCALE.message(target=targets)
+    in_turn = [str(target.workload.key) for target in seen.targets if target.workload.in_turn]
+    if in_turn:
+        message = f"{message} {Note.STARTS_IN_TURN.message(target=' and '.join(in_turn))}"
     return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
 
 

@@ -20,7 +20,7 @@ Resource = tuple[str, str, str, str]
 """Group, version, kind, plural."""
 GPUS = {"containers": [{"name": "vllm", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
 SPECS: dict[Resource, dict[str, Any]] = {
-    STS: {"template": {"spec": GPUS}},
+    STS: {"podManagementPolicy": "Parallel", "template": {"spec": GPUS}},
     LWS: {"leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": GPUS}}},
 }
 

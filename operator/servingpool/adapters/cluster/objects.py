@@ -128,6 +128,8 @@ class Workload:
     """It is being deleted."""
     refusal: str = ""
     """Why its controller cannot make pods, in the API server's words; empty where it can, or where it does not tell."""
+    in_turn: bool = False
+    """Its replicas start one after another, each once the one before is Ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
         nodes=tuple(pod.get("nodeSelector") or NO_LABELS for pod in pods),
         ending="deletionTimestamp" in raw["metadata"],
         refusal=_refusal(raw),
+        in_turn=kinds.in_turn(key.sort, raw),
     )
 
 
