@@ -62,9 +62,9 @@ def _message(error: ApiException) -> str:
 
 def _fields(error: ApiException) -> tuple[str, ...]:
     try:
-        causes = orjson.loads(error.body)["details"]["causes"]
+        causes = json.loads(error.body)["details"]["causes"]
         return tuple(str(cause["field"]) for cause in causes)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ()
 
 
