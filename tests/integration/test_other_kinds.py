@@ -186,7 +186,7 @@ def test_a_stateful_set_whose_first_pod_is_dead_keeps_one_that_serves(
         wait_until(limited, PATIENCE * 2, "one is enough, and two stay")
     except TimeoutError as late:
         raise AssertionError(f"{late}; it is {json.dumps(cluster.status('dead'), indent=1)}") from None
-    operator.wait_ticks(10, limited)
+    operator.wait_ticks(10, lambda: None if limited() else None)
     mark(cluster, "dead-0", None)
     wait_until(lambda: replicas(cluster, STATEFUL_SET, "dead") == 1, PATIENCE * 2, "the second goes")
 
