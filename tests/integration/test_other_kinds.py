@@ -178,15 +178,18 @@ def test_a_stateful_set_whose_first_pod_is_dead_keeps_one_that_serves(
     pool(cluster, STATEFUL_SET, "dead")
     said = "scale-down limited to 2: of the 1 lowest ordinals, which stay, dead-0 is not Ready"
 
+    def both() -> None:
+        assert replicas(cluster, STATEFUL_SET, "dead") == 2, "the replica that serves was removed"
+
     def limited() -> bool:
-        assert replicas(cluster, STATEFUL_SET, "dead") >= 2, "the replica that serves was removed"
+        both()
         return said in cluster.status("dead").get("lastDecision", {}).get("reason", "")
 
     try:
         wait_until(limited, PATIENCE * 2, "one is enough, and two stay")
     except TimeoutError as late:
         raise AssertionError(f"{late}; it is {json.dumps(cluster.status('dead'), indent=1)}") from None
-    operator.wait_ticks(10, lambda: None if limited() else None)
+    operator.wait_ticks(10, both)
     mark(cluster, "dead-0", None)
     wait_until(lambda: replicas(cluster, STATEFUL_SET, "dead") == 1, PATIENCE * 2, "the second goes")
 
