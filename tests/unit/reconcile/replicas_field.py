@@ -60,7 +60,7 @@ class ReplicasField:
         if replicas != self.replicas:
             if others and not force:
                 manager, _, subresource = min(others)
-                where = f" with subresource \"{subresource}\"" if subresource else ""
+                where = f' with subresource "{subresource}"' if subresource else ""
                 raise Conflict(f'Apply failed with 1 conflict: conflict with "{manager}"{where}: .spec.replicas')
             self.owners = {}
         self.owners.setdefault(mine, at)
