@@ -9,9 +9,10 @@ import pytest
 
 from servingpool.adapters.cluster import objects
 from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
 
 from ..unit.reconcile.api_contract import ApiContract, Owner  # noqa: TID252, tests are no package of an installed name
-from .operators import deployment, wait_until
+from .operators import deployment
 
 APPLY = "application/apply-patch+yaml"
 
@@ -76,7 +77,9 @@ def test_a_refused_pod_is_told_in_the_api_servers_words(
     wait_until(lambda: "used" in control_plane.client.get(status).get("status", {}), 30, "the quota is counted")
     thing.create(3, "helm")
     wait_until(lambda: objects.workload(thing.raw()).refusal != "", 30, "a condition ReplicaFailure")
-    assert "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1" in objects.workload(thing.raw()).refusal
+    assert (
+        "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1" in objects.workload(thing.raw()).refusal
+    )
     thing.scale(1, "helm")
     wait_until(lambda: objects.workload(thing.raw()).refusal == "", 30, "the condition goes")
 

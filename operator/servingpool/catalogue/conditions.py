@@ -233,7 +233,7 @@ class Reason(Templated, StrEnum):
         _NOT_READY,
         "{missing} of {replicas} replicas have no pod, because the API server refuses it: {error}.",
         "A ResourceQuota, LimitRange or admission webhook refuses the pods. What stands keeps serving.",
-        "Raise the quota that the message names, or lower targets[].max.",
+        "Raise the quota that the message names. The controller tries again within 17 minutes, or once annotated.",
     )
     FAILED_UPDATE_SCALE = (
         "FailedUpdateScale",

@@ -109,7 +109,9 @@ class Holdings:
         """Pods of a target that their nodes should have ended long ago, and that therefore hold nothing."""
         workload = self._cache.workload(key)
         pods = () if workload is None else self._cache.draining(workload)
-        return sorted(f"{key.namespace}/{pod.name}" for pod in pods if not self._cache.runs(key.namespace, pod.uid, now))
+        return sorted(
+            f"{key.namespace}/{pod.name}" for pod in pods if not self._cache.runs(key.namespace, pod.uid, now)
+        )
 
     def keep(self, budgets: Container[str]) -> None:
         """Forget what targets held of any other budget."""

@@ -138,8 +138,9 @@ class PoolPlan:
 
     @property
     def switches_off(self) -> bool:
-        """Whether it leaves 0 replicas to a pool with a min, as a GPU budget may. A person who does so switches scaling
-        off.
+        """Whether it leaves 0 replicas to a pool with a min, as a GPU budget may.
+
+        A person who does so switches scaling off.
         """
         left = self.seen.observation.requested + sum(action.added for action in self.actions)
         return bool(self.actions) and left == 0 and not self.seen.pool.spec.goes_to_zero

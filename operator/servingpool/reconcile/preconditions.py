@@ -39,6 +39,9 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     if pool.metadata.deletion_timestamp is not None:
         return ScalePermission(False, Reason.POOL_ENDING, Reason.POOL_ENDING.message())
     targets = " and ".join(str(target.workload.key) for target in seen.targets)
+    ending = next((target.workload.key for target in seen.targets if target.workload.ending), None)
+    if ending is not None:
+        return ScalePermission(False, Reason.TARGET_ENDING, Reason.TARGET_ENDING.message(target=ending))
     elsewhere = next((found for target in seen.targets if (found := _not_ours(pool, target)) is not None), None)
     if elsewhere is not None:
         return elsewhere
@@ -48,10 +51,25 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
         return ScalePermission(False, Reason.SCALING_DISABLED, message)
     if drift is not None:
         return ScalePermission(True, Reason.REPLICAS_CONTESTED, drift)
+    incomplete = _of_missing(seen, unschedulable)
+    if incomplete is not None:
+        return incomplete
+    if seen.observation.rollout:
+        return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
+    message = Reason.SUCCEEDED_GET_SCALE.message(target=targets)
+    in_turn = [str(target.workload.key) for target in seen.targets if target.workload.in_turn]
+    if in_turn:
+        message = f"{message} {Note.STARTS_IN_TURN.message(target=' and '.join(in_turn))}"
+    return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
+
+
+def _of_missing(seen: Collected, unschedulable: int) -> ScalePermission | None:
+    """What is said of replicas that have no node, wait for a gate, or have no pod; None where all is well."""
+    requested = seen.observation.requested
     waiting = sum(replica.unschedulable for replica in seen.observation.starting)
     if waiting:
         are = "is" if waiting == 1 else "are"
-        if unschedulable and not pool.spec.several:  # of several targets another one is ordered
+        if unschedulable and not seen.pool.spec.several:  # of several targets another one is ordered
             message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=requested, are=are)
             return ScalePermission(True, Reason.UNSCHEDULABLE, message)
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
@@ -66,20 +84,12 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     if missing > 0 and refusal:
         message = Reason.FAILED_CREATE.message(missing=missing, replicas=requested, error=refusal)
         return ScalePermission(True, Reason.FAILED_CREATE, message)
-    if seen.observation.rollout:
-        return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
-    message = Reason.SUCCEEDED_GET_SCALE.message(target=targets)
-    in_turn = [str(target.workload.key) for target in seen.targets if target.workload.in_turn]
-    if in_turn:
-        message = f"{message} {Note.STARTS_IN_TURN.message(target=' and '.join(in_turn))}"
-    return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
+    return None
 
 
 def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:
     """Why a target is not this pool's to scale; None where it is."""
     workload, owner = target.workload, target.owner
-    if workload.ending:
-        return ScalePermission(False, Reason.TARGET_ENDING, Reason.TARGET_ENDING.message(target=workload.key))
     if owner != pool.key:
         message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], target=workload.key)
         return ScalePermission(False, Reason.AMBIGUOUS_OWNER, message)

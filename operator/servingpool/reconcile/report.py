@@ -104,9 +104,7 @@ class Reporter:
         if may() and await self._write(pool, state, status, now) and may():
             await self._warn(pool, state, before, now)
 
-    async def foretell(
-        self, pool: Metadata, state: PoolState, history: tuple[Change, ...], now: float
-    ) -> bool:
+    async def foretell(self, pool: Metadata, state: PoolState, history: tuple[Change, ...], now: float) -> bool:
         """Write a change before it is ordered. Whether that was done.
 
         Who orders 0 is told by the status only: an operator that ended before it told would leave a pool at 0 for ever.

@@ -371,6 +371,15 @@ def test_who_scales_or_edits_by_hand_is_no_owner_of_the_number(make: Make) -> No
     assert "No manifest sets the replicas" in shown.stdout
 
 
+def test_release_says_how_a_manifest_takes_the_number_back(make: Make) -> None:
+    world = make(hpas=[hpa()])
+    assert run("adopt", "qwen", "--yes").exit_code == 0
+    world.all(DEPLOYMENTS)[0]["metadata"]["managedFields"] = [by("servingpool-operator", subresource="scale")]
+    shown = run("release", "qwen", "--dry-run")
+    assert "servingpool-operator owns spec.replicas" in shown.stdout
+    assert "--force-conflicts" in shown.stdout
+
+
 @pytest.mark.parametrize(
     ("plural", "said"),
     [

@@ -403,7 +403,10 @@ class FakeCluster:
             if self.drain:
                 self.draining.setdefault(name, []).append(victim)
                 owner = [{"kind": "ReplicaSet", "uid": f"rs-{name}", "controller": True}]
-                ends: dict[str, Any] = {"creationTimestamp": stamp(self.now - 600.0), "deletionTimestamp": stamp(self.now + self.grace)}
+                ends: dict[str, Any] = {
+                    "creationTimestamp": stamp(self.now - 600.0),
+                    "deletionTimestamp": stamp(self.now + self.grace),
+                }
                 ends["deletionGracePeriodSeconds"] = self.grace
                 going = {"namespace": "chat", "name": victim, "uid": victim, "ownerReferences": owner, **ends}
                 self.cache.see_pod({"metadata": going, "spec": service.spec}, gone=False)

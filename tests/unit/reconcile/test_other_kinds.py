@@ -91,7 +91,12 @@ class OtherKinds(FakeCluster):
             raise NotFound(f"Cannot read {path}: 404 Not Found")
         service = self.services[name]
         replicas = service.replicas
-        meta: dict[str, Any] = {"namespace": "chat", "name": name, "uid": f"o-{name}", "generation": service.number.generation}
+        meta: dict[str, Any] = {
+            "namespace": "chat",
+            "name": name,
+            "uid": f"o-{name}",
+            "generation": service.number.generation,
+        }
         meta["resourceVersion"] = f"{service.number.generation}-{len(service.engines)}"
         if path.endswith("/scale"):
             selector = self.selector.format(name=name)

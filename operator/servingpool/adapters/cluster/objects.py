@@ -104,7 +104,7 @@ class Workload:
     replicas: int
     """`spec.replicas`: what is ordered."""
     set_by: Setter | None
-    """Who ordered it, as the API server has it: None after a scale to 0, and where a manifest was applied without it."""
+    """Who ordered it, as the API server has it. None after a scale to 0, or where a manifest without it was applied."""
     gpus: int
     """GPUs one replica asks for, over its pods and containers; 0 where these name none."""
     drain: Drain
@@ -175,7 +175,7 @@ class Pod:
     nodes: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
     """Its node selector."""
     holds_until: float = math.inf
-    """Unix time in seconds after which its node should have ended it: the node is lost, or a finalizer holds the pod."""
+    """Unix time in seconds until which it may end. After it the node is lost, or a finalizer holds the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ def _refusal(raw: Raw) -> str:
 
 
 def _holds_until(meta: Raw) -> float:
-    """As ResourceQuota counts: the deletion's time, which has the grace period in it, and the grace period once more."""
+    """As ResourceQuota counts: the deletion's time, which has the grace period in it, and the period once more."""
     ends = meta.get("deletionTimestamp")
     return math.inf if ends is None else unix(ends) + float(meta.get("deletionGracePeriodSeconds") or 0)
 
