@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
 from servingpool.adapters.prometheus.promql import ADDRESS, SCRAPING, Queries, Scope, any_of, apart, quote
 from servingpool.adapters.prometheus.rows import NUMBER, Unread, bound_of
 from servingpool.adapters.prometheus.samples import BucketCount, Layout
@@ -40,11 +41,10 @@ def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str 
     at any of its steps too, and only buckets and targets.
     """
     series = queries.select([f"{name}_bucket" for name in queries.histograms], scope)
-    by = f"__name__, le, {_space(queries)}"
-    parts = [f"count by ({by}) ({' or '.join(series)})"]
+    parts = [_counts(queries, series)]
     if window:
         past = " or ".join(f"last_over_time({one}[{window}])" for one in series)
-        parts.append(apart(f"count by ({by}) ({past})", "past"))
+        parts.append(apart(_counts(queries, [past]), "past"))
     else:
         parts += [apart(_native(queries, scope), NATIVE), apart(_unreadable(queries, scope), UNREADABLE)]
         # Of a federation `instance` is the federated server's.
@@ -154,6 +154,12 @@ def _unreadable(queries: Queries, scope: Scope) -> str:
     by = ", ".join(("__name__", "le", *queries.owner))
     series = queries.select([f"{name}_bucket" for name in queries.histograms], scope, f"le!~{quote(NUMBER)}")
     return f"topk by ({_space(queries)}) ({MOST_UNREADABLE}, count by ({by}) ({' or '.join(series)}))"
+
+
+def _counts(queries: Queries, series: Sequence[str]) -> str:
+    """Of each namespace the buckets of most pods: a page may have a hundred thousand."""
+    space = _space(queries)
+    return f"topk by (__name__, {space}) ({MOST_BUCKETS}, count by (__name__, le, {space}) ({' or '.join(series)}))"
 
 
 def _space(queries: Queries) -> str:
