@@ -154,7 +154,10 @@ class Holdings:
         claimed: int | Unknown = 0
         if devices.templates or devices.shared is not None:
             claimed = self._templates.count(namespace, devices, budget.device_class_name)
-        return claimed if isinstance(claimed, Unknown) else claimed + devices.amount(budget.resource_name)
+        amount = devices.amount(budget.resource_name)
+        if isinstance(claimed, Unknown) or isinstance(amount, Unknown):
+            return claimed if isinstance(claimed, Unknown) else amount
+        return claimed + amount
 
     def _remember(self, key: tuple[str, TargetKey], holding: Holding) -> None:
         if holding.pods or holding.ordered or holding.leaving:
@@ -165,7 +168,7 @@ class Holdings:
 
 def _tells(devices: Devices) -> bool:
     """Whether pods ask for any device: then what the pool says is of another one."""
-    return bool(devices.resources or devices.templates)
+    return bool(devices.resources or devices.templates or devices.unreadable)
 
 
 def _elsewhere(nodes: Mapping[str, str], budget: BudgetSpec) -> bool:

@@ -20,6 +20,7 @@ from servingpool.adapters.cluster.refusals import (
     Unanswered,
     Unfit,
     kind_of,
+    said,
     why,
 )
 
@@ -35,13 +36,12 @@ def translated(what: str) -> Iterator[None]:
         yield
     except ApiException as error:
         kind = kind_of(error.status or 0)
-        said = f"{error.status} {error.reason}"
+        told = [f"Cannot {what}", f"{error.status} {error.reason}"]
         if error.status == INVALID:
             judged = _names_an_object(error)
             kind = Invalid if judged else Conflict
-            said += ": rejected by an admission policy or by validation" if judged else ""
-        refused = kind(f"Cannot {what}: {said}")
-        refused.detail = _message(error)
+            told += ["rejected by an admission policy or by validation"] if judged else []
+        refused = kind(": ".join(filter(None, [*told, _message(error)])))
         if isinstance(refused, Invalid):
             refused.fields = _fields(error)
         raise refused from error
@@ -55,7 +55,7 @@ def translated(what: str) -> Iterator[None]:
 
 def _message(error: ApiException) -> str:
     try:
-        return str(json.loads(error.body)["message"])
+        return said(json.loads(error.body)["message"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
 
