@@ -57,6 +57,11 @@ class ConditionType(StrEnum):
         Truth.TRUE,
         "The gateway sends slow replicas fewer requests. Only pools of several targets have this condition.",
     )
+    OBJECTS_READ = (
+        "ObjectsRead",
+        Truth.TRUE,
+        "All objects around the pool are read in full. Only pools around which some were not have this condition.",
+    )
     COUNTED = "Counted", Truth.TRUE, "Of a GPUBudget: the GPUs of all its pools are known."
     EXCLUSIVE = "Exclusive", Truth.TRUE, "Of a GPUBudget: no other budget counts its targets."
     SUFFICIENT = "Sufficient", Truth.TRUE, "Of a GPUBudget: no pool is limited by it."

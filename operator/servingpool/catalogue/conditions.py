@@ -542,6 +542,28 @@ class Reason(Templated, StrEnum):
         "The gateway shows no requests without replicas, or was away for minutes.",
         "Use a gateway that shows them. To try again, set min to 1 and back to 0.",
     )
+    # ObjectsRead
+    ALL_OBJECTS_READ = (
+        "AllObjectsRead",
+        (ConditionType.OBJECTS_READ, Truth.TRUE),
+        "All objects around the pool are read.",
+        "Some were not before.",
+        "Nothing.",
+    )
+    UNREADABLE_OBJECTS = (
+        "UnreadableObjects",
+        (ConditionType.OBJECTS_READ, Truth.FALSE),
+        "Left out, because not readable: {objects}.",
+        "Objects of the namespace have fields that are not as expected, or too long. All others count as always.",
+        "Correct or shorten these fields. servingpool_objects_left_out counts such objects.",
+    )
+    PODS_OF_OTHERS = (
+        "PodsOfOthers",
+        (ConditionType.OBJECTS_READ, Truth.FALSE),
+        "The selector of {target} also matches pods of other controllers, and they count as replicas: {pods}.",
+        "The kind does not own its pods, so only its selector tells them. Strangers make the fleet look larger.",
+        "Narrow the selector, or change the labels of these pods.",
+    )
     # TargetsAvailable
     TARGETS_DELIVER = (
         "TargetsDeliver",

@@ -645,6 +645,14 @@ class Metric(StrEnum):
         "1 for each watched namespace that cannot be read.",
         "It was deleted, or the operator's Role in it. Its pools are not scaled; the log has the API server's answer.",
     )
+    OBJECTS_LEFT_OUT = (
+        "servingpool_objects_left_out",
+        "gauge",
+        ("kind",),
+        "objects",
+        "Objects of the cluster that are not read, or in part, because of what they contain.",
+        "The log and the condition ObjectsRead name them. Other objects are read as always.",
+    )
     LEADER = (
         "servingpool_leader",
         "gauge",

@@ -36,6 +36,8 @@ class Collected:
     """What was collected for prefill and for decode by itself, where targets have roles; then this is both together."""
     ours: bool = False
     """The replicas that stand are what the operator ordered last."""
+    left_out: tuple[Sequence[str], int] = ((), 0)
+    """Objects of the pool's namespace that are not read, or in part, each with the reason: some, and how many."""
 
 
 def collect(
@@ -108,10 +110,12 @@ def _collect(
             owned.get(workload.key, pool.key),
             cache.autoscalers(workload.key),
             sum(one.target == name for one in (*observation.ready, *observation.starting)),
+            tuple(f"Pod {pod.name} of {pod.owner}" for pod in cache.strangers(workload)),
         )
         for name, spec, workload in zip(names_of(pool), pool.spec.targets, workloads, strict=True)
     )
-    return Collected(pool, now, targets, observation, selection, readings.gateway_profile(pool))
+    left_out = cache.left_out(pool.metadata.namespace)
+    return Collected(pool, now, targets, observation, selection, readings.gateway_profile(pool), left_out=left_out)
 
 
 def observe(

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
 from servingpool.adapters.cluster.scale import Fault, TargetReader
 from servingpool.api.conditions import Reason
+from servingpool.api.group import KIND
 from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
@@ -124,6 +125,8 @@ class Reconciler:
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
         for key, raw in self._cache.pools.items():
             pool = self.states.parse(key, raw)
+            overlong = self._cache.unreadable(KIND, key)
+            pool = pool if overlong is None else overlong
             problem = _invalid(pool) if isinstance(pool, str) else self._readings.problem(pool)
             if problem is None and isinstance(pool, ServingPool):
                 self.states.keep(pool, raw)

@@ -179,10 +179,12 @@ class PoolCollector(Collector):
         writes: Callable[[], Mapping[str, int]],
         failures: Callable[[], Mapping[str, int]],
         budgets: Callable[[], Mapping[str, Shared]] = dict,
-        left_out: Callable[[], Collection[str]] = tuple,
+        namespaces_left_out: Callable[[], Collection[str]] = tuple,
+        objects_left_out: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        """`namespaces_left_out`: those that cannot be read; `objects_left_out`: of the cluster, by kind."""
         self._pools, self._writes, self._failures, self._budgets = pools, writes, failures, budgets
-        self._left_out = left_out
+        self._namespaces_left_out, self._objects_left_out = namespaces_left_out, objects_left_out
 
     def collect(self) -> Iterator[Family]:
         """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
@@ -200,10 +202,14 @@ class PoolCollector(Collector):
                         family.add_metric(key, value)
             yield family
         yield from _of_budgets(self._budgets())
+        left_out = _gauge(Metric.OBJECTS_LEFT_OUT)
+        for kind, count in self._objects_left_out().items():
+            left_out.add_metric((kind,), count)
+        yield left_out
         yield _by_kind(Metric.API_WRITES, self._writes())
         yield _by_kind(Metric.API_WRITE_FAILURES, self._failures())
         left_out = _gauge(Metric.LEFT_OUT_NAMESPACES)
-        for namespace in self._left_out():
+        for namespace in self._namespaces_left_out():
             left_out.add_metric((namespace,), 1.0)
         yield left_out
 

@@ -29,6 +29,7 @@ from servingpool.reconcile.estimating import estimated
 from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.limited_condition import judge_limits, limit_of
 from servingpool.reconcile.metrics_condition import judge_metrics
+from servingpool.reconcile.objects_condition import judge_objects
 from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal
 from servingpool.reconcile.preconditions import ScalePermission
 from servingpool.reconcile.sides import of_role, role_of
@@ -89,7 +90,9 @@ def _decided(
         _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation, plan.standing).values())),
     ]
     spread = _worst([(reason, of_role(role, said)) for role, (reason, said) in routing.items()])
-    judged += [_condition(plan, *one) for one in (judge_zero(plan), _targets(plan), spread) if one]
+    judged += [
+        _condition(plan, *one) for one in (judge_zero(plan), _targets(plan), spread, judge_objects(plan.seen)) if one
+    ]
     types = {one.type for one in judged}
     before = [one for one in held.conditions if one.type in types or one.type not in OF_SOME_POOLS]
     cold_start, done = plan.learned.cold_start, outcome.complete and outcome.ordered is not None
@@ -153,6 +156,12 @@ def _targets(plan: PoolPlan) -> tuple[Reason, str] | None:
     judged = [(role_of(side.seen.pool), judge_targets(side.decision.parts)) for side in plan.each]
     found = _worst([(one[0], of_role(role, one[1])) for role, one in judged if one is not None])
     return judge_targets(plan.decision.parts) if found is not None and found[0].status is Truth.TRUE else found
+
+
+def _objects(plan: PoolPlan, held: Status) -> tuple[Reason, str] | None:
+    """What around the pool is not read; that all is where something was not before, and else nothing."""
+    told = any(one.type is ConditionType.OBJECTS_READ for one in held.conditions)
+    return judge_objects(plan.seen) or ((Reason.ALL_OBJECTS_READ, Reason.ALL_OBJECTS_READ.message()) if told else None)
 
 
 def _worst(judged: Sequence[tuple[Reason, str]]) -> tuple[Reason, str] | None:

@@ -28,6 +28,8 @@ class SeenTarget:
     """Others that scale it."""
     seen: int
     """Its replicas that are ready or starting."""
+    strangers: tuple[str, ...] = ()
+    """Pods that count as its, though another controller has them: names, each with that controller."""
 
     @property
     def gpus(self) -> int:

@@ -207,7 +207,7 @@ def test_a_group_of_which_one_pod_is_not_scraped_is_unknown_not_half() -> None:
         ({"hides": NotFound("404")}, "TargetNotFound", "Fleet vllm does not exist in namespace chat."),
         ({"hides": Unanswered("Cannot read it: 500")}, "FailedGetScale", "The scale of Fleet vllm cannot be read"),
         ({"selector": ""}, "InvalidSelector", "its status.selector is missing"),
-        ({"hides": KeyError("metadata")}, "FailedGetScale", "internal error KeyError"),
+        ({"hides": KeyError("metadata")}, "FailedGetScale", "its fields are not as expected (KeyError)"),
     ],
 )
 def test_what_cannot_be_scaled_says_why_and_other_pools_go_on(given: Any, reason: str, message: str) -> None:

@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from servingpool.adapters.cluster import input_limits
+
 Raw = Mapping[str, Any]
 
 SHELLS = {"sh", "bash", "ash", "dash"}
@@ -26,15 +28,47 @@ RANKS = ("--data-parallel-size", "-dp", "--dp", "--dp-size")
 """With these each rank has the limit, and nobody says how many ranks a pod has."""
 
 
-def words(container: Raw) -> list[str]:
-    """The words of its command and arguments, with the variables that its template gives literally."""
-    literal = {each["name"]: each["value"] for each in container.get("env") or () if "value" in each}
+Words = list[str] | None
+"""None: they are longer than anyone writes. Reading megabytes would stop the operator for all."""
+
+
+def words_of(containers: Iterable[Raw]) -> list[Words]:
+    """The words of each container's command and arguments, with the variables that its template gives literally."""
+    left = input_limits.ARGUMENTS
+    found: list[Words] = []
+    for container in containers:
+        given = words(container, left)
+        left -= 0 if given is None else sum(map(len, given))
+        found.append(given)
+    return found
+
+
+def words(container: Raw, most: int = input_limits.ARGUMENTS) -> Words:
+    """Those of one container, if they are no longer than this."""
+    literal = {each["name"]: str(each["value"]) for each in container.get("env") or () if "value" in each}
     command = [*(container.get("command") or ()), *(container.get("args") or ())]
+    if _scripted(command) and sum(map(len, command)) > most:
+        return None
+    found: list[str] = []
+    for word in _split(command):
+        found.append(_filled(word, literal))
+        most -= len(found[-1]) + 1
+        if most < 0:
+            return None
+    return found
 
-    def value(found: re.Match[str]) -> str:
-        return str(literal.get(found[1] or found[2] or found[3], found[0]))
 
-    return [VARIABLE.sub(value, word) for word in _split(command)]
+def _filled(word: str, literal: Mapping[str, str]) -> str:
+    """A word with its variables, cut where it is longer than an option or a number may be."""
+    parts: list[str] = []
+    left, last = input_limits.WORD, 0
+    for found in VARIABLE.finditer(word, 0, left):
+        value = literal.get(found[1] or found[2] or found[3], found[0])
+        parts += [word[last : found.start()], value[:left]]
+        left, last = left - len(parts[-2]) - len(parts[-1]), found.end()
+        if left <= 0:
+            break
+    return "".join([*parts, word[last : last + max(0, left)]])
 
 
 def option(given: Sequence[str], *names: str) -> str | None:
@@ -49,10 +83,14 @@ def option(given: Sequence[str], *names: str) -> str | None:
     return found
 
 
-def batch_limit(containers: Iterable[Raw]) -> float:
-    """Requests that one pod runs at a time at most; infinite where no container's arguments tell."""
-    for container in containers:
-        given = words(container)
+def batch_limit(containers: Sequence[Raw], said: Sequence[Words] | None = None) -> float:
+    """Requests that one pod runs at a time at most; infinite where no container's arguments tell.
+
+    `said`: the words of each, if they were read already.
+    """
+    for container, given in zip(containers, words_of(containers) if said is None else said, strict=True):
+        if given is None:
+            return math.inf
         if "ollama" in program(container.get("image", "")) or "ollama" in map(program, given):
             return _of_ollama(container)
         llama = any("llama" in word for word in (container.get("image", ""), *given))
@@ -74,9 +112,13 @@ def program(word: str) -> str:
     return word.rpartition("/")[2]
 
 
+def _scripted(command: Sequence[str]) -> bool:
+    return bool(command) and program(command[0]) in SHELLS
+
+
 def _split(command: Sequence[str]) -> Iterator[str]:
     """The words of a command; of a shell's script, those in it."""
-    scripted = bool(command) and program(command[0]) in SHELLS
+    scripted = _scripted(command)
     for word in command:
         if scripted and any(character.isspace() for character in word):
             try:

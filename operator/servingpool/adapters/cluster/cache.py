@@ -2,20 +2,77 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
+from typing import TypeVar
 
-from servingpool.adapters.cluster import kinds, objects
+from servingpool.adapters.cluster import input_limits, kinds, objects
 from servingpool.adapters.cluster.autoscaling import paused
-from servingpool.adapters.cluster.objects import NO_OWNER, Autoscaler, Key, Owner, Pod, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.objects import (
+    NO_OWNER,
+    Autoscaler,
+    Key,
+    Owner,
+    Pod,
+    Raw,
+    TargetKey,
+    Unreadable,
+    Workload,
+)
+from servingpool.adapters.cluster.refusals import said
 from servingpool.adapters.cluster.selector import Selector
+from servingpool.api.group import KIND
+
+log = logging.getLogger(__name__)
 
 Owned = tuple[str, str]
 """Namespace and uid of an object that may own others."""
 LONGEST_CHAIN = 8
 """Owners above a pod that are followed: from a worker of a group to its leader, and to what made that."""
+
+
+See = Callable[..., None]
+Place = TypeVar("Place")
+
+
+def _tolerant(kind: str) -> Callable[[See], See]:
+    """An object of this kind that cannot be read is left out and kept in `unreadable`; it costs no other object."""
+
+    def tolerant(see: See) -> See:
+        @functools.wraps(see)
+        def seen(cache: ClusterCache, raw: Raw, *, gone: bool) -> None:
+            namespace, name = objects.key_of(raw)
+            known_as = str(raw.get("kind") or kind), name
+            before = cache.read_again(namespace, *known_as)
+            try:
+                see(cache, raw, gone=gone)
+            except Exception as defect:
+                see(cache, {"kind": known_as[0], "metadata": raw["metadata"]}, gone=True)
+                if not gone:
+                    why = _why(defect)
+                    cache.leave_out(namespace, *known_as, why)
+                    if why != before:
+                        log.warning("%s %s/%s cannot be read and is left out: %s", known_as[0], namespace, name, why)
+
+        return seen
+
+    return tolerant
+
+
+def _why(defect: Exception) -> str:
+    if isinstance(defect, Unreadable):
+        return said(str(defect))
+    return said(f"its fields are not as expected ({type(defect).__name__}: {str(defect)[: input_limits.REASON]})")
+
+
+def _remove(held: dict[Place, dict[str, Pod]], place: Place, uid: str) -> None:
+    held.get(place, {}).pop(uid, None)
+    if not held.get(place, True):
+        del held[place]
 
 
 class ClusterCache:
@@ -36,6 +93,8 @@ class ClusterCache:
         """Labels by name."""
         self.edition = 0
         """Rises with each change of a budget or of a namespace."""
+        self._unreadable: defaultdict[str, dict[tuple[str, str], str]] = defaultdict(dict)
+        """Namespace to the objects that are left out, by kind and name: why."""
         self._workloads: dict[TargetKey, Workload] = {}
         self._revisions: dict[Owned, Owner] = {}
         """ReplicaSets to what controls them."""
@@ -46,6 +105,8 @@ class ClusterCache:
         """Namespace to its pods by uid."""
         self._labelled: dict[str, dict[str, dict[str, list[Pod]]]] = {}
         """Namespace to a label's name to its values to their pods; made when asked for, while no pod changes."""
+        self._partly: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        """Namespace to the pods, by uid, that are read in part."""
         self._owners: dict[str, Owned] = {}
         """Pod uid to what controls it."""
         self._costly: dict[str, str] = {}
@@ -53,13 +114,17 @@ class ClusterCache:
         self._autoscalers: dict[tuple[str, Key], Autoscaler] = {}
         self._autoscaled: defaultdict[TargetKey, set[tuple[str, Key]]] = defaultdict(set)
 
+    @_tolerant(KIND)
     def see_pool(self, raw: Raw, *, gone: bool) -> None:
         """A ServingPool was added, changed or deleted; likewise for the others."""
         key, uid = objects.key_of(raw), raw["metadata"]["uid"]
         if gone:
             self.forget_pool(key, uid)
-        else:
-            self.pools[key] = objects.pool(raw)
+            return
+        self.pools[key] = objects.pool(raw)
+        overlong = objects.overlong(raw)
+        if overlong is not None:
+            self.leave_out(key[0], KIND, key[1], overlong)
 
     def forget_pool(self, key: Key, uid: str) -> None:
         """A ServingPool no longer exists; another one of its name may."""
@@ -67,6 +132,7 @@ class ClusterCache:
         if key in self.pools and self.pools[key]["metadata"]["uid"] == uid:
             del self.pools[key]
 
+    @_tolerant("GPUBudget")
     def see_budget(self, raw: Raw, *, gone: bool) -> None:
         """A GPUBudget."""
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
@@ -78,6 +144,7 @@ class ClusterCache:
             del self.budgets[name]
             self.edition += 1
 
+    @_tolerant("Namespace")
     def see_namespace(self, raw: Raw, *, gone: bool) -> None:
         """A namespace."""
         name, labels = raw["metadata"]["name"], raw["metadata"].get("labels") or {}
@@ -88,11 +155,12 @@ class ClusterCache:
             self.namespaces[name] = labels
             self.edition += 1
 
+    @_tolerant("Deployment")
     def see_workload(self, raw: Raw, *, gone: bool) -> None:
         """A Deployment."""
         key, uid = TargetKey(*objects.key_of(raw)), raw["metadata"]["uid"]
         if not gone:
-            self._workloads[key] = objects.workload(raw)
+            self._workloads[key] = objects.workload(raw, self._workloads.get(key))
         elif key in self._workloads and self._workloads[key].uid == uid:
             del self._workloads[key]
 
@@ -103,6 +171,7 @@ class ClusterCache:
         else:
             self._workloads.pop(key, None)
 
+    @_tolerant("ReplicaSet")
     def see_replica_set(self, raw: Raw, *, gone: bool) -> None:
         """A ReplicaSet."""
         namespace, uid = objects.key_of(raw)[0], raw["metadata"]["uid"]
@@ -116,27 +185,31 @@ class ClusterCache:
             self._revisions[namespace, uid] = owner
             self._revisions_of[namespace, owner.uid].add(uid)
 
+    @_tolerant("Pod")
     def see_pod(self, raw: Raw, *, gone: bool) -> None:
         """A pod."""
         namespace, uid = objects.key_of(raw)[0], raw["metadata"]["uid"]
         pod = None if gone else objects.pod(raw)
-        # Its former ReplicaSet, not the one it names now: a pod that is relabelled by hand is released.
-        before = self._owners.pop(uid, None)
-        if before is not None:
-            del self._pods[before][uid]
-            if not self._pods[before]:
-                del self._pods[before]
-        self._costly.pop(uid, None)
-        self._spaces[namespace].pop(uid, None)
-        self._labelled.pop(namespace, None)
+        self._forget_pod(namespace, uid)
         if pod is not None:
             owned = self._owners[uid] = namespace, pod.owner.uid
             self._pods[owned][uid] = self._spaces[namespace][uid] = pod
             if pod.cost is not None and pod.cost.ours and not pod.going:
                 self._costly[uid] = namespace
-        elif not self._spaces[namespace]:
-            del self._spaces[namespace]
+            if pod.left_out:
+                self._partly[namespace][uid] = pod
 
+    def _forget_pod(self, namespace: str, uid: str) -> None:
+        # Its former ReplicaSet, not the one it names now: a pod that is relabelled by hand is released.
+        before = self._owners.pop(uid, None)
+        self._costly.pop(uid, None)
+        self._labelled.pop(namespace, None)
+        if before is not None:
+            _remove(self._pods, before, uid)
+        _remove(self._spaces, namespace, uid)
+        _remove(self._partly, namespace, uid)
+
+    @_tolerant("HorizontalPodAutoscaler")
     def see_autoscaler(self, raw: Raw, *, gone: bool) -> None:
         """An HPA or a ScaledObject; one that KEDA has paused scales nothing."""
         name = (raw["kind"], objects.key_of(raw))
@@ -184,8 +257,38 @@ class ClusterCache:
             return []
         pods = list(self._selected(workload, workload.selector))
         tops = [self._top(workload.key.namespace, pod).kind for pod in pods]
-        most = max(tops, key=lambda kind: (tops.count(kind), kind), default="")
+        times = Counter(tops)
+        most = max(times, key=lambda kind: (times[kind], kind), default="")
         return [pod for pod, kind in zip(pods, tops, strict=True) if kind != most]
+
+    def leave_out(self, namespace: str, kind: str, name: str, why: str) -> None:
+        """This object is not read."""
+        self._unreadable[namespace][kind, name] = why
+
+    def read_again(self, namespace: str, kind: str, name: str) -> str | None:
+        """This object is read, or gone. Why it was not before; None where it was."""
+        before = self._unreadable.get(namespace, {}).pop((kind, name), None)
+        if not self._unreadable.get(namespace, True):
+            del self._unreadable[namespace]
+        return before
+
+    def unreadable(self, kind: str, key: Key) -> str | None:
+        """Why this object is not read; None where it is."""
+        return self._unreadable.get(key[0], {}).get((kind, key[1]))
+
+    def left_out(self, namespace: str) -> tuple[list[str], int]:
+        """Objects of a namespace that are not read, or in part, each with the reason: some of them, and how many."""
+        whole, partly = self._unreadable.get(namespace, {}), self._partly.get(namespace, {})
+        found = (f"{kind} {name}: {why}" for (kind, name), why in whole.items())
+        pods = (f"Pod {pod.name}: {pod.left_out}" for pod in partly.values())
+        return list(islice(chain(found, pods), input_limits.TOLD)), len(whole) + len(partly)
+
+    def kinds_left_out(self) -> Counter[str]:
+        """How many objects of each kind are not read, or in part. May be called by another thread."""
+        found = Counter(kind for names in list(self._unreadable.values()) for kind, _ in list(names))
+        found.update(workload.key.kind for workload in list(self._workloads.values()) if workload.left_out)
+        found.update(Pod=sum(map(len, list(self._partly.values()))))
+        return +found
 
     def runs(self, namespace: str, uid: str, now: float) -> bool:
         """Whether this pod exists, has not ended, and is not one that its node should have ended by now."""

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from servingpool.adapters.cluster.arguments import VARIABLE, option, program, words
+from servingpool.adapters.cluster import input_limits
+from servingpool.adapters.cluster.arguments import VARIABLE, Words, option, program, words, words_of
 from servingpool.decision.observation import Reading, Unknown
 
 Raw = Mapping[str, Any]
@@ -21,6 +22,9 @@ DEFAULT_GRACE = 30.0
 """Seconds; what the API server puts where the template names none."""
 HOOK_UNCLEAR = Unknown("the preStop hook is not a plain sleep, so its duration is unknown")
 ARGUMENTS_UNSEEN = Unknown("the pod template shows no vLLM arguments, so --shutdown-timeout is unknown")
+ARGUMENTS_LONG = Unknown(
+    f"the container's arguments are longer than {input_limits.ARGUMENTS} characters and are not read"
+)
 ARGUMENTS_ELSEWHERE = Unknown("--shutdown-timeout may be set by a variable or a file that vLLM's arguments name")
 
 LOOPS = {"while", "until", "for"}
@@ -43,13 +47,16 @@ class Drain:
     """What vLLM gives to what is running: 0 without the option."""
 
 
-def read_drain(pod: Raw) -> Drain:
-    """Read a pod's spec, or a template's."""
-    containers: Sequence[Raw] = pod.get("containers", ())
+def read_drain(pod: Raw, said: Sequence[Words] | None = None) -> Drain:
+    """Read a pod's spec, or a template's. `said`: the words of its containers, in order, if they were read already."""
+    containers: Sequence[Raw] = pod.get("containers") or ()
+    each = list(zip(containers, words_of(containers) if said is None else said, strict=False))
     grace = pod.get("terminationGracePeriodSeconds")
-    engine = next((each for each in containers if _runs_vllm(each)), containers[0] if containers else {})
+    engine, given = next((one for one in each if _runs_vllm(*one)), each[0] if each else ({}, []))
     return _shared(
-        DEFAULT_GRACE if grace is None else float(grace), _pre_stop(engine.get("lifecycle")), _shutdown_timeout(engine)
+        DEFAULT_GRACE if grace is None else float(grace),
+        _pre_stop(engine.get("lifecycle")),
+        _shutdown_timeout(engine, given),
     )
 
 
@@ -66,6 +73,8 @@ def _pre_stop(lifecycle: Raw | None) -> Reading:
     if "sleep" in hook:
         return float(hook["sleep"].get("seconds", 0))
     said = words(hook.get("exec", {}))
+    if said is None:
+        return HOOK_UNCLEAR
     if LOOPS.intersection(said):
         return HOOK_UNCLEAR
     for place, word in enumerate(said):
@@ -75,20 +84,21 @@ def _pre_stop(lifecycle: Raw | None) -> Reading:
     return HOOK_UNCLEAR
 
 
-def _shutdown_timeout(container: Raw) -> Reading:
-    given = words(container)
+def _shutdown_timeout(container: Raw, given: Words) -> Reading:
+    if given is None:
+        return ARGUMENTS_LONG
     timeout = option(given, SHUTDOWN_TIMEOUT)
     if timeout is not None:
         return float(timeout) if SECONDS.fullmatch(timeout) else ARGUMENTS_ELSEWHERE
-    if not _runs_vllm(container):
+    if not _runs_vllm(container, given):
         return ARGUMENTS_UNSEEN
     if option(given, CONFIG_FILE) is not None or any(VARIABLE.search(word) for word in given):
         return ARGUMENTS_ELSEWHERE
     return 0.0
 
 
-def _runs_vllm(container: Raw) -> bool:
+def _runs_vllm(container: Raw, given: Words) -> bool:
     """Whether its arguments are those of vLLM: by its program, or as the image's own entry point."""
-    if any(program(word) == "vllm" or word.startswith("vllm.entrypoints") for word in words(container)):
+    if any(program(word) == "vllm" or word.startswith("vllm.entrypoints") for word in given or ()):
         return True
     return not container.get("command") and "vllm" in container.get("image", "").partition("@")[0]

@@ -6,14 +6,14 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from servingpool.adapters.cluster import kinds
-from servingpool.adapters.cluster.arguments import batch_limit
+from servingpool.adapters.cluster import input_limits, kinds
+from servingpool.adapters.cluster.arguments import batch_limit, words_of
 from servingpool.adapters.cluster.devices import Devices, containers, devices_of, gpus_of
 from servingpool.adapters.cluster.drain import Drain, read_drain
 from servingpool.adapters.cluster.kinds import Sort
@@ -52,8 +52,11 @@ POOL_METADATA = (
     *("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp"),
     "labels",
 )
+LABELS_TOO_LONG = f"labels: longer than {input_limits.LABELS} characters"
 ENDED = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
+REPLICAS = ("spec", "replicas")
+"""Where most kinds keep what is ordered."""
 FIELD_MANAGER = "servingpool-operator"
 """Our name in what the API server keeps of who wrote which field."""
 NOBODY = frozenset({"", "ancient-changes", "before-first-apply"})
@@ -62,7 +65,7 @@ and to those before the first server-side apply. They are no program, and no lon
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Of the ready pods of a ReplicaSet that shrinks, those with the lower cost go first; 0 without it."""
 # As the ReplicaSet controller reads it (GetDeletionCostFromPodAnnotations): "+10", "008" and "1.5" are none.
-COST = re.compile(r"0|-[0-9]+|[1-9][0-9]*")
+COST = re.compile(r"0|-[0-9]{1,10}|[1-9][0-9]{0,9}")
 LOWEST_COST, HIGHEST_COST = -(2**31), 2**31 - 1
 
 
@@ -124,6 +127,8 @@ class Workload:
     """Why its controller cannot make pods, in the API server's words; empty where it can, or where it does not tell."""
     in_turn: bool = False
     """Its replicas start one after another, each once the one before is Ready."""
+    left_out: tuple[str, ...] = ()
+    """What of it is not read, each with the reason."""
 
 
 class Owner(NamedTuple):
@@ -176,6 +181,8 @@ class Pod:
     """Its node selector."""
     holds_until: float = math.inf
     """Unix time in seconds until which it may end. After it the node is lost, or a finalizer holds the pod."""
+    left_out: str = ""
+    """What of it is not read, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +195,10 @@ class Autoscaler:
     target: TargetKey
 
 
+class Unreadable(ValueError):
+    """An object is not as the API server's types have it, or longer than is read. The message says what of it."""
+
+
 def key_of(raw: Raw) -> Key:
     """Namespace and name of any object."""
     meta = raw["metadata"]
@@ -195,29 +206,42 @@ def key_of(raw: Raw) -> Key:
 
 
 def pool(raw: Raw) -> Raw:
-    """A ServingPool without what nobody reads: managedFields are half of it, 18 KB as Python objects."""
-    meta = raw["metadata"]
-    return {**raw, "metadata": {name: meta[name] for name in POOL_METADATA if name in meta}}
+    """A ServingPool without what nobody reads: managedFields are half of it, 18 KB as Python objects.
+
+    Labels beyond what is kept are left out: see `overlong`.
+    """
+    meta = {name: raw["metadata"][name] for name in POOL_METADATA if name in raw["metadata"]}
+    return {**raw, "metadata": meta if overlong(raw) is None else {**meta, "labels": {}}}
 
 
-def workload(raw: Raw) -> Workload:
-    """Read a Deployment."""
-    key = TargetKey(*key_of(raw))
-    return target(key, raw, kinds.pod_specs(key.sort, raw) or (), replicas=int(raw.get("spec", {}).get("replicas", 1)))
+def overlong(raw: Raw) -> str | None:
+    """What of a pool is longer than is kept; None where nothing is. Budgets cannot tell whether they select it."""
+    return LABELS_TOO_LONG if input_limits.size_of(raw["metadata"].get("labels") or {}) > input_limits.LABELS else None
+
+
+def workload(raw: Raw, held: Workload | None = None) -> Workload:
+    """Read a Deployment. `held`: as it was read last; what its spec says is not read again while that is the same."""
+    key, meta = TargetKey(*key_of(raw)), raw["metadata"]
+    replicas = int((raw.get("spec") or {}).get("replicas", 1))
+    if held is not None and (held.uid, held.generation) == (meta["uid"], meta.get("generation")):
+        setter = _who_set_replicas(meta, REPLICAS)
+        return replace(held, replicas=replicas, set_by=setter, parent=parent_of(key, meta))
+    return target(key, raw, kinds.pod_specs(key.sort, raw) or (), replicas=replicas)
 
 
 def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> Workload:
     """Read an object of any kind, one replica of which is these pods (their specs), the one that serves first."""
     serving = containers(pods[0]) if pods else []
+    said = words_of(serving)
     return Workload(
         key=key,
         uid=raw["metadata"]["uid"],
         generation=int(raw["metadata"].get("generation", 0)),
         replicas=replicas,
-        set_by=_who_set_replicas(raw["metadata"], kinds.REPLICAS.get(key.sort, ("spec", "replicas"))),
+        set_by=_who_set_replicas(raw["metadata"], kinds.REPLICAS.get(key.sort, REPLICAS)),
         gpus=gpus_of(pods),
-        drain=read_drain(pods[0] if pods else {}),
-        batch_limit=batch_limit(serving),
+        drain=read_drain(pods[0] if pods else {}, said),
+        batch_limit=batch_limit(serving, said),
         size=max(1, len(pods)),
         parent=parent_of(key, raw["metadata"]),
         devices=devices_of(pods) if pods else None,
@@ -225,6 +249,11 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
         ending="deletionTimestamp" in raw["metadata"],
         refusal=_refusal(raw),
         in_turn=kinds.in_turn(key.sort, raw),
+        left_out=tuple(
+            f"arguments of container {container.get('name')}: longer than {input_limits.ARGUMENTS} characters"
+            for container, given in zip(serving, said, strict=True)
+            if given is None
+        ),
     )
 
 
@@ -240,6 +269,8 @@ def pod(raw: Raw) -> Pod:
     created = meta["creationTimestamp"]
     conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
+    labels = meta.get("labels") or {}
+    bounded = input_limits.size_of(labels) <= input_limits.LABELS
     return Pod(
         name=meta["name"],
         uid=meta["uid"],
@@ -250,12 +281,13 @@ def pod(raw: Raw) -> Pod:
         unschedulable=scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
         going="deletionTimestamp" in meta or status.get("phase") in ENDED,
         cost=_deletion_cost(meta),
-        labels=_labels(tuple((meta.get("labels") or {}).items())),
+        labels=_labelled(labels) if bounded else NO_LABELS,
         ended=status.get("phase") in ENDED,
         gated=scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated",
         devices=_one(devices_of((raw.get("spec") or {},))),
         nodes=(raw.get("spec") or {}).get("nodeSelector") or NO_LABELS,
         holds_until=_holds_until(meta),
+        left_out="" if bounded else LABELS_TOO_LONG,
     )
 
 
@@ -351,6 +383,11 @@ def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
 def _one(devices: Devices) -> Devices:
     """One object for all pods that ask for the same."""
     return devices
+
+
+def _labelled(labels: Labels) -> Labels:
+    short = input_limits.size_of(labels) <= input_limits.SHARED_LABELS
+    return _labels(tuple(labels.items())) if short else dict(labels)
 
 
 @lru_cache(maxsize=16_384)

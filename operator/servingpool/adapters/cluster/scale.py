@@ -15,7 +15,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, Protocol
 
-from servingpool.adapters.cluster import kinds, objects
+from servingpool.adapters.cluster import input_limits, kinds, objects
 from servingpool.adapters.cluster.arguments import batch_limit
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.devices import devices_of, gpus_of
@@ -157,7 +157,9 @@ async def read_target(
         scale = await api.get(f"{path}/scale")
         version = str(scale["metadata"].get("resourceVersion"))
         spec, status = scale.get("spec", {}), scale.get("status", {})
-        selector = parse(status.get("selector", ""))
+        selector = parse(str(status.get("selector") or ""))
+        if selector is None and len(str(status.get("selector"))) > input_limits.SELECTOR:
+            raise Unscalable(Fault.FAILED, f"its selector is longer than {input_limits.SELECTOR} characters")
         if selector is None:
             raise Unscalable(Fault.NO_SELECTOR)
         replicas, standing = int(spec.get("replicas", 0)), int(status.get("replicas", 0))
@@ -188,7 +190,7 @@ async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
         values = sorted(value for name, value in groups if name == label)[:REPLICAS_LOOKED_AT]
         listed = await api.get(path, labelSelector=f"{label} in ({','.join(values)})")
         groups = _alike(target.key.sort, listed["items"])
-    limits = [{batch_limit(spec.get("containers", ())) for spec in group} - {math.inf} for group in groups.values()]
+    limits = [{batch_limit(spec.get("containers") or ()) for spec in group} - {math.inf} for group in groups.values()]
     return replace(
         target,
         # The greatest: a replica whose pods are not all there yet asks for less.
@@ -229,7 +231,10 @@ class TargetReader:
 
     def fault(self, key: TargetKey) -> Unscalable:
         """Why the cache does not have this target."""
-        return self._faults.get(key, Unscalable(Fault.NO_TARGET if key.sort == kinds.DEPLOYMENT else Fault.FAILED))
+        if key.sort == kinds.DEPLOYMENT:
+            unreadable = self.cache.unreadable(key.kind, key[:2])
+            return Unscalable(Fault.NO_TARGET) if unreadable is None else Unscalable(Fault.FAILED, unreadable)
+        return self._faults.get(key, Unscalable(Fault.FAILED))
 
     async def read(self, wanted: Mapping[TargetKey, str]) -> None:
         """Read these targets, given with their API group and version; Deployments aside, which are watched."""
@@ -263,7 +268,9 @@ class TargetReader:
                 # An answer that nobody expects must not end the round of the other pools.
                 log.exception("Reading %s %s/%s failed.", key.kind, *key[:2])
                 self._lose(key)
-                self._faults[key] = Unscalable(Fault.FAILED, f"internal error {type(defect).__name__}")
+                self._faults[key] = Unscalable(
+                    Fault.FAILED, f"its fields are not as expected ({type(defect).__name__})"
+                )
             else:
                 self._held[key], self._read_at[key] = found, self._clock()
                 self._faults.pop(key, None)

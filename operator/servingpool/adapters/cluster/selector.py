@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from servingpool.adapters.cluster import input_limits
+
 _SET = re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)")
 _EQUAL = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<operator>==|=|!=)\s*(?P<values>[^=!\s]*)")
 _EXISTS = re.compile(r"(?P<operator>!?)\s*(?P<key>[^=!\s]+)")
-_COMMA = re.compile(r",(?![^(]*\))")
-"""One between two terms, none within parentheses."""
+SHORT = 512
+"""Characters of the selectors that are kept as they were parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +49,26 @@ class Selector:
         return all(term.admits(labels) for term in self.terms)
 
 
-@lru_cache(maxsize=4096)
 def parse(text: str) -> Selector | None:
-    """The selector; None where the text is empty or no selector: that must not select every pod."""
+    """The selector; None where the text is empty, no selector or too long: that must not select every pod."""
+    if len(text) > input_limits.SELECTOR:
+        return None
+    return _kept(text) if len(text) <= SHORT else _parsed(text)
+
+
+def _parsed(text: str) -> Selector | None:
     try:
         terms = tuple(_terms(text))
     except ValueError:
         return None
-    return Selector(text, terms) if terms else None
+    return Selector(text, terms) if 0 < len(terms) <= input_limits.SELECTOR_TERMS else None
+
+
+_kept = lru_cache(maxsize=4096)(_parsed)
 
 
 def _terms(text: str) -> Iterator[Term]:
-    for each in filter(None, (part.strip() for part in _COMMA.split(text))):
+    for each in filter(None, (part.strip() for part in _parts(text))):
         found = _SET.fullmatch(each) or _EQUAL.fullmatch(each) or _EXISTS.fullmatch(each)
         if found is None:
             raise ValueError(f"'{each}' is no term of a label selector")
@@ -66,3 +76,14 @@ def _terms(text: str) -> Iterator[Term]:
         if found.re is not _EXISTS:
             values = frozenset(value.strip() for value in found["values"].split(","))
         yield Term(found["key"], values, found["operator"] in {"!=", "notin", "!"})
+
+
+def _parts(text: str) -> Iterator[str]:
+    """What stands between commas that are not within parentheses."""
+    begin = depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            yield text[begin:place]
+            begin = place + 1
+    yield text[begin:]

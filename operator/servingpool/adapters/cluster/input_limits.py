@@ -1,0 +1,33 @@
+"""How long what people write into objects of the cluster may be. What is longer is left out, and told.
+
+The API server takes objects of 1.5 MB, and any tenant may write them. They are read on the event loop, which serves
+all tenants, and are kept in memory. Each limit is far above what real objects have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+WORD = 4_096
+"""Characters of one word of a command, its variables filled in."""
+ARGUMENTS = 16_384
+"""Characters of all words of a container's command and arguments."""
+SELECTOR = 4_096
+"""Characters of the selector of a scale subresource."""
+SELECTOR_TERMS = 64
+"""Conditions in it: each is checked for every pod of the namespace."""
+LABELS = 8_192
+"""Characters of all labels of an object, names and values."""
+SHARED_LABELS = 1_024
+"""Characters of labels up to which objects that are labelled alike share them; the others are not kept for that."""
+APPLIED = 262_144
+"""Characters of the manifest that kubectl keeps in an annotation; the API server allows no more in all annotations."""
+TOLD = 3
+"""Objects that are named where several are left out."""
+REASON = 200
+"""Characters of why an object cannot be read."""
+
+
+def size_of(labels: Mapping[str, str]) -> int:
+    """Characters of these labels."""
+    return sum(len(str(name)) + len(str(value)) for name, value in labels.items())
