@@ -30,6 +30,7 @@ from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
 from servingpool.cli import usage
 from servingpool.cli.check_target import ANY_ENGINE
 from servingpool.cli.kubectl import told
+from servingpool.cli.output import echo
 from servingpool.cli.source import now, unavailable
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
@@ -80,7 +81,7 @@ def run(order: Order, config: OperatorConfig, source: BackendConfig) -> int:
         with told():
             return asyncio.run(_run(order, config, source, now(source)))
     except MetricsUnavailable as error:
-        typer.echo(unavailable(str(error), source), err=True)
+        echo(unavailable(str(error), source), err=True)
         return NOT_FOUND
 
 
@@ -94,19 +95,19 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end:
             if isinstance(facts, Facts):
                 manifests.append(manifest(facts))
             elif order.kind:
-                typer.echo(facts, err=True)
+                echo(facts, err=True)
     finally:
         await prometheus.close()
         await cluster.close()
     if not manifests:
         if not order.kind:
-            typer.echo(
+            echo(
                 "Nothing that can be scaled has metrics of a known engine in Prometheus. "
                 "`servingpool check deployment/NAME` says why one has none.",
                 err=True,
             )
         return NOT_FOUND
-    typer.echo("---\n".join(manifests), nl=False)
+    echo("---\n".join(manifests), nl=False)
     return 0
 
 
@@ -191,7 +192,7 @@ async def _attained(
         request, start=end - seconds, end=end, step=seconds / STEPS, namespaces=[target.namespace], most_samples=200_000
     )
     if isinstance(found, Unknown):
-        typer.echo(f"{found.reason}: the SLO is not taken from the history.", err=True)
+        echo(f"{found.reason}: the SLO is not taken from the history.", err=True)
         return {}
     samples = [
         sample for _, pods in found for models in pods.values() if (sample := sample_of(models, model)) is not None

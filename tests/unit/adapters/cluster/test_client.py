@@ -238,7 +238,7 @@ async def test_a_list_that_breaks_off_is_not_taken_for_the_whole(api: tuple[Api,
         return {"metadata": {"continue": "more"}, "items": [{"metadata": {"uid": "p-1"}}]}
 
     fake.answers = page
-    with pytest.raises(ClusterError, match="Cannot list pods: 410"):
+    with pytest.raises(ClusterError, match="Cannot list pods in namespace chat: 410"):
         await cluster.uids(("", "v1", "pods"), "chat")
 
 
