@@ -150,6 +150,8 @@ class Rule:
         spec = self.raw.get("spec", {})
         if bounds_of(self.raw)[0] == 0:
             yield f"{self.name}: scale to zero is not replayed; its minimum is taken as 1."
+        if spec.get("idleReplicaCount") is not None:
+            yield f"{self.name}: idleReplicaCount is not replayed; without load its minimum is taken."
         if spec.get("advanced", {}).get("scalingModifiers"):
             yield f"{self.name}: scalingModifiers are not replayed; the highest trigger counts."
         if "tolerance" in str(self._configured()):

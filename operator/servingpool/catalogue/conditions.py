@@ -102,6 +102,20 @@ class Reason(Templated, StrEnum):
         "There is nothing to scale. A pool scales an object in its own namespace.",
         "Create the object, or correct spec.targets[].name.",
     )
+    TARGET_ENDING = (
+        "TargetEnding",
+        _NOT_READY,
+        "{target} is being deleted, so it is not scaled.",
+        "Its deletionTimestamp is set. It may stay for long where a finalizer or its pods hold it.",
+        "Nothing, if that is wanted. Else see its finalizers, and create it again once it is gone.",
+    )
+    POOL_ENDING = (
+        "PoolEnding",
+        _NOT_READY,
+        "The pool is being deleted, so nothing is scaled.",
+        "Its deletionTimestamp is set, and a finalizer still holds it. Replicas stay as they are.",
+        "Nothing. If it does not end, see metadata.finalizers.",
+    )
     UNKNOWN_KIND = (
         "UnknownKind",
         _NOT_READY,
@@ -213,6 +227,13 @@ class Reason(Templated, StrEnum):
         "{waiting} of {replicas} pods {are} unschedulable; no more are added. Free or add GPU nodes.",
         "No node came for these pods within the usual time. More replicas would not help.",
         "Add nodes, free GPUs, or lower targets[].max.",
+    )
+    FAILED_CREATE = (
+        "FailedCreate",
+        _NOT_READY,
+        "{missing} of {replicas} replicas have no pod, because the API server refuses it: {error}.",
+        "A ResourceQuota, LimitRange or admission webhook refuses the pods. What stands keeps serving.",
+        "Raise the quota that the message names. The controller tries again within 17 minutes, or once annotated.",
     )
     FAILED_UPDATE_SCALE = (
         "FailedUpdateScale",
@@ -462,7 +483,7 @@ class Reason(Templated, StrEnum):
         _NO_DRAIN,
         "Scale-down aborts running requests{now}. Set vLLM's --shutdown-timeout.",
         "vLLM ends at once when its pod is removed.",
-        "Add --shutdown-timeout with the longest request's seconds to vLLM's arguments.",
+        "Add --shutdown-timeout (since vLLM 0.18) with the longest request's seconds to vLLM's arguments.",
     )
     PRE_STOP_TOO_SHORT = (
         "PreStopTooShort",
@@ -575,6 +596,13 @@ class Reason(Templated, StrEnum):
         "{pools} pools share the budget; their GPUs are counted.",
         "The GPUs of every pool are known, so the budget is enforced.",
         "Nothing.",
+    )
+    PODS_NOT_ENDING = (
+        "PodsNotEnding",
+        (ConditionType.COUNTED, Truth.TRUE),
+        "Pods that should have ended are not counted: {pods}. Check their nodes and finalizers, and delete them.",
+        "Twice their grace period is over, as on a lost node. ResourceQuota does not count such pods either.",
+        "If the node is lost, delete its pods with --force. Else remove the finalizer that holds them.",
     )
     NOT_COUNTED = (
         "NotCounted",

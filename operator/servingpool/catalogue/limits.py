@@ -48,7 +48,7 @@ class LimitName(StrEnum):
         "ReplicasMissing",
         "scale-down blocked: only {standing} of {requested} replicas exist so far",
         "Scale-down is blocked: some requested replicas have no pod yet.",
-        "If it lasts, kubectl describe the ReplicaSet: a quota may refuse its pods.",
+        "If it lasts, kubectl describe the ReplicaSet or StatefulSet: a quota may refuse its pods.",
     )
     ROLLOUT = (
         "RolloutInProgress",
@@ -73,6 +73,12 @@ class LimitName(StrEnum):
         "scale-down blocked: {highest:.0f} were recommended within the last {window:.0f} s",
         "Scale-down is blocked or partial: more replicas were needed within the window.",
         "Lower spec.behavior.scaleDownWindow if it is longer than two cold starts and savings matter more.",
+    )
+    LOWEST_STAY = (
+        "LowestOrdinalsStay",
+        "scale-down limited to {replicas}: of the {wanted} lowest ordinals, which stay, {unready} not Ready",
+        "A StatefulSet or LeaderWorkerSet removes its highest ordinals, Ready or not, so more stay in place of those.",
+        "kubectl describe the pod that the message names. Its replica is given back once it is Ready.",
     )
     TOO_LITTLE = (
         "NotWorthAMove",

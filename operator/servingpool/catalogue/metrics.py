@@ -408,7 +408,7 @@ class Metric(StrEnum):
         POOL,
         "seconds",
         "How far ahead the forecast looks: one cold start and one scrape interval.",
-        "Measured from the pool's own pods once some have started.",
+        "Measured from the pool's own pods once some have started. Pods that start one after another add up.",
     )
     STEP_BASE = (
         "servingpool_step_base_seconds",

@@ -43,6 +43,13 @@ class Note(Templated, StrEnum):
         "Auto would be {effect} ({reason}): {message}",
         "Follows Recommending and Paused: what would block or limit mode Auto.",
     )
+    STARTS_IN_TURN = (
+        (
+            "Pods of {target} start one after another, so each waits for all before it. "
+            "Recreate it with podManagementPolicy: Parallel, and they start together."
+        ),
+        "Follows SucceededGetScale: a StatefulSet with podManagementPolicy OrderedReady, the default.",
+    )
     NO_NODE = (
         "pods without a node: {pods}",
         "In TargetNotDelivering: other targets are ordered instead; one pod stays pending as a probe.",

@@ -95,6 +95,7 @@ def release(
         cluster = Handover(pools, place(pools, pool, namespace))
         scene = cluster.look()
         echo(_headline(cluster, scene))
+        _tell_owner(scene)
         if scene.kept is None:
             if mode_of(scene.pool) == "Recommend":
                 echo("It is in mode Recommend, and no copy of an autoscaler is kept: nothing to give back.")
@@ -118,6 +119,17 @@ def _headline(cluster: Handover, scene: Scene) -> str:
         f"ServingPool {'/'.join(cluster.key)}, mode {mode_of(scene.pool)}. "
         f"{scene.key} has {scene.replicas} replicas, {scaled}."
     )
+
+
+def _tell_owner(scene: Scene) -> None:
+    """How a manifest gets the number of replicas back: the operator has no right to give it up."""
+    from servingpool.adapters.cluster.objects import FIELD_MANAGER, holders
+
+    if any(each.get("manager") == FIELD_MANAGER for each in holders(scene.target["metadata"], *scene.path)):
+        echo(
+            f"{FIELD_MANAGER} owns {'.'.join(scene.path)}: a server-side apply of another number is a conflict. "
+            "To take it back by a manifest, apply it once with --server-side --force-conflicts."
+        )
 
 
 def _check(cluster: Handover, scene: Scene) -> int:

@@ -34,7 +34,7 @@ from servingpool_simulation.inputs import InputError, read_pool
 
 NOT_USABLE, MISSED = 1, 3
 """Exit codes: a history cannot be used; Auto would have missed the SLO."""
-MOST_SHOWN = 64 * 2**20
+MOST_SHOWN = 16 * 2**20
 """Bytes of what a page shows."""
 SHOWN, LINE = TypeAdapter(Shown), TypeAdapter(Line)
 

@@ -142,7 +142,7 @@ def serving(where: Where) -> list[Named]:
 
 
 async def _serving(where: Where) -> list[Named]:
-    prometheus, say = PrometheusBackend(where.source, where.config.known_engines), partial(typer.echo, err=True)
+    prometheus, say = PrometheusBackend(where.source, where.config.known_engines), partial(echo, err=True)
     cluster, found = await Cluster.connect(where.kubeconfig, where.context), []
     try:
         async for named, around in surveyed(cluster, await scalables(cluster, say), say):

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import typer
-
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.names import pods_of_any
@@ -114,7 +112,7 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end:
 async def _surveys(cluster: Cluster, order: Order) -> AsyncIterator[tuple[Named, Survey]]:
     """Of the one that is asked about, or of all that can be scaled."""
     if not order.kind:
-        say = partial(typer.echo, err=True)
+        say = partial(echo, err=True)
         async for found in surveyed(cluster, await scalables(cluster, say), say):
             yield found
         return

@@ -171,8 +171,8 @@ class _Read(NamedTuple):
     """To compare the next ones with."""
     serving: list[ReplicaMetrics]
     """Unknown in place of gauges that are not believed."""
-    pairs: list[tuple[ReplicaMetrics, Sample, Sample | None]]
-    """Those that count, each with the sample to compare it with."""
+    pairs: list[tuple[ReplicaMetrics, Sample, Sample | None, bool]]
+    """Those that count, each with the sample to compare it with, and whether the engine restarted since."""
     damaged: dict[str, str]
     """By replica, what no replica can have shown."""
 
@@ -199,11 +199,10 @@ def diff_counters(
     sums, grown, covered, intervals = [0.0] * FIGURES, 0.0, 0.0, []
     served: list[_Served] = []
     samples, serving, read, damaged = _read(serving, previous, ready, pool, full_from, known)
-    for metrics, now, before in read:
+    for metrics, now, before, restarted in read:
         replica = ready[metrics.replica]
         if before is None or not 0.0 < now.at - before.at <= params.longest_gap or bucket_changed(before, now):
             continue
-        restarted = fell(now, before)
         base = [0.0] * FIGURES if restarted else before.figures
         # What was never known is NaN, which is not more than anything.
         increase = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
@@ -281,7 +280,7 @@ def _read(
     """What of the replicas' metrics is believed."""
     longest, found = pool.params.longest_gap, _Read({}, [], [], {})
     for one in shown:
-        before, metrics = previous.get(one.replica), one
+        before, metrics, restarted = previous.get(one.replica), one, False
         recent = before is not None and one.scraped_at - before.at <= longest
         if before is not None and recent:
             metrics = with_believed_gauges(one, before, shown, known)
@@ -291,17 +290,19 @@ def _read(
             now = replace(now, jumped=(one.running, one.waiting))
             found.damaged[one.replica] = doubt_of(one, metrics)
         if before is not None and recent:
-            if incomparable(now, before):
+            restarted = fell(now, before)
+            if incomparable(now, before, fallen=restarted):
                 continue  # the next sample is compared with the one before
-            base, doubt = compared_with(now, before, known)
+            if restarted and isinstance(metrics.waiting, Unknown):
+                now = replace(now, queue=None)  # that one went with the engine
+            doubt = None
+            if not restarted:
+                before, doubt = compared_with(now, before, known)
             if doubt is not None:
                 found.samples[one.replica], found.damaged[one.replica] = replace(before, doubted=now), doubt
                 continue
-            before = base
-            if isinstance(metrics.waiting, Unknown) and fell(now, before):
-                now = replace(now, queue=None)  # that one went with the engine
         found.samples[one.replica] = now
-        found.pairs.append((metrics, now, before))
+        found.pairs.append((metrics, now, before, restarted))
     return found
 
 

@@ -13,6 +13,7 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.gateway_demand import clock
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, ReplicaMetrics, Unknown
 from servingpool.decision.plausible import FAR, SLACK
+from servingpool.decision.window import SampleWindow
 
 
 class GatewayGauge(NamedTuple):
@@ -35,30 +36,30 @@ class GatewayGauge(NamedTuple):
 
 
 def with_believed_queue(
-    observation: Observation, before: GatewayGauge | None, *, served: bool, arriving: float, after: float
+    observation: Observation, before: GatewayGauge | None, window: SampleWindow, after: float
 ) -> tuple[Observation, GatewayGauge | None]:
     """The observation with the gateway's queue as far as it is believed, and what is to be remembered.
 
-    `served`: whether any engine worked since the last observation; `arriving`: requests/s that usually come; `after`:
-    seconds for which nothing moves, before a queue is not believed. While no replica is ready nothing can move.
+    `window`: without this observation; `after`: seconds for which nothing moves, before a queue is not believed. While
+    no replica is ready nothing can move.
     """
     gateway = observation.gateway
     queue, at = gateway.queue, gateway.scraped_at
+    if isinstance(queue, Unknown):
+        return observation, before
     at = max((one.scraped_at for one in _samples(observation)), default=None) if at is None else at
-    if isinstance(queue, Unknown) or at is None:
+    if at is None:
         return observation, before
     if before is None:
         return observation, GatewayGauge(at, queue, gateway.arrivals, at)
     if at > before.at:
-        far = before.queue + FAR * max(SLACK, arriving * (at - before.at))
-        confirmed = not isinstance(before.jumped, Unknown) and queue >= 0.5 * before.jumped
-        if queue > far and not confirmed:
+        if _far(queue, before, window, at - before.at):
             before = before._replace(at=at, jumped=queue)
             return _with_queue(observation, believed_queue(queue, before, after)), before
         moved = queue != before.queue or gateway.arrivals != before.arrivals
         # Once it is known to stand still, it does so without a replica too, until it changes.
         if observation.ready or not before.stands_still(after):
-            moved = moved or served or not observation.ready
+            moved = moved or not observation.ready or window.worked
         before = GatewayGauge(at, queue, gateway.arrivals, at if moved else before.moved_at)
     return _with_queue(observation, believed_queue(queue, before, after)), before
 
@@ -81,6 +82,13 @@ def doubted_queue(gauge: GatewayGauge | None, after: float) -> str | None:
     if not gauge.stands_still(after):
         return None
     return Note.QUEUE_STANDS.message(requests=gauge.queue, since=clock(gauge.moved_at))
+
+
+def _far(queue: float, before: GatewayGauge, window: SampleWindow, seconds: float) -> bool:
+    """Whether it is far longer than what was there and what can have come since, and the last scrape did not say so."""
+    if queue <= before.queue + FAR * SLACK or (not isinstance(before.jumped, Unknown) and queue >= 0.5 * before.jumped):
+        return False
+    return queue > before.queue + FAR * window.arriving * seconds
 
 
 def _jumped(queue: float) -> str:

@@ -12,6 +12,7 @@ from servingpool.decision.fleet import Fleet
 from servingpool.decision.gateway_demand import clock, span
 from servingpool.decision.lateness import Lateness
 from servingpool.decision.observation import Observation, Unknown
+from servingpool.decision.ordinals import fewest, lowest, not_ready
 from servingpool.decision.pool import Pool
 from servingpool.decision.queue_growth import growth
 from servingpool.decision.state import Memory
@@ -46,10 +47,10 @@ def limit(
         if pool.idle_after is not None and observation.requested == 1 and (fleet is None or not fleet.stuck):
             answer = _last_replica(Limited(0), observation, pool, memory, now)  # for its sentence
         answer = _while_the_queue_grows(answer, observation, pool, memory, fleet)
-        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
+        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now)
         return _bounded(answer, requested, pool, bounds, fleet)
     answer = Limited(pool.whole(plan.need))
-    answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
+    answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now)
     if not idle and not memory.calibrated(pool):
         answer = _while_calibrating(answer, requested, pool, memory)
     if not idle:
@@ -60,7 +61,8 @@ def limit(
         answer = answer.at_most(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
     answer = _while_no_node(answer, observation, pool, memory, fleet)
     answer = _in_proportion(answer, observation, pool, memory, plan)
-    return _bounded(_last_replica(answer, observation, pool, memory, now), requested, pool, bounds, fleet)
+    answer = _last_replica(answer, observation, pool, memory, now)
+    return _bounded(_lowest_stay(answer, observation, pool, memory), requested, pool, bounds, fleet)
 
 
 def _while_the_queue_grows(
@@ -114,12 +116,12 @@ def _while_no_node(
 
 def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
     """Replicas for which there has been no node for longer than a cluster autoscaler takes to bring one."""
-    patience = max(pool.params.unschedulable_after, memory.horizon(pool))
+    patience = max(pool.params.unschedulable_after, memory.start(pool))
     return sum(replica.unschedulable and replica.age > patience for replica in observation.starting)
 
 
 def _scale_down_blocked(
-    answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float, now: float
 ) -> Limited:
     """Why nothing may be removed now."""
     requested, standing = observation.ordered, len(observation.ready) + len(observation.starting)
@@ -131,12 +133,25 @@ def _scale_down_blocked(
         answer = answer.at_least(requested, LimitName.CLIENT_UNKNOWN, reason=memory.client_unknown)
     if longest_wait > pool.slo.queue_bound:
         answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait)
-    if standing < observation.requested:
+    # What never came serves nobody, so it is not kept.
+    refused = any(not one.target and one.refused(now, pool.params) for one in memory.shortages)
+    if standing < observation.requested and not refused:
         wanted = observation.requested
         answer = answer.at_least(requested, LimitName.REPLICAS_MISSING, standing=standing, requested=wanted)
     if observation.rollout:
         answer = answer.at_least(requested, LimitName.ROLLOUT)
     return answer
+
+
+def _lowest_stay(answer: Limited, observation: Observation, pool: Pool, memory: Memory) -> Limited:
+    """As many replicas that serve as are wanted, where the highest ordinals go first. Of several targets: `Fleet`."""
+    wanted = math.ceil(answer.replicas)
+    if answer.replicas >= observation.ordered or len(pool.targets) > 1:
+        return answer
+    standing = lowest((*observation.ready, *observation.starting))
+    stay = min(fewest(standing, wanted, memory.start(pool)), observation.requested)
+    unready = not_ready(standing[:wanted])
+    return answer.at_least(stay, LimitName.LOWEST_STAY, replicas=stay, wanted=wanted, unready=unready)
 
 
 def _while_calibrating(answer: Limited, requested: float, pool: Pool, memory: Memory) -> Limited:

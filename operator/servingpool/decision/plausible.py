@@ -37,7 +37,7 @@ from servingpool.decision.samples import (
     fell,
     incomparable,
 )
-from servingpool.decision.step_time import StepTime
+from servingpool.decision.step_time import FASTEST_STEP, StepTime
 
 FAR = 8.0
 """Times what the next figure says, from which on one is doubted."""
@@ -49,6 +49,8 @@ LONGEST_PROMPT = 1e6
 """Tokens. One prompt says nothing against the figures of short ones."""
 BUSY = 2.0
 """Seconds of work that a replica does in a second at most, by the step times that were learned."""
+MOST_REQUESTS = 1000.0
+"""Requests/s of one replica."""
 LONGEST_WAIT = 86_400.0
 """Seconds on average, a day."""
 EQUAL = 1.0 + 1e-6
@@ -136,7 +138,9 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
     )
     if known.requests > 0.0 and not any(map(gt, increase, known.often(seconds))):
         return None
-    figure = _beyond_others(increase, now, before, known, seconds)
+    figure = _impossible(increase, now, before, seconds)
+    if figure is None:
+        figure = _beyond_others(increase, now, before, known, seconds)
     if figure is None:
         figure = _beyond_time(increase, known, seconds)
     return None if figure is None else f"{increase[figure]:.3g} {NAMES[figure]} in {seconds:.0f} s"
@@ -153,6 +157,16 @@ def _crossed(figures: Sequence[float]) -> bool:
         or figures[QUEUE_TIME_LOWER] > most[2]
         or figures[QUEUE_TIME_UPPER] > most[2]
     )
+
+
+def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds: float) -> int | None:
+    """The figure that no engine of any pool can show."""
+    held = now.held + before.held
+    if increase[TTFT_COUNT] > increase[PROMPTS] + held + SLACK:  # a prompt has a token at least
+        return TTFT_COUNT
+    if increase[ITL_COUNT] * FASTEST_STEP > increase[ITL_SUM] + seconds:
+        return ITL_COUNT
+    return next((one for one in BESIDE if increase[one] > MOST_REQUESTS * seconds + held), None)
 
 
 def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
@@ -192,18 +206,17 @@ def _beyond_time(increase: Sequence[float], known: Usual, seconds: float) -> int
 def compared_with(now: Sample, before: Sample, known: Usual) -> tuple[Sample, str | None]:
     """The sample to compare `now` with; or the one before with why `now` is not believed, and is left out.
 
-    What the next scrape says too is believed: counted from the doubted one on, if it says that one figure jumped; from
-    the one before, if all that happens since is more than the pool has ever shown.
+    No counter fell. What the next scrape says too is believed: counted from the doubted one on, if it says that one
+    figure jumped; from the one before, if all that happens since is more than the pool has ever shown.
     """
-    if fell(now, before):
-        return before, None
     why = damaged(now, before, known)
     if why is None:
         return before, None
     doubted = before.doubted
     if doubted is None or now.at <= doubted.at:
         return before, why
-    jumped = not incomparable(now, doubted) and not fell(now, doubted) and damaged(now, doubted, known) is None
+    fallen = fell(now, doubted)
+    jumped = not fallen and not incomparable(now, doubted, fallen=False) and damaged(now, doubted, known) is None
     return (doubted if jumped else before), None
 
 
@@ -216,7 +229,7 @@ def with_believed_gauges(
     same clients, and as what eight times the usual rate brings.
     """
     running, waiting = metrics.running, metrics.waiting
-    if not isinstance(running, Unknown) and _far(running, before.held) and running > FAR * known.most_running():
+    if not isinstance(running, Unknown) and running > FAR * SLACK and _far(running, before.held, known):
         running = _doubted("running", running, before.jumped[0])
     last = 0.0 if before.queue is None else before.queue.requests
     if not isinstance(waiting, Unknown) and waiting > last + FAR * SLACK:
@@ -230,8 +243,8 @@ def with_believed_gauges(
     return replace(metrics, running=running, waiting=waiting)
 
 
-def _far(running: float, held: float) -> bool:
-    return running > FAR * SLACK and running > FAR * held
+def _far(running: float, held: float, known: Usual) -> bool:
+    return running > FAR * held and running > FAR * known.most_running()
 
 
 def doubt_of(shown: ReplicaMetrics, believed: ReplicaMetrics) -> str:

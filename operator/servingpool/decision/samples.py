@@ -168,17 +168,18 @@ def bucket_changed(before: Sample, now: Sample) -> bool:
     )
 
 
-def incomparable(now: Sample, before: Sample) -> bool:
+def incomparable(now: Sample, before: Sample, *, fallen: bool) -> bool:
     """Whether a sample lacks an optional figure that the one before has, or a counter fell that did not restart.
 
     Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Taken for
     a restart, a counter that was one token lower for one scrape made 15 s of all requests since its start.
+    `fallen`: whether one `fell`.
     """
     absent, was_absent = (map(math.isnan, OPTIONAL(one.figures)) for one in (now, before))
     if any(map(gt, absent, was_absent)):
         return True
     counters = zip(COUNTERS(now.figures), COUNTERS(before.figures), strict=True)
-    return fell(now, before) and any(new > RESTARTED * old > 0.0 for new, old in counters)
+    return fallen and any(new > RESTARTED * old > 0.0 for new, old in counters)
 
 
 def fell(now: Sample, before: Sample) -> bool:

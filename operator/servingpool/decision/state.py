@@ -31,6 +31,8 @@ from servingpool.decision.window import AT, Demand, SampleWindow
 PAST_BIN, PAST_KEPT = 300.0, 2 * 3600.0
 """Seconds: width of a bin, and for how long bins are kept. No request waits longer than two hours."""
 SCORE_BIN, SCORE_KEPT = 300.0, 3600.0
+LONGEST_STARTS = 3600.0
+"""Seconds: cold starts one after another are forecast for no further ahead, as a pool's own cold start is no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ class Memory:
     penalty_until: float = 0.0
     """Unix time in seconds up to which it is kept."""
     shortages: tuple[Shortage, ...] = ()
-    """Of each target, where the pool has several."""
+    """Of each target."""
     predicted_by: Curve | None = field(default=None, compare=False, repr=False)
     """The miss curve of the last decision. It follows from all the rest."""
 
@@ -179,7 +181,15 @@ class Memory:
         return self.profile.learned >= pool.params.calibration and self.profile.fit.known
 
     def horizon(self, pool: Pool) -> float:
-        """Seconds from an order to the capacity: the cold start, and one interval more to see it."""
+        """Seconds from an order to all of the capacity: the cold starts, and one interval more to see it.
+
+        Where replicas start one after another, what is ordered takes as many cold starts.
+        """
+        cold = self.profile.cold_start.expected(pool.params.cold_start)
+        return min(pool.starts * cold, max(cold, LONGEST_STARTS)) + self.interval
+
+    def start(self, pool: Pool) -> float:
+        """Seconds from an order to the capacity of the first replica."""
         return self.profile.cold_start.expected(pool.params.cold_start) + self.interval
 
     @property

@@ -69,13 +69,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     since = math.inf if memory.covered_at is None else now - memory.covered_at
     observation, shares = with_shares(observation, pool.batch_limit, memory.shares)
     observation, unbegun = with_first_tokens(observation, memory.samples, memory.unbegun)
-    observation, gauge = with_believed_queue(
-        observation,
-        memory.gateway_gauge,
-        served=_served(memory),
-        arriving=memory.window.arriving,
-        after=pool.params.stands_still,
-    )
+    observation, gauge = with_believed_queue(observation, memory.gateway_gauge, memory.window, pool.params.stands_still)
     answers = short_answers(memory.window, memory.profile.fit, pool.params)
     if answers.by_prompt and not pool.prefills:
         pool = replace(pool, prefills=True)
@@ -100,12 +94,6 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     if step is None or demand is None or delta.covered <= 0.0:
         return UpdateResult(memory, step, demand)
     return UpdateResult(_learn_from_demand(tick, memory, step, demand, before=before), step, demand)
-
-
-def _served(memory: Memory) -> bool:
-    """Whether any engine worked in the last tick, as far as could be read."""
-    last = Slice(memory.window.rows[-1:])
-    return last.covered <= 0.0 or any(last.total(figure) > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED))
 
 
 def _looks(tick: _Tick, memory: Memory) -> tuple[Look, ...]:

@@ -193,6 +193,12 @@ class SampleWindow:
         """Requests/s that were served in the last twenty minutes, over the pool; 0 where that is not known."""
         return self.last(KEPT_SECONDS).rate(BEGUN) or 0.0
 
+    @property
+    def worked(self) -> bool:
+        """Whether any engine worked in the last tick, as far as could be read."""
+        last = Slice(self.rows[-1:])
+        return last.covered <= 0.0 or any(last.total(figure) > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED))
+
     def usual(self, params: Params) -> float:
         """Mean work of the last ten minutes, in replicas kept busy."""
         work = self.last(params.mean_window).known(WORK)

@@ -81,7 +81,7 @@ class Backfill:
                 one.state.backfill_ended()
             return
         observations = {one.pool.key: self._observations(one, len(fresh), now) for one in fresh}
-        fresh = sorted(fresh, key=lambda one: (one.state.failed_backfills, observations[one.pool.key]))
+        fresh = _in_turn(sorted(fresh, key=lambda one: (one.state.failed_backfills, observations[one.pool.key])))
         async with self._gate:
             until = asyncio.get_running_loop().time() + LONGEST_TICK
             for chunk in _chunks(fresh, observations):
@@ -157,6 +157,17 @@ class Backfill:
         for state in left:
             state.backfill_ended()
         self._failed[name] = 0
+
+
+def _in_turn(fresh: Sequence[PendingPool]) -> list[PendingPool]:
+    """One pool of each namespace in turn, in the order given: whoever has thousands waits for himself."""
+    turns: Counter[str] = Counter()
+    ranked = []
+    for one in fresh:
+        namespace = one.pool.metadata.namespace
+        ranked.append((turns[namespace], one))
+        turns[namespace] += 1
+    return [one for _, one in sorted(ranked, key=lambda each: (each[1].state.failed_backfills > 0, each[0]))]
 
 
 def _chunks(fresh: Sequence[PendingPool], observations: Mapping[Key, int]) -> Iterator[list[PendingPool]]:

@@ -102,6 +102,9 @@ def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
     if shared.uncounted is not None:
         pool, why = shared.uncounted
         return _condition(shared.budget, Reason.NOT_COUNTED, Reason.NOT_COUNTED.message(pool=pool, why=why), now)
+    if shared.not_ending:
+        said = Reason.PODS_NOT_ENDING.message(pods=listed(shared.not_ending))
+        return _condition(shared.budget, Reason.PODS_NOT_ENDING, said, now)
     said = Reason.ALL_COUNTED.message(pools=len({one.key for one in shared.members}))
     return _condition(shared.budget, Reason.ALL_COUNTED, said, now)
 

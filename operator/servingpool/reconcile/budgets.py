@@ -62,6 +62,8 @@ class Shared:
     """Targets whose pools have left it, and of which pods end."""
     leaving: int = 0
     """GPUs of these pods."""
+    not_ending: tuple[str, ...] = ()
+    """Pods that should have ended long ago: they hold nothing."""
     valid: bool = True
     """False where no valid spec was seen: then it limits no pool."""
     room: Mapping[TargetKey, int] = field(default_factory=dict)
@@ -191,7 +193,7 @@ class Budgets:
             budget = budgets.get(name)
             if mine is None or budget is None:
                 continue
-            own, total = self._look(mine, budget, plan.at), self._leaving(shared)
+            own, total = self._look(mine, budget, plan.at), self._leaving(shared, plan.at)
             for one in shared.members:
                 held = own if one is mine else self._look(one, budget, plan.at)
                 if isinstance(held, Unknown):
@@ -217,27 +219,29 @@ class Budgets:
     def _look(self, one: Member, budget: GPUBudget, now: float) -> Held | Unknown:
         return self._holdings.held(one.target, one.stated, budget, now)
 
-    def _leaving(self, shared: Shared) -> int:
-        return sum(self._holdings.leaving(shared.budget.metadata.name, each) for each in shared.departed)
+    def _leaving(self, shared: Shared, now: float) -> int:
+        return sum(self._holdings.leaving(shared.budget.metadata.name, each, now) for each in shared.departed)
 
-    def _departed(self, name: str, members: Sequence[Member]) -> frozenset[TargetKey]:
+    def _departed(self, name: str, members: Sequence[Member], now: float) -> frozenset[TargetKey]:
         """Targets whose pools have left this budget, and of which pods end."""
         before = self.latest.get(name)
         known = set() if before is None else before.departed | {one.target for one in before.members}
         left = known - {one.target for one in members}
-        return frozenset(each for each in left if self._holdings.leaving(name, each))
+        return frozenset(each for each in left if self._holdings.leaving(name, each, now))
 
     def _share(
         self, budget: GPUBudget, members: tuple[Member, ...], taken: Mapping[str, Sequence[str]], now: float
     ) -> Shared:
         lost = {name: tuple(pools) for name, pools in taken.items()}
-        shared = Shared(budget, members, taken=lost, departed=self._departed(budget.metadata.name, members))
+        ghosts = tuple(pod for one in members for pod in self._holdings.not_ending(one.target, now))
+        departed = self._departed(budget.metadata.name, members, now)
+        shared = Shared(budget, members, taken=lost, departed=departed, not_ending=ghosts)
         for one in members:
             if isinstance(one.held, Unknown):
                 closed = {each.target: 0 for each in members if each.name}
                 return replace(shared, uncounted=(one.claimed_as, one.held.reason), room=closed)
         claims = claims_in(budget.spec, members, self._wanted, now)
-        leaving, lending = self._leaving(shared), budget.spec.lending
+        leaving, lending = self._leaving(shared, now), budget.spec.lending
         grants = share(budget.spec.gpus, claims, lending=lending, leaving=leaving)
         shared = replace(shared, claims=claims, grants=grants, leaving=leaving)
         if not any(one.name for one in members):

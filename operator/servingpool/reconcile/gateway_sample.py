@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from servingpool.adapters.prometheus import ANY_MODEL, GatewayProfile, with_own_buckets
@@ -14,6 +14,15 @@ SHARED = Unknown("its requests in flight are of several models together: give th
 QUEUE_SHARED = Unknown(
     "the gateway's queue names no model, and several are served: update it, or give the pool a gateway of its own"
 )
+QUEUE_UNNAMED = Unknown(
+    "the gateway's queue names no model, and such a release refuses requests while there is no replica: update it"
+)
+
+
+def queue_unnamed(models: Mapping[str, ReplicaMetrics]) -> bool:
+    """Whether the queue of a pod, whose samples are given by model, names no model."""
+    own = [name for name, one in models.items() if one.waiting is not NOT_EXPOSED]
+    return own == [ANY_MODEL]
 
 
 def own_sample(
@@ -25,8 +34,8 @@ def own_sample(
     """
     of_all = models.get(ANY_MODEL)
     found = of_all if profile.model_label is None else models.get(pool.spec.model)
-    if of_all is not None and profile.model_label is not None:
-        found = _with_queue(profile, found, of_all, [one for name, one in models.items() if name != ANY_MODEL])
+    if profile.model_label is not None and queue_unnamed(models):
+        found = _with_queue(profile, found, models)
     if metered and of_all is not None and profile.model_label is not None:
         others = [one for name, one in models.items() if name not in {ANY_MODEL, pool.spec.model}]
         alone = all(isinstance(one.generation_tokens, Unknown) for one in others)
@@ -35,21 +44,19 @@ def own_sample(
 
 
 def _with_queue(
-    profile: GatewayProfile, found: ReplicaMetrics | None, of_all: ReplicaMetrics, named: Collection[ReplicaMetrics]
+    profile: GatewayProfile, found: ReplicaMetrics | None, models: Mapping[str, ReplicaMetrics]
 ) -> ReplicaMetrics | None:
     """The sample with a queue that names no model: the pool's where the pod serves no other, or where it is empty.
 
     `found` is None before the model's first request has left the queue, and where the pod does not serve the model.
-    `named`: the pod's samples of all models. If one of them has a queue of its own, the others hold nothing.
     """
+    of_all = models[ANY_MODEL]
     queue = of_all.waiting
-    if queue is NOT_EXPOSED or any(one.waiting is not NOT_EXPOSED for one in named):
-        return found
     if found is None:
-        if named:
+        if len(models) > 1:
             return None
         found = of_all
-    if len(named) > 1 and queue != 0.0:
+    if len(models) > 2 and queue != 0.0:  # one of them is of all models
         return replace(found, waiting=QUEUE_SHARED)
     begun = 0.0 if found.begun is NOT_EXPOSED else found.begun
     if profile.held_have_arrived and not isinstance(queue, Unknown) and not isinstance(begun, Unknown):

@@ -28,7 +28,7 @@ from servingpool.decision.observation import (
 )
 from servingpool.decision.plausible import FAR
 from servingpool.decision.samples import RESTARTED
-from servingpool.reconcile.gateway_sample import QUEUE_SHARED, own_sample
+from servingpool.reconcile.gateway_sample import QUEUE_UNNAMED, own_sample, queue_unnamed
 from servingpool.reconcile.gateways import (
     GatewayShare,
     OwnGateway,
@@ -223,8 +223,8 @@ class GatewayTotals:
             return Absent(own.unseen)
         shows = () if profile.at_zero is None else profile.at_zero.shows
         counted = any(one is not GatewayFigure.QUEUE for one in shows)
-        if told.queue is QUEUE_SHARED and not counted:
-            return QUEUE_SHARED
+        if not counted and any(queue_unnamed(reading.samples[pod]) for pod in pods):
+            return QUEUE_UNNAMED
         if counted and (self.last or profile.model_label is None):
             return self.newcomers + _shown(profile, self.counts)
         if GatewayFigure.QUEUE in shows and not isinstance(told.queue, Unknown):

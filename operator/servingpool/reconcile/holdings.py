@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from servingpool.adapters.cluster.devices import ClaimTemplates, Devices
 from servingpool.adapters.cluster.kinds import DEPLOYMENT
@@ -63,7 +62,7 @@ class Holdings:
         namespace, spec = key.namespace, budget.spec
 
         def runs(uid: str) -> bool:
-            return self._cache.runs(namespace, uid)
+            return self._cache.runs(namespace, uid, now)
 
         if workload is None:
             fault = self._targets.fault(key)
@@ -84,7 +83,7 @@ class Holdings:
             return max(found, of_pod) if found == 0 and stated is not None and not _tells(pod.devices) else found
 
         standing = [{pod.uid: gpus(pod) for pod in pods} for pods in self._cache.replicas(workload)]
-        draining = {pod.uid: gpus(pod) for pod in self._cache.draining(workload)}
+        draining = {pod.uid: gpus(pod) for pod in self._cache.draining(workload) if runs(pod.uid)}
         known: list[dict[str, int]] = []
         for pods in (*standing, draining):
             unknown = next((found for found in pods.values() if isinstance(found, Unknown)), None)
@@ -96,15 +95,23 @@ class Holdings:
         self._remember(known_as, seen)
         return Held(seen.gpus, each, ordered)
 
-    def leaving(self, budget: str, key: TargetKey) -> int:
+    def leaving(self, budget: str, key: TargetKey, now: float) -> int:
         """GPUs of a target's pods that end, though its pool has left the budget. What stands goes with the pool."""
         # Pods of a Deployment that was deleted are not marked at once. Other kinds are not read without a pool.
         deleted = key.sort == DEPLOYMENT and self._cache.workload(key) is None
-        ends = partial(self._cache.runs if deleted else self._cache.drains, key.namespace)
-        gone = self._holdings.get((budget, key), Holding()).gone(ends)
+        ends = self._cache.runs if deleted else self._cache.drains
+        gone = self._holdings.get((budget, key), Holding()).gone(lambda uid: ends(key.namespace, uid, now))
         if not gone.pods:
             self._holdings.pop((budget, key), None)
         return gone.gpus
+
+    def not_ending(self, key: TargetKey, now: float) -> list[str]:
+        """Pods of a target that their nodes should have ended long ago, and that therefore hold nothing."""
+        workload = self._cache.workload(key)
+        pods = () if workload is None else self._cache.draining(workload)
+        return sorted(
+            f"{key.namespace}/{pod.name}" for pod in pods if not self._cache.runs(key.namespace, pod.uid, now)
+        )
 
     def keep(self, budgets: Container[str]) -> None:
         """Forget what targets held of any other budget."""
@@ -147,7 +154,10 @@ class Holdings:
         claimed: int | Unknown = 0
         if devices.templates or devices.shared is not None:
             claimed = self._templates.count(namespace, devices, budget.device_class_name)
-        return claimed if isinstance(claimed, Unknown) else claimed + devices.amount(budget.resource_name)
+        amount = devices.amount(budget.resource_name)
+        if isinstance(claimed, Unknown) or isinstance(amount, Unknown):
+            return claimed if isinstance(claimed, Unknown) else amount
+        return claimed + amount
 
     def _remember(self, key: tuple[str, TargetKey], holding: Holding) -> None:
         if holding.pods or holding.ordered or holding.leaving:
@@ -158,7 +168,7 @@ class Holdings:
 
 def _tells(devices: Devices) -> bool:
     """Whether pods ask for any device: then what the pool says is of another one."""
-    return bool(devices.resources or devices.templates)
+    return bool(devices.resources or devices.templates or devices.unreadable)
 
 
 def _elsewhere(nodes: Mapping[str, str], budget: BudgetSpec) -> bool:

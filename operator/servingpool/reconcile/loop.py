@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -41,7 +41,7 @@ from servingpool.reconcile.role_plan import plan_pool
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.status_builder import build
-from servingpool.reconcile.targets import Owners, keys_of, owns, target_of
+from servingpool.reconcile.targets import Owners, keys_of, owns, target_of, together
 
 log = logging.getLogger(__name__)
 
@@ -257,6 +257,7 @@ class Reconciler:
         # A pool in Recommend owns nothing, also where it is the oldest.
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
         state.targets_seen(seen.targets, len(seen.observation.ready), now, scales=scales)
+        seen = replace(seen, ours=state.history.ours(together([target.workload for target in seen.targets])))
         room = self._budgets.budgets.room(pool.key, alike_of(seen)) if pool.spec.several else NO_LIMITS
         return state, plan_pool(
             seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room
@@ -314,6 +315,11 @@ class Reconciler:
         """The writes of a tick for one pool. Whether replicas were changed."""
         # Each write may take seconds: another may lead by now, the pool be gone or made anew.
         may_report = partial(self._may_report, due.meta)
+        if isinstance(due, PoolPlan) and due.switches_off:
+            fleet = together([target.workload for target in due.seen.targets])
+            told = state.history.order(fleet, 0, due.decision.reason, due.at).told
+            if not may_report() or not await self._reporter.foretell(due.meta, state, told, due.at):
+                return False
         outcome = await self._act(due, state) if isinstance(due, PoolPlan) else NOT_SCALED
         if outcome is None:
             return False
@@ -336,7 +342,7 @@ class Reconciler:
     def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""
         self._under_way.pop(due.meta.key, None)
-        told = build(due, outcome, state.status, state.scaled_at, state.history.changes, state.routing)
+        told = build(due, outcome, state.status, state.scaled_at, state.history.told, state.routing)
         state.judged(told.conditions)
         return told
 

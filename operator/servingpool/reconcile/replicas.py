@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from servingpool.adapters.cluster.names import ORDINAL
-from servingpool.adapters.cluster.objects import Pod, Workload
+from servingpool.adapters.cluster import kinds
+from servingpool.adapters.cluster.objects import Pod, TargetKey, Workload
 from servingpool.adapters.prometheus import FleetReading, Missing, Selection
 from servingpool.decision.observation import Histogram, Replica, ReplicaMetrics, Unknown
 
@@ -22,7 +22,7 @@ _WHAT = {"replica", "scraped_at", "ttft_from_admission"}
 
 def told_by_name(workload: Workload, groups: Sequence[tuple[Pod, ...]]) -> bool:
     """Whether the names of the pods of the past tell the replicas of the past: each that served was one."""
-    return workload.key.sort in ORDINAL or all(len(pods) == 1 for pods in groups)
+    return workload.key.sort in kinds.ORDINAL or all(len(pods) == 1 for pods in groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,19 @@ def replicas(
     if all(len(pods) == 1 for pods in whole):
         return Replicas(tuple(_ready(pods, pods[0].name, now) for pods in whole), starting, selection)
     return _together(whole, starting, selection, now)
+
+
+def numbered(found: Replicas, target: TargetKey) -> Replicas:
+    """The same with their ordinals, where the kind removes the highest first."""
+    if target.sort not in kinds.ORDINAL:
+        return found
+
+    def number(replica: Replica) -> Replica:
+        # Of a group, the first pod is the one that is named so.
+        first = replica.name.partition("+")[0]
+        return replace(replica, ordinal=kinds.ordinal(target.sort, target.name, first))
+
+    return replace(found, ready=tuple(map(number, found.ready)), starting=tuple(map(number, found.starting)))
 
 
 def of_all(names: Sequence[str], targets: Sequence[Replicas]) -> Replicas:

@@ -214,12 +214,14 @@ def test_what_is_not_replayed_is_said_and_the_rest_is_replayed() -> None:
         {"type": "cpu", "metadata": {"value": "60"}},
         prometheus("sum(vllm:num_requests_waiting)", "5"),
         minReplicaCount=0,
+        idleReplicaCount=0,
     )
     assert rule.policy() is not None
     assert list(rule.lost()) == [
         "ScaledObject llama: a trigger of type 'cron' is in no recording, so it is not replayed.",
         "ScaledObject llama: a trigger of type 'cpu' is in no recording, so it is not replayed.",
         "ScaledObject llama: scale to zero is not replayed; its minimum is taken as 1.",
+        "ScaledObject llama: idleReplicaCount is not replayed; without load its minimum is taken.",
     ]
     alone = an_hpa({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}})
     assert alone.policy() is None

@@ -117,6 +117,16 @@ def test_a_profile_that_is_wrong_is_refused_by_field_with_what_is_allowed_and_gi
     assert said in result.stderr
 
 
+def test_a_profile_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "deep.yaml").write_text("[" * 20_000)
+    (tmp_path / "page.txt").write_text(PAGE)
+    result = CliRunner().invoke(
+        app, ["check-profile", str(tmp_path / "deep.yaml"), "--page", str(tmp_path / "page.txt")]
+    )
+    assert result.exit_code == 2
+    assert "is not YAML: it is nested too deeply" in result.output
+
+
 def test_a_page_that_is_none_is_refused(tmp_path: Path) -> None:
     result = check(tmp_path, page="<html><body>Sign in</body></html>")
     assert result.exit_code == 2

@@ -101,6 +101,20 @@ def test_it_costs_one_replica_for_one_cold_start_at_most(figure: str, how: str) 
     assert sum(one > 0 for one in excess(found)) <= 30
 
 
+@pytest.mark.parametrize("how", ["10^12 more", "10^6 more"])
+@pytest.mark.parametrize(
+    "figure",
+    ["waiting", "prompt_tokens", "begun", "time_to_first_token.count", "inter_token_latency.count"],
+)
+def test_so_it_is_in_a_pool_of_a_request_a_minute_that_knows_nothing_usual(figure: str, how: str) -> None:
+    world = Scraped(replicas=1, pool=replace(POOL, max_replicas=60))
+    world.run(0.015, 15)
+    world.figure, world.damage = figure, DAMAGE[how]
+    found = [world.tick(0.015)]
+    world.figure = ""
+    assert max(one.decision.replicas for one in [*found, *world.run(0.015, 5)]) <= 2
+
+
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(figure=st.sampled_from(FIGURES), power=st.floats(0.0, 19.0))
 def test_so_it_is_whatever_the_figure_is_raised_by(figure: str, power: float) -> None:

@@ -179,7 +179,7 @@ def test_a_lost_answer_of_an_order_that_was_carried_out_is_counted_once() -> Non
     world.services["high"].rate = world.services["low"].rate = 60.0
     run(world, 30, 20)
     assert status(world)["held"] == 20
-    assert world.services["high"].set_by[0] == FIELD_MANAGER
+    assert world.services["high"].set_by == FIELD_MANAGER
 
 
 def test_a_budget_that_is_made_while_an_order_is_on_its_way_counts_it() -> None:

@@ -233,11 +233,23 @@ def test_a_queue_that_names_no_model_is_unknown_while_others_may_be_in_it() -> N
 
 
 def test_requests_that_a_gateway_holds_before_the_models_first_are_told() -> None:
-    """With no replica nothing is sent on, so no series names the model."""
+    """Nothing was sent on so far, so no series names the model."""
     behind = Behind("inference-extension")
     assert (behind.hear(picker(0.0)).queue, behind.hear(picker(3.0, at=15.0)).arrivals) == (0.0, 3.0)
     foreign = Behind("inference-extension").hear(picker(3.0, other=1.0))
     assert foreign.queue == Unknown("gateway inference-extension exports no series of model 'llama'")
+
+
+def test_a_release_whose_queue_names_no_model_is_not_trusted_to_show_a_request_at_zero() -> None:
+    """1.1 and 1.2 answer 503 before a request comes to their queue, while the pool has no endpoint."""
+    behind = Behind("inference-extension")
+    own = {"gateway": {"name": "inference-extension"}}
+    behind.pool = pool(targets=[{"name": "vllm", "min": 0, "max": 9}], metrics=own)
+    old = behind.hear(picker(0.0, llama=10.0))
+    assert old.queue == 0.0
+    assert isinstance(old.at_zero, Unknown)
+    assert "refuses requests while there is no replica" in old.at_zero.reason
+    assert behind.hear({ROUTER: {"llama": page(at=15.0, waiting=0.0, begun=10.0)}}).at_zero == 0.0
 
 
 def test_where_the_queue_names_a_model_the_others_hold_nothing() -> None:

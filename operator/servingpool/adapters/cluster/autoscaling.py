@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
-
-import orjson
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Raw, holders
 
@@ -110,9 +109,9 @@ def _applies(entry: Raw) -> bool:
 
 def _sets(applied: str, path: Sequence[str]) -> bool:
     try:
-        held = orjson.loads(applied)  # nested deeply it is a ValueError, and no RecursionError
+        held = json.loads(applied)
         for name in path:
             held = held[name]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
     return True

@@ -9,8 +9,13 @@ from itertools import chain
 
 from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.autoscaling import paused
-from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.objects import NO_OWNER, Autoscaler, Key, Owner, Pod, Raw, TargetKey, Workload
 from servingpool.adapters.cluster.selector import Selector
+
+Owned = tuple[str, str]
+"""Namespace and uid of an object that may own others."""
+LONGEST_CHAIN = 8
+"""Owners above a pod that are followed: from a worker of a group to its leader, and to what made that."""
 
 
 class ClusterCache:
@@ -18,7 +23,9 @@ class ClusterCache:
 
     A Deployment's pods are found through the owner chain (Deployment, ReplicaSet, Pod), as the API server records it:
     people choose names and labels, and two Deployments with the same labels are common. Those of other kinds are the
-    ones that the scale subresource selects.
+    ones that the scale subresource selects; if some of these have an owner chain to the target, only those.
+
+    An owner counts in its own namespace alone, as for the API server: uids are no secret.
     """
 
     def __init__(self) -> None:
@@ -30,17 +37,17 @@ class ClusterCache:
         self.edition = 0
         """Rises with each change of a budget or of a namespace."""
         self._workloads: dict[TargetKey, Workload] = {}
-        self._revisions: dict[str, str] = {}
-        """ReplicaSet uid to Deployment uid."""
-        self._revisions_of: defaultdict[str, set[str]] = defaultdict(set)
-        self._pods: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
-        """ReplicaSet uid to its pods by uid."""
+        self._revisions: dict[Owned, Owner] = {}
+        """ReplicaSets to what controls them."""
+        self._revisions_of: defaultdict[Owned, set[str]] = defaultdict(set)
+        self._pods: defaultdict[Owned, dict[str, Pod]] = defaultdict(dict)
+        """What controls pods, such as a ReplicaSet, to its pods by uid."""
         self._spaces: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         """Namespace to its pods by uid."""
         self._labelled: dict[str, dict[str, dict[str, list[Pod]]]] = {}
         """Namespace to a label's name to its values to their pods; made when asked for, while no pod changes."""
-        self._owners: dict[str, str] = {}
-        """Pod uid to ReplicaSet uid."""
+        self._owners: dict[str, Owned] = {}
+        """Pod uid to what controls it."""
         self._costly: dict[str, str] = {}
         """Uid and namespace of the pods with a deletion cost of ours."""
         self._autoscalers: dict[tuple[str, Key], Autoscaler] = {}
@@ -98,16 +105,16 @@ class ClusterCache:
 
     def see_replica_set(self, raw: Raw, *, gone: bool) -> None:
         """A ReplicaSet."""
-        uid = raw["metadata"]["uid"]
-        revision = None if gone else objects.replica_set(raw)
-        before = self._revisions.pop(uid, None)
+        namespace, uid = objects.key_of(raw)[0], raw["metadata"]["uid"]
+        owner = None if gone else objects.replica_set(raw)
+        before = self._revisions.pop((namespace, uid), None)
         if before is not None:
-            self._revisions_of[before].discard(uid)
-            if not self._revisions_of[before]:
-                del self._revisions_of[before]
-        if revision is not None:
-            self._revisions[uid] = revision.owner
-            self._revisions_of[revision.owner].add(uid)
+            self._revisions_of[namespace, before.uid].discard(uid)
+            if not self._revisions_of[namespace, before.uid]:
+                del self._revisions_of[namespace, before.uid]
+        if owner is not None:
+            self._revisions[namespace, uid] = owner
+            self._revisions_of[namespace, owner.uid].add(uid)
 
     def see_pod(self, raw: Raw, *, gone: bool) -> None:
         """A pod."""
@@ -123,8 +130,8 @@ class ClusterCache:
         self._spaces[namespace].pop(uid, None)
         self._labelled.pop(namespace, None)
         if pod is not None:
-            self._owners[uid] = pod.owner
-            self._pods[pod.owner][uid] = self._spaces[namespace][uid] = pod
+            owned = self._owners[uid] = namespace, pod.owner.uid
+            self._pods[owned][uid] = self._spaces[namespace][uid] = pod
             if pod.cost is not None and pod.cost.ours and not pod.going:
                 self._costly[uid] = namespace
         elif not self._spaces[namespace]:
@@ -162,28 +169,33 @@ class ClusterCache:
 
     def pods(self, workload: Workload) -> Iterator[Pod]:
         """A Deployment's pods that are not being deleted."""
-        for revision in self._revisions_of.get(workload.uid, ()):
-            yield from (pod for pod in self._pods.get(revision, {}).values() if not pod.going)
+        return (pod for pods in self._by_revision(workload) for pod in pods if not pod.going)
 
     def draining(self, workload: Workload) -> list[Pod]:
-        """A target's pods that are being deleted and have not ended."""
-        selector = workload.selector
-        if selector is None:
-            revisions = self._revisions_of.get(workload.uid, ())
-            pods = [pod for revision in revisions for pod in self._pods.get(revision, {}).values()]
-        else:
-            pods = [pod for pod in self._spaces.get(workload.key.namespace, {}).values() if selector.admits(pod.labels)]
+        """A target's pods that are being deleted and have not ended, those that should have ended among them."""
+        pods: Iterable[Pod] = chain.from_iterable(self._by_revision(workload))
+        if workload.selector is not None:
+            pods = self._own(workload, self._matched(workload.key.namespace, workload.selector))
         return [pod for pod in pods if pod.going and not pod.ended]
 
-    def runs(self, namespace: str, uid: str) -> bool:
-        """Whether this pod exists and has not ended."""
-        pod = self._spaces.get(namespace, {}).get(uid)
-        return pod is not None and not pod.ended
+    def strangers(self, workload: Workload) -> list[Pod]:
+        """Pods that count as a target's, by its selector alone, and are controlled by another kind than most are."""
+        if workload.selector is None:
+            return []
+        pods = list(self._selected(workload, workload.selector))
+        tops = [self._top(workload.key.namespace, pod).kind for pod in pods]
+        most = max(tops, key=lambda kind: (tops.count(kind), kind), default="")
+        return [pod for pod, kind in zip(pods, tops, strict=True) if kind != most]
 
-    def drains(self, namespace: str, uid: str) -> bool:
-        """Whether this pod is being deleted and has not ended."""
+    def runs(self, namespace: str, uid: str, now: float) -> bool:
+        """Whether this pod exists, has not ended, and is not one that its node should have ended by now."""
         pod = self._spaces.get(namespace, {}).get(uid)
-        return pod is not None and pod.going and not pod.ended
+        return pod is not None and not pod.ended and now < pod.holds_until
+
+    def drains(self, namespace: str, uid: str, now: float) -> bool:
+        """Whether this pod is being deleted, and runs."""
+        pod = self._spaces.get(namespace, {}).get(uid)
+        return pod is not None and pod.going and self.runs(namespace, uid, now)
 
     def replicas(self, workload: Workload) -> list[tuple[Pod, ...]]:
         """The pods that are not being deleted, by replica, in each the selected ones first.
@@ -209,29 +221,63 @@ class ClusterCache:
 
     def costly(self) -> Iterator[tuple[str, Pod, Workload | None]]:
         """Pods with our deletion cost: namespace, pod, and its Deployment if that still exists."""
-        by_uid = {workload.uid: workload for workload in self._workloads.values()} if self._costly else {}
+        workloads = self._workloads.values() if self._costly else ()
+        by_uid = {(workload.key.namespace, workload.uid): workload for workload in workloads}
         for uid, namespace in self._costly.items():
             pod = self._pods[self._owners[uid]][uid]
-            yield namespace, pod, by_uid.get(self._revisions.get(pod.owner, ""))
+            above = self._revisions.get((namespace, pod.owner.uid), NO_OWNER)
+            yield namespace, pod, by_uid.get((namespace, above.uid))
 
     def rolling_out(self, workload: Workload) -> bool:
         """Whether pods of more than one revision exist."""
-        if workload.selector is not None:
-            return len({_revision(pod) for pod in self._selected(workload, workload.selector)} - {None}) > 1
-        standing = (
-            any(not pod.going for pod in self._pods.get(revision, {}).values())
-            for revision in self._revisions_of.get(workload.uid, ())
-        )
-        return sum(standing) > 1
+        if workload.selector is None:
+            return sum(any(not pod.going for pod in pods) for pods in self._by_revision(workload)) > 1
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for pod in self._selected(workload, workload.selector):
+            label, value = kinds.revision(pod.labels) or ("", "")
+            found[label].add(value)
+        return any(len(values) > 1 for values in found.values())
+
+    def _by_revision(self, workload: Workload) -> Iterator[Iterable[Pod]]:
+        """A Deployment's pods, of each ReplicaSet."""
+        namespace = workload.key.namespace
+        for revision in self._revisions_of.get((namespace, workload.uid), ()):
+            yield self._pods.get((namespace, revision), {}).values()
 
     def _selected(self, workload: Workload, selector: Selector) -> Iterator[Pod]:
-        namespace = workload.key.namespace
+        matched = (pod for pod in self._matched(workload.key.namespace, selector) if not pod.going)
+        return iter(self._own(workload, matched))
+
+    def _matched(self, namespace: str, selector: Selector) -> Iterator[Pod]:
         pods: Iterable[Pod] = self._spaces.get(namespace, {}).values()
         found = [[self._with(namespace, key).get(value, ()) for value in values] for key, values in selector.named]
         if found:
             fewest = min(found, key=lambda lists: sum(map(len, lists)))
             pods = chain.from_iterable(fewest)
-        return (pod for pod in pods if not pod.going and selector.admits(pod.labels))
+        return (pod for pod in pods if selector.admits(pod.labels))
+
+    def _own(self, workload: Workload, pods: Iterable[Pod]) -> list[Pod]:
+        """Of these pods those that the target controls; all, where its kind controls no pods."""
+        every = list(pods)
+        namespace, uid = workload.key.namespace, workload.uid
+        leads = {
+            owner: any(above.uid == uid for above in self._chain(namespace, owner))
+            for owner in {pod.owner for pod in every}
+        }
+        return [pod for pod in every if leads[pod.owner]] if any(leads.values()) else every
+
+    def _chain(self, namespace: str, owner: Owner) -> Iterator[Owner]:
+        """This owner and those above it, as far as they are watched: ReplicaSets and pods."""
+        for _ in range(LONGEST_CHAIN):
+            if not owner.uid:
+                return
+            yield owner
+            pod = self._spaces.get(namespace, {}).get(owner.uid)
+            owner = self._revisions.get((namespace, owner.uid), NO_OWNER) if pod is None else pod.owner
+
+    def _top(self, namespace: str, pod: Pod) -> Owner:
+        """The last owner above a pod that is known."""
+        return [NO_OWNER, *self._chain(namespace, pod.owner)][-1]
 
     def _with(self, namespace: str, label: str) -> Mapping[str, Sequence[Pod]]:
         """The pods of a namespace that have this label, by its value. Each target looking at all pods was quadratic."""
@@ -247,7 +293,3 @@ class ClusterCache:
         """Who else scales this target; a ScaledObject before the HPA that KEDA makes of it."""
         found = [self._autoscalers[name] for name in self._autoscaled.get(target, ())]
         return sorted(found, key=lambda autoscaler: autoscaler.kind, reverse=True)
-
-
-def _revision(pod: Pod) -> str | None:
-    return next((pod.labels[name] for name in kinds.REVISION_LABELS if name in pod.labels), None)

@@ -191,7 +191,7 @@ class Cluster:
             fields = ", ".join(sorted({INDEX.sub("[]", field) for field in refused.fields}))
             if fields not in self._told:
                 self._told.add(fields)
-                log.warning(UNKNOWN_TO_SCHEMA, fields, what, refused.detail)
+                log.warning(UNKNOWN_TO_SCHEMA, fields, what, refused)
             await merge(left)
         self.writes["status"] += 1
 

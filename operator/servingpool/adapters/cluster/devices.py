@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
+from servingpool.adapters.cluster.accelerators import counted
 from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.paths import path_of
+from servingpool.adapters.cluster.quantity import whole
 from servingpool.decision.observation import Unknown
 
 Raw = Mapping[str, Any]
-SUFFIXES = {"": Decimal(1), "m": Decimal("0.001")} | {
-    f"{letter.upper() if binary and letter == 'k' else letter}{'i' * binary}": Decimal(1024 if binary else 1000)
-    ** power
-    for power, letter in enumerate("kMGTPE", 1)
-    for binary in (False, True)
-}
+Amounts = dict[str, int]
+"""Of extended resources, by name."""
 CLAIM_VERSIONS = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
 """Of the API of claims, the newest first. Kubernetes 1.34 has them all."""
 READ_FOR = 60.0
@@ -29,46 +25,93 @@ class Devices(NamedTuple):
     """What the pods of one replica, or one pod, ask for."""
 
     resources: tuple[tuple[str, int], ...] = ()
-    """Extended resources with their amounts, of all containers that run beside each other."""
+    """Extended resources with their amounts, of each pod what Kubernetes reserves for it."""
     templates: tuple[str, ...] = ()
     """ResourceClaimTemplates, each as often as it is named: every pod gets a claim of its own."""
     shared: str | None = None
     """A ResourceClaim that is named itself: pods may share it."""
+    unreadable: tuple[str, ...] = ()
+    """Extended resources of which an amount is no quantity."""
 
-    def amount(self, resource: str) -> int:
+    def amount(self, resource: str) -> int | Unknown:
         """So much of this extended resource."""
+        if resource in self.unreadable:
+            return Unknown(f"an amount of {resource} is no quantity")
         return sum(amount for name, amount in self.resources if name == resource)
-
-
-def whole(amount: object) -> int:
-    """A Kubernetes quantity, such as `8`, `"1k"` or `1e3`, rounded up."""
-    text = str(amount)
-    number = text.rstrip("mkKMGTPEi") if "e" not in text.lower()[:-1] else text
-    return math.ceil(Decimal(number) * SUFFIXES[text[len(number) :]])
 
 
 def containers(pod: Raw) -> list[Raw]:
     """Those of a pod that run beside each other: sidecars are init containers that go on."""
-    sidecars = [one for one in pod.get("initContainers") or () if one.get("restartPolicy") == "Always"]
-    return [*(pod.get("containers") or ()), *sidecars]
+    return [*(pod.get("containers") or ()), *filter(_goes_on, pod.get("initContainers") or ())]
 
 
 def devices_of(pods: Iterable[Raw]) -> Devices:
     """What pods of these specs ask for."""
-    resources: dict[str, int] = {}
+    resources: Amounts = {}
     templates: list[str] = []
     shared: str | None = None
+    unreadable: set[str] = set()
     for pod in pods:
-        for container in containers(pod):
-            for name, amount in ((container.get("resources") or {}).get("limits") or {}).items():
-                if "/" in name:  # an extended resource; those of Kubernetes itself have no domain
-                    resources[name] = resources.get(name, 0) + whole(amount)
+        _add(resources, _reserved(pod, unreadable))
         for claim in pod.get("resourceClaims") or ():
             if "resourceClaimTemplateName" in claim:
                 templates.append(str(claim["resourceClaimTemplateName"]))
             else:
                 shared = str(claim.get("resourceClaimName"))
-    return Devices(tuple(sorted(resources.items())), tuple(templates), shared)
+    return Devices(tuple(sorted(resources.items())), tuple(templates), shared, tuple(sorted(unreadable)))
+
+
+def gpus_of(pods: Iterable[Raw]) -> int:
+    """Accelerators that pods of these specs occupy; amounts that are no quantity count as none."""
+    return sum(counted(_reserved(pod, set())) for pod in pods)
+
+
+def _reserved(pod: Raw, unreadable: set[str]) -> Amounts:
+    """Extended resources that Kubernetes reserves for a pod, for its whole life.
+
+    The greater of what runs together, and of each init container with the sidecars that were started before it
+    (`AggregateContainerRequests` of Kubernetes); and the overhead of its runtime. A pod's own `resources` have none.
+    """
+    together: Amounts = {}
+    for container in pod.get("containers") or ():
+        _add(together, _asked(container, unreadable))
+    started: Amounts = {}
+    at_start: Amounts = {}
+    for container in pod.get("initContainers") or ():
+        asked = _asked(container, unreadable)
+        _add(asked, started)
+        if _goes_on(container):
+            started = asked
+        at_start = {name: max(at_start.get(name, 0), asked.get(name, 0)) for name in at_start.keys() | asked.keys()}
+    _add(together, started)
+    most = {name: max(together.get(name, 0), at_start.get(name, 0)) for name in together.keys() | at_start.keys()}
+    _add(most, _extended(pod.get("overhead"), unreadable))
+    return most
+
+
+def _asked(container: Raw, unreadable: set[str]) -> Amounts:
+    return _extended((container.get("resources") or {}).get("limits"), unreadable)
+
+
+def _extended(amounts: Raw | None, unreadable: set[str]) -> Amounts:
+    found: Amounts = {}
+    for name, amount in (amounts or {}).items():
+        if "/" in name:  # an extended resource; those of Kubernetes itself have no domain
+            read = whole(amount)
+            if read is None:
+                unreadable.add(name)
+            else:
+                found[name] = read
+    return found
+
+
+def _goes_on(container: Raw) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+def _add(to: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        to[name] = to.get(name, 0) + amount
 
 
 def requested(template: Raw, device_class: str) -> int | Unknown:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import aiohttp
-import orjson
 import yaml
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException
@@ -20,6 +20,7 @@ from servingpool.adapters.cluster.refusals import (
     Unanswered,
     Unfit,
     kind_of,
+    said,
     why,
 )
 
@@ -48,13 +49,12 @@ def translated(what: str) -> Iterator[None]:
 
 def _refusal(what: str, error: ApiException) -> ClusterError:
     kind = kind_of(error.status or 0)
-    said = f"{error.status} {error.reason}"
+    told = [f"Cannot {what}", f"{error.status} {error.reason}"]
     if error.status == INVALID:
         judged = _names_an_object(error)
         kind = Invalid if judged else Conflict
-        said += ": rejected by an admission policy or by validation" if judged else ""
-    refused = kind(f"Cannot {what}: {said}")
-    refused.detail = _message(error)
+        told += ["rejected by an admission policy or by validation"] if judged else []
+    refused = kind(": ".join(filter(None, [*told, _message(error)])))
     if isinstance(refused, Invalid):
         refused.fields = _fields(error)
     return refused
@@ -68,16 +68,16 @@ def _unanswered(what: str, how: str, detail: str) -> Unanswered:
 
 def _message(error: ApiException) -> str:
     try:
-        return str(orjson.loads(error.body)["message"])
-    except (ValueError, KeyError, TypeError):
+        return said(json.loads(error.body)["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 
 def _fields(error: ApiException) -> tuple[str, ...]:
     try:
-        causes = orjson.loads(error.body)["details"]["causes"]
+        causes = json.loads(error.body)["details"]["causes"]
         return tuple(str(cause["field"]) for cause in causes)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ()
 
 
@@ -88,8 +88,8 @@ def _names_an_object(error: ApiException) -> bool:
     has the name by now.
     """
     try:
-        details = orjson.loads(error.body)["details"]
+        details = json.loads(error.body)["details"]
         causes = details.get("causes", ())
         return "name" in details and all(cause.get("field") != "metadata.uid" for cause in causes)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False

@@ -88,7 +88,7 @@ class Handover:
             autoscalers=tuple(raw for raw in scaling if made_by_keda(raw) is None),
             keda_hpas=tuple(raw for raw in scaling if made_by_keda(raw) is not None),
             namesakes=tuple(namesakes),
-            kept=None if kept is None else json.loads(kept),
+            kept=None if kept is None else _copy(kept),
         )
 
     def pool(self) -> Raw:
@@ -186,3 +186,17 @@ class Handover:
 def named(raw: Raw) -> str:
     """Kind and name, as messages write them."""
     return f"{raw['kind']} '{raw['metadata']['name']}'"
+
+
+def _copy(text: str) -> Raw:
+    """The autoscaler in the pool's annotation. Unfit where whoever may edit the pool has put something else there."""
+    try:
+        kept: Raw = json.loads(text)
+        whole = kept["kind"] in {kind for _, _, kind in AUTOSCALERS.values()} and isinstance(
+            kept["metadata"]["name"], str
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise Unfit(f"The pool's annotation {KEPT} holds no copy of an autoscaler. Remove it, and run again")
+    return kept

@@ -15,6 +15,8 @@ Sort = tuple[str, str]
 DEPLOYMENT: Sort = ("apps", "Deployment")
 STATEFUL_SET: Sort = ("apps", "StatefulSet")
 LEADER_WORKER_SET: Sort = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+ORDINAL = (STATEFUL_SET, LEADER_WORKER_SET)
+"""Kinds whose pods that serve are named by a number, and whose scale-down removes the highest, Ready or not."""
 
 GROUP_LABELS = (
     "leaderworkerset.sigs.k8s.io/group-key",
@@ -36,11 +38,16 @@ REVISION_LABELS = (
     "leaderworkerset.sigs.k8s.io/template-revision-hash",
     "modelserving.volcano.sh/revision",
     "storm-service-revision",
+    "rollouts-pod-template-hash",
     "controller-revision-hash",
     "pod-template-hash",
 )
 """Labels that differ between pods of different templates: two values are a rollout. The first one that a pod has
-counts. `controller-revision-hash` is a StatefulSet's, `pod-template-hash` a ReplicaSet's."""
+counts: a LeaderWorkerSet's pods have its own, and one of the StatefulSets that it makes for each group.
+`rollouts-pod-template-hash` is Argo Rollouts', `controller-revision-hash` a StatefulSet's and a CloneSet's,
+`pod-template-hash` a ReplicaSet's."""
+REVISION_ENDINGS = ("template-hash", "revision-hash")
+"""How such labels of other kinds end, such as Grove's: they count where a pod has none of the above."""
 REPLICAS: Mapping[Sort, tuple[str, ...]] = {
     ("production-stack.vllm.ai", "VLLMRuntime"): ("spec", "deploymentConfig", "replicas"),
 }
@@ -91,6 +98,24 @@ def group(sort: Sort, labels: Mapping[str, str]) -> tuple[str, str] | None:
     index = INDEX_LABELS.get(sort)
     names = GROUP_LABELS if index is None else (index,)
     return next(((name, labels[name]) for name in names if name in labels), None)
+
+
+def ordinal(sort: Sort, name: str, pod: str) -> int | None:
+    """The number of this pod, by its name, where the kind of the object `name` removes the highest first."""
+    base, _, number = pod.rpartition("-")
+    return int(number) if sort in ORDINAL and base == name and number.isdecimal() else None
+
+
+def in_turn(sort: Sort, raw: Raw) -> bool:
+    """Whether its pods start one after another: a StatefulSet's do by default."""
+    return sort == STATEFUL_SET and raw.get("spec", {}).get("podManagementPolicy") != "Parallel"
+
+
+def revision(labels: Mapping[str, str]) -> tuple[str, str] | None:
+    """The label that tells a pod's template, with its value; None where no label does."""
+    known = next((name for name in REVISION_LABELS if name in labels), None)
+    found = known or min((name for name in labels if name.endswith(REVISION_ENDINGS)), default=None)
+    return None if found is None else (found, labels[found])
 
 
 def pod_specs(sort: Sort, raw: Raw) -> list[Raw] | None:

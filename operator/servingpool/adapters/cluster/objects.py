@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from servingpool.adapters.cluster import kinds
 from servingpool.adapters.cluster.arguments import batch_limit
-from servingpool.adapters.cluster.devices import Devices, containers, devices_of
+from servingpool.adapters.cluster.devices import Devices, containers, devices_of, gpus_of
 from servingpool.adapters.cluster.drain import Drain, read_drain
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.selector import Selector
@@ -48,20 +48,17 @@ class TargetKey(NamedTuple):
         return f"{self.kind} {self.name}"
 
 
-# Extended resources of GPU vendors and their kin: nvidia.com/gpu, nvidia.com/mig-1g.10gb, amd.com/gpu,
-# gpu.intel.com/i915, habana.ai/gaudi, google.com/tpu, aws.amazon.com/neuron, huawei.com/Ascend910.
-ACCELERATOR = re.compile(
-    r"(^|\.)(nvidia\.com/(gpu|mig-.*)|amd\.com/gpu|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi.*"
-    r"|google\.com/tpu|aws\.amazon\.com/neuron.*|huawei\.com/ascend.*)$",
-    re.IGNORECASE,
+POOL_METADATA = (
+    *("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp"),
+    "labels",
 )
-POOL_METADATA = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "labels")
 ENDED = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
-SHARED = ".shared"
-"""Suffix of time-sliced GPUs, which are parts of one."""
 FIELD_MANAGER = "servingpool-operator"
 """Our name in what the API server keeps of who wrote which field."""
+NOBODY = frozenset({"", "ancient-changes", "before-first-apply"})
+"""Names that the API server gives itself: to a writer without a name, to all but the last ten that updated an object,
+and to those before the first server-side apply. They are no program, and no longer tell which one it was."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Of the ready pods of a ReplicaSet that shrinks, those with the lower cost go first; 0 without it."""
 # As the ReplicaSet controller reads it (GetDeletionCostFromPodAnnotations): "+10", "008" and "1.5" are none.
@@ -101,7 +98,7 @@ class Workload:
     replicas: int
     """`spec.replicas`: what is ordered."""
     set_by: Setter | None
-    """Who ordered it, as the API server has it."""
+    """Who ordered it, as the API server has it. None after a scale to 0, or where a manifest without it was applied."""
     gpus: int
     """GPUs one replica asks for, over its pods and containers; 0 where these name none."""
     drain: Drain
@@ -121,15 +118,27 @@ class Workload:
     """What one replica asks for; None where that is not known."""
     nodes: tuple[Labels, ...] = field(default=(), hash=False)
     """Node selectors of the pods of one replica."""
+    ending: bool = False
+    """It is being deleted."""
+    refusal: str = ""
+    """Why its controller cannot make pods, in the API server's words; empty where it can, or where it does not tell."""
+    in_turn: bool = False
+    """Its replicas start one after another, each once the one before is Ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSet:
-    """A revision of a Deployment."""
+class Owner(NamedTuple):
+    """The object that controls another one."""
 
     uid: str
-    owner: str
-    """The Deployment's uid."""
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        """Such as `Deployment router`."""
+        return f"{self.kind} {self.name}" if self.kind else "no controller"
+
+
+NO_OWNER = Owner("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +156,8 @@ class Pod:
 
     name: str
     uid: str
-    owner: str
-    """Uid of the ReplicaSet that owns it; empty where none does."""
+    owner: Owner
+    """What controls it, such as a ReplicaSet or a StatefulSet; `NO_OWNER` where nothing does."""
     created_at: float
     """Unix time in seconds."""
     ready_since: float | None
@@ -165,6 +174,8 @@ class Pod:
     devices: Devices = Devices()  # noqa: RUF009, a tuple
     nodes: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
     """Its node selector."""
+    holds_until: float = math.inf
+    """Unix time in seconds until which it may end. After it the node is lost, or a finalizer holds the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,18 +222,16 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
         parent=parent_of(key, raw["metadata"]),
         devices=devices_of(pods) if pods else None,
         nodes=tuple(pod.get("nodeSelector") or NO_LABELS for pod in pods),
+        ending="deletionTimestamp" in raw["metadata"],
+        refusal=_refusal(raw),
+        in_turn=kinds.in_turn(key.sort, raw),
     )
 
 
-def gpus_of(pods: Sequence[Raw]) -> int:
-    """GPUs that pods of these specs ask for."""
-    return sum(_gpus(container) for pod in pods for container in containers(pod))
-
-
-def replica_set(raw: Raw) -> ReplicaSet | None:
-    """Read a ReplicaSet; None if no Deployment owns it."""
-    owner = _controller(raw, "Deployment")
-    return None if owner is None else ReplicaSet(raw["metadata"]["uid"], owner)
+def replica_set(raw: Raw) -> Owner | None:
+    """What controls a ReplicaSet, such as a Deployment; None where nothing does, or where it is being deleted."""
+    owner = owner_of(raw["metadata"])
+    return None if owner is NO_OWNER or "deletionTimestamp" in raw["metadata"] else owner
 
 
 def pod(raw: Raw) -> Pod:
@@ -234,7 +243,7 @@ def pod(raw: Raw) -> Pod:
     return Pod(
         name=meta["name"],
         uid=meta["uid"],
-        owner=_controller(raw, "ReplicaSet") or "",
+        owner=owner_of(meta),
         created_at=unix(created),
         # Kubernetes' own kubelet tells since when. Another's may not, and that must not end the watch.
         ready_since=unix(ready.get("lastTransitionTime") or created) if ready.get("status") == "True" else None,
@@ -246,6 +255,7 @@ def pod(raw: Raw) -> Pod:
         gated=scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated",
         devices=_one(devices_of((raw.get("spec") or {},))),
         nodes=(raw.get("spec") or {}).get("nodeSelector") or NO_LABELS,
+        holds_until=_holds_until(meta),
     )
 
 
@@ -267,9 +277,11 @@ def unix(text: str) -> float:
 
 
 def holders(meta: Raw, *path: str) -> Iterator[Raw]:
-    """What the API server keeps of those who have written the field at this path."""
+    """What the API server keeps of the programs that have written the field at this path."""
     *above, field = (f"f:{name}" for name in path)
     for each in meta.get("managedFields") or ():
+        if (each.get("manager") or "") in NOBODY:
+            continue
         held = each.get("fieldsV1", {})
         for name in above:
             held = held.get(name, {})
@@ -281,6 +293,20 @@ def _who_set_replicas(meta: Raw, path: Sequence[str]) -> Setter | None:
     """Of several that agree on the number ourselves, else the last."""
     found = [Setter(str(each.get("manager")), str(each.get("time"))) for each in holders(meta, *path)]
     return max(found, key=lambda setter: (setter.program == FIELD_MANAGER, setter.at), default=None)
+
+
+def _refusal(raw: Raw) -> str:
+    """As a Deployment or ReplicaSet tells it."""
+    for each in (raw.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "ReplicaFailure" and each.get("status") == "True":
+            return str(each.get("message") or each.get("reason") or "")
+    return ""
+
+
+def _holds_until(meta: Raw) -> float:
+    """As ResourceQuota counts: the deletion's time, which has the grace period in it, and the period once more."""
+    ends = meta.get("deletionTimestamp")
+    return math.inf if ends is None else unix(ends) + float(meta.get("deletionGracePeriodSeconds") or 0)
 
 
 def _deletion_cost(meta: Raw) -> DeletionCost | None:
@@ -295,11 +321,18 @@ def _deletion_cost(meta: Raw) -> DeletionCost | None:
     return DeletionCost(value if LOWEST_COST <= value <= HIGHEST_COST else 0, ours)
 
 
-def _controller(raw: Raw, kind: str) -> str | None:
-    for reference in raw["metadata"].get("ownerReferences", ()):
-        if reference.get("controller") and reference["kind"] == kind:
-            return str(reference["uid"])
-    return None
+def owner_of(meta: Raw) -> Owner:
+    """What controls an object; `NO_OWNER` where nothing does."""
+    for reference in meta.get("ownerReferences") or ():
+        if reference.get("controller"):
+            return _owner(str(reference["uid"]), str(reference["kind"]), str(reference.get("name", "")))
+    return NO_OWNER
+
+
+@lru_cache(maxsize=4096)
+def _owner(uid: str, kind: str, name: str) -> Owner:
+    """One object for all pods of one ReplicaSet."""
+    return Owner(uid, sys.intern(kind), name)
 
 
 def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
@@ -324,8 +357,3 @@ def _one(devices: Devices) -> Devices:
 def _labels(items: tuple[tuple[str, str], ...]) -> Labels:
     """One object for all pods that are labelled alike: thousands come from one template."""
     return {sys.intern(name): sys.intern(value) for name, value in items}
-
-
-def _gpus(container: Raw) -> int:
-    limits = container.get("resources", {}).get("limits", {}) or {}
-    return sum(int(amount) for name, amount in limits.items() if ACCELERATOR.search(name.removesuffix(SHARED)))

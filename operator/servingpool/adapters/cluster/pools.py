@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from servingpool.adapters.cluster.api_server import ApiServer
 from servingpool.adapters.cluster.kubeconfig import credentials_of
 from servingpool.adapters.cluster.paths import path_of
-from servingpool.adapters.cluster.refusals import NotInstalled, Unanswered, kind_of, why
+from servingpool.adapters.cluster.refusals import NotInstalled, Unanswered, kind_of, said, why
 from servingpool.api.group import API_VERSION, PLURAL
 
 TIMEOUT = 30.0
@@ -148,10 +148,10 @@ def _parsed(body: bytes, what: str, status: int) -> dict[str, Any]:
         raise NotInstalled(f"Cannot {what}: the API server does not know this kind")
     if status >= REFUSED:
         try:
-            said = json.loads(body).get("message", "")
+            told = said(json.loads(body).get("message", ""))
         except (ValueError, AttributeError, RecursionError):
-            said = ""
-        raise kind_of(status)(f"Cannot {what}: {status} {said or 'without a reason'}")
+            told = ""
+        raise kind_of(status)(f"Cannot {what}: {status} {told or 'without a reason'}")
     try:
         found: dict[str, Any] = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from servingpool.catalogue.plain import plain
+
 CONFLICT, NOT_FOUND, FORBIDDEN, UNAUTHORIZED, TROUBLE = 409, 404, 403, 401, 500
 """HTTP statuses that have a kind of their own; and that from which a server is in trouble."""
+
+LONGEST_SAID = 400
+"""Characters of an API server's message that are told. Webhooks and policies write them, too."""
 
 
 class ClusterError(Exception):
     """A request to the API server failed. The message is fit for a condition."""
 
     detail: str = ""
-    """What the API server said besides: for the person whose request it was, not for a condition."""
+    """What the system said besides, such as "Connection refused": for the person whose request it was."""
 
 
 class Conflict(ClusterError):
@@ -57,6 +62,13 @@ def kind_of(status: int) -> type[ClusterError]:
         UNAUTHORIZED: Unauthorized,
     }
     return kinds.get(status, Unanswered if status >= TROUBLE else ClusterError)
+
+
+def said(message: object) -> str:
+    """An API server's message as it is told: bounded, without controls, and without a full stop."""
+    text = message if isinstance(message, str) else ""
+    cut = text if len(text) <= LONGEST_SAID else f"{text[: LONGEST_SAID - 1]}…"
+    return plain(cut).strip().rstrip(".")
 
 
 def why(error: BaseException) -> str:

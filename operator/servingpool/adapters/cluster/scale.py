@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.arguments import batch_limit
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.devices import devices_of
+from servingpool.adapters.cluster.devices import devices_of, gpus_of
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound
 from servingpool.adapters.cluster.kinds import Sort
@@ -181,7 +181,7 @@ async def read_target(
 async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
     """The target with what its pods say of a replica: it has no templates that are known."""
     path = path_of("v1", "pods", target.key.namespace)
-    selected = (await api.get(path, labelSelector=selector))["items"]
+    selected = owned_by(target.uid, (await api.get(path, labelSelector=selector))["items"])
     if not selected:
         return target
     groups = _alike(target.key.sort, selected)
@@ -194,12 +194,17 @@ async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
     return replace(
         target,
         # The greatest: a replica whose pods are not all there yet asks for less.
-        gpus=max(map(objects.gpus_of, groups.values()), default=0),
+        gpus=max(map(gpus_of, groups.values()), default=0),
         devices=max(map(devices_of, groups.values()), key=lambda asked: sum(n for _, n in asked.resources)),
         nodes=tuple(spec.get("nodeSelector") or {} for spec in next(iter(groups.values()))),
         drain=read_drain(selected[0]["spec"]),
         batch_limit=next((limit.pop() for limit in limits if len(limit) == 1), math.inf),
     )
+
+
+def owned_by(uid: str, pods: Sequence[Raw]) -> Sequence[Raw]:
+    """Of these pods those that this object controls; all, where it controls none itself."""
+    return [raw for raw in pods if objects.owner_of(raw["metadata"]).uid == uid] or pods
 
 
 def _alike(sort: Sort, pods: Iterable[Raw]) -> dict[tuple[str, str], list[Raw]]:

@@ -14,7 +14,7 @@ from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFoun
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.objects import Pod, Raw, TargetKey, Workload
 from servingpool.adapters.cluster.paths import path_of
-from servingpool.adapters.cluster.scale import Discovery, Unscalable, read_target
+from servingpool.adapters.cluster.scale import Discovery, Unscalable, owned_by, read_target
 
 
 class Named(NamedTuple):
@@ -66,7 +66,7 @@ async def workload_of(cluster: Cluster, namespace: str, kind: str, name: str) ->
         raise Unfit(f"Cannot read {kind} {namespace}/{name}: {problem.fault.value}") from problem
     assert workload.selector is not None
     listed = await cluster.get(path_of("v1", "pods", namespace), labelSelector=workload.selector.text)
-    return workload, listed["items"]
+    return workload, list(owned_by(workload.uid, listed["items"]))
 
 
 async def ready_pods(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[Workload, dict[str, str]]:

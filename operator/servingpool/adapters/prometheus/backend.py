@@ -111,6 +111,8 @@ class PrometheusBackend:
         except TimeoutError:
             return _why([self._workers.unsent()], of=1)
         try:
+            if self._workers.over(deadline):
+                return _why([self._workers.unsent()], of=1)
             return await self._read(request, queries, now, deadline)
         finally:
             self._gate.release()

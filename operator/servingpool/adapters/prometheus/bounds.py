@@ -17,6 +17,8 @@ MOST_SAMPLES = 50_000
 """Pods and models that one reply has samples of."""
 MOST_TEXT = 1_000
 """Characters of a namespace's, pod's or model's name."""
+MOST_BUCKETS = 200
+"""Upper bounds of one histogram in a namespace: those that most pods have. vLLM has 22."""
 NAMES_OF_NAMESPACES = 400
 """Characters of namespaces' names that one query picks its series by, in the mean: each of its selectors has them, and
 VictoriaMetrics takes 16 KiB."""

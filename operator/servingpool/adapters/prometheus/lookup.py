@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
 from servingpool.adapters.prometheus.promql import ADDRESS, SCRAPING, Queries, Scope, any_of, apart, quote
 from servingpool.adapters.prometheus.rows import NUMBER, Unread, bound_of
 from servingpool.adapters.prometheus.samples import BucketCount, Layout
@@ -25,12 +26,12 @@ OWN = "own "
 """Begins the part of a row that is there where a label that tells targets apart is an engine's own elsewhere."""
 TARGETS = "targets"
 """The part of the row that is there where there is `up` at all."""
-MOST_UNREADABLE = 20
-"""Series with an unreadable bucket that are named."""
+MOST_UNREADABLE = 3
+"""Series with an unreadable bucket that are named, of each namespace."""
 MOST_LEARNED = 12
 """Labels by which targets are told apart."""
-MOST_TWINS = 5
-"""Addresses of which all `up` are asked for, to learn which labels tell their targets apart."""
+MOST_TWINS = 2
+"""Addresses of each namespace of which all `up` are asked for, to learn which labels tell their targets apart."""
 
 
 def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str = "") -> str:
@@ -40,11 +41,10 @@ def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str 
     at any of its steps too, and only buckets and targets.
     """
     series = queries.select([f"{name}_bucket" for name in queries.histograms], scope)
-    by = ", ".join(("__name__", "le", *(label for label in queries.owned[0] if label)))
-    parts = [f"count by ({by}) ({' or '.join(series)})"]
+    parts = [_counts(queries, series)]
     if window:
         past = " or ".join(f"last_over_time({one}[{window}])" for one in series)
-        parts.append(apart(f"count by ({by}) ({past})", "past"))
+        parts.append(apart(_counts(queries, [past]), "past"))
     else:
         parts += [apart(_native(queries, scope), NATIVE), apart(_unreadable(queries, scope), UNREADABLE)]
         # Of a federation `instance` is the federated server's.
@@ -115,8 +115,8 @@ def _targets(queries: Queries, scope: Scope, targets: Sequence[str], window: str
     up = _up(queries, scope)
     if window:
         up = [f"last_over_time({one}[{window}])" for one in up]
-    every, by = f"({' or '.join(up)})", ", ".join((*queries.owner, *targets))
-    alike = f"{every} and on ({by}) topk({MOST_TWINS}, count by ({by}) ({every}) > 1)"
+    every, by, space = f"({' or '.join(up)})", ", ".join((*queries.owner, *targets)), _space(queries)
+    alike = f"{every} and on ({by}) topk by ({space}) ({MOST_TWINS}, count by ({by}) ({every}) > 1)"
     parts = [apart(alike, TWINS), apart(f"count({every})", TARGETS)]
     return " or ".join([*parts, *(apart(_own(queries, scope, one, every), f"{OWN}{one}") for one in targets[2:])])
 
@@ -153,7 +153,18 @@ def _unreadable(queries: Queries, scope: Scope) -> str:
     """Buckets whose bound is no number, or that have none."""
     by = ", ".join(("__name__", "le", *queries.owner))
     series = queries.select([f"{name}_bucket" for name in queries.histograms], scope, f"le!~{quote(NUMBER)}")
-    return f"topk({MOST_UNREADABLE}, count by ({by}) ({' or '.join(series)}))"
+    return f"topk by ({_space(queries)}) ({MOST_UNREADABLE}, count by ({by}) ({' or '.join(series)}))"
+
+
+def _counts(queries: Queries, series: Sequence[str]) -> str:
+    """Of each namespace the buckets of most pods: a page may have a hundred thousand."""
+    space = _space(queries)
+    return f"topk by (__name__, {space}) ({MOST_BUCKETS}, count by (__name__, le, {space}) ({' or '.join(series)}))"
+
+
+def _space(queries: Queries) -> str:
+    """The labels of the namespace."""
+    return ", ".join(label for label in queries.owned[0] if label)
 
 
 def _doubled(queries: Queries, scope: Scope) -> str:

@@ -7,9 +7,9 @@ them must not cost the others their samples.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,8 +17,10 @@ ROW_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, Va
 """What reading a row of another shape raises."""
 NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|[+-]?[Ii]nf"
 """How the upper bound of a bucket may be written, as a regular expression of both Python and Prometheus."""
-MOST_NAMED = 100
+MOST_NAMED = 1_000
 """Pods with unreadable series that are named; further ones are counted."""
+MOST_NAMED_OF_ONE = 10
+"""The same of one namespace: whoever has many must not have those of others go unnamed."""
 _NUMBER = re.compile(NUMBER, re.ASCII)
 _LONGEST_NUMBER = 64
 
@@ -39,18 +41,30 @@ class Unread:
     count: int = 0
     pods: dict[tuple[str, str], str] = field(default_factory=dict)
     """What is wrong, by namespace and pod: the first ones."""
+    _named: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
+    """How many of each namespace."""
 
     def add(self, row: object) -> None:
         """Leave a row out."""
         self.count += 1
         key = self._pod(row)
-        if key in self.pods or len(self.pods) < MOST_NAMED:
-            self.pods.setdefault(key, self._why(row))
+        if self._room(key):
+            self.pods[key] = self._why(row)
 
     def include(self, other: Unread) -> None:
         """Add what was left out of another answer."""
         self.count += other.count
-        self.pods = dict(islice((self.pods | other.pods).items(), MOST_NAMED))
+        for key, why in other.pods.items():
+            if self._room(key):
+                self.pods[key] = why
+
+    def _room(self, key: tuple[str, str]) -> bool:
+        """Whether this pod is to be named too; then it counts for its namespace."""
+        named = self._named[key[0]]
+        if key in self.pods or len(self.pods) >= MOST_NAMED or named >= MOST_NAMED_OF_ONE:
+            return False
+        self._named[key[0]] = named + 1
+        return True
 
     def readable(self, rows: Iterable[Mapping[str, Any]], parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
         """What `parse` makes of each row, without those at which it raises one of `ROW_ERRORS`."""

@@ -10,15 +10,17 @@ vLLM has 43 in the two histograms with a bound.
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of
 from servingpool.adapters.prometheus.engines.profile import LABEL_NAME
@@ -183,16 +185,6 @@ def sample_of(models: Mapping[str, ReplicaMetrics], model: str) -> ReplicaMetric
     return models.get(model, models.get(ANY_MODEL))
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """One upper bound as pods expose it."""
-
-    pods: int
-    """How many engines have it."""
-    texts: frozenset[str]
-    """How `le` is written: `1` or `1.0`, by the version of Prometheus and the format it scraped."""
-
-
 class BucketCount(NamedTuple):
     """How many series there are of a bucket in a namespace."""
 
@@ -202,11 +194,31 @@ class BucketCount(NamedTuple):
     namespace: str = ""
 
 
+class Buckets(NamedTuple):
+    """Those of one histogram in a namespace, or in several that have the same."""
+
+    bounds: tuple[float, ...]
+    """Upper ones, in seconds: finite, ascending."""
+    rare: frozenset[float]
+    """Those that some pods lack."""
+    texts: tuple[frozenset[str], ...]
+    """To each bound how `le` is written: `1` or `1.0`, by the version of Prometheus and the format it scraped."""
+
+    @classmethod
+    def of(cls, counts: Mapping[float, int], texts: Mapping[float, frozenset[str]]) -> Buckets:
+        """Of the bounds those that most pods have, as far as they are too many."""
+        most = heapq.nlargest(MOST_BUCKETS, counts, key=lambda bound: (counts[bound], -bound))
+        bounds, everyone = tuple(sorted(most)), max(counts.values(), default=0)
+        rare = frozenset(bound for bound in bounds if counts[bound] < everyone)
+        return cls(bounds, rare, tuple(texts[bound] for bound in bounds))
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The buckets found: histogram name -> namespace -> upper bound in seconds (finite ones) -> bucket."""
+    """The buckets found."""
 
-    buckets: Mapping[str, Mapping[str, Mapping[float, Bucket]]]
+    buckets: Mapping[str, Collection[Buckets]]
+    """By the histogram's name, without doubles: most namespaces have the same."""
     engines: int
     """Engines that expose any of the histograms."""
     doubled: frozenset[PodKey] = frozenset()
@@ -221,16 +233,20 @@ class Layout:
     @classmethod
     def read(cls, counts: Iterable[BucketCount], doubled: Iterable[PodKey] = (), **more: Any) -> Layout:
         """From these counts. ValueError if an `le` is no number."""
-        found: dict[str, dict[str, dict[float, Bucket]]] = {}
+        pods: defaultdict[tuple[str, str], Counter[float]] = defaultdict(Counter)
+        texts: defaultdict[tuple[str, str], dict[float, frozenset[str]]] = defaultdict(dict)
         engines: Counter[str] = Counter()
         for name, text, count, namespace in counts:
             engines[namespace] = max(engines[namespace], int(count))
             bound = bound_of(text)
-            buckets = found.setdefault(name, {}).setdefault(namespace, {})
             if not math.isinf(bound):
-                before = buckets.get(bound, Bucket(0, frozenset(_spellings(bound))))
-                buckets[bound] = Bucket(before.pods + int(count), before.texts | {text})
-        return cls(found, engines.total(), frozenset(doubled), **more)
+                which = name, namespace
+                pods[which][bound] += int(count)
+                texts[which][bound] = texts[which].get(bound, frozenset(_spellings(bound))) | {text}
+        found: defaultdict[str, dict[Buckets, None]] = defaultdict(dict)
+        for which, each in pods.items():
+            found[which[0]][Buckets.of(each, texts[which])] = None
+        return cls({name: tuple(each) for name, each in found.items()}, engines.total(), frozenset(doubled), **more)
 
     def choose(self, name: str, bounds: Collection[float], *, neighbours: bool = True) -> dict[float, frozenset[str]]:
         """The buckets of a histogram to read for these SLO bounds, ascending, with their texts.
@@ -239,13 +255,13 @@ class Layout:
         buckets around the bound would else push out its own.
         """
         found: dict[float, frozenset[str]] = {}
-        for buckets in self.buckets.get(name, {}).values():
-            ascending = tuple(sorted(buckets))
-            everyone = max((bucket.pods for bucket in buckets.values()), default=0)
-            rare = frozenset(le for le in ascending if buckets[le].pods < everyone)
-            chosen = {place for bound in bounds for place in _places(ascending, rare, bound, neighbours=neighbours)}
-            for le in (ascending[place] for place in chosen):
-                found[le] = found.get(le, frozenset()) | buckets[le].texts
+        for there in self.buckets.get(name, ()):
+            chosen = {
+                place for bound in bounds for place in _places(there.bounds, there.rare, bound, neighbours=neighbours)
+            }
+            for place in chosen:
+                le = there.bounds[place]
+                found[le] = found.get(le, frozenset()) | there.texts[place]
         return dict(sorted(found.items()))
 
 
@@ -284,7 +300,7 @@ def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: boo
     return Histogram(tuple(bounds), tuple(counts), histogram.total, histogram.count)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)
 def _places(bounds: tuple[float, ...], rare: frozenset[float], bound: float, *, neighbours: bool) -> tuple[int, ...]:
     """Where among ascending bounds the two around `bound` are, and its neighbours. `rare`: some pods lack them."""
     above = bisect_right(bounds, bound * (1 + _EQUAL))

@@ -46,6 +46,8 @@ KNOWN = (
 """What Prometheus 2 and 3 say, and what it means."""
 _PLACE = re.compile(r'(?:Get|Post) "[^"]*": |dial tcp [^ ]*: |(?:read|write) tcp [^ ]*: ')
 """Where an error happened, which the list of targets tells by itself, and whose parameters may be secret."""
+LONGEST_READ = 2_000
+"""Characters of an error that are looked at: it may repeat what a page says."""
 LONGEST = 200
 """Characters of an error that is quoted."""
 
@@ -64,6 +66,7 @@ def scrape_errors(queries: Queries, targets: Iterable[Mapping[str, Any]], pods: 
 
 def explained_error(text: str) -> str | None:
     """What Prometheus' error of a scrape means; the error itself where that is not known, None where there is none."""
+    text = text[:LONGEST_READ]
     for pattern, meaning in KNOWN:
         if (match := re.search(pattern, text)) is not None:
             return meaning.format(match[0], *match.groups())

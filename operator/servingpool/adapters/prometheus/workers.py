@@ -69,6 +69,10 @@ class Workers:
         """The monotonic time until which a job started now may take."""
         return time.monotonic() + self._config.timeout
 
+    def over(self, deadline: float) -> bool:
+        """Whether so little time is left that a query would be in vain."""
+        return deadline - time.monotonic() < LEAST_LEFT * self._config.timeout
+
     def run(
         self,
         deadline: float,

@@ -10,7 +10,7 @@ import pytest
 from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.autoscaling import PAUSED, PAUSED_REPLICAS
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, TargetKey
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, TargetKey, Workload
 from servingpool.adapters.cluster.selector import parse
 
 CHAT = TargetKey("chat", "vllm")
@@ -125,6 +125,122 @@ def test_pods_of_two_revisions_are_a_rollout_until_the_old_ones_go() -> None:
     for uid in ("p-1", "p-2"):
         cache.see_pod(pod(uid, going=True), gone=False)
     assert not cache.rolling_out(workload)
+
+
+def labelled(uid: str, *owner: str, **labels: str) -> dict[str, Any]:
+    """A pod of the namespace with these labels, controlled by an object of this kind and uid."""
+    raw = _owned("Pod", uid, *(owner or ("", None)))
+    raw["metadata"]["labels"] = {name.replace("_", "-"): value for name, value in labels.items()}
+    return raw
+
+
+def selecting(cache: ClusterCache, *pods: dict[str, Any], kind: str = "StatefulSet", group: str = "apps") -> Workload:
+    for raw in pods:
+        cache.see_pod(raw, gone=False)
+    key = TargetKey("chat", "vllm", kind, group)
+    found = objects.target(key, {"metadata": {"uid": "s-1"}}, (), replicas=2)
+    cache.see_target(key, found)
+    return replace(found, selector=parse("app=vllm"))
+
+
+def counted(cache: ClusterCache, workload: Workload) -> set[str]:
+    return {pod.name for pods in cache.replicas(workload) for pod in pods}
+
+
+def test_of_the_pods_that_a_selector_matches_those_count_that_the_target_controls() -> None:
+    """A router's pods had all labels of a StatefulSet's selector: one more Ready replica, and no scale-down."""
+    cache = filled()
+    cache.see_replica_set(replica_set("rs-router", owner="d-router"), gone=False)
+    router = labelled("router-1", "ReplicaSet", "rs-router", app="vllm", pod_template_hash="b")
+    own = [labelled(f"vllm-{n}", "StatefulSet", "s-1", app="vllm", controller_revision_hash="a") for n in (0, 1)]
+    workload = selecting(cache, router, *own)
+    assert counted(cache, workload) == {"vllm-0", "vllm-1"}
+    assert not cache.rolling_out(workload)
+    assert cache.strangers(workload) == []
+    router["metadata"]["deletionTimestamp"] = "2026-01-01T00:02:00Z"
+    cache.see_pod(router, gone=False)
+    assert cache.draining(workload) == []
+
+
+def test_the_owner_chain_to_a_target_may_be_long() -> None:
+    """A Rollout's ReplicaSets, and pods that the leader of a group controls."""
+    cache = filled()
+    cache.see_replica_set(_owned("ReplicaSet", "rs-9", "Rollout", "s-1"), gone=False)
+    pods = [labelled("p-8", "ReplicaSet", "rs-9", app="vllm"), labelled("p-9", "Pod", "p-8", app="vllm")]
+    router = labelled("router", "ReplicaSet", "rs-1", app="vllm")
+    workload = selecting(cache, router, *pods, kind="Rollout", group="argoproj.io")
+    assert counted(cache, workload) == {"p-8", "p-9"}
+    assert pods_of(cache) == {"p-1", "p-2", "router"}, "a Rollout's ReplicaSets are no Deployment's"
+
+
+def test_pods_that_control_each_other_end() -> None:
+    cache = ClusterCache()
+    pods = [labelled("p-1", "Pod", "p-2", app="vllm"), labelled("p-2", "Pod", "p-1", app="vllm")]
+    assert counted(cache, selecting(cache, *pods)) == {"p-1", "p-2"}
+
+
+def test_of_a_kind_that_controls_no_pods_all_count_and_those_of_another_controller_are_named() -> None:
+    cache = filled()
+    cache.see_replica_set(replica_set("rs-router", owner="d-router"), gone=False)
+    groups = [labelled(f"vllm-{n}", "StatefulSet", f"group-{n}", app="vllm") for n in (0, 1)]
+    router = labelled("router-1", "ReplicaSet", "rs-router", app="vllm")
+    workload = selecting(cache, router, *groups, kind="LeaderWorkerSet", group="leaderworkerset.x-k8s.io")
+    assert counted(cache, workload) == {"vllm-0", "vllm-1", "router-1"}
+    assert [pod.name for pod in cache.strangers(workload)] == ["router-1"]
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "rollouts-pod-template-hash",
+        "pod-template-hash",
+        "controller-revision-hash",
+        "leaderworkerset.sigs.k8s.io/template-revision-hash",
+        "grove.io/pod-template-hash",
+        "storm-service-revision",
+    ],
+)
+def test_two_values_of_a_template_hash_are_a_rollout_of_any_kind(label: str) -> None:
+    cache = ClusterCache()
+    pods = [labelled(f"p-{n}", app="vllm", **{label: value}) for n, value in enumerate(("a", "a", "b"))]
+    workload = selecting(cache, *pods[:2], kind="Fleet", group="example.com")
+    assert not cache.rolling_out(workload)
+    cache.see_pod(pods[2], gone=False)
+    assert cache.rolling_out(workload)
+    cache.see_pod(pods[2], gone=True)
+    assert not cache.rolling_out(workload)
+
+
+def test_the_sets_that_a_leader_worker_set_makes_of_each_group_are_no_rollout() -> None:
+    cache, own = ClusterCache(), "leaderworkerset.sigs.k8s.io/template-revision-hash"
+    pods = [labelled(f"p-{n}", app="vllm", **{own: "a", "controller-revision-hash": str(n)}) for n in (0, 1)]
+    assert not cache.rolling_out(selecting(cache, *pods))
+
+
+def elsewhere(raw: dict[str, Any]) -> dict[str, Any]:
+    raw["metadata"]["namespace"] = "tenant"
+    return raw
+
+
+def test_owners_count_in_their_own_namespace_alone() -> None:
+    """Uids are no secret: ReplicaSets and pods of another tenant named a Deployment, and grew its fleet."""
+    cache = filled()
+    workload = cache.workload(CHAT)
+    assert workload is not None
+    cache.see_replica_set(elsewhere(replica_set("rs-2")), gone=False)
+    for name, owner in (("p-8", "rs-2"), ("p-9", "rs-1")):
+        cache.see_pod(elsewhere(pod(name, owner)), gone=False)
+    assert pods_of(cache) == {"p-1", "p-2"}
+    assert not cache.rolling_out(workload)
+    assert cache.draining(workload) == []
+
+
+def test_a_replica_set_that_is_being_deleted_owns_nothing() -> None:
+    cache = filled()
+    dying = replica_set("rs-1")
+    dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:02:00Z"
+    cache.see_replica_set(dying, gone=False)
+    assert pods_of(cache) == set()
 
 
 def test_what_we_scaled_counts_before_the_watch_says_so() -> None:

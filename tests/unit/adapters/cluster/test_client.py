@@ -40,7 +40,7 @@ class Api:
         self.asked.append((request.method, request.path, request.content_type, body))
         if self.silent:
             await self.over.wait()
-        refusal = {"kind": "Status", "message": "secret detail", "details": self.details}
+        refusal = {"kind": "Status", "message": "server's detail.", "details": self.details}
         status = self.status
         answer = self.answers(self.query) if callable(self.answers) else self.answers
         answer = self.asked[-1][3] if answer is None else answer
@@ -167,7 +167,7 @@ async def test_an_event_that_is_too_long_is_cut_not_lost(api: tuple[Api, Cluster
     ("status", "error"),
     [(409, Conflict), (422, Conflict), (404, NotFound), (403, Forbidden), (500, Unanswered), (429, ClusterError)],
 )
-async def test_a_refusal_is_reported_without_the_servers_own_words(
+async def test_a_refusal_is_reported_with_the_servers_own_words(
     api: tuple[Api, Cluster], status: int, error: type[ClusterError]
 ) -> None:
     fake, cluster = api
@@ -175,7 +175,7 @@ async def test_a_refusal_is_reported_without_the_servers_own_words(
     with pytest.raises(error, match=f"Cannot scale Deployment chat/vllm: {status}") as caught:
         await cluster.scale(WORKLOAD, 5)
     assert type(caught.value) is error
-    assert "secret" not in str(caught.value)
+    assert str(caught.value).endswith(": server's detail")
     assert cluster.writes["scale"] == 0
 
 

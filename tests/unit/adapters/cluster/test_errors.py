@@ -22,7 +22,7 @@ TEST_FAILED: dict[str, Any] = {
 }
 DENIED: dict[str, Any] = {
     "kind": "Status",
-    "message": "deployments.apps \"vllm\" is forbidden: ValidatingAdmissionPolicy 'freeze' denied request: secret words",
+    "message": "deployments.apps \"vllm\" is forbidden: ValidatingAdmissionPolicy 'freeze' denied request: no changes in December",
     "reason": "Invalid",
     "details": {"name": "vllm", "group": "apps", "kind": "deployments"},
     "code": 422,
@@ -37,6 +37,10 @@ def refused(body: str | None) -> ClusterError:
     return caught.value
 
 
+def test_a_body_that_is_nested_without_end_has_no_words() -> None:
+    assert str(refused("[" * 100_000)) == str(refused(None))
+
+
 def test_a_patch_whose_test_failed_is_a_conflict() -> None:
     assert type(refused(json.dumps(TEST_FAILED))) is Conflict
 
@@ -46,12 +50,12 @@ def test_a_refusal_without_an_object_is_taken_for_a_conflict_too(body: str | Non
     assert type(refused(body)) is Conflict
 
 
-def test_a_policy_that_refuses_is_no_conflict_and_is_reported_without_its_words() -> None:
+def test_a_policy_that_refuses_is_no_conflict_and_is_reported_in_its_words() -> None:
     """As a Conflict it was tried again for ever, and the pool said that all was well."""
     error = refused(json.dumps(DENIED))
     assert type(error) is Invalid
     assert "an admission policy" in str(error)
-    assert "secret" not in str(error)
+    assert str(error).endswith("denied request: no changes in December")
 
 
 def test_another_object_under_the_same_name_is_a_conflict() -> None:
@@ -80,3 +84,26 @@ def test_a_failure_leaves_no_cycle_that_only_the_garbage_collector_ends() -> Non
         assert fail()() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("message", [7, None, {"a": 1}])
+def test_a_message_that_is_no_text_is_left_out(message: object) -> None:
+    assert (
+        str(refused(json.dumps({"message": message}))) == "Cannot scale Deployment chat/vllm: 422 Unprocessable Entity"
+    )
+
+
+def test_a_message_is_told_bounded_and_without_controls() -> None:
+    """A webhook writes it, and it stands in conditions, logs and terminals."""
+    told = str(refused(json.dumps({"message": "no\x1b]0;owned\x07\r\nFAKE\u202e line" + "x" * 100_000})))
+    assert told.isprintable()
+    assert len(told) < 600
+    assert told.startswith("Cannot scale Deployment chat/vllm: 422 Unprocessable Entity: no\\x1b]0;owned")
+
+
+def test_the_api_servers_sentence_is_told_where_its_status_says_little() -> None:
+    error = ApiException(status=500, reason="Internal Server Error")
+    error.body = json.dumps({"message": 'the spec replicas field ".spec.replicas" does not exist'})
+    with pytest.raises(ClusterError) as caught, translated("read the scale of Fleet chat/f"):
+        raise error
+    assert str(caught.value).endswith(error.reason + ': the spec replicas field ".spec.replicas" does not exist')

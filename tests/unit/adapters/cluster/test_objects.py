@@ -60,17 +60,24 @@ def test_counts_the_gpus_of_any_vendor(resource: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "resource", ["nvidia.com/gpumem", "cpu", "memory", "hugepages-2Mi", "rdma/hca", "notnvidia.com/gpu"]
+    "resource", ["nvidia.com/hostdev", "cpu", "memory", "hugepages-2Mi", "rdma/hca", "example.com/gpudirect"]
 )
 def test_other_resources_are_no_gpus(resource: str) -> None:
     assert objects.workload(deployment({"resources": {"limits": {resource: "4"}}})).gpus == 0
 
 
-def test_adds_the_gpus_of_containers_and_sidecars_but_not_of_what_ends_before_they_start() -> None:
-    loader = container("download", gpus="8")
+def test_adds_the_gpus_of_what_runs_together() -> None:
+    loader = container("download", gpus="3")
     sidecar = container("embedder", gpus="1", restartPolicy="Always")
     engine, proxy = container(gpus="2", cpu="8"), container("proxy", cpu="1")
     assert objects.workload(deployment(engine, proxy, {"name": "plain"}, init=(loader, sidecar))).gpus == 3
+
+
+@pytest.mark.parametrize(("stored", "gpus"), [("16k", 1), ("any", 1)])
+def test_an_amount_in_another_form_does_not_hide_the_deployment(stored: str, gpus: int) -> None:
+    """16000 is stored as 16k. Reading that raised in the handler, and the Deployment "did not exist"."""
+    limits = {"resources": {"limits": {"huawei.com/Ascend910B": "1", "huawei.com/Ascend910B-memory": stored}}}
+    assert objects.workload(deployment(limits)).gpus == gpus
 
 
 def test_a_deployment_without_replicas_asks_for_one() -> None:
@@ -112,6 +119,11 @@ OURS = sets(objects.FIELD_MANAGER, "scale", CREATED, replicas={})
         ([sets("argocd", replicas={}), OURS], (objects.FIELD_MANAGER, CREATED)),
         ([sets("argocd", "", CREATED, replicas={}), sets("helm", replicas={})], ("helm", READY)),
         ([{"manager": "old"}], None),
+        ([sets("ancient-changes", replicas={})], None),
+        ([sets("before-first-apply", replicas={})], None),
+        ([sets("", replicas={})], None),
+        ([{**sets("", replicas={}), "manager": None}], None),
+        ([sets("ancient-changes", replicas={}), sets("helm", "", CREATED, replicas={})], ("helm", CREATED)),
     ],
 )
 def test_the_setter_of_replicas_is_read_from_managed_fields(managers: list[Any], expected: Any) -> None:
@@ -148,15 +160,15 @@ def test_a_pod_that_ended_or_is_being_deleted_is_going(changes: dict[str, Any]) 
     assert found.going
 
 
-@pytest.mark.parametrize("owner", [None, "StatefulSet", "Job"])
-def test_a_pod_of_something_else_has_no_replica_set(owner: str | None) -> None:
-    assert objects.pod(pod(owner=owner)).owner == ""
+@pytest.mark.parametrize("owner", [None, "ReplicaSet", "StatefulSet", "Job"])
+def test_a_pod_says_what_controls_it(owner: str | None) -> None:
+    assert objects.pod(pod(owner=owner)).owner.kind == (owner or "")
 
 
 def test_an_owner_that_does_not_control_is_no_owner() -> None:
     raw = pod()
     raw["metadata"]["ownerReferences"][0]["controller"] = False
-    assert objects.pod(raw).owner == ""
+    assert objects.pod(raw).owner == objects.NO_OWNER
 
 
 @pytest.mark.parametrize(

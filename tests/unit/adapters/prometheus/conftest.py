@@ -106,6 +106,7 @@ class FakePrometheus:
                 for name, counts in self.layout.items()
                 for le, count in counts.items()
             ]
+            data.append({"metric": {"part": "targets"}, "value": [self.at, "1"]})
         elif ranged:
             times = [float(asked.parameters[key]) for key in ("start", "end", "step")]
             data = [{"metric": row["metric"], "values": list(_over(times, row["value"][1]))} for row in self.rows]
@@ -125,7 +126,7 @@ class FakePrometheus:
 
 
 def _is_layout(query: str) -> bool:
-    return query.startswith("count by (__name__, le, ")
+    return query.startswith("topk by (__name__, ")
 
 
 def _over(times: list[float], text: str) -> Iterator[tuple[float, str]]:

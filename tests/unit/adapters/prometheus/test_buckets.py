@@ -8,6 +8,7 @@ from bisect import bisect_right
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
 from servingpool.adapters.prometheus.samples import NO_BUCKETS, BucketCount, Layout, with_own_buckets
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 
@@ -120,3 +121,19 @@ def test_pods_of_another_namespace_push_no_bucket_out(le, theirs, pods, bound):
     foreign = [BucketCount("ttft", repr(bound * (0.9 + value / 50_000)), float(pods), "theirs") for value in theirs]
     alone, beside = Layout.read(own), Layout.read([*own, *foreign])
     assert alone.choose("ttft", {bound}).keys() <= beside.choose("ttft", {bound}).keys()
+
+
+def test_of_very_many_buckets_those_of_most_pods_are_known():
+    """A page may have a hundred thousand, and choosing among them takes its time for all."""
+    own = [BucketCount("ttft", le, 3.0) for le in VLLM_TTFT.split()]
+    odd = [BucketCount("ttft", str(1 + number / 1e6), 1.0) for number in range(100_000)]
+    crowded = Layout.read([*odd, *own])
+    assert [len(one.bounds) for one in crowded.buckets["ttft"]] == [MOST_BUCKETS]
+    assert {1.0, 2.5} <= crowded.choose("ttft", {2.0}).keys()
+
+
+def test_namespaces_with_the_same_buckets_are_one():
+    counts = [BucketCount("ttft", le, 3.0, f"n{number}") for number in range(500) for le in VLLM_TTFT.split()]
+    alike = Layout.read(counts)
+    assert len(alike.buckets["ttft"]) == 1
+    assert alike.engines == 1_500

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import math
+import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
@@ -20,8 +21,9 @@ from servingpool.adapters.prometheus.engines import profile_of, shipped
 from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
 from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gather_range
 from servingpool.adapters.prometheus.promql import ADDRESS, SEVERAL, Queries
-from servingpool.adapters.prometheus.rows import bound_of, shown
+from servingpool.adapters.prometheus.rows import Unread, bound_of, shown
 from servingpool.adapters.prometheus.samples import BucketCount, Layout
+from servingpool.adapters.prometheus.scrape_errors import explained_error
 
 NOW = 1_790_000_000.0
 TTFT = "vllm:time_to_first_token_seconds"
@@ -126,8 +128,9 @@ def test_one_row_costs_no_other_bucket(place, change):
     _, rows = mutated(rows, place, change)
     layout, _ = lookup.read(QUERIES, rows, ADDRESS)
     bounds = {1.0, 2.5, 5.0} - ({(1.0, 2.5, 5.0)[place]} if place < 3 else set())
-    assert bounds <= layout.buckets[TTFT]["n"].keys()
-    assert all(math.isfinite(bound) for each in layout.buckets.values() for le in each.values() for bound in le)
+    found = [bound for each in layout.buckets.values() for one in each for bound in one.bounds]
+    assert bounds <= {*found}
+    assert all(map(math.isfinite, found))
 
 
 @given(place=st.integers(0, 2), change=mutations())
@@ -162,6 +165,58 @@ def test_an_upper_bound_that_is_no_number_is_none(text):
 )
 def test_an_upper_bound_is_read_as_any_exporter_writes_it(text, bound):
     assert bound_of(text) == bound
+
+
+def bad_rows(count: int) -> list[Any]:
+    """As a page may have them: each of another pod, and with a bucket of its own that is no number."""
+    return [
+        {"metric": {"__name__": f"{TTFT}_bucket", "le": f"x{number}", **owner(f"p{number}")}, "value": [NOW, "1"]}
+        for number in range(count)
+    ]
+
+
+def good_buckets(count: int) -> list[Any]:
+    return [
+        {"metric": {"__name__": f"{TTFT}_bucket", "le": f"1.{number}", "namespace": "n"}, "value": [NOW, "1"]}
+        for number in range(count)
+    ]
+
+
+WALKS: Mapping[str, tuple[Callable[[int], Any], Callable[[Any], object]]] = {
+    "samples": (bad_rows, lambda rows: gather(rows, PLAN.columns)),
+    "bad buckets": (bad_rows, lambda rows: lookup.read(QUERIES, rows, ADDRESS)),
+    "buckets": (good_buckets, lambda rows: lookup.read(QUERIES, rows, ADDRESS)[0].choose(TTFT, {1.5})),
+    "causes": (bad_rows, lambda rows: causes(QUERIES, "vllm", shipped(), [("a", "a")], rows)),
+    "errors": (lambda count: "expected " * count, explained_error),
+    "texts": (lambda count: "\x1b" * count, shown),
+}
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_four_times_the_rows_take_about_four_times_as_long(name):
+    make, walk = WALKS[name]
+
+    def seconds(count: int) -> float:
+        given, took = make(count), []
+        for _ in range(3):
+            began = time.process_time()
+            walk(given)
+            took.append(time.process_time() - began)
+        return min(took)
+
+    # Sixteen times where it is quadratic.
+    assert seconds(8_000) < 9 * seconds(2_000) + 0.01
+
+
+def test_a_namespace_with_many_unreadable_pods_leaves_those_of_others_named():
+    whole = Unread()
+    for number in range(5_000):
+        whole.add({"metric": {"namespace": "evil", "pod": f"p{number}"}})
+    other = Unread()
+    other.add({"metric": {"__name__": "x", "namespace": "chat", "pod": "own"}})
+    whole.include(other)
+    assert (whole.count, len(whole.pods)) == (5_001, 11)
+    assert whole.pods["chat", "own"] == "x has a value that is no number"
 
 
 def test_a_text_from_outside_is_short_and_has_no_controls():
