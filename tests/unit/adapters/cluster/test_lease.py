@@ -301,10 +301,14 @@ async def test_a_request_that_times_out_is_named_in_the_log(caplog: pytest.LogCa
     """S18: the WARNING was empty, for a TimeoutError is true and has no text."""
 
     class Silent:
-        async def read_lease(self, lease: Any) -> dict[str, Any]:
+        async def read_lease(self, *_: Any) -> dict[str, Any]:
             raise TimeoutError
 
-        create_lease = replace_lease = read_lease
+        async def create_lease(self, *_: Any) -> dict[str, Any]:
+            raise AssertionError
+
+        async def replace_lease(self, *_: Any) -> dict[str, Any]:
+            raise AssertionError
 
     election = Election(Silent(), ("ns", "lease"), "me", terms=Terms(), clock=lambda: 0.0)
     with pytest.raises(TimeoutError):
