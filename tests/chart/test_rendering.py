@@ -129,6 +129,15 @@ def test_the_network_policy_opens_the_ports_of_the_backends(render: Render) -> N
     assert ports("credentials") == {9090, 9443, 9091, 443, 80}
 
 
+def test_the_network_policy_goes_to_the_api_servers_addresses_alone_where_they_are_named(render: Render) -> None:
+    def rule(*more: str) -> Any:
+        return one(render("defaults", *more), "NetworkPolicy")["spec"]["egress"][1]
+
+    assert "to" not in rule()
+    named = rule("--set", "networkPolicy.apiServerPeers[0].ipBlock.cidr=10.0.0.1/32")
+    assert named == rule() | {"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}
+
+
 def test_a_changed_configuration_restarts_the_pods(render: Render) -> None:
     def checksum(*more: str) -> str:
         return str(pod(render("defaults", *more))["metadata"]["annotations"]["checksum/config"])

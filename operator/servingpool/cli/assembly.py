@@ -11,7 +11,7 @@ import time
 import uuid
 
 import kopf
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -22,6 +22,7 @@ from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import PrometheusBackend
+from servingpool.cli.metrics_server import serve_metrics
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
 from servingpool.reconcile.act import Actor
@@ -102,7 +103,7 @@ class _Assembly:
             )
         )
         if config.metrics_port:
-            start_http_server(config.metrics_port, registry=registry)
+            serve_metrics(config.metrics_port, registry)
         self._operator = Operator(
             reconciler,
             self.watches,

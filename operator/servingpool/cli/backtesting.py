@@ -25,6 +25,7 @@ from servingpool.backtest.run import backtest
 from servingpool.backtest.summary import Line, said, summary
 from servingpool.cli import recorded
 from servingpool.cli.demo import bound, duration
+from servingpool.cli.output import echo, terminal
 from servingpool.cli.report_file import write_report
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
@@ -128,20 +129,18 @@ class _Done:
 
 def single(source: Path, asked: Asked, report: Path, *, figures: bool) -> int:
     """One history into one page. The exit code."""
-    from rich.console import Console
-
     try:
         header, chunks = recorded.read(source)
-        with Console(stderr=True).status("starting") as line:
+        with terminal(stderr=True).status("starting") as line:
             found = backtest(header, chunks, asked.question(header), line.update)
     except RecordingError as error:
-        typer.echo(f"{source} {error}", err=True)
+        echo(f"{source} {error}", err=True)
         return NOT_USABLE
     write_report(report, page(shown(found, _command())))
     if figures:
-        typer.echo(orjson.dumps(found.to_dict()))
+        echo(orjson.dumps(found.to_dict()))
     else:
-        typer.echo(f"{sentence(found)}.\nReport: {report}")
+        echo(f"{sentence(found)}.\nReport: {report}")
     return 0 if found.held else MISSED
 
 
@@ -154,17 +153,17 @@ def several(files: Mapping[Path, str], asked: Asked, report: Path, *, form: str,
     with ProcessPoolExecutor(max(1, min(jobs, len(files)))) as pool:
         work = [pool.submit(_one, file, failed, asked, _command()) for file, failed in files.items()]
         for one in (each.result() for each in work):
-            typer.echo(f"{one.line.target}: {one.line.failed or one.line.sentence}.", err=True)
+            echo(f"{one.line.target}: {one.line.failed or one.line.sentence}.", err=True)
             if form == "lines":
                 squeezed = base64.b64encode(zlib.compress(one.shown, 9)).decode()
-                typer.echo(orjson.dumps({"line": asdict(one.line), "shown": squeezed}))
+                echo(orjson.dumps({"line": asdict(one.line), "shown": squeezed}))
             done.append(one)
     if form == "lines":
         return 0
     if form == "json":
         parts = b",".join(one.figures for one in done if one.figures)
         failed = orjson.dumps({one.line.target: one.line.failed for one in done if one.line.failed})
-        typer.echo(b'{"format":%d,"pools":[%b],"failed":%b}' % (FORMAT, parts, failed))
+        echo(b'{"format":%d,"pools":[%b],"failed":%b}' % (FORMAT, parts, failed))
     return _written(done, report, told=form != "json")
 
 
@@ -187,9 +186,9 @@ def collect(file: Path, report: Path) -> int:
                 done[one.line.target] = one
     if broken:
         lines = "1 line that is" if broken == 1 else f"{broken} lines that are"
-        typer.echo(f"{file} has {lines} cut short or of no backtest: no page and no sum has their pools.", err=True)
+        echo(f"{file} has {lines} cut short or of no backtest: no page and no sum has their pools.", err=True)
     if not done:
-        typer.echo(f"{file} holds no line of `servingpool backtest -o lines`.", err=True)
+        echo(f"{file} holds no line of `servingpool backtest -o lines`.", err=True)
         return NOT_USABLE
     code = _written(list(done.values()), report, told=True)
     return NOT_USABLE if broken else code
@@ -215,7 +214,7 @@ def _written(done: Sequence[_Done], report: Path, *, told: bool) -> int:
             write_report(report.parent / one.line.page, one.page)
     write_report(report, summary(lines, _command()))
     if told:
-        typer.echo(f"{said(lines)}.\nReport: {report}")
+        echo(f"{said(lines)}.\nReport: {report}")
     if any(line.failed for line in lines):
         return NOT_USABLE
     return 0 if all(line.held for line in lines) else MISSED

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def now(source: BackendConfig) -> float:
     if asked - SKEW <= there <= answered + SKEW:
         return answered
     apart = "behind" if there > answered else "ahead of"
-    typer.echo(
+    echo(
         f"This machine's clock is {brief(abs(there - answered))} {apart} Prometheus': times are by Prometheus' clock.",
         err=True,
     )

@@ -135,6 +135,8 @@ class Cluster:
                 _content_type=JSON_PATCH,
                 _request_timeout=TIMEOUT,
             )
+            if not isinstance(stored, dict) or not isinstance(stored.get("spec", {}), dict):
+                raise ValueError("it is no Scale")  # noqa: TRY004, an answer is no argument
         self.writes["scale"] += 1
         found = stored.get("spec", {}).get("replicas", 0)
         if found != replicas:
