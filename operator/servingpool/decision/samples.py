@@ -52,6 +52,10 @@ class Sample:
     """NaN where an optional one was absent."""
     queue: Queue | None = None
     """None where it was never exposed."""
+    running: float = math.nan
+    """Requests in the batch; NaN where it was not exposed."""
+    stood: int = 0
+    """Scrapes in a row up to this one at which requests had waited for too long beside a batch that did not grow."""
 
 
 def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
@@ -128,7 +132,8 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
         ttft_figures[0] if isinstance(metrics.begun, Unknown) else max(metrics.begun, ttft_figures[0]),
     )
     buckets = Buckets(ttft_bucket, tpot_bucket, queue_bucket)
-    return Sample(metrics.scraped_at, buckets, figures, _queue_after(metrics, figures, before, full_from))
+    queued = _queue_after(metrics, figures, before, full_from)
+    return Sample(metrics.scraped_at, buckets, figures, queued, _or_nan(metrics.running))
 
 
 def bucket_changed(before: Sample, now: Sample) -> bool:
