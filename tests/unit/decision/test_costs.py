@@ -11,7 +11,9 @@ from servingpool.decision.miss_curve import BINS, ESTIMATED, Curve, MissCurve
 from servingpool.decision.params import DEFAULT
 
 ALLOWANCE = 0.05
-KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0)
+KNEE = Curve(
+    np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0, falling=0.0, unmet=np.zeros(len(BINS))
+)
 """None is late up to 0.4536, BINS[23], all are from 0.5105, BINS[24], and beyond 1 the queue is late as well."""
 BURST = Outlook(np.array([2.0]), np.array([[2.0, 8.0]]), np.array([[0.9, 0.1]]))
 """Two replicas' work is expected, and in one of ten cases it is eight."""
