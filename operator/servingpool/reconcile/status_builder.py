@@ -91,7 +91,7 @@ def _decided(
     ]
     spread = _worst([(reason, of_role(role, said)) for role, (reason, said) in routing.items()])
     judged += [
-        _condition(plan, *one) for one in (judge_zero(plan), _targets(plan), spread, judge_objects(plan.seen)) if one
+        _condition(plan, *one) for one in (judge_zero(plan), _targets(plan), spread, _objects(plan, held)) if one
     ]
     types = {one.type for one in judged}
     before = [one for one in held.conditions if one.type in types or one.type not in OF_SOME_POOLS]

@@ -46,7 +46,7 @@ def _tolerant(kind: str) -> Callable[[See], See]:
         @functools.wraps(see)
         def seen(cache: ClusterCache, raw: Raw, *, gone: bool) -> None:
             namespace, name = objects.key_of(raw)
-            known_as = str(raw.get("kind") or kind), name
+            known_as = "ScaledObject" if raw.get("kind") == "ScaledObject" else kind, name
             before = cache.read_again(namespace, *known_as)
             try:
                 see(cache, raw, gone=gone)

@@ -29,5 +29,5 @@ REASON = 200
 
 
 def size_of(labels: Mapping[str, str]) -> int:
-    """Characters of these labels."""
-    return sum(len(str(name)) + len(str(value)) for name, value in labels.items())
+    """Characters of these labels. TypeError where one is no text."""
+    return sum(len(name) + len(value) for name, value in labels.items())

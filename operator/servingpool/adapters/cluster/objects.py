@@ -199,6 +199,13 @@ class Unreadable(ValueError):
     """An object is not as the API server's types have it, or longer than is read. The message says what of it."""
 
 
+def text_of(value: object) -> str:
+    """This value as text. Unreadable where it is none: further on it would be compared with text."""
+    if not isinstance(value, str):
+        raise Unreadable(f"{value!r:.60} is no text")
+    return value
+
+
 def key_of(raw: Raw) -> Key:
     """Namespace and name of any object."""
     meta = raw["metadata"]
@@ -299,8 +306,8 @@ def autoscaler(raw: Raw) -> Autoscaler | None:
     key = key_of(raw)
     # KEDA's defaults; and HPA's validation lets an apiVersion be left out.
     group = kinds.group_of(reference.get("apiVersion") or "apps/v1")
-    scaled = TargetKey(key[0], reference["name"], reference.get("kind") or "Deployment", group)
-    return Autoscaler(raw["kind"], key, raw["metadata"]["uid"], scaled)
+    scaled = TargetKey(key[0], text_of(reference["name"]), text_of(reference.get("kind") or "Deployment"), group)
+    return Autoscaler(text_of(raw["kind"]), key, raw["metadata"]["uid"], scaled)
 
 
 def unix(text: str) -> float:
