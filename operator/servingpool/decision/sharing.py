@@ -1,6 +1,7 @@
 """GPUs of one budget shared by many pools: pure, and the same for every order in which pools are given.
 
-Floors first, then mins, then one replica at a time to where it avoids the most misses for each GPU.
+Floors first, then mins that stand, then other mins, then one replica at a time to where it avoids the most misses for
+each GPU. A budget takes nothing from a pool that it cannot give to another.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
+from types import MappingProxyType
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.params import DEFAULT
@@ -20,6 +22,7 @@ hundred between the first and the last that a pool wants, and pools differ too: 
 HYSTERESIS = DEFAULT.hysteresis
 """Ratio: a replica that is ordered goes to another pool only if it is worth so many times as much there. It then comes
 back only after worth has changed by its square. One for the whole budget, whatever `params` its pools have."""
+NOBODY: Mapping[str, int] = MappingProxyType({})
 MOST_NAMED = 4
 """Pools named in a sentence."""
 
@@ -53,7 +56,10 @@ class Claim:
     """GPUs that are its own before anybody's min and need."""
     priority: int = 0
     fixed: bool = False
-    """Nobody sets its replicas (Paused, Recommend, another owner): it keeps what it holds, and orders nothing."""
+    """Nobody sets its replicas (Paused, Recommend, another owner), or its GPUs are unknown: it keeps what it holds, and
+    orders nothing. What it holds beyond its floor is out of what others do not hold: it takes nothing from them."""
+    placed: int | None = None
+    """Replicas of `ordered` that have a node; None for all. The others hold no GPU, and may never get one."""
     max_change: float = float("inf")
     """Replicas that it may lose in one step."""
     optional: int = 0
@@ -63,6 +69,16 @@ class Claim:
     without one of the other. Empty for others."""
     role: str = ""
     """Where it is one of a pair."""
+
+    @property
+    def standing(self) -> int:
+        """Replicas that have a node."""
+        return self.ordered if self.placed is None else min(self.ordered, self.placed)
+
+    @property
+    def own(self) -> int:
+        """GPUs of its floor that it uses, where nobody sets its replicas."""
+        return min(self.standing * self.gpus, self.floor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +93,9 @@ class Grant:
     """Pools that hold GPUs which are due to this one; empty where it waits for nobody."""
     detail: str = ""
     """Why it gets no more, as the end of a sentence; empty where it gets all that it wants."""
+    firm: int = 0
+    """Replicas of its share that are its floor, or its min beside all floors: those that no other pool can take, and
+    that pods without a node keep nobody from."""
 
 
 @dataclass(slots=True)
@@ -88,6 +107,18 @@ class _Deal:
     shares: dict[str, int]
     picks: list[Claim] = field(default_factory=list)
     """One entry for each replica, in the order of what it is worth."""
+    firm: list[bool] = field(default_factory=list)
+    """Of the first ones, the floors and mins: whether they fit beside all floors."""
+
+    def settle(self, gpus: int, claims: Iterable[Claim]) -> None:
+        """All that was given so far are floors and mins."""
+        room, given = gpus - sum(claim.floor for claim in claims), Counter[str]()
+        for claim in self.picks:
+            given[claim.pool] += 1
+            within = given[claim.pool] * claim.gpus <= claim.floor
+            fits = within or claim.gpus <= room
+            room -= 0 if within or not fits else claim.gpus
+            self.firm.append(fits)
 
     def give(self, claim: Claim, to: int) -> None:
         """Raise a share to so many replicas, as far as the GPUs go."""
@@ -119,17 +150,19 @@ class _Deal:
         return False
 
 
-def share(gpus: int, claims: Iterable[Claim], *, lending: bool, leaving: int = 0) -> dict[str, Grant]:
+def share(
+    gpus: int, claims: Iterable[Claim], *, lending: bool, leaving: int = 0, before: Mapping[str, int] = NOBODY
+) -> dict[str, Grant]:
     """What each pool may order now, by its name.
 
     `gpus` is the budget. `lending`: a floor that its pool does not want is lent to others until it does.
     `leaving`: GPUs of pods that end and belong to no pool any more; they are due to pools, and not free.
+    `before`: replicas of each pool that were firm until now. Nobody gets its min from another pool's min that stands.
     """
     ranked = sorted(claims, key=lambda claim: (-claim.priority, claim.pool))
     sharing = [claim for claim in ranked if not claim.fixed and claim.gpus > 0]
     kept = [claim for claim in ranked if claim.fixed]
-    # Not what they hold: the surge of a rollout would take a replica of another pool away.
-    deal = _Deal(gpus - sum(claim.ordered * claim.gpus for claim in kept), {claim.pool: 0 for claim in sharing})
+    deal = _Deal(max(0, gpus - sum(claim.own for claim in kept)), {claim.pool: 0 for claim in sharing})
     pairs = _pairs(sharing)
     for claim in sharing:
         pair = pairs.get(claim.pair, ())
@@ -139,24 +172,61 @@ def share(gpus: int, claims: Iterable[Claim], *, lending: bool, leaving: int = 0
     own: Counter[str] = Counter()
     if not lending:
         used = {claim.pool: deal.shares[claim.pool] * claim.gpus for claim in sharing}
-        used |= {claim.pool: claim.ordered * claim.gpus for claim in kept}
+        used |= {claim.pool: claim.own for claim in kept}
         for claim in ranked:
             if claim.pool in used:
                 own[claim.pair] += max(0, claim.floor - used[claim.pool])
         deal.left -= own.total()
-    begun = []
-    for claim in sharing:
-        pair = pairs.get(claim.pair, ())
-        if not pair or deal.begin(pair, [each for each in pair if each.wanted > 0], own[claim.pair]):
-            begun.append(claim)
-            deal.give(claim, min(claim.wanted, claim.least))
+
+    def mins(of: Iterable[Claim], most: Mapping[str, int]) -> list[Claim]:
+        """Give mins, as far as `most`. Those whose roles can begin."""
+        begun = []
+        for claim in of:
+            pair = pairs.get(claim.pair, ())
+            if not pair or deal.begin(pair, [each for each in pair if each.wanted > 0], own[claim.pair]):
+                begun.append(claim)
+                deal.give(claim, min(claim.wanted, claim.least, most.get(claim.pool, claim.least)))
+        return begun
+
+    stands = {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0)) for claim in sharing}
+    mins((claim for claim in sharing if stands[claim.pool] > 0), stands)
+    stands = {claim.pool: min(claim.least, claim.standing) for claim in sharing}
+    mins((claim for claim in sharing if stands[claim.pool] > 0), stands)
+    deal.left -= _beyond(gpus, sharing, kept)
+    begun = mins(sharing, {})
+    deal.settle(gpus, ranked)
+    for claim in begun:
+        if claim.misses is None:
+            deal.give(claim, min(claim.wanted, claim.standing))
+    _by_worth(deal, [claim for claim in begun if claim.misses is not None])
     for claim in begun:
         if claim.misses is None:
             deal.give(claim, min(claim.wanted, claim.ordered))
-    _by_worth(deal, [claim for claim in begun if claim.misses is not None])
     held = leaving + sum(claim.held for claim in ranked)
-    granted = _granted(gpus - held, deal)
-    return {claim.pool: _grant(claim, (held, gpus), ranked, deal.shares, granted) for claim in ranked}
+    granted = _granted(gpus - held, idle_in(ranked, deal.shares), deal)
+    firm = Counter(claim.pool for claim, fits in zip(deal.picks, deal.firm, strict=False) if fits)
+    return {
+        claim.pool: replace(_grant(claim, (held, gpus), ranked, deal.shares, granted), firm=firm[claim.pool])
+        for claim in ranked
+    }
+
+
+def _beyond(gpus: int, sharing: Sequence[Claim], kept: Sequence[Claim]) -> int:
+    """GPUs that nobody else gets because pools hold them that nobody scales, beyond their floors.
+
+    Only out of what the others do not have ordered: else one pool without a scaler could take all of a budget. And of
+    what they have ordered, not of what they hold: the surge of a rollout would take a replica of another pool away.
+    """
+    own = sum(claim.own for claim in kept)
+    stand = sum(claim.ordered * claim.gpus for claim in sharing)
+    beyond = sum(claim.standing * claim.gpus for claim in kept) - own
+    return max(0, min(beyond, gpus - own - stand))
+
+
+def idle_in(claims: Sequence[Claim], shares: Mapping[str, int]) -> int:
+    """GPUs that count as held for pods which have no node, and are not their pool's share."""
+    shared = {claim.pool: 0 if claim.fixed else shares.get(claim.pool, 0) for claim in claims}
+    return sum(max(0, one.ordered - max(one.standing, shared[one.pool])) * one.gpus for one in claims)
 
 
 def _pairs(sharing: Iterable[Claim]) -> Mapping[str, Sequence[Claim]]:
@@ -229,18 +299,18 @@ def _worths(claim: Claim, start: int) -> Iterator[tuple[float, bool, int]]:
         yield -avoided * weight(claim.priority) * (1.0 if new else HYSTERESIS), new, -claim.priority
 
 
-def _granted(free: int, deal: _Deal) -> dict[str, int]:
-    """Replicas beyond those ordered, for which GPUs are free now.
+def _granted(free: int, idle: int, deal: _Deal) -> dict[str, int]:
+    """Replicas beyond those ordered, for which GPUs are free now; for floors and mins those that are `idle`, too.
 
     In the order of worth. A replica that has to wait keeps free GPUs from those after it, else a pool with large
     replicas would wait for ever.
     """
     seen = dict.fromkeys(deal.shares, 0)
     granted = dict.fromkeys(deal.shares, 0)
-    for claim in deal.picks:
+    for at, claim in enumerate(deal.picks):
         seen[claim.pool] += 1
         if seen[claim.pool] > claim.ordered:
-            granted[claim.pool] += claim.gpus <= free
+            granted[claim.pool] += claim.gpus <= free + (idle if at < len(deal.firm) and deal.firm[at] else 0)
             free -= claim.gpus
     return granted
 
@@ -256,7 +326,9 @@ def _grant(
     due = shares[claim.pool]
     most = due if due < claim.ordered else claim.ordered + granted[claim.pool]
     if claim.ordered > most:
-        most = max(most, int(max(0.0, claim.ordered - claim.max_change)))
+        # Where the need is unknown, nothing tells whether one replica less is one too many.
+        step = claim.max_change if claim.misses is not None else min(1.0, claim.max_change)
+        most = max(most, int(max(0.0, claim.ordered - step)))
     if most >= claim.wanted:
         return Grant(most, due)
     return _limited(claim, Grant(most, due), use, claims, shares)
@@ -272,12 +344,13 @@ def _limited(
     if pair and not any(shares[each.pool] for each in pair):
         both = sum(min(each.gpus for each in pair if each.role == role) for role in {each.role for each in pair})
         return replace(grant, detail=Note.GPUS_FOR_BOTH_ROLES.message(both=both, gpus=gpus))
-    if grant.most >= grant.share:
+    kept = {each.pool: each.held - each.own for each in others if each.fixed and each.held > each.own}
+    if grant.most >= grant.share and not kept:
         named = listed([each.pool for each in sorted(others, key=lambda each: (-each.held, each.pool))])
         if not named:
             return replace(grant, detail=Note.GPUS_USED_UP.message(held=held, gpus=gpus))
         return replace(grant, detail=Note.GPUS_WORTH_MORE.message(held=held, gpus=gpus, pools=named))
-    surplus = {each.pool: each.held - shares.get(each.pool, each.ordered) * each.gpus for each in others}
+    surplus = kept | {each.pool: each.held - shares[each.pool] * each.gpus for each in others if each.pool in shares}
     owing = sorted((pool for pool in surplus if surplus[pool] > 0), key=lambda pool: (-surplus[pool], pool))
     if not owing:
         return replace(grant, detail=Note.GPUS_LEAVING.message(held=held, gpus=gpus))
