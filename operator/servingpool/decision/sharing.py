@@ -10,11 +10,13 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from itertools import product
 from types import MappingProxyType
 
 from servingpool.catalogue.notes import Note
+from servingpool.decision.claims import Claim, Grant
 from servingpool.decision.params import DEFAULT
+from servingpool.decision.worth import worth
 
 STEP = 10.0
 """How many misses at one priority a miss of the next one counts for. Values of replicas differ by a factor of about a
@@ -30,72 +32,6 @@ MOST_NAMED = 4
 def weight(priority: int) -> float:
     """What a miss of this priority counts for, in misses of priority 0."""
     return STEP**priority
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """One target of a pool under a budget, as it was decided on last."""
-
-    pool: str
-    """Its name, as sentences tell it: the pool's, with the target's where it has several; unique in the budget."""
-    gpus: int
-    """GPUs of one replica; 0 where its replicas use none of this budget."""
-    ordered: int
-    """Replicas that its target asks for now."""
-    held: int
-    """GPUs that its pods hold: ordered, loading and draining."""
-    wanted: int
-    """Replicas that its decision asks for, with every other limit applied."""
-    misses: tuple[float, ...] | None
-    """Expected misses with 0, 1, ... replicas, `wanted` and beyond, to where one more avoids none. In multiples of what
-    the SLO allows, each miss in the GPU time that it costs over that of a replica. None where the need is unknown: then
-    it keeps what it has."""
-    least: int = 0
-    """Its min in force."""
-    floor: int = 0
-    """GPUs that are its own before anybody's min and need."""
-    priority: int = 0
-    fixed: bool = False
-    """Nobody sets its replicas (Paused, Recommend, another owner), or its GPUs are unknown: it keeps what it holds, and
-    orders nothing. What it holds beyond its floor is out of what others do not hold: it takes nothing from them."""
-    placed: int | None = None
-    """Replicas of `ordered` that have a node; None for all. The others hold no GPU, and may never get one."""
-    max_change: float = float("inf")
-    """Replicas that it may lose in one step."""
-    optional: int = 0
-    """Replicas of `wanted` that only replace others or are tried: a pool that does not get them lacks nothing."""
-    pair: str = ""
-    """Its pool, where that has prefill and decode and all their targets lie in the budget: neither role gets a replica
-    without one of the other. Empty for others."""
-    role: str = ""
-    """Where it is one of a pair."""
-
-    @property
-    def standing(self) -> int:
-        """Replicas that have a node."""
-        return self.ordered if self.placed is None else min(self.ordered, self.placed)
-
-    @property
-    def own(self) -> int:
-        """GPUs of its floor that it uses, where nobody sets its replicas."""
-        return min(self.standing * self.gpus, self.floor)
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What a pool may do now."""
-
-    most: int
-    """Replicas that it may order: never more GPUs than are free now."""
-    share: int
-    """Replicas that are its due once everybody has given up what is not theirs."""
-    waits_for: tuple[str, ...] = ()
-    """Pools that hold GPUs which are due to this one; empty where it waits for nobody."""
-    detail: str = ""
-    """Why it gets no more, as the end of a sentence; empty where it gets all that it wants."""
-    firm: int = 0
-    """Replicas of its share that are its floor, or its min beside all floors: those that no other pool can take, and
-    that pods without a node keep nobody from."""
 
 
 @dataclass(slots=True)
@@ -164,44 +100,22 @@ def share(
     kept = [claim for claim in ranked if claim.fixed]
     deal = _Deal(max(0, gpus - sum(claim.own for claim in kept)), {claim.pool: 0 for claim in sharing})
     pairs = _pairs(sharing)
-    for claim in sharing:
-        pair = pairs.get(claim.pair, ())
-        able = [each for each in pair if min(each.wanted, each.floor // each.gpus) > 0]
-        if not pair or (claim in able and deal.begin(pair, able, 0)):
-            deal.give(claim, min(claim.wanted, claim.floor // claim.gpus))
-    own: Counter[str] = Counter()
-    if not lending:
-        used = {claim.pool: deal.shares[claim.pool] * claim.gpus for claim in sharing}
-        used |= {claim.pool: claim.own for claim in kept}
-        for claim in ranked:
-            if claim.pool in used:
-                own[claim.pair] += max(0, claim.floor - used[claim.pool])
-        deal.left -= own.total()
-
-    def mins(of: Iterable[Claim], most: Mapping[str, int]) -> list[Claim]:
-        """Give mins, as far as `most`. Those whose roles can begin."""
-        begun = []
-        for claim in of:
-            pair = pairs.get(claim.pair, ())
-            if not pair or deal.begin(pair, [each for each in pair if each.wanted > 0], own[claim.pair]):
-                begun.append(claim)
-                deal.give(claim, min(claim.wanted, claim.least, most.get(claim.pool, claim.least)))
-        return begun
-
-    stands = {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0)) for claim in sharing}
-    mins((claim for claim in sharing if stands[claim.pool] > 0), stands)
-    stands = {claim.pool: min(claim.least, claim.standing) for claim in sharing}
-    mins((claim for claim in sharing if stands[claim.pool] > 0), stands)
+    _give_floors(deal, sharing, pairs)
+    own = Counter[str]() if lending else _set_aside(deal, ranked)
+    for stands in (
+        {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0)) for claim in sharing},
+        {claim.pool: min(claim.least, claim.standing) for claim in sharing},
+    ):
+        _give_mins(deal, [claim for claim in sharing if stands[claim.pool] > 0], pairs, own, stands)
     deal.left -= _beyond(gpus, sharing, kept)
-    begun = mins(sharing, {})
+    begun = _give_mins(deal, sharing, pairs, own, {claim.pool: claim.least for claim in sharing})
     deal.settle(gpus, ranked)
-    for claim in begun:
-        if claim.misses is None:
-            deal.give(claim, min(claim.wanted, claim.standing))
+    unknown = [claim for claim in begun if claim.misses is None]
+    for claim in unknown:
+        deal.give(claim, min(claim.wanted, claim.standing))
     _by_worth(deal, [claim for claim in begun if claim.misses is not None])
-    for claim in begun:
-        if claim.misses is None:
-            deal.give(claim, min(claim.wanted, claim.ordered))
+    for claim in unknown:
+        deal.give(claim, min(claim.wanted, claim.ordered))
     held = leaving + sum(claim.held for claim in ranked)
     granted = _granted(gpus - held, idle_in(ranked, deal.shares), deal)
     firm = Counter(claim.pool for claim, fits in zip(deal.picks, deal.firm, strict=False) if fits)
@@ -209,6 +123,44 @@ def share(
         claim.pool: replace(_grant(claim, (held, gpus), ranked, deal.shares, granted), firm=firm[claim.pool])
         for claim in ranked
     }
+
+
+def _give_floors(deal: _Deal, sharing: Sequence[Claim], pairs: Mapping[str, Sequence[Claim]]) -> None:
+    """Floors, as far as their pools want them."""
+    for claim in sharing:
+        pair = pairs.get(claim.pair, ())
+        able = [each for each in pair if min(each.wanted, each.floor // each.gpus) > 0]
+        if not pair or (claim in able and deal.begin(pair, able, 0)):
+            deal.give(claim, min(claim.wanted, claim.floor // claim.gpus))
+
+
+def _set_aside(deal: _Deal, claims: Sequence[Claim]) -> Counter[str]:
+    """Keep what is left of floors for their pools. How much that is, by pair."""
+    own: Counter[str] = Counter()
+    for claim in claims:
+        if claim.fixed or claim.gpus > 0:
+            used = claim.own if claim.fixed else deal.shares[claim.pool] * claim.gpus
+            own[claim.pair] += max(0, claim.floor - used)
+    deal.left -= own.total()
+    return own
+
+
+def _give_mins(
+    deal: _Deal,
+    sharing: Sequence[Claim],
+    pairs: Mapping[str, Sequence[Claim]],
+    own: Mapping[str, int],
+    most: Mapping[str, int],
+) -> list[Claim]:
+    """Mins, as far as `most`. Those that may have replicas: all, but for a pair whose first ones do not fit."""
+    begun = []
+    for claim in sharing:
+        pair = pairs.get(claim.pair, ())
+        able = [each for each in pair if each.wanted > 0]
+        if not pair or deal.begin(pair, able, own.get(claim.pair, 0)):
+            begun.append(claim)
+            deal.give(claim, min(claim.wanted, most[claim.pool]))
+    return begun
 
 
 def _beyond(gpus: int, sharing: Sequence[Claim], kept: Sequence[Claim]) -> int:
@@ -246,29 +198,6 @@ def spare(gpus: int, claims: Iterable[Claim], grants: Mapping[str, Grant], *, le
     for claim in claims:
         taken += max(claim.held, grants[claim.pool].share * claim.gpus, 0 if lending else claim.floor)
     return max(0, gpus - taken)
-
-
-def worth(misses: Sequence[float], start: int) -> list[float]:
-    """Misses that each replica after the first `start` avoids, non-increasing.
-
-    Along the hull: near a cliff one replica more avoids nothing, and three avoid all. Each of the three then has a
-    third of the worth, else none would be ordered.
-    """
-    return [max(0.0, _slope(misses, a, b)) for a, b in pairwise(hull(misses, start)) for _ in range(b - a)]
-
-
-def hull(misses: Sequence[float], start: int = 0) -> list[int]:
-    """Replicas from `start` on where the convex curve below the misses has its corners."""
-    corners: list[int] = []
-    for at in range(start, len(misses)):
-        while len(corners) > 1 and _slope(misses, corners[-2], corners[-1]) <= _slope(misses, corners[-1], at):
-            corners.pop()
-        corners.append(at)
-    return corners
-
-
-def _slope(misses: Sequence[float], low: int, high: int) -> float:
-    return (misses[low] - misses[high]) / (high - low)
 
 
 def _by_worth(deal: _Deal, claims: Iterable[Claim]) -> None:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.gpu_budget import BudgetSpec
+from servingpool.decision.claims import Claim
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
 from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, standing
 from servingpool.decision.parts import Part
 from servingpool.decision.roles import DECODE, PREFILL
-from servingpool.decision.sharing import Claim
 from servingpool.reconcile.budget_members import Member
 from servingpool.reconcile.pool_plan import PoolPlan
 

@@ -17,8 +17,9 @@ from servingpool.adapters.cluster.objects import Key, TargetKey
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.api.gpu_budget import GPUBudget
 from servingpool.catalogue.notes import Note
+from servingpool.decision.claims import Claim, Grant
 from servingpool.decision.observation import Unknown
-from servingpool.decision.sharing import Claim, Grant, idle_in, share, spare
+from servingpool.decision.sharing import idle_in, share, spare
 from servingpool.reconcile.budget_claims import Wanted, claims_in, wanted_by
 from servingpool.reconcile.budget_cuts import Allowance, within
 from servingpool.reconcile.budget_members import Member, Membership

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servingpool.decision.claims import Claim, Grant
 from servingpool.decision.holding import Holding
-from servingpool.decision.sharing import HYSTERESIS, Claim, Grant, share, weight, worth
+from servingpool.decision.sharing import HYSTERESIS, share, weight
+from servingpool.decision.worth import worth
 
 from .sequences import of_all_sequences, tell_progress
 
