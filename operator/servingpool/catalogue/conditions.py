@@ -629,8 +629,8 @@ class Reason(Templated, StrEnum):
     NOT_COUNTED = (
         "NotCounted",
         (ConditionType.COUNTED, Truth.FALSE),
-        "The GPUs of {pool} are unknown ({why}), so no pool of the budget scales up.",
-        "The operator orders no GPU while it cannot tell how many are held.",
+        "The GPUs of {pool} are unknown ({why}), so it does not scale up. Its pods on nodes count {gpus} GPUs.",
+        "Only this pool orders nothing. Each of its replicas counts as the largest of another pool of the budget.",
         "Give the pods resource limits or a ResourceClaimTemplate, or set targets[].gpusPerReplica.",
     )
     INVALID_BUDGET = (

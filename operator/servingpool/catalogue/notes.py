@@ -226,7 +226,7 @@ class Note(Templated, StrEnum):
     BUDGET_OFF = ("no pool is limited by it", "In InvalidBudget: no valid spec was seen since the operator's start.")
     GPUS_UNKNOWN = (
         "the GPUs of {pool} are unknown ({why})",
-        "In the limit GPUBudget: nothing is ordered while the GPUs of one pool of the budget are unknown.",
+        "In the limit GPUBudget: nothing is ordered for a pool while its own GPUs are unknown.",
     )
     NO_GPUS_STATED = (
         "neither its pods nor targets[].gpusPerReplica tell them",

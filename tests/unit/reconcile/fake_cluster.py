@@ -376,7 +376,9 @@ class FakeCluster:
             conditions.append({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"})
         elif service.unschedulable:
             conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
-        shown = {"metadata": meta, "spec": service.spec, "status": {"conditions": conditions}}
+        waits = ready is None and (service.name in self.gated or service.unschedulable)
+        spec = service.spec if waits else {**service.spec, "nodeName": "gpu-0"}
+        shown = {"metadata": meta, "spec": spec, "status": {"conditions": conditions}}
         self.cache.see_pod(shown, gone=False)
 
     def drained(self, name: str) -> None:

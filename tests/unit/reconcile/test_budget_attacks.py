@@ -144,7 +144,7 @@ def test_a_deployment_that_is_made_anew_waits_for_the_pods_of_the_old_one() -> N
     old = [engine.name for engine in world.services["low"].engines]
     world.services["low"].engines.clear()
     for name in old:
-        meta = {"namespace": "chat", "name": name, "uid": name, "deletionTimestamp": stamp(world.now)}
+        meta = {"namespace": "chat", "name": name, "uid": name, "deletionTimestamp": stamp(world.now + 3600.0)}
         owner = [{"kind": "ReplicaSet", "uid": "rs-low", "controller": True}]
         raw = {"metadata": meta | {"creationTimestamp": stamp(0.0), "ownerReferences": owner}}
         world.cache.see_pod(raw | {"spec": world.services["low"].spec}, gone=False)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.api.gpu_budget import BudgetSpec
+from servingpool.decision.claims import Claim
 from servingpool.decision.part_claims import PoolNeed, TargetNeed
-from servingpool.decision.sharing import Claim
 from servingpool.reconcile.budget_claims import Wanted, _floors, claims_in
 from servingpool.reconcile.budget_members import Member
 from servingpool.reconcile.holdings import Held

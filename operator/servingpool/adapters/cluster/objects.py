@@ -179,6 +179,8 @@ class Pod:
     devices: Devices = Devices()  # noqa: RUF009, a tuple
     nodes: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
     """Its node selector."""
+    placed: bool = False
+    """It has a node."""
     holds_until: float = math.inf
     """Unix time in seconds until which it may end. After it the node is lost, or a finalizer holds the pod."""
     left_out: str = ""
@@ -293,6 +295,7 @@ def pod(raw: Raw) -> Pod:
         gated=scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated",
         devices=_one(devices_of((raw.get("spec") or {},))),
         nodes=(raw.get("spec") or {}).get("nodeSelector") or NO_LABELS,
+        placed=bool((raw.get("spec") or {}).get("nodeName")),
         holds_until=_holds_until(meta),
         left_out="" if bounded else LABELS_TOO_LONG,
     )
