@@ -79,7 +79,7 @@ def test_every_size_up_to_64_is_weighed_and_few_beyond() -> None:
 
 
 def test_need_doubles_when_demand_does() -> None:
-    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.9, shape=ESTIMATED, params=DEFAULT)
+    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.9, shape=ESTIMATED, enough=60.0, params=DEFAULT)
     small, large = (need(certain(level), curve, 0.1, 20.0, most=1000) for level in (20.0, 40.0))
     assert large == pytest.approx(2.0 * small, abs=2.0)
 

@@ -129,7 +129,7 @@ def test_half_a_minute_later_two_hours_of_bursts_give_about_the_same_penalty(see
     levels = np.ones(KEPT + 44)
     levels[random.integers(0, len(levels), 6)] = 6.0
     moves = list(zip(levels[:-4].tolist(), levels[:-4].tolist(), levels[4:].tolist(), strict=True))
-    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
+    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, enough=60.0, params=DEFAULT)
 
     def after(moved: int) -> float:
         forecast = Forecast(pairs=np.array(moves[moved : moved + KEPT]), mean=float(levels.mean()), seen=14400.0)
