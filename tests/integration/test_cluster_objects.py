@@ -1,0 +1,289 @@
+"""Objects as a real API server stores and its controllers make them: whose pods are, GPUs, and what no tenant may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster.autoscaling import manifest_writers
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
+
+from .operators import ACCOUNT, Cluster, OperatorProcess, Service, Traffic, deployment, install
+from .operators import NAMESPACE as SYSTEM
+
+NAMESPACE, TENANT = "objects", "objects-tenant"
+PATIENCE = 90.0
+GPU = "nvidia.com/gpu"
+FLEET = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "fleets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "names": {"kind": "Fleet", "plural": "fleets", "singular": "fleet"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            name: {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                            for name in ("spec", "status")
+                        },
+                    }
+                },
+                "subresources": {
+                    "status": {},
+                    "scale": {
+                        "specReplicasPath": ".spec.replicas",
+                        "statusReplicasPath": ".status.replicas",
+                        "labelSelectorPath": ".status.selector",
+                    },
+                },
+            }
+        ],
+    },
+}
+RIGHTS: list[dict[str, Any]] = [
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "fleets"},
+        "rules": [{"apiGroups": ["example.com"], "resources": ["fleets", "fleets/scale"], "verbs": ["get", "patch"]}],
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "fleets"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "fleets"},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM}],
+    },
+]
+
+pytestmark = pytest.mark.timeout(240, func_only=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
+    install(control_plane, NAMESPACE)
+    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}})
+    control_plane.apply([FLEET, *RIGHTS])
+    control_plane.add_gpu_node("gpu-objects", gpus=64)
+    with Traffic(control_plane, pod_metrics) as traffic:
+        yield Cluster(control_plane, traffic, NAMESPACE)
+    for path in (f"/api/v1/namespaces/{NAMESPACE}", f"/api/v1/namespaces/{TENANT}", "/api/v1/nodes/gpu-objects"):
+        control_plane.client.delete(path)
+
+
+@pytest.fixture(scope="module")
+def operator(
+    cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    settings = {
+        "interval": "1s",
+        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
+        "leaderElection": {"enabled": False},
+    }
+    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
+        yield operator
+
+
+def limited(name: str, limits: dict[str, str], replicas: int = 1, **spec: Any) -> dict[str, Any]:
+    """A Deployment whose engine has these limits."""
+    manifest = deployment(NAMESPACE, name, replicas)
+    manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": limits}
+    manifest["spec"]["template"]["spec"] |= spec
+    return manifest
+
+
+def container(name: str, gpus: int, **more: Any) -> dict[str, Any]:
+    return {"name": name, "image": "x", "resources": {"limits": {GPU: str(gpus)}}, **more}
+
+
+def stored(cluster: Cluster, name: str) -> dict[str, Any]:
+    return cluster.plane.client.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}")
+
+
+def stateful_set(namespace: str, name: str, replicas: int) -> dict[str, Any]:
+    manifest = deployment(namespace, name, replicas)
+    manifest["kind"] = "StatefulSet"
+    manifest["spec"] |= {"serviceName": name, "podManagementPolicy": "Parallel"}
+    return manifest
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_router_that_a_stateful_sets_selector_matches_is_no_replica(cluster: Cluster) -> None:
+    router = deployment(NAMESPACE, "router", 1)
+    labels = {"app": "sts", "role": "router"}
+    router["spec"]["selector"]["matchLabels"] = router["spec"]["template"]["metadata"]["labels"] = labels
+    cluster.plane.apply([stateful_set(NAMESPACE, "sts", 3), router])
+    cluster.traffic.services[NAMESPACE, "sts"] = Service("sts", 1.0)
+    wait_until(lambda: len(cluster.pods("sts")) == 4, PATIENCE, "the router is selected")
+    cluster.pool("sts", targets=[{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "sts", "min": 1, "max": 6}])
+    cluster.wait_condition("sts", "Ready", ("True", "SucceededGetScale"), PATIENCE)
+    wait_until(lambda: cluster.status("sts").get("readyReplicas") == 3, PATIENCE, "its own pods are counted")
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/sts"
+    wait_until(lambda: cluster.plane.client.get(path)["spec"]["replicas"] < 3, PATIENCE * 2, "it is scaled down")
+
+
+def test_slices_of_a_device_are_no_devices_in_whatever_form_they_are_stored(cluster: Cluster) -> None:
+    name = "huawei.com/Ascend910B"
+    cluster.plane.apply(limited("ascend", {name: "1", f"{name}-memory": "16000", f"{name}-core": "50"}))
+    raw = stored(cluster, "ascend")
+    limits = raw["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits[f"{name}-memory"] == "16k"
+    assert objects.workload(raw).gpus == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "init", "engine", "each"),
+    [
+        ("warm", [container("convert", 4)], 1, 4),
+        ("beside", [container("cache", 2, restartPolicy="Always"), container("convert", 3)], 1, 5),
+        ("after", [container("convert", 3), container("cache", 2, restartPolicy="Always")], 2, 4),
+    ],
+)
+def test_a_replica_has_the_gpus_that_kubernetes_counts(
+    cluster: Cluster, name: str, init: list[dict[str, Any]], engine: int, each: int
+) -> None:
+    space = f"/api/v1/namespaces/{NAMESPACE}"
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "gpus", "namespace": NAMESPACE},
+        "spec": {"hard": {f"requests.{GPU}": "64"}},
+    }
+    cluster.plane.apply(quota)
+
+    def used() -> int:
+        status = cluster.plane.client.get(f"{space}/resourcequotas/gpus").get("status", {})
+        return int(status.get("used", {}).get(f"requests.{GPU}", "-1"))
+
+    wait_until(lambda: used() >= 0, PATIENCE, "the quota counts")
+    before = used()
+    cluster.plane.apply(limited(name, {GPU: str(engine)}, replicas=2, initContainers=init))
+    wait_until(lambda: used() == before + 2 * each, PATIENCE, f"the quota counts {2 * each} more")
+    workload = objects.workload(stored(cluster, name))
+    assert workload.gpus == each
+    assert [objects.pod(raw).devices.amount(GPU) for raw in cluster.pods(name).values()] == [each, each]
+    cluster.plane.client.delete(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}")
+    wait_until(lambda: used() == before, PATIENCE, "they are given back")
+
+
+@pytest.mark.usefixtures("operator")
+def test_the_api_servers_sentence_is_told_of_an_object_without_replicas(cluster: Cluster) -> None:
+    kind = {"apiVersion": "example.com/v1alpha1", "kind": "Fleet"}
+    cluster.plane.apply({**kind, "metadata": {"name": "f", "namespace": NAMESPACE}, "spec": {"x": 1}})
+    cluster.pool("f", targets=[{**kind, "name": "f", "min": 1, "max": 6}])
+    cluster.wait_condition("f", "Ready", ("False", "FailedGetScale"), PATIENCE)
+    wait_until(
+        lambda: 'the spec replicas field ".spec.replicas" does not exist' in cluster.told("f", "Ready"),
+        PATIENCE,
+        "the sentence",
+    )
+
+
+@pytest.mark.usefixtures("operator")
+def test_two_template_hashes_of_an_argo_rollouts_kind_stop_scale_down(cluster: Cluster) -> None:
+    kind = {"apiVersion": "example.com/v1alpha1", "kind": "Fleet"}
+    fleet = {**kind, "metadata": {"name": "argo", "namespace": NAMESPACE}, "spec": {"replicas": 2}}
+    cluster.plane.apply(fleet)
+    path = f"/apis/example.com/v1alpha1/namespaces/{NAMESPACE}/fleets/argo/status"
+    cluster.plane.client.patch(path, {"status": {"replicas": 2, "selector": "app=argo"}})
+    for name in ("stable", "canary"):
+        labels = {"app": "argo", "rollouts-pod-template-hash": name}
+        meta = {"name": f"argo-{name}", "namespace": NAMESPACE, "labels": labels}
+        spec = {"containers": [{"name": "engine", "image": "x"}]}
+        cluster.plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    cluster.pool("argo", targets=[{**kind, "name": "argo", "min": 1, "max": 6}])
+    cluster.wait_condition("argo", "Ready", ("True", "RolloutInProgress"), PATIENCE)
+
+
+def test_the_api_servers_own_names_of_writers_are_no_program(cluster: Cluster) -> None:
+    cluster.plane.apply(deployment(NAMESPACE, "many", 0))
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/many"
+    merge = "application/merge-patch+json"
+
+    def patched(manager: str, changes: dict[str, Any]) -> None:
+        cluster.plane.client.request("PATCH", f"{path}?fieldManager={manager}", changes, content_type=merge)
+
+    patched("argocd-controller", {"spec": {"replicas": 2}})
+    assert "argocd-controller" in manifest_writers(stored(cluster, "many"), objects.REPLICAS)
+    for number in range(13):
+        patched(f"tool-{number}", {"metadata": {"annotations": {f"tool.example.com/{number}": "x"}}})
+    raw = stored(cluster, "many")
+    assert "ancient-changes" in {each["manager"] for each in raw["metadata"]["managedFields"]}
+    assert "ancient-changes" not in manifest_writers(raw, objects.REPLICAS)
+    setter = objects.workload(raw).set_by
+    assert setter is None or setter.program != "ancient-changes"
+
+
+def test_pods_of_another_namespace_are_nobodys_replicas(cluster: Cluster, operator: OperatorProcess) -> None:
+    """A ReplicaSet that names another tenant's Deployment as its owner, and is held by a finalizer."""
+    cluster.serve("victim", replicas=1, rate=1.0)
+    cluster.pool("victim")
+    wait_until(lambda: cluster.status("victim").get("readyReplicas") == 1, PATIENCE, "it serves")
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "own", "controller": True}
+    owner["uid"] = stored(cluster, "victim")["metadata"]["uid"]
+    fake = deployment(TENANT, "fake", 0)
+    fake["kind"] = "ReplicaSet"
+    fake["metadata"] |= {"finalizers": ["tenant.example.com/hold"], "ownerReferences": [owner]}
+    cluster.plane.apply(fake)
+    path = f"/apis/apps/v1/namespaces/{TENANT}/replicasets/fake"
+    uid = cluster.plane.client.get(path)["metadata"]["uid"]
+    for number in range(5):
+        above = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "fake", "uid": uid, "controller": True}
+        meta = {"name": f"fake-{number}", "namespace": TENANT, "ownerReferences": [above]}
+        spec = {"containers": [{"name": "a", "image": "x"}]}
+        cluster.plane.client.create(
+            f"/api/v1/namespaces/{TENANT}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        )
+    operator.wait_ticks(4)
+    assert cluster.status("victim")["readyReplicas"] == 1
+    assert cluster.condition("victim", "Ready") == ("True", "SucceededGetScale")
+    cluster.plane.client.patch(path, {"metadata": {"finalizers": None}})
+
+
+def test_arguments_and_selectors_of_megabytes_stop_nobody(
+    cluster: Cluster, operator: OperatorProcess, tmp_path: Path
+) -> None:
+    cluster.serve("other", replicas=1, rate=1.0)
+    cluster.pool("other")
+    cluster.wait_condition("other", "Ready", ("True", "SucceededGetScale"), PATIENCE)
+    long = deployment(TENANT, "long", 0)
+    long["spec"]["template"]["spec"]["containers"][0] |= {
+        "command": ["sh", "-c"],
+        "args": ["'" + "a" * 1_200_000 + " '"],
+    }
+    cluster.plane.client.create(f"/apis/apps/v1/namespaces/{TENANT}/deployments", long)
+    wide = stateful_set(TENANT, "wide", 0)
+    wide["spec"]["selector"] = {
+        "matchLabels": {"app": "wide"},
+        "matchExpressions": [{"key": "app", "operator": "In", "values": ["wide", *["a"] * 200_000]}],
+    }
+    cluster.plane.client.create(f"/apis/apps/v1/namespaces/{TENANT}/statefulsets", wide)
+    tenant = Cluster(cluster.plane, cluster.traffic, TENANT)
+    tenant.pool("wide", targets=[{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "wide", "max": 2}])
+    tenant.pool("long")
+
+    def alive() -> None:
+        assert operator.healthy() == 200
+
+    operator.wait_ticks(6, alive)
+    tenant.wait_condition("wide", "Ready", ("False", "FailedGetScale"), PATIENCE)
+    assert "its selector is longer than 4096 characters" in tenant.told("wide", "Ready")
+    tenant.wait_condition("long", "ObjectsRead", ("False", "UnreadableObjects"), PATIENCE)
+    assert "arguments of container vllm: longer than 16384 characters" in tenant.told("long", "ObjectsRead")
+    assert (operator.figure("servingpool_objects_left_out", kind="Deployment") or 0.0) >= 1.0
+    assert cluster.condition("other", "Ready") == ("True", "SucceededGetScale")
+    assert "was not renewed" not in operator.log()
