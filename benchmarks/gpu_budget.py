@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from servingpool.decision.claims import Claim
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
 from servingpool.decision.pool import Pool
-from servingpool.decision.sharing import Claim, share
+from servingpool.decision.sharing import share
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
 from servingpool_simulation.fleet import Fleet, Phase

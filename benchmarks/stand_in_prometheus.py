@@ -12,6 +12,7 @@ import asyncio
 import gzip
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,11 +22,11 @@ from aiohttp import web
 from fleet import entries
 from traffic import BOUNDS, Series, Traffic
 
-LAYOUT = "count by (__name__, le)"
+LAYOUT = "topk by (__name__, "
 STRING = r'("(?:[^"\\]|\\.)*")'
 NAMESPACES = re.compile(rf"[{{,]namespace=~{STRING}")
 MODELS = re.compile(rf"[{{,]model_name=~{STRING}")
-ENDINGS = re.compile(r'pod=~"\.\+\[([^]]*)\]"')
+ENDINGS = re.compile(r'pod=~"\.\*\[([^]]*)\]"')
 BUCKETS = re.compile(rf'__name__=~"vllm:([a-z_]+)_bucket".*?le=~{STRING}')
 PARTS = re.compile(r'__name__=~"vllm:([a-z_]+)_bucket".*?"part", "(histogram-\d+)"')
 FASTEST_GZIP = 1
@@ -146,12 +147,16 @@ class Fleet:
         return _reply("matrix", ",".join(rows))
 
     def layout(self, asked: Asked) -> bytes:
-        count = len(self.chosen(asked))
         rows = [
-            {"metric": {"__name__": f"vllm:{name}_bucket", "le": le}, "value": [self.traffic.now, str(count)]}
+            {
+                "metric": {"__name__": f"vllm:{name}_bucket", "le": le, "namespace": namespace},
+                "value": [self.traffic.now, str(count)],
+            }
+            for namespace, count in Counter(self.namespaces[at] for at in self.chosen(asked)).items()
             for name, found in BOUNDS.items()
             for le in (*map(repr, found.tolist()), "+Inf")
         ]
+        rows.append({"metric": {"part": "targets"}, "value": [self.traffic.now, "1"]})
         return _reply("vector", ",".join(json.dumps(row) for row in rows))
 
 

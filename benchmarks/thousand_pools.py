@@ -130,7 +130,7 @@ class _MeteredReadings(Readings):
         super().__init__({backend.config.name: backend})
         self._meter = meter
 
-    async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> int:
+    async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> tuple[int, int]:
         with self._meter.part("read"):
             return await super().read(backend, pools, now)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import yaml
 from pydantic import ConfigDict, Field, ValidationError
 
 from servingpool.api.duration import DurationBetween
@@ -16,6 +15,7 @@ from servingpool.api.part import Part
 from servingpool.api.rule import Between
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.spec import Spec
+from servingpool.api.yaml_text import NotYaml, read_documents
 from servingpool.decision.pool import Pool
 from servingpool_simulation.baselines.catalogue import BY_SLUG
 from servingpool_simulation.families.resampled import MINUTE, resampled
@@ -197,10 +197,10 @@ def _positive(text: str) -> float | None:
 
 def _yaml(path: Path) -> object:
     try:
-        documents = [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
+        documents = read_documents(path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except NotYaml as error:
         raise InputError(f"cannot read {path}: {error}") from error
     if len(documents) != 1:
         raise InputError(f"{path} must hold exactly 1 YAML document, it holds {len(documents)}")

@@ -35,10 +35,10 @@ def test_lint_finds_nothing(helm: Helm, case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_operator_accepts_the_configuration(render: Render, tmp_path: Path, case: str) -> None:
     objects = render(case)
-    text = one(objects, "ConfigMap", "pools" if case == "bare" else OPERATOR)["data"]["config.yaml"]
+    given = yaml.safe_load((VALUES / f"{case}.yaml").read_text())
+    text = one(objects, "ConfigMap", given.get("fullnameOverride", OPERATOR))["data"]["config.yaml"]
     (tmp_path / "config.yaml").write_text(text)
     config = load(tmp_path / "config.yaml")
-    given = yaml.safe_load((VALUES / f"{case}.yaml").read_text())
     assert config.pod_deletion_cost.enabled == (case != "bare")
     assert config.engines.keys() == given.get("engines", {}).keys()
     assert {name: price.noted.isoformat() for name, price in config.prices.items()} == {
@@ -127,6 +127,15 @@ def test_the_network_policy_opens_the_ports_of_the_backends(render: Render) -> N
     assert ports("defaults") == {9090}
     # 9443 and 9091 are written out, 443 is https, 80 is http.
     assert ports("credentials") == {9090, 9443, 9091, 443, 80}
+
+
+def test_the_network_policy_goes_to_the_api_servers_addresses_alone_where_they_are_named(render: Render) -> None:
+    def rule(*more: str) -> Any:
+        return one(render("defaults", *more), "NetworkPolicy")["spec"]["egress"][1]
+
+    assert "to" not in rule()
+    named = rule("--set", "networkPolicy.apiServerPeers[0].ipBlock.cidr=10.0.0.1/32")
+    assert named == rule() | {"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}
 
 
 def test_a_changed_configuration_restarts_the_pods(render: Render) -> None:

@@ -7,27 +7,14 @@ import re
 import pytest
 
 from . import test_conditions
+from .alert_names import CAUSED, ELSEWHERE, NEVER_CAUSED, STUCK, TOO_SMALL
 from .cluster import Cluster
 from .pools import serving_pool
 from .prometheus import PrometheusRelease
 from .results import Results
-from .test_conditions import REFUSED, STUCK, WRONG
 from .waiting import eventually
 
 NEEDS = (test_conditions,)
-TOO_SMALL = "too-small"
-"""A second opinion on the stuck fleet, that may not want more than one replica."""
-CAUSED = {
-    "ServingPoolNotReady": {"namespace": REFUSED, "pool": REFUSED, "reason": "FailedUpdateScale"},
-    "ServingPoolBlind": {"namespace": WRONG, "pool": WRONG, "reason": "NoSeriesForModel"},
-    "ServingPoolReplicasNotReady": {"namespace": STUCK, "pool": STUCK},
-    "ServingPoolSloMissed": {"namespace": STUCK, "pool": STUCK},
-    "ServingPoolHeldBelowNeed": {"namespace": STUCK, "pool": TOO_SMALL},
-}
-"""And by what labels each is known. test_operator_loss has ServingPoolNoLeader and ServingPoolTwoLeaders."""
-NEVER_CAUSED = {"ServingPoolTurnFailed", "ServingPoolLoopLate", "ServingPoolWritesRefused"}
-"""A defect of the operator, a loop that is 10 s late for minutes, and an API server that refuses its statuses: no
-scenario makes any of them."""
 
 
 def prepare(cluster: Cluster) -> None:
@@ -44,9 +31,7 @@ def test_every_alert_loads_and_is_evaluated(prometheus: PrometheusRelease) -> No
     rules = eventually(evaluated, 60, "an evaluation of every rule")
     assert {rule["name"]: rule.get("lastError", "") for rule in rules if rule["health"] != "ok"} == {}
     names = {rule["name"] for rule in rules}
-    # The last one needs a GPUBudget, which no pool here has: tests/chart makes it fire.
-    elsewhere = {"ServingPoolNoLeader", "ServingPoolTwoLeaders", "ServingPoolWaitsForGpus"}
-    assert names == CAUSED.keys() | NEVER_CAUSED | elsewhere
+    assert names == CAUSED.keys() | NEVER_CAUSED | ELSEWHERE.keys()
 
 
 @pytest.mark.parametrize("alert", CAUSED)

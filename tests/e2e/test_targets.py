@@ -94,6 +94,8 @@ def test_a_target_that_gets_no_pods_is_replaced_and_the_pool_comes_home(
     told = {one["name"]: one for one in status(cluster, name, name)["targets"]}
     assert "quota" in told[SPOT]["stuck"]
     cluster.apply(quota(9))
+    # The ReplicaSet's controller tries again after twice the time each time, up to 1,000 s, and at once after a change.
+    cluster.kubectl("--namespace", name, "annotate", "replicaset", "--all", "example.com/tried-again=now")
     eventually(lambda: cluster.ready(name, SPOT) >= 2, 180, "the cheap pods are made")
     eventually(lambda: cluster.replicas(name, DEAR) == 1, 300, "home again")
     assert condition(cluster, name, name, "TargetsAvailable")[0] == "True"

@@ -200,6 +200,14 @@ class Cluster:
         found = self.plane.client.items(f"/api/v1/namespaces/{self.namespace}/pods?labelSelector=app%3D{name}")
         return {pod["metadata"]["name"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
 
+    def ready(self, name: str) -> list[str]:
+        """Names of the pods that are Ready, and not going."""
+        return [
+            pod
+            for pod, found in self.pods(name).items()
+            if any(c["type"] == "Ready" and c["status"] == "True" for c in found["status"].get("conditions", []))
+        ]
+
     def events(self, name: str, reason: str) -> list[dict[str, Any]]:
         return [
             event

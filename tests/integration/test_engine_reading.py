@@ -22,7 +22,7 @@ from servingpool.adapters.prometheus import (
 )
 from servingpool.adapters.prometheus.engines import profile_of, shipped, usable
 from servingpool.adapters.prometheus.engines.profile import EngineMetrics
-from servingpool.decision.observation import ReplicaMetrics, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknown
 from servingpool_lab.binaries import ensure_binaries
 
 from .operators import prometheus
@@ -141,6 +141,13 @@ async def test_every_figure_of_every_page_is_read_back(url: str, engine: str) ->
                 assert {le: counts[le] for le in theirs.bounds} == dict(zip(theirs.bounds, theirs.counts, strict=True))
                 found = replace(found, **{field: replace(ours, bounds=theirs.bounds, counts=theirs.counts)})
         assert found == wanted, name
+
+
+async def test_prompt_tokens_are_read_of_a_llamacpp_that_counts_no_cached_ones(url: str) -> None:
+    name = "llamacpp-0.3.32"
+    reading = await read(url, asking("llamacpp"), {name})
+    metrics = reading.samples[NAMESPACE, name][""]
+    assert (metrics.prompt_tokens, metrics.cached_prompt_tokens) == (6886.0, NOT_EXPOSED)
 
 
 async def test_an_engine_that_restarts_counts_from_zero(url: str, pod_metrics: dict[tuple[str, str], str]) -> None:

@@ -37,7 +37,22 @@ SHADOWED = ("litellm-1.105.7", "llm-d-epp-0.10.0", "sglang-router-0.3.2")
 COLLIDE = {"model": "x", "requested_model": "x", "target_model_name": "x", "streaming": "x", "user": "x", "route": "x"}
 CHANGING = {"epp-0": "llm-d-epp-0.10.0", "epp-1": "llm-d-epp-0.10.0-after"}
 """Pods of the tests that change a page, with the one that they have at first."""
+PICKERS = {
+    "alone": {"org/model": 10},
+    "shared": {"org/model": 10, "org/other": 3},
+}
+"""Endpoint pickers whose queue of 40 names no model, by pod: the requests that each sent on, by model."""
 BOUND = 2.0
+
+
+def picker(sent: dict[str, int]) -> str:
+    """A page of the inference extension 1.1 and 1.2, where the queue has these two labels alone."""
+    counts = (
+        f'inference_objective_request_total{{model_name="{model}",target_model_name="{model}"}} {count}\n'
+        for model, count in sent.items()
+    )
+    queue = 'inference_extension_flow_control_queue_size{fairness_id="default-flow",priority="0"} 40\n'
+    return f"# TYPE inference_objective_request_total counter\n{''.join(counts)}{queue}"
 
 
 def pod(name: str) -> str:
@@ -66,7 +81,7 @@ def configuration(target: str) -> dict[str, Any]:
 
     jobs = [job(pod(name), pod(name), **(COLLIDE if name in SHADOWED else {})) for name in PAGES]
     jobs += [job(f"{pod(name)}-twice", pod(name)) for name in PAGES if name not in SHADOWED]
-    jobs += [job(name, name) for name in CHANGING]
+    jobs += [job(name, name) for name in (*CHANGING, *(f"{one}-0" for one in PICKERS))]
     return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
 
 
@@ -76,6 +91,7 @@ def url(
 ) -> Iterator[str]:
     pod_metrics.update({(NAMESPACE, pod(name)): text for name, text in PAGES.items()})
     pod_metrics.update({(NAMESPACE, name): PAGES[first] for name, first in CHANGING.items()})
+    pod_metrics.update({(NAMESPACE, f"{name}-0"): picker(sent) for name, sent in PICKERS.items()})
     directory = tmp_path_factory.mktemp("gateways")
     with prometheus(ensure_binaries("prometheus")["prometheus"], configuration(metrics_target), directory) as url:
         yield url
@@ -135,6 +151,18 @@ async def test_requests_in_flight_that_name_no_model_are_read_beside_each_models
     assert (of_all.running, of_all.begun) == (4.0, NOT_EXPOSED), "the scrape itself is not one of them"
 
 
+@pytest.mark.parametrize("workload", PICKERS)
+async def test_a_queue_that_names_no_model_is_read_or_said_to_be_unknown(url: str, workload: str) -> None:
+    key = (NAMESPACE, f"{workload}-0")
+    reading = await read(url, asking("inference-extension"), lambda one: "org/model" in one.samples.get(key, {}))
+    told = Pool(url, workload, gateway="inference-extension").heard(reading)
+    if workload == "alone":
+        assert told.queue == 40.0
+    else:
+        assert isinstance(told.queue, Unknown)
+        assert "names no model, and several are served" in told.queue.reason
+
+
 @dataclass
 class Pool:
     """A pool behind the changing gateway, as the operator reads it."""
@@ -142,6 +170,7 @@ class Pool:
     url: str
     workload: str | None = "epp"
     model: str = "org/model"
+    gateway: str = "llm-d-epp"
     totals: GatewayTotals = field(default_factory=GatewayTotals)
 
     async def told(self, wanted: Callable[[dict[str, float]], bool]) -> GatewayMetrics:
@@ -151,8 +180,11 @@ class Pool:
             told = {name: models["org/model"].time_to_first_token for (_, name), models in reading.samples.items()}
             return {name: ttft.count for name, ttft in told.items() if name in CHANGING and isinstance(ttft, Histogram)}
 
-        reading = await read(self.url, asking("llm-d-epp"), lambda one: wanted(counts(one)))
-        own = {"name": "llm-d-epp", **({"workload": self.workload} if self.workload else {})}
+        return self.heard(await read(self.url, asking(self.gateway), lambda one: wanted(counts(one))))
+
+    def heard(self, reading: FleetReading) -> GatewayMetrics:
+        """What the pool makes of a reading."""
+        own = {"name": self.gateway, **({"workload": self.workload} if self.workload else {})}
         spec = {
             "model": self.model,
             "slo": {"timeToFirstToken": f"{BOUND:g}s", "measuredAt": "Gateway"},
@@ -164,7 +196,7 @@ class Pool:
         pool = ServingPool.model_validate({"metadata": meta, "spec": spec})
         gateway = gateway_of(pool, BackendConfig(url=self.url))
         assert gateway is not None
-        return self.totals.read(pool, gateway, profile("llm-d-epp"), reading)
+        return self.totals.read(pool, gateway, profile(self.gateway), reading)
 
 
 async def test_what_two_pods_count_is_added_through_a_restart_and_a_lost_scrape(
@@ -181,17 +213,17 @@ async def test_what_two_pods_count_is_added_through_a_restart_and_a_lost_scrape(
     assert isinstance(second.time_to_first_token, Histogram)
     assert second.time_to_first_token.count == 1.0, "the one that was held for 12 s"
     assert second.time_to_first_token.total == pytest.approx(12.1)
-    restarted = before.replace("} 10\n", "} 2\n").replace("} 7\n", "} 1\n")
+    restarted = before.replace("} 10\n", "} 3\n").replace("} 7\n", "} 1\n")
     pod_metrics[NAMESPACE, "epp-0"], pod_metrics[NAMESPACE, "epp-1"] = restarted, after
     lower = await pool.told(lambda seen: seen == {"epp-0": 1.0, "epp-1": 8.0})
-    assert lower.arrivals == 0.0, "it may be one damaged scrape: 3 of 11"
+    assert lower.arrivals == 0.0, "it may be one damaged scrape: 3 of 11, and one held"
     third = lower
     for _ in range(600):
         if third.arrivals != lower.arrivals:
             break
         await asyncio.sleep(0.1)
         third = await pool.told(lambda seen: seen == {"epp-0": 1.0, "epp-1": 8.0})
-    assert third.arrivals == 3.0
+    assert third.arrivals == 4.0
 
 
 async def test_another_model_and_another_workload_are_told_apart(url: str) -> None:

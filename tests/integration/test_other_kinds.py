@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from servingpool_lab import kwok
 from servingpool_lab.api_client import load_manifests
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
@@ -155,6 +156,78 @@ def test_a_stateful_set_grows_and_shrinks_from_its_highest_ordinal(cluster: Clus
     pods = cluster.pods("sts")
     assert set(pods) == {f"sts-{ordinal}" for ordinal in range(len(pods))}
     assert not any("pod-deletion-cost" in str(pod["metadata"].get("annotations")) for pod in pods.values())
+
+
+def mark(cluster: Cluster, pod: str, value: str | None) -> None:
+    """Whether it stays unready."""
+    annotations = {kwok.NEVER_READY_ANNOTATION: value}
+    cluster.plane.client.patch(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}", {"metadata": {"annotations": annotations}})
+
+
+def test_a_stateful_set_whose_first_pod_is_dead_keeps_one_that_serves(
+    cluster: Cluster, operator: OperatorProcess
+) -> None:
+    """It is always the highest ordinal that goes: one replica alone would be the dead one."""
+    manifest = stateful_set("dead")
+    manifest["spec"]["replicas"] = 2
+    cluster.plane.apply(manifest)
+    cluster.traffic.services[NAMESPACE, "dead"] = Service("dead", 4.0)
+    wait_until(lambda: len(cluster.ready("dead")) == 2, PATIENCE, "both are Ready")
+    mark(cluster, "dead-0", "true")
+    wait_until(lambda: cluster.ready("dead") == ["dead-1"], PATIENCE, "one is not")
+    pool(cluster, STATEFUL_SET, "dead")
+    said = "scale-down limited to 2: of the 1 lowest ordinals, which stay, dead-0 is not Ready"
+
+    def both() -> None:
+        assert replicas(cluster, STATEFUL_SET, "dead") == 2, "the replica that serves was removed"
+
+    def limited() -> bool:
+        both()
+        return said in cluster.status("dead").get("lastDecision", {}).get("reason", "")
+
+    try:
+        wait_until(limited, PATIENCE * 2, "one is enough, and two stay")
+    except TimeoutError as late:
+        raise AssertionError(f"{late}; it is {json.dumps(cluster.status('dead'), indent=1)}") from None
+    operator.wait_ticks(10, both)
+    mark(cluster, "dead-0", None)
+    wait_until(lambda: replicas(cluster, STATEFUL_SET, "dead") == 1, PATIENCE * 2, "the second goes")
+
+
+def test_pods_that_start_one_after_another_have_the_horizon_of_the_order(
+    cluster: Cluster, operator: OperatorProcess
+) -> None:
+    manifest = stateful_set("turns")
+    del manifest["spec"]["podManagementPolicy"]
+    manifest["spec"]["template"]["metadata"]["annotations"][kwok.LOAD_SECONDS_ANNOTATION] = "5"
+    cluster.plane.apply(manifest)
+    cluster.traffic.services[NAMESPACE, "turns"] = Service("turns", 1.0)
+
+    def ask(least: int) -> None:
+        target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "turns", "min": least, "max": 4}
+        behavior = {"calibration": "5s", "coldStart": "6s", "scaleDownWindow": "5s"}
+        cluster.pool("turns", targets=[target], behavior=behavior)
+
+    def horizon() -> float:
+        return operator.figure("servingpool_horizon_seconds", pool="turns") or 0.0
+
+    ask(1)
+    cluster.wait_condition("turns", "MetricsAvailable", ("True", "ValidMetrics"), PATIENCE)
+    wait_until(lambda: horizon() < 10.0, PATIENCE, "the scrape interval is known: one start, and one scrape")
+    told = cluster.told("turns", "Ready")
+    assert told.startswith("StatefulSet turns can be scaled. Pods of StatefulSet turns start one after another")
+    assert "podManagementPolicy: Parallel" in told
+    ask(4)
+    seen: set[float] = set()
+
+    def all_ready() -> bool:
+        seen.add(horizon())
+        return len(cluster.ready("turns")) == 4
+
+    wait_until(all_ready, PATIENCE * 2, "all are Ready")
+    assert max(seen) > 3 * 6.0, f"three starts of 6 s each were to come: {seen}"
+    wait_until(lambda: horizon() < 10.0, PATIENCE, "no start is to come")
+    assert operator.healthy() == 200
 
 
 @pytest.mark.usefixtures("workloads")

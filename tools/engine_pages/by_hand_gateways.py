@@ -5,7 +5,9 @@ from engine_pages.writer import Writer
 
 SOURCES = {
     "gateway-envoy-ai-gateway-0.5": "by hand from internal/metrics of Envoy AI Gateway 0.5",
-    "gateway-inference-extension-1.2": "by hand from pkg/epp/metrics of the Gateway API inference extension 1.2",
+    "gateway-inference-extension-1.0": "by hand from pkg/epp/metrics of the Gateway API inference extension 1.0.0",
+    "gateway-inference-extension-1.2": "by hand from pkg/epp/metrics of the Gateway API inference extension 1.2.0",
+    "gateway-inference-extension-1.5": "by hand from pkg/epp/metrics of the Gateway API inference extension 1.5.0",
     "gateway-llm-d-epp-0.10.0": "by hand from pkg/epp/metrics of llm-d-router 0.10.0",
     "gateway-production-stack-0.1.12": "by hand from src/vllm_router of vLLM's production-stack 0.1.12",
 }
@@ -18,7 +20,10 @@ TPOT = (
 )
 HELD = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 DURATION = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-ENVOY_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+ENVOY_TTFT = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 20.0),
+    *(30.0, 45.0, 60.0),
+)
 ENVOY_TPOT = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 
 
@@ -100,21 +105,43 @@ def production_stack(now: float) -> str:
     return page.page
 
 
-def inference_extension(now: float) -> str:
-    """The endpoint picker before it moved to llm-d: it holds the story's queue, and has no TTFT."""
+def _inference_extension(now: float, requests: str, own: dict[str, str], queue: dict[str, str] | None) -> str:
+    """The endpoint picker before it moved to llm-d, which has no TTFT.
+
+    `requests`: first part of the names. `own`: further labels of its counter. `queue`: labels of the gauge of what it
+    holds, which is the story's queue; None where it has none, and sends all on at once.
+    """
     model = {"model_name": story.MODEL, "target_model_name": story.MODEL}
     page = Writer({}, _go)
-    sent = [request for request in story.REQUESTS if request.starts <= now]
-    text = "[ALPHA] Counter of inference objective requests broken out for each model and target model."
-    page.counter("inference_objective_request_total", text, (len(sent), {**model, "priority": "0"}))
-    text = "[ALPHA] Inference objective number of running requests in each model."
-    page.gauge("inference_objective_running_requests", text, len(story.running(now)), model_name=story.MODEL)
-    text = "[ALPHA] Current number of requests actively held in the Flow Control queue."
-    queue = {**model, "fairness_id": "default-flow", "priority": "0", "inference_pool": "pool"}
-    page.gauge("inference_extension_flow_control_queue_size", text, len(story.waiting(now)), **queue)
+    sent = [request for request in story.REQUESTS if (request.arrives if queue is None else request.starts) <= now]
+    said = requests.replace("_", " ")
+    text = f"[ALPHA] Counter of {said} requests broken out for each model and target model."
+    page.counter(f"{requests}_request_total", text, (len(sent), {**model, **own}))
+    text = f"[ALPHA] {said.capitalize()} number of running requests in each model."
+    page.gauge(f"{requests}_running_requests", text, len(story.running(now)), model_name=story.MODEL)
+    if queue is not None:
+        text = "[ALPHA] Current number of requests being actively managed by the EPP flow control layer."
+        page.gauge("inference_extension_flow_control_queue_size", text, len(story.waiting(now)), **queue)
     text = "[ALPHA] The number of ready pods in the inference server pool."
     page.gauge("inference_pool_ready_pods", text, 1.0, name="pool")
     return page.page
+
+
+def inference_extension_1_0(now: float) -> str:
+    """No flow control, and the names of before the objective."""
+    return _inference_extension(now, "inference_model", {}, None)
+
+
+def inference_extension_1_2(now: float) -> str:
+    """As 1.1: the queue names no model."""
+    return _inference_extension(now, "inference_objective", {}, {"fairness_id": "default-flow", "priority": "0"})
+
+
+def inference_extension_1_5(now: float) -> str:
+    """The queue has named its model since 1.3; the counter has a priority since 1.5."""
+    model = {"model_name": story.MODEL, "target_model_name": story.MODEL}
+    queue = {**model, "fairness_id": "default-flow", "priority": "0", "inference_pool": "pool"}
+    return _inference_extension(now, "inference_objective", {"priority": "0"}, queue)
 
 
 def envoy_ai_gateway(now: float) -> str:
@@ -144,7 +171,9 @@ def envoy_ai_gateway(now: float) -> str:
 
 PAGES = {
     "gateway-envoy-ai-gateway-0.5": envoy_ai_gateway,
-    "gateway-inference-extension-1.2": inference_extension,
+    "gateway-inference-extension-1.0": inference_extension_1_0,
+    "gateway-inference-extension-1.2": inference_extension_1_2,
+    "gateway-inference-extension-1.5": inference_extension_1_5,
     "gateway-llm-d-epp-0.10.0": llm_d_epp,
     "gateway-production-stack-0.1.12": production_stack,
 }

@@ -39,6 +39,7 @@ engines:
     silent: acme runs without --metrics     # why a scraped pod may have no series
     modelLabel: model                       # leave it out if the series name no model
     sumOver: [rank]                         # labels of one pod whose series are added up
+    copiesBy: [process]                     # labels of copies of one figure: the greatest counts
     timeToFirstTokenFrom: arrival
     figures:
       running: [acme_running]
@@ -107,6 +108,7 @@ def _section(name: str, profile: EngineMetrics) -> Iterator[str]:
         if profile.model_label
         else "none, so all series of a pod count",
         "Labels that are added up": ", ".join(map(code, profile.sum_over)),
+        "Labels of copies, of which the greatest counts": ", ".join(map(code, profile.copies_by)),
         "Series left out": ", ".join(code(f"{label}={'|'.join(them)}") for label, them in profile.excluded.items()),
         "Time to first token counts from": profile.time_to_first_token_from.value,
         "No series, though scraped": f"{profile.silent}",

@@ -173,6 +173,8 @@ Each profile is read from these pages, figure by figure. `real process`: the
 program itself printed it. `own collectors`: the metrics code of its wheel printed it. `from its source`: nobody here
 has run it; names, labels and what is counted when were read there. Tests `..._pages` read the page alone, `..._reading`
 through a real Prometheus, with label collisions, double scrapes and restarts.
+[Facts of engines and gateways](../records/upstream-facts.md) says which release was compared with its source or
+package, tag by tag.
 """
 
 

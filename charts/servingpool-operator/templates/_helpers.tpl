@@ -12,6 +12,13 @@
 {{- end }}
 {{- end }}
 
+{{- /* A name and a suffix, cut to the 63 characters that a label or a Service may have. */}}
+{{- define "servingpool.derived" -}}
+{{- $name := first . }}
+{{- $suffix := last . }}
+{{- $name | trunc (int (sub 63 (len $suffix))) | trimSuffix "-" }}{{ $suffix }}
+{{- end }}
+
 {{- define "servingpool.serviceAccount" -}}
 {{- if .Values.serviceAccount.create }}
 {{- .Values.serviceAccount.name | default (include "servingpool.fullname" .) }}

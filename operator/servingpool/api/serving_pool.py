@@ -19,6 +19,8 @@ class Metadata(Part):
     namespace: str = "default"
     uid: str = ""
     generation: int = 0
+    deletion_timestamp: str | None = None
+    """When it is deleted; None while nobody has deleted it."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.adapters.prometheus.engines import shipped
-from servingpool.backtest.promql_value import GAUGES, Names, Node, Unreadable, gauge, rate, read
+from servingpool.backtest.promql_nodes import Node, Value, gauge, rate
+from servingpool.backtest.promql_value import GAUGES, Names, Unreadable, read
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
 from servingpool_simulation.baselines.behavior import DOWN, UP, Behavior, Configured, Limit, Select, Unset
@@ -31,8 +32,8 @@ class Queried:
     target: float
     form: str
     """AverageValue, Value or Pods, with the HPA's meaning."""
-    nothing_is_zero: bool = False
-    """KEDA's `ignoreNullValues`."""
+    trigger: Trigger | None = None
+    """What KEDA does with the answer; None for an HPA's own metric."""
 
     def wish(self, observation: Observation, pool: Pool, now: float) -> Wish | Unknown:  # noqa: ARG002, the protocol
         """What the HPA makes of it."""
@@ -43,16 +44,63 @@ class Queried:
             missing = max(0, ready + len(observation.starting) - len(found))
             wanted = pods_average(found.values(), missing, self.target, replicas)
             return Wish(wanted, f"{self.said} over {self.target:g} a pod wants {wanted}")
-        value = found if isinstance(found, float) else None
-        if value is None or math.isnan(value):
-            if not self.nothing_is_zero:
-                return Unknown(f"{self.said} has no value")
-            value = 0.0
+        if self.trigger is not None:
+            value = self.trigger.value(found, self.said)
+            instead = self.trigger.instead(value, replicas)
+            if instead is not None:
+                return Wish(instead, f"{self.said} failed {self.trigger.failed} times: KEDA's fallback wants {instead}")
+        else:
+            value = found if isinstance(found, float) and math.isfinite(found) else Unknown(f"{self.said} has no value")
+        if isinstance(value, Unknown):
+            return value
         if self.form == "Value":
             wanted = object_value(value, self.target, replicas, ready)
         else:
             wanted = average_value(value, self.target, replicas)
         return Wish(wanted, f"{self.said} is {value:g}, over {self.target:g} wants {wanted}")
+
+
+@dataclass(slots=True)
+class Trigger:
+    """What KEDA makes of the answer to a prometheus trigger.
+
+    Source: kedacore/keda 2.21, `pkg/scalers/prometheus_scaler.go` and `pkg/fallback`.
+    """
+
+    nothing_is_zero: bool
+    """`ignoreNullValues`: an empty answer, NaN and infinity are 0, and no error."""
+    fallback: Mapping[str, Any]
+    """The ScaledObject's; empty without one."""
+    failed: int = 0
+    """Answers in a row that were errors."""
+
+    def value(self, found: Value, said: str) -> float | Unknown:
+        """The number; Unknown where KEDA reports an error, so that the HPA changes nothing."""
+        value = self._value(found, said)
+        self.failed = self.failed + 1 if isinstance(value, Unknown) else 0
+        return value
+
+    def _value(self, found: Value, said: str) -> float | Unknown:
+        if isinstance(found, dict):
+            if len(found) > 1:
+                return Unknown(f"{said} returned {len(found)} elements, and KEDA takes one: use sum()")
+            found = next(iter(found.values()), None)
+        if found is not None and math.isfinite(found):
+            return float(found)
+        return 0.0 if self.nothing_is_zero else Unknown(f"{said} has no value")
+
+    def instead(self, value: float | Unknown, replicas: int) -> int | None:
+        """The replicas that the fallback asks for; None while it is not in force."""
+        if not isinstance(value, Unknown) or not self.fallback:
+            return None
+        if self.failed <= int(self.fallback.get("failureThreshold", 0)):
+            return None
+        given, behavior = int(self.fallback.get("replicas", 0)), self.fallback.get("behavior")
+        return {
+            "currentReplicas": replicas,
+            "currentReplicasIfHigher": max(replicas, given),
+            "currentReplicasIfLower": min(replicas, given),
+        }.get(str(behavior), given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +115,16 @@ class Rule:
     def name(self) -> str:
         """Such as `HorizontalPodAutoscaler llama`."""
         return f"{self.raw.get('kind')} {self.raw.get('metadata', {}).get('name', '')}".strip()
+
+    def check(self) -> None:
+        """Raises ValueError where it is no HPA's or ScaledObject's: somebody wrote the file."""
+        try:
+            self.policy()
+            self.described()
+            list(self.lost())
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            kind, why = self.raw.get("kind"), f"{type(error).__name__}: {error}"
+            raise ValueError(f"{kind} is not complete, or a part of it is of another type ({why})") from error
 
     def pool(self, pool: Pool) -> tuple[int, int]:
         """Its own min and max; a minimum of 0 is replayed as 1."""
@@ -92,6 +150,8 @@ class Rule:
         spec = self.raw.get("spec", {})
         if bounds_of(self.raw)[0] == 0:
             yield f"{self.name}: scale to zero is not replayed; its minimum is taken as 1."
+        if spec.get("idleReplicaCount") is not None:
+            yield f"{self.name}: idleReplicaCount is not replayed; without load its minimum is taken."
         if spec.get("advanced", {}).get("scalingModifiers"):
             yield f"{self.name}: scalingModifiers are not replayed; the highest trigger counts."
         if "tolerance" in str(self._configured()):
@@ -103,7 +163,8 @@ class Rule:
         names = Names({}, {}) if profile is None else Names.of(profile)
         spec = self.raw.get("spec", {})
         if self.raw.get("kind") == "ScaledObject":
-            found: Sequence[tuple[Any, Any]] = [(_triggered, one) for one in spec.get("triggers") or ()]
+            fallback = spec.get("fallback") or {}
+            found: Sequence[tuple[Any, Any]] = [(_triggered, (one, fallback)) for one in spec.get("triggers") or ()]
         else:
             found = [(_measured, one) for one in spec.get("metrics") or ()]
             if not found:
@@ -167,16 +228,17 @@ def _measured(raw: Mapping[str, Any], names: Names) -> Queried:
     return Queried(f"the sum of {name}", _sum(each), value, form)
 
 
-def _triggered(raw: Mapping[str, Any], names: Names) -> Queried:
-    """A trigger of a ScaledObject."""
+def _triggered(given: tuple[Mapping[str, Any], Mapping[str, Any]], names: Names) -> Queried:
+    """A trigger of a ScaledObject, with its fallback."""
+    raw, fallback = given
     if raw["type"] != "prometheus":
         raise Unreadable(f"a trigger of type '{raw['type']}' is in no recording")
-    given = raw["metadata"]
-    query, form = str(given["query"]), str(raw.get("metricType") or "AverageValue")
+    metadata = raw["metadata"]
+    query, form = str(metadata["query"]), str(raw.get("metricType") or "AverageValue")
     if form not in {"AverageValue", "Value"}:
         raise Unreadable(f"metricType '{form}' is not one of a prometheus trigger")
-    nothing_is_zero = str(given.get("ignoreNullValues", "true")).lower() != "false"
-    return Queried(f"`{query}`", read(query, names), float(given["threshold"]), form, nothing_is_zero)
+    trigger = Trigger(str(metadata.get("ignoreNullValues", "true")).lower() not in {"false", "f", "0"}, fallback)
+    return Queried(f"`{query}`", read(query, names), float(metadata["threshold"]), form, trigger)
 
 
 def _amount(given: object) -> float:
@@ -189,6 +251,6 @@ def _amount(given: object) -> float:
 def _sum(each: Node) -> Node:
     def value(observation: Observation, now: float) -> float | None:
         found = each(observation, now)
-        return sum(found.values()) if isinstance(found, dict) and found else None
+        return math.fsum(found.values()) if isinstance(found, dict) and found else None
 
     return value

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from servingpool.backtest.recording import Buckets, Chunk, Floats, Scrapes
+from servingpool.backtest.recording import Buckets, Chunk, Floats, RecordingError, Scrapes
 from servingpool.decision.slo import Slo
 
+MOST_SCRAPES = 20_000_000
+"""In a recording, over all pods: 250 pods for two weeks. Each takes 128 bytes."""
 LONGEST_GAP = 180.0
 """Seconds between two scrapes of a pod beyond which nobody knows when its requests came."""
 MOST_OF_FIRST = 2.0
@@ -83,10 +85,14 @@ class Gathering:
     _requested: list[tuple[float, float]] = field(default_factory=list)
     _brackets: dict[str, Bracket] = field(default_factory=dict)
     _from_admission: bool = False
+    _scrapes: int = 0
 
     def add(self, chunk: Chunk) -> None:
         """One further chunk."""
         self._requested.extend(chunk.requested)
+        self._scrapes += sum(len(one.at) for one in chunk.scrapes)
+        if self._scrapes > MOST_SCRAPES:
+            raise RecordingError(f"has more than {MOST_SCRAPES:,} scrapes: record fewer days at a time")
         for scrapes in chunk.scrapes:
             self._rows[scrapes.pod].append((scrapes.at, self._table(scrapes)))
             self._from_admission |= scrapes.ttft_from_admission
@@ -98,7 +104,7 @@ class Gathering:
             at = np.concatenate([each[0] for each in parts])
             table = np.concatenate([each[1] for each in parts])
             at, first = np.unique(at, return_index=True)
-            found.append(_differences(at, table[first], began_before=begin))
+            found.append(_differences(at, _filled(at, table[first], began_before=begin), began_before=begin))
             pods.append((pod, float(at[0]), float(at[-1])))
         table = np.concatenate(found) if found else np.zeros((0, len(COLUMNS) + 4))
         table = table[np.argsort(table[:, 1], kind="stable")]
@@ -118,11 +124,11 @@ class Gathering:
         )
 
     def _table(self, scrapes: Scrapes) -> Floats:
-        """[scrape, column]; 0 where a figure is not exposed."""
-        table = np.zeros((len(scrapes.at), len(COLUMNS)))
+        """[scrape, column]; NaN where a figure is not exposed, or was not read."""
+        table = np.full((len(scrapes.at), len(COLUMNS)), np.nan)
         for name, figure in _FIGURES.items():
             if figure in scrapes.figures:
-                table[:, COLUMNS.index(name)] = np.nan_to_num(scrapes.figures[figure])
+                table[:, COLUMNS.index(name)] = scrapes.figures[figure]
         bounds = {"ttft": self.slo.time_to_first_token, "itl": None, "tpot": self.slo.time_per_output_token}
         histograms = {
             "ttft": "time_to_first_token",
@@ -167,6 +173,25 @@ def _is_new(first: Floats, increase: Floats) -> bool:
     return bool(first[count] <= MOST_OF_FIRST * max(1.0, float(np.max(increase[:, count], initial=0.0))))
 
 
+def _starts_within(at: Floats, began_before: float) -> bool:
+    """Whether a pod's first scrape comes late enough in the recording that it may have started there."""
+    usual = float(np.median(np.diff(at))) if len(at) > 1 else 15.0
+    return bool(at[0] > began_before + 2.0 * usual)
+
+
+def _filled(at: Floats, table: Floats, *, began_before: float) -> Floats:
+    """A pod's table without gaps: a figure that a scrape lacks stays as it was, for a counter at 0 would be a restart.
+
+    Before its first value a pod that started within the recording has counted nothing, and any other has counted what
+    it shows then. A figure that is never there is 0.
+    """
+    known = ~np.isnan(table)
+    columns = np.arange(table.shape[1])
+    last = np.maximum.accumulate(np.where(known, np.arange(len(table))[:, None], -1), axis=0)
+    leading = 0.0 if _starts_within(at, began_before) else table[known.argmax(axis=0), columns]
+    return np.nan_to_num(np.where(last < 0, leading, table[np.maximum(last, 0), columns]))
+
+
 def _differences(at: Floats, table: Floats, *, began_before: float) -> Floats:
     """[interval, (begin, end, running, waiting, *COLUMNS)] of one pod. Counters that fall show a restart."""
     before, now = table[:-1], table[1:]
@@ -174,8 +199,8 @@ def _differences(at: Floats, table: Floats, *, began_before: float) -> Floats:
     restarted = np.any(now[:, counters] < before[:, counters], axis=1)
     increase = now - np.where(restarted[:, None], 0.0, before)
     begins, ends = at[:-1], at[1:]
-    usual = float(np.median(np.diff(at))) if len(at) > 1 else 15.0
-    if at[0] > began_before + 2.0 * usual and _is_new(table[0], increase):
+    if _starts_within(at, began_before) and _is_new(table[0], increase):
+        usual = float(np.median(np.diff(at))) if len(at) > 1 else 15.0
         # It started within the recording: all that it counts came since.
         increase = np.concatenate((table[:1], increase))
         begins, ends, now = np.append(at[0] - usual, begins), at, table

@@ -24,6 +24,8 @@ FORMAT = 1
 """Of the file; rises when a key changes its meaning."""
 FIGURES = ("running", "waiting", "generation_tokens", "prompt_tokens", "cached_prompt_tokens", "begun")
 HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
+MOST_TEXT = 64 * 2**20
+"""Bytes of one chunk as text: two hours of a hundred pods are a third of it."""
 GZIP = 31
 """zlib's name for a gzip member with the largest window."""
 
@@ -116,24 +118,28 @@ class Reader:
 
     whole: int = 0
     """Bytes that hold whole chunks: what follows was cut off."""
-    _left: bytes = b""
     _member: Any = field(default_factory=lambda: zlib.decompressobj(GZIP))
     _text: list[bytes] = field(default_factory=list)
+    _length: int = 0
+    """Of `_text`."""
     _read: int = 0
 
     def feed(self, data: bytes) -> Iterator[Any]:
         """The documents that end in `data`. Raises RecordingError for what is no recording."""
         while data:
             try:
-                self._text.append(self._member.decompress(data))
+                self._text.append(self._member.decompress(data, MOST_TEXT + 1 - self._length))
             except zlib.error:
                 raise RecordingError("is no recording: it is not a gzip file, or damaged") from None
-            rest = self._member.unused_data if self._member.eof else b""
+            self._length += len(self._text[-1])
+            if self._length > MOST_TEXT:
+                raise RecordingError(f"is no recording: a chunk is larger than {MOST_TEXT // 2**20} MiB")
+            rest = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
             self._read += len(data) - len(rest)
             if self._member.eof:
                 yield _document(b"".join(self._text))
                 self.whole = self._read
-                self._member, self._text = zlib.decompressobj(GZIP), []
+                self._member, self._text, self._length = zlib.decompressobj(GZIP), [], 0
             data = rest
 
 

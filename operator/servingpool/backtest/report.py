@@ -10,6 +10,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from servingpool import __version__
 from servingpool.api.duration import brief
+from servingpool.backtest.curves import Curves
 from servingpool.backtest.drawing import course
 from servingpool.backtest.result import Backtest
 from servingpool.decision.observation import Unknown
@@ -35,27 +36,73 @@ OFTEN = Error("each 15 s, none lost", ("1.7%", "6.7%"), ("0.5", "2.4"))
 RARELY = Error("each 30 s, one in 20 lost, ten minutes missing", ("6.1%", "31%"), ("0.8", "2.2"))
 
 
-def page(found: Backtest, command: str) -> str:
-    """The HTML; `command` is what a person types to get it again."""
-    return (
-        environment()
-        .get_template("backtest.html.j2")
-        .render(
-            title=f"{found.header.namespace}/{found.header.target}",
-            objective=objective(found.question.pool.slo),
-            held=found.held,
-            sentence=sentence(found),
-            cards=list(_cards(found)),
-            course=course(found),
-            rows=list(_rows(found)),
-            changes=[_change(at, change) for at, change in found.auto.changes],
-            unknowns=list(found.unknowns()),
-            ruled=None if found.rule is None or found.question.rule is None else found.question.rule.name,
-            ground=list(_ground(found)),
-            command=command,
-            version=__version__,
-        )
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit that changed a number of replicas."""
+
+    name: str
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One scale change."""
+
+    at: str
+    before: int
+    after: int
+    ready: int
+    need: str
+    reason: str
+    limits: tuple[Limit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """All that a page shows, as texts and numbers: the markup is made where the page is written."""
+
+    title: str
+    objective: str
+    held: bool
+    sentence: str
+    cards: tuple[tuple[str, str, str], ...]
+    """Figure, what it is, what stands beside it."""
+    rows: tuple[tuple[str, str, str, str], ...]
+    """What, GPU-hours, attained, where it comes from."""
+    curves: Curves
+    changes: tuple[Row, ...]
+    unknowns: tuple[str, ...]
+    ruled: str | None
+    """Name of the autoscaler whose rule was replayed."""
+    ground: tuple[tuple[str, str], ...]
+    command: str
+    """What a person types to get it again."""
+    version: str = __version__
+
+
+def shown(found: Backtest, command: str) -> Shown:
+    """What the page of a backtest shows."""
+    return Shown(
+        title=f"{found.header.namespace}/{found.header.target}",
+        objective=objective(found.question.pool.slo),
+        held=found.held,
+        sentence=sentence(found),
+        cards=tuple(_cards(found)),
+        rows=tuple(_rows(found)),
+        curves=Curves.of(found),
+        changes=tuple(_change(at, change) for at, change in found.auto.changes),
+        unknowns=tuple(found.unknowns()),
+        ruled=None if found.rule is None or found.question.rule is None else found.question.rule.name,
+        ground=tuple(_ground(found)),
+        command=command,
     )
+
+
+def page(one: Shown) -> str:
+    """The HTML."""
+    return environment().get_template("backtest.html.j2").render(one=one, course=course(one.curves))
 
 
 def environment() -> Environment:
@@ -166,19 +213,19 @@ def error(interval: float) -> str:
     )
 
 
-def _change(at: float, change: Change) -> dict[str, object]:
+def _change(at: float, change: Change) -> Row:
     decision = change.decision
     need = None if decision is None or isinstance(decision.need, Unknown) else decision.need
-    return {
-        "at": _time(at),
-        "before": change.before,
-        "after": change.after,
-        "up": change.after > change.before,
-        "ready": change.ready,
-        "need": "unknown" if need is None else f"{need:.2f}",
-        "limits": () if decision is None else decision.limits,
-        "reason": change.reason,
-    }
+    limits = () if decision is None else decision.limits
+    return Row(
+        at=_time(at),
+        before=change.before,
+        after=change.after,
+        ready=change.ready,
+        need="unknown" if need is None else f"{need:.2f}",
+        reason=change.reason,
+        limits=tuple(Limit(str(one.name), f"{one.before:g}", f"{one.after:g}", one.reason) for one in limits),
+    )
 
 
 def _time(at: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,9 @@ from servingpool import __version__
 from servingpool.backtest.report import environment, sentence
 from servingpool.backtest.result import Backtest
 from servingpool_simulation.report.figures import more_or_less, objective, percent
+
+TARGET = re.compile(r"([a-z0-9][a-z0-9.-]{0,62})/([a-z0-9][a-z0-9.-]{0,126})(?: \(([A-Za-z0-9]{1,40})\))?")
+"""Namespace, name and kind, as `Line.target` has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +40,19 @@ class Line:
     failed: str = ""
     """Why there is no backtest; empty where there is one."""
 
+    def __post_init__(self) -> None:
+        if self.page and self.page != page_of(self.target):
+            raise ValueError(f"the page of {self.target!r} cannot be {self.page!r}")
+
     @classmethod
     def of(cls, found: Backtest) -> Line:
         """Of a backtest."""
         header, (was, auto), dollars = found.header, found.hours, found.dollars
         kind = "" if header.sort[1] == "Deployment" else header.sort[1]
+        target = f"{header.namespace}/{header.target}{kind and f' ({kind})'}"
         return cls(
-            target=f"{header.namespace}/{header.target}{kind and f' ({kind})'}",
-            page=f"{header.namespace}.{kind and f'{kind.lower()}.'}{header.target}.html",
+            target=target,
+            page=page_of(target),
             sentence=sentence(found),
             objective=objective(found.question.pool.slo),
             held=found.held,
@@ -55,6 +64,15 @@ class Line:
             attained=found.auto.attainment,
             saved=None if dollars is None else dollars[0] - dollars[1],
         )
+
+
+def page_of(target: str) -> str:
+    """The name of a page's file. Raises ValueError for what names no workload: it might name any file."""
+    found = TARGET.fullmatch(target)
+    if found is None:
+        raise ValueError(f"{target[:200]!r} names no workload")
+    namespace, name, kind = found.groups()
+    return f"{namespace}.{kind.lower() + '.' if kind else ''}{name}.html"
 
 
 def summary(lines: Sequence[Line], command: str) -> str:

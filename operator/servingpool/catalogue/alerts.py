@@ -129,7 +129,9 @@ ALERTS = (
             "ForbiddenGetScale: add the kind to extraTargets. FailedGetScale: check the API server. "
             "AmbiguousOwner, OwnedByHPA, OwnedByKEDA: delete the other scaler. FailedUpdateScale: a missing right, "
             "a webhook or a quota refuses the scale. ReplicasContested: another program sets spec.replicas. "
-            "ScalingDisabled: the target has 0 replicas. Unschedulable: no node has room."
+            "ScalingDisabled: the target has 0 replicas. Unschedulable: no node has room. "
+            "FailedCreate: a quota refuses the pods. "
+            "TargetEnding, PoolEnding: it is being deleted; see its finalizers if it stays."
         ),
     ),
     Alert(

@@ -102,6 +102,20 @@ class Reason(Templated, StrEnum):
         "There is nothing to scale. A pool scales an object in its own namespace.",
         "Create the object, or correct spec.targets[].name.",
     )
+    TARGET_ENDING = (
+        "TargetEnding",
+        _NOT_READY,
+        "{target} is being deleted, so it is not scaled.",
+        "Its deletionTimestamp is set. It may stay for long where a finalizer or its pods hold it.",
+        "Nothing, if that is wanted. Else see its finalizers, and create it again once it is gone.",
+    )
+    POOL_ENDING = (
+        "PoolEnding",
+        _NOT_READY,
+        "The pool is being deleted, so nothing is scaled.",
+        "Its deletionTimestamp is set, and a finalizer still holds it. Replicas stay as they are.",
+        "Nothing. If it does not end, see metadata.finalizers.",
+    )
     UNKNOWN_KIND = (
         "UnknownKind",
         _NOT_READY,
@@ -214,6 +228,13 @@ class Reason(Templated, StrEnum):
         "No node came for these pods within the usual time. More replicas would not help.",
         "Add nodes, free GPUs, or lower targets[].max.",
     )
+    FAILED_CREATE = (
+        "FailedCreate",
+        _NOT_READY,
+        "{missing} of {replicas} replicas have no pod, because the API server refuses it: {error}.",
+        "A ResourceQuota, LimitRange or admission webhook refuses the pods. What stands keeps serving.",
+        "Raise the quota that the message names. The controller tries again within 17 minutes, or once annotated.",
+    )
     FAILED_UPDATE_SCALE = (
         "FailedUpdateScale",
         _NOT_READY,
@@ -250,12 +271,26 @@ class Reason(Templated, StrEnum):
         "Some replicas or some metrics are missing. Scale-up uses those that were read.",
         "Check the scrape of the pods that the message names.",
     )
+    NO_PROGRESS = (
+        "NoProgress",
+        _METRICS,
+        "No counter of {replicas} moves: the gauges are not believed, and it counts as serving nothing.",
+        "An engine hangs, or its gauges were left behind by aborted requests. If some wait, one more replica is kept.",
+        "Restart the pod that the message names. A scale-down of a Deployment removes it first.",
+    )
     DOUBLED_SERIES = (
         "DoubledSeries",
         _METRICS,
         "{pods}: the same series come from several addresses. Two engines count as one. Pick one by matchLabels.",
         "Prometheus scrapes a pod at several ports, each with the engine's series. The greatest of each figure counts.",
         "Pick one target with spec.metrics.matchLabels, such as its container. Give two engines a pod each.",
+    )
+    UNREADABLE_SERIES = (
+        "UnreadableSeries",
+        _METRICS,
+        "{detail}. Those series are left out.",
+        "Pods export series that nobody can read, such as a bucket whose bound is no number. All others are used.",
+        "Correct what these pods export, or drop those series by metricRelabelings of the monitor.",
     )
     FAILED_GET_METRICS = (
         "FailedGetMetrics",
@@ -305,6 +340,20 @@ class Reason(Templated, StrEnum):
         "{detail}. Replicas stay as they are. Correct that label.",
         "Prometheus has the engine's series, with labels that do not lead to the pool's pods.",
         "Correct the label that the message names: in the scrape, spec.metrics.matchLabels or backends[].labels.",
+    )
+    AMBIGUOUS_GAUGES = (
+        "AmbiguousGauges",
+        _NO_METRICS,
+        "{detail}. Replicas stay as they are. Name that label in sumOver or copiesBy of the profile.",
+        "One scrape has several series of a gauge: parts of a total, or copies of it. The profile does not tell which.",
+        "servingpool check KIND/NAME shows the label. A profile names it in sumOver for parts, in copiesBy for copies.",
+    )
+    NATIVE_HISTOGRAMS = (
+        "NativeHistograms",
+        _NO_METRICS,
+        "{pods}: histograms are stored as native ones only. Set always_scrape_classic_histograms: true.",
+        "The scrape sets convert_classic_histograms_to_nhcb, or the engine exports native histograms. Neither is read.",
+        "Set always_scrape_classic_histograms: true in the scrape job (scrapeClassicHistograms of a PodMonitor).",
     )
     ROUTER_SERIES = (
         "RouterSeries",
@@ -434,7 +483,7 @@ class Reason(Templated, StrEnum):
         _NO_DRAIN,
         "Scale-down aborts running requests{now}. Set vLLM's --shutdown-timeout.",
         "vLLM ends at once when its pod is removed.",
-        "Add --shutdown-timeout with the longest request's seconds to vLLM's arguments.",
+        "Add --shutdown-timeout (since vLLM 0.18) with the longest request's seconds to vLLM's arguments.",
     )
     PRE_STOP_TOO_SHORT = (
         "PreStopTooShort",
@@ -570,11 +619,18 @@ class Reason(Templated, StrEnum):
         "The GPUs of every pool are known, so the budget is enforced.",
         "Nothing.",
     )
+    PODS_NOT_ENDING = (
+        "PodsNotEnding",
+        (ConditionType.COUNTED, Truth.TRUE),
+        "Pods that should have ended are not counted: {pods}. Check their nodes and finalizers, and delete them.",
+        "Twice their grace period is over, as on a lost node. ResourceQuota does not count such pods either.",
+        "If the node is lost, delete its pods with --force. Else remove the finalizer that holds them.",
+    )
     NOT_COUNTED = (
         "NotCounted",
         (ConditionType.COUNTED, Truth.FALSE),
-        "The GPUs of {pool} are unknown ({why}), so no pool of the budget scales up.",
-        "The operator orders no GPU while it cannot tell how many are held.",
+        "The GPUs of {pool} are unknown ({why}), so it does not scale up. Its pods on nodes count {gpus} GPUs.",
+        "Only this pool orders nothing. Each of its replicas counts as the largest of another pool of the budget.",
         "Give the pods resource limits or a ResourceClaimTemplate, or set targets[].gpusPerReplica.",
     )
     INVALID_BUDGET = (

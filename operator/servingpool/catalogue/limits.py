@@ -48,13 +48,19 @@ class LimitName(StrEnum):
         "ReplicasMissing",
         "scale-down blocked: only {standing} of {requested} replicas exist so far",
         "Scale-down is blocked: some requested replicas have no pod yet.",
-        "If it lasts, kubectl describe the ReplicaSet: a quota may refuse its pods.",
+        "If it lasts, kubectl describe the ReplicaSet or StatefulSet: a quota may refuse its pods.",
     )
     ROLLOUT = (
         "RolloutInProgress",
         "scale-down blocked: a rollout is in progress",
         "Scale-down is blocked until the rollout ends.",
         "If it does not end, check the rollout.",
+    )
+    MISSES_REMAIN = (
+        "MissesRemain",
+        "scale-down blocked: {missed:.0%} of requests miss the SLO, and fewer replicas were not seen to miss no more",
+        "Scale-down is blocked: it seems that no replica count meets the SLO, and too many requests miss it now.",
+        "Relax the bound that is missed, use faster replicas, or lower max.",
     )
     CALIBRATING = (
         "Calibrating",
@@ -73,6 +79,12 @@ class LimitName(StrEnum):
         "scale-down blocked: {highest:.0f} were recommended within the last {window:.0f} s",
         "Scale-down is blocked or partial: more replicas were needed within the window.",
         "Lower spec.behavior.scaleDownWindow if it is longer than two cold starts and savings matter more.",
+    )
+    LOWEST_STAY = (
+        "LowestOrdinalsStay",
+        "scale-down limited to {replicas}: of the {wanted} lowest ordinals, which stay, {unready} not Ready",
+        "A StatefulSet or LeaderWorkerSet removes its highest ordinals, Ready or not, so more stay in place of those.",
+        "kubectl describe the pod that the message names. Its replica is given back once it is Ready.",
     )
     TOO_LITTLE = (
         "NotWorthAMove",
@@ -97,6 +109,12 @@ class LimitName(StrEnum):
         "scale-up limited to {most} within one cold start while {ready} are ready",
         "Scale-up is limited to twice the ready replicas plus 4 within one cold start.",
         "Nothing. The next replicas follow as these become ready.",
+    )
+    QUEUE_GROWS = (
+        "QueueGrows",
+        "at least {replicas}, a guess: {waiting:.0f} requests wait, some for over {waited:.0f} s, and the queue grows",
+        "Raised while the need is unknown: the queue grows, so capacity is missing. The size is a guess.",
+        "Correct what makes the need unknown. Until then nothing is removed.",
     )
     LEARNING_STEP = (
         "LearningStep",

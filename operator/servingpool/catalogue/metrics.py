@@ -408,7 +408,7 @@ class Metric(StrEnum):
         POOL,
         "seconds",
         "How far ahead the forecast looks: one cold start and one scrape interval.",
-        "Measured from the pool's own pods once some have started.",
+        "Measured from the pool's own pods once some have started. Pods that start one after another add up.",
     )
     STEP_BASE = (
         "servingpool_step_base_seconds",
@@ -637,6 +637,14 @@ class Metric(StrEnum):
         "Pools that this operator watches.",
         "Every replica of the operator has the same number.",
     )
+    LEFT_OUT_NAMESPACES = (
+        "servingpool_left_out_namespaces",
+        "gauge",
+        ("namespace",),
+        "",
+        "1 for each watched namespace that cannot be read.",
+        "It was deleted, or the operator's Role in it. Its pools are not scaled; the log has the API server's answer.",
+    )
     OBJECTS_LEFT_OUT = (
         "servingpool_objects_left_out",
         "gauge",
@@ -660,6 +668,14 @@ class Metric(StrEnum):
         "queries",
         "Queries sent to Prometheus.",
         "Depends on backends and matchLabels, hardly on pools.",
+    )
+    UNREADABLE_ROWS = (
+        "servingpool_prometheus_unreadable_rows_total",
+        "counter",
+        (),
+        "rows",
+        "Rows of Prometheus' answers that were left out, since nobody can read them.",
+        "The operator's log names namespace and pod of each once. Pools are decided without these series.",
     )
     POOL_FAILURES = (
         "servingpool_pool_failures_total",

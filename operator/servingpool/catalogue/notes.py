@@ -43,6 +43,13 @@ class Note(Templated, StrEnum):
         "Auto would be {effect} ({reason}): {message}",
         "Follows Recommending and Paused: what would block or limit mode Auto.",
     )
+    STARTS_IN_TURN = (
+        (
+            "Pods of {target} start one after another, so each waits for all before it. "
+            "Recreate it with podManagementPolicy: Parallel, and they start together."
+        ),
+        "Follows SucceededGetScale: a StatefulSet with podManagementPolicy OrderedReady, the default.",
+    )
     NO_NODE = (
         "pods without a node: {pods}",
         "In TargetNotDelivering: other targets are ordered instead; one pod stays pending as a probe.",
@@ -219,7 +226,7 @@ class Note(Templated, StrEnum):
     BUDGET_OFF = ("no pool is limited by it", "In InvalidBudget: no valid spec was seen since the operator's start.")
     GPUS_UNKNOWN = (
         "the GPUs of {pool} are unknown ({why})",
-        "In the limit GPUBudget: nothing is ordered while the GPUs of one pool of the budget are unknown.",
+        "In the limit GPUBudget: nothing is ordered for a pool while its own GPUs are unknown.",
     )
     NO_GPUS_STATED = (
         "neither its pods nor targets[].gpusPerReplica tell them",
@@ -252,6 +259,22 @@ class Note(Templated, StrEnum):
     SPEED_UNKNOWN = (
         "scale-down blocked until enough requests were decoded to know the engine's speed",
         "In the limit Calibrating: the pool has served few requests so far.",
+    )
+    DAMAGED = (
+        "left out, because no replica can do so: {figures}",
+        "In a decision's reason: one scrape showed a damaged figure.",
+    )
+    DAMAGED_FIGURES = (
+        "No replica can make these figures, so they are left out of this scrape: {figures}",
+        "In PartialMetrics: one scrape showed a damaged figure. If it goes on, check the engine's /metrics.",
+    )
+    QUEUE_STANDS = (
+        "{requests:.0f} requests in the gateway's queue since {since}, and none comes or is served: not believed",
+        "In a decision's reason: a gateway forgot to count down requests that gave up. Restart it.",
+    )
+    STANDS_STILL = (
+        "no progress at {replicas}: such gauges are not believed",
+        "In a decision's reason: an engine shows requests, and none of its figures moves.",
     )
     IDLE = (
         "idle for {idle}",

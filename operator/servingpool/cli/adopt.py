@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, PoolName, connect, place, told
+from servingpool.cli.output import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,13 +50,13 @@ def adopt(
         pools = connect(kubeconfig, context)
         cluster = Handover(pools, place(pools, pool, namespace))
         scene = cluster.look()
-        typer.echo(_headline(cluster, scene))
+        echo(_headline(cluster, scene))
         if not scene.contended and mode_of(scene.pool) == "Auto":
-            typer.echo("It is in mode Auto, and nothing else scales its target.")
+            echo("It is in mode Auto, and nothing else scales its target.")
             return
         said = refusal(scene)
         if said is not None:
-            typer.echo(said, err=True)
+            echo(said, err=True)
             raise typer.Exit(3)
         doubts = _check(cluster, scene)
         steps = Adoption(cluster, scene, watch=watch).steps
@@ -93,12 +94,13 @@ def release(
         pools = connect(kubeconfig, context)
         cluster = Handover(pools, place(pools, pool, namespace))
         scene = cluster.look()
-        typer.echo(_headline(cluster, scene))
+        echo(_headline(cluster, scene))
+        _tell_owner(scene)
         if scene.kept is None:
             if mode_of(scene.pool) == "Recommend":
-                typer.echo("It is in mode Recommend, and no copy of an autoscaler is kept: nothing to give back.")
+                echo("It is in mode Recommend, and no copy of an autoscaler is kept: nothing to give back.")
                 return
-            typer.echo(
+            echo(
                 "No copy of an autoscaler is kept. `servingpool pause` stops scaling; then apply your autoscaler.",
                 err=True,
             )
@@ -119,16 +121,27 @@ def _headline(cluster: Handover, scene: Scene) -> str:
     )
 
 
+def _tell_owner(scene: Scene) -> None:
+    """How a manifest gets the number of replicas back: the operator has no right to give it up."""
+    from servingpool.adapters.cluster.objects import FIELD_MANAGER, holders
+
+    if any(each.get("manager") == FIELD_MANAGER for each in holders(scene.target["metadata"], *scene.path)):
+        echo(
+            f"{FIELD_MANAGER} owns {'.'.join(scene.path)}: a server-side apply of another number is a conflict. "
+            "To take it back by a manifest, apply it once with --server-side --force-conflicts."
+        )
+
+
 def _check(cluster: Handover, scene: Scene) -> int:
     """Print the findings. How many doubts there are; Exit where one of them stops it."""
     from servingpool.cli.figures import table
     from servingpool.cli.handover_check import Level, findings
 
     found = list(findings(scene, _rights(cluster, scene)))
-    typer.echo("\nCheck")
+    echo("\nCheck")
     table([("", each.level.value, each.subject, each.text) for each in found])
     if any(each.level is Level.STOP for each in found):
-        typer.echo("\nNothing was changed. Correct what says stop, and run the command again.", err=True)
+        echo("\nNothing was changed. Correct what says stop, and run the command again.", err=True)
         raise typer.Exit(3)
     return sum(each.level is Level.DOUBT for each in found)
 
@@ -150,19 +163,19 @@ def _proceed(steps: Sequence[Step], *, doubts: int, yes: bool, accept: bool, dry
     """Print the steps, and do one after the other as far as they are confirmed."""
     from servingpool.cli.handover import Exit
 
-    typer.echo("\nSteps")
+    echo("\nSteps")
     for number, step in enumerate(steps, 1):
-        typer.echo(f"  {number}. {step.text}")
-    typer.echo("")
+        echo(f"  {number}. {step.text}")
+    echo("")
     if dry_run:
         if doubts and not accept:
-            typer.echo(f"Dry run: nothing was changed. {_count(doubts)} to accept first, by --accept.", err=True)
+            echo(f"Dry run: nothing was changed. {_count(doubts)} to accept first, by --accept.", err=True)
             raise typer.Exit(Exit.STOPPED)
-        typer.echo("Dry run: nothing was changed.")
+        echo("Dry run: nothing was changed.")
         return
     if doubts and not accept:
         if yes:
-            typer.echo(f"Nothing was changed: the check has {_count(doubts)}. Accept with --accept.", err=True)
+            echo(f"Nothing was changed: the check has {_count(doubts)}. Accept with --accept.", err=True)
             raise typer.Exit(Exit.STOPPED)
         _confirm(f"Go on in spite of {_count(doubts)}?", "Nothing was changed.")
     done: list[str] = []
@@ -172,16 +185,16 @@ def _proceed(steps: Sequence[Step], *, doubts: int, yes: bool, accept: bool, dry
             _confirm(f"Step {number}?", so_far or "Nothing was changed.")
         _run(number, step)
         done.append(str(number))
-    typer.echo("Done.")
+    echo("Done.")
 
 
 def _run(number: int, step: Step) -> None:
     from servingpool.cli.handover import Stopped, carry_out
 
     try:
-        typer.echo(f"  {number}. {carry_out(step)}.")
+        echo(f"  {number}. {carry_out(step)}.")
     except Stopped as stopped:
-        typer.echo(f"Step {number}: {stopped}", err=True)
+        echo(f"Step {number}: {stopped}", err=True)
         raise typer.Exit(stopped.code) from None
 
 
@@ -189,10 +202,10 @@ def _confirm(question: str, otherwise: str) -> None:
     try:
         agreed = typer.confirm(question)
     except typer.Abort:
-        typer.echo("\nGive --yes where nobody can answer.", err=True)
+        echo("\nGive --yes where nobody can answer.", err=True)
         agreed = False
     if not agreed:
-        typer.echo(f"Stopped. {otherwise}", err=True)
+        echo(f"Stopped. {otherwise}", err=True)
         raise typer.Exit(3)
 
 

@@ -11,7 +11,7 @@ import time
 import uuid
 
 import kopf
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -22,6 +22,7 @@ from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import PrometheusBackend
+from servingpool.cli.metrics_server import serve_metrics
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
 from servingpool.reconcile.act import Actor
@@ -34,6 +35,7 @@ from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
 from servingpool.reconcile.operator import Heartbeat, Operator
 from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.report import Reporter
+from servingpool.reconcile.steady_clock import SteadyClock
 
 log = logging.getLogger(__name__)
 
@@ -96,11 +98,12 @@ class _Assembly:
                 self._writes,
                 lambda: actor.failures | reporter.failures,
                 lambda: reconciler.shared,
+                lambda: self.watches.left_out,
                 self._cache.kinds_left_out,
             )
         )
         if config.metrics_port:
-            start_http_server(config.metrics_port, registry=registry)
+            serve_metrics(config.metrics_port, registry)
         self._operator = Operator(
             reconciler,
             self.watches,
@@ -108,7 +111,7 @@ class _Assembly:
             LoopMetrics(registry),
             Heartbeat(time.monotonic),
             interval=config.interval,
-            now=time.time,
+            now=SteadyClock(time.time, time.monotonic),
             lost=self._leave,
         )
         self._operator.start()
@@ -124,7 +127,7 @@ class _Assembly:
 
     def problem(self) -> str | None:
         """Why the operator should be restarted."""
-        return self._operator.problem if self._operator is not None else None
+        return self.watches.problem or (self._operator.problem if self._operator is not None else None)
 
     async def login(self) -> kopf.ConnectionInfo:
         """Give kopf a connection of its own, with the same credentials as ours.
@@ -172,6 +175,7 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
             standalone=True,
             clusterwide=not config.namespaces,
             namespaces=config.namespaces,
+            insights=assembly.watches.insights,
             liveness_endpoint=f"http://0.0.0.0:{config.health_port}/healthz" if config.health_port else None,
             stop_flag=assembly.stop_flag,
         )

@@ -12,6 +12,7 @@ import typer
 
 from servingpool.cli.extras import needs
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
+from servingpool.cli.output import echo
 from servingpool.cli.source import Backend, Config, Prometheus
 
 INDEX = "JOB_COMPLETION_INDEX"
@@ -114,7 +115,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         backtest_job.refuse(source=source, collect=collect, pool=pool, autoscaler=autoscaler, config=config)
         shards = shards or len(names) or backtest_job.SHARDS
         within = namespace_of(namespace, kubeconfig, context)
-        typer.echo(backtest_job.manifest(as_job, within, sys.argv[1:], shards, cluster_wide=every), nl=False)
+        echo(backtest_job.manifest(as_job, within, sys.argv[1:], shards, cluster_wide=every), nl=False)
         return
     with needs("simulation"):
         from servingpool.cli import backtesting

@@ -14,16 +14,19 @@ from typing import Any
 
 import orjson
 import typer
-import yaml
+from pydantic import TypeAdapter
 
+from servingpool.api.yaml_text import NotYaml, read_yaml
 from servingpool.backtest.autoscaler_rule import Rule
 from servingpool.backtest.recording import Header, RecordingError
-from servingpool.backtest.report import page, sentence
+from servingpool.backtest.report import Shown, page, sentence, shown
 from servingpool.backtest.result import FORMAT, Backtest, Question
 from servingpool.backtest.run import backtest
 from servingpool.backtest.summary import Line, said, summary
 from servingpool.cli import recorded
-from servingpool.cli.demo import bound, duration, write
+from servingpool.cli.demo import bound, duration
+from servingpool.cli.output import echo, terminal
+from servingpool.cli.report_file import write_report
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 from servingpool.reconcile.pool_plan import core_pool
@@ -31,6 +34,9 @@ from servingpool_simulation.inputs import InputError, read_pool
 
 NOT_USABLE, MISSED = 1, 3
 """Exit codes: a history cannot be used; Auto would have missed the SLO."""
+MOST_SHOWN = 16 * 2**20
+"""Bytes of what a page shows."""
+SHOWN, LINE = TypeAdapter(Shown), TypeAdapter(Line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +91,24 @@ class Asked:
     def _rule(self, header: Header) -> Rule | None:
         """The autoscaler to replay; None without one."""
         if self.autoscaler is None:
-            return None if header.autoscaler is None else Rule(header.autoscaler, header.engine)
+            return None if header.autoscaler is None else _checked(header.autoscaler, header.engine, "--from")
         try:
-            raw = yaml.safe_load(self.autoscaler.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raw = read_yaml(self.autoscaler)
+        except (OSError, NotYaml) as error:
             raise typer.BadParameter(f"cannot be read: {error}", param_hint="--autoscaler") from error
         if not isinstance(raw, dict) or raw.get("kind") not in {"HorizontalPodAutoscaler", "ScaledObject"}:
             raise typer.BadParameter("must hold one HorizontalPodAutoscaler or ScaledObject", param_hint="--autoscaler")
-        return Rule(raw, header.engine)
+        return _checked(raw, header.engine, "--autoscaler")
+
+
+def _checked(raw: Mapping[str, Any], engine: str, option: str) -> Rule:
+    """Raises typer.BadParameter where it cannot be replayed because it is malformed."""
+    rule = Rule(raw, engine)
+    try:
+        rule.check()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
+    return rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,27 +116,31 @@ class _Done:
     """One history of several, small enough to pass between processes."""
 
     line: Line
-    page: str = ""
+    shown: bytes = b""
+    """JSON of what its page shows; empty where there is none."""
     figures: bytes = b""
     """JSON."""
+
+    @property
+    def page(self) -> str:
+        """The HTML. ValueError where what it shows is of no report."""
+        return page(SHOWN.validate_json(self.shown))
 
 
 def single(source: Path, asked: Asked, report: Path, *, figures: bool) -> int:
     """One history into one page. The exit code."""
-    from rich.console import Console
-
     try:
         header, chunks = recorded.read(source)
-        with Console(stderr=True).status("starting") as line:
+        with terminal(stderr=True).status("starting") as line:
             found = backtest(header, chunks, asked.question(header), line.update)
     except RecordingError as error:
-        typer.echo(f"{source} {error}", err=True)
+        echo(f"{source} {error}", err=True)
         return NOT_USABLE
-    write(report, page(found, _command()), "--report")
+    write_report(report, page(shown(found, _command())))
     if figures:
-        typer.echo(orjson.dumps(found.to_dict()))
+        echo(orjson.dumps(found.to_dict()))
     else:
-        typer.echo(f"{sentence(found)}.\nReport: {report}")
+        echo(f"{sentence(found)}.\nReport: {report}")
     return 0 if found.held else MISSED
 
 
@@ -133,23 +153,24 @@ def several(files: Mapping[Path, str], asked: Asked, report: Path, *, form: str,
     with ProcessPoolExecutor(max(1, min(jobs, len(files)))) as pool:
         work = [pool.submit(_one, file, failed, asked, _command()) for file, failed in files.items()]
         for one in (each.result() for each in work):
-            typer.echo(f"{one.line.target}: {one.line.failed or one.line.sentence}.", err=True)
+            echo(f"{one.line.target}: {one.line.failed or one.line.sentence}.", err=True)
             if form == "lines":
-                squeezed = base64.b64encode(zlib.compress(one.page.encode(), 9)).decode()
-                typer.echo(orjson.dumps({"line": asdict(one.line), "page": squeezed}))
+                squeezed = base64.b64encode(zlib.compress(one.shown, 9)).decode()
+                echo(orjson.dumps({"line": asdict(one.line), "shown": squeezed}))
             done.append(one)
     if form == "lines":
         return 0
     if form == "json":
         parts = b",".join(one.figures for one in done if one.figures)
         failed = orjson.dumps({one.line.target: one.line.failed for one in done if one.line.failed})
-        typer.echo(b'{"format":%d,"pools":[%b],"failed":%b}' % (FORMAT, parts, failed))
+        echo(b'{"format":%d,"pools":[%b],"failed":%b}' % (FORMAT, parts, failed))
     return _written(done, report, told=form != "json")
 
 
 def collect(file: Path, report: Path) -> int:
     """The pages and the summary from the lines of a Job's pods, `-` for stdin. The exit code."""
-    done: list[_Done] = []
+    done: dict[str, _Done] = {}
+    """By target: a pod that was tried again says the same once more."""
     broken = 0
     try:
         told = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8", errors="replace")
@@ -158,32 +179,42 @@ def collect(file: Path, report: Path) -> int:
     for text in told.splitlines():
         if text.startswith('{"line":'):
             try:
-                done.append(_told_by(text))
+                one = _told_by(text)
             except (ValueError, KeyError, TypeError, zlib.error):
                 broken += 1
+            else:
+                done[one.line.target] = one
     if broken:
-        typer.echo(f"{file} has {broken} lines that are cut short: their pools are in no page and no sum.", err=True)
+        lines = "1 line that is" if broken == 1 else f"{broken} lines that are"
+        echo(f"{file} has {lines} cut short or of no backtest: no page and no sum has their pools.", err=True)
     if not done:
-        typer.echo(f"{file} holds no line of `servingpool backtest -o lines`.", err=True)
+        echo(f"{file} holds no line of `servingpool backtest -o lines`.", err=True)
         return NOT_USABLE
-    code = _written(done, report, told=True)
+    code = _written(list(done.values()), report, told=True)
     return NOT_USABLE if broken else code
 
 
 def _told_by(text: str) -> _Done:
     """What a line of `-o lines` says. ValueError, KeyError, TypeError or zlib.error where it is none."""
     raw: dict[str, Any] = orjson.loads(text)
-    return _Done(Line(**raw["line"]), zlib.decompress(base64.b64decode(raw["page"])).decode())
+    line, unpacker = LINE.validate_python(raw["line"]), zlib.decompressobj()
+    text_shown = unpacker.decompress(base64.b64decode(raw["shown"]), MOST_SHOWN)
+    if not line.page:
+        return _Done(line)
+    if not unpacker.eof:
+        raise ValueError("it is cut short, or too long")
+    SHOWN.validate_json(text_shown)
+    return _Done(line, text_shown)
 
 
 def _written(done: Sequence[_Done], report: Path, *, told: bool) -> int:
     lines = [one.line for one in done]
     for one in done:
-        if one.page:
-            write(report.parent / Path(one.line.page).name, one.page, "--report")
-    write(report, summary(lines, _command()), "--report")
+        if one.line.page:
+            write_report(report.parent / one.line.page, one.page)
+    write_report(report, summary(lines, _command()))
     if told:
-        typer.echo(f"{said(lines)}.\nReport: {report}")
+        echo(f"{said(lines)}.\nReport: {report}")
     if any(line.failed for line in lines):
         return NOT_USABLE
     return 0 if all(line.held for line in lines) else MISSED
@@ -194,11 +225,14 @@ def _one(source: Path, failed: str, asked: Asked, command: str) -> _Done:
         return _Done(Line(source.stem, failed=failed))
     try:
         found = _replayed(source, asked)
+        line = Line.of(found)
     except RecordingError as error:
         return _Done(Line(source.stem, failed=f"{source} {error}"))
     except typer.BadParameter as error:
         return _Done(Line(source.stem, failed=error.format_message()))
-    return _Done(Line.of(found), page(found, command), orjson.dumps(found.to_dict()))
+    except ValueError as error:
+        return _Done(Line(source.stem, failed=f"{source} is no recording: {error}"))
+    return _Done(line, SHOWN.dump_json(shown(found, command)), orjson.dumps(found.to_dict()))
 
 
 def _replayed(source: Path, asked: Asked) -> Backtest:

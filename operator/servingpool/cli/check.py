@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
+from servingpool.cli.output import echo
 from servingpool.cli.source import unavailable
 from servingpool.cli.usage import wrong
 
@@ -106,9 +107,9 @@ def _check_backends(backends: Sequence[BackendConfig]) -> int:
     for backend in backends:
         problem = problems[backend.name]
         if problem is None:
-            typer.echo(f"Prometheus backend '{backend.name}' answers. URL: {backend.url}")
+            echo(f"Prometheus backend '{backend.name}' answers. URL: {backend.url}")
         else:
-            typer.echo(unavailable(problem.reason, backend), err=True)
+            echo(unavailable(problem.reason, backend), err=True)
     return 1 if any(problem is not None for problem in problems.values()) else 0
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import typer
-
 from servingpool.adapters.prometheus import (
     ANY_MODEL,
     GatewayFigure,
@@ -17,6 +15,7 @@ from servingpool.adapters.prometheus import page as pages
 from servingpool.adapters.prometheus.gateways.profile import METERING, READ_AS
 from servingpool.adapters.prometheus.inspection import Inspection
 from servingpool.cli.figures import table, where
+from servingpool.cli.output import echo
 from servingpool.cli.source import unavailable
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.gateways import OwnGateway
@@ -29,25 +28,27 @@ async def check_gateway(
 
     `metered`: all that decisions need must be there, since the engine exports nothing.
     """
-    reading = await prometheus.read(ReadRequest(engine=own.name, gateway=True), 0.0)
+    reading = await prometheus.read(
+        ReadRequest(engine=own.name, gateway=True, namespaces=frozenset({own.namespace})), 0.0
+    )
     if isinstance(reading, Unknown):
-        typer.echo(unavailable(reading.reason, prometheus.config), err=True)
+        echo(unavailable(reading.reason, prometheus.config), err=True)
         return False
     pods = own.pods(reading.samples)
     if not pods:
-        typer.echo(f"{own.unseen}.", err=True)
+        echo(f"{own.unseen}.", err=True)
         return False
     seen = await prometheus.inspect(own.name, pods, gateway=True)
     if isinstance(seen, Unknown):
-        typer.echo(unavailable(seen.reason, prometheus.config), err=True)
+        echo(unavailable(seen.reason, prometheus.config), err=True)
         return False
-    typer.echo(f"Gateway {own.name} in namespace {own.namespace}, {len(pods)} pods:")
+    echo(f"Gateway {own.name} in namespace {own.namespace}, {len(pods)} pods:")
     if len(seen.pods) < len(pods):
-        typer.echo(f"Series of the first {len(seen.pods)} of them:")
+        echo(f"Series of the first {len(seen.pods)} of them:")
     there = _figures(seen, profile)
     missing = set(METERING) - there if metered else set()
     if missing:
-        typer.echo(f"Missing, and needed for decisions: {', '.join(sorted(missing))}.", err=True)
+        echo(f"Missing, and needed for decisions: {', '.join(sorted(missing))}.", err=True)
     models = sorted({name for pod in pods for name in reading.samples[pod]} - {ANY_MODEL})
     return _whose(own, model, profile, models) and not missing
 
@@ -72,9 +73,9 @@ def _whose(own: OwnGateway, model: str, profile: GatewayProfile, models: Sequenc
     """Whether its series lead to the model, as they are labelled or by the workload."""
     if profile.model_label is None:
         if own.workload is None:
-            typer.echo(f"{own.ambiguous}, and --gateway to {own.name}/WORKLOAD.", err=True)
+            echo(f"{own.ambiguous}, and --gateway to {own.name}/WORKLOAD.", err=True)
         return own.workload is not None
-    typer.echo(f"Its {profile.model_label} is {', '.join(map(repr, models))}.")
+    echo(f"Its {profile.model_label} is {', '.join(map(repr, models))}.")
     if model not in models:
-        typer.echo(f"{own.without(model)}.", err=True)
+        echo(f"{own.without(model)}.", err=True)
     return model in models

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from servingpool.catalogue.plain import plain
+from servingpool.cli.output import echo
+
 
 def check_profile(
     profile: Annotated[str, typer.Argument(metavar="FILE", help="A profile (YAML), or the name of a known engine.")],
@@ -17,7 +20,8 @@ def check_profile(
 
     Example: `servingpool check-profile my-engine.yaml --page metrics.txt`
 
-    Exit codes: 0 every figure that decisions need was found, 1 at least one was not, 2 a file cannot be used.
+    Exit codes: 0 every figure that decisions need was found, 1 at least one was not or is ambiguous, 2 a file cannot be
+    used.
     """
     from servingpool.adapters.prometheus import page as pages
     from servingpool.adapters.prometheus.engines import shipped
@@ -30,24 +34,29 @@ def check_profile(
         found, read = pages.find(used, samples), pages.read(used, samples)
     except ConfigError as error:
         known = "" if Path(profile).exists() else f"; known engines: {', '.join(shipped())}"
-        typer.echo(f"{error}{known}", err=True)
+        echo(f"{error}{known}", err=True)
         raise typer.Exit(2) from None
     except OSError as error:
-        typer.echo(f"cannot read {page}: {error.strerror}", err=True)
+        echo(f"cannot read {page}: {error.strerror}", err=True)
         raise typer.Exit(2) from None
     except ValueError as error:
-        typer.echo(f"{page} is no page in Prometheus' text format: {error}", err=True)
+        echo(f"{page} is no page in Prometheus' text format: {str(error)[:200]}", err=True)
         raise typer.Exit(2) from None
     for model, metrics in read.items():
-        typer.echo(f"Model {model}:" if model else "All series of the page, whatever their model:")
+        echo(f"Model {plain(model)}:" if model else "All series of the page, whatever their model:")
         table(
             (one.figure.value, pages.told(getattr(metrics, one.figure.field)) if one.series else "-", where(one, used))
             for one in found
         )
     if not read:
         label = f" with label {used.model_label}" if used.model_label else ""
-        typer.echo(f"The page has no series of the profile{label}.", err=True)
-    missing = pages.lacking(found)
+        echo(f"The page has no series of the profile{label}.", err=True)
+    missing, ambiguous = pages.lacking(found), pages.ambiguous(used, samples)
+    for said in pages.unreadable(used, samples):
+        echo(f"{said}, which is no number: it is left out.", err=True)
+    for said in ambiguous:
+        hint = "Name the label in sumOver if they are parts, or in copiesBy if they are copies"
+        echo(f"{said}. The figure is unknown. {hint}.", err=True)
     if missing:
-        typer.echo(f"Missing, and needed for decisions: {', '.join(missing)}.", err=True)
-    raise typer.Exit(1 if missing else 0)
+        echo(f"Missing, and needed for decisions: {', '.join(missing)}.", err=True)
+    raise typer.Exit(1 if missing or ambiguous else 0)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import typer
-
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.survey import ready_pods
 from servingpool.adapters.prometheus import (
@@ -24,9 +22,11 @@ from servingpool.adapters.prometheus import page as pages
 from servingpool.adapters.prometheus.diagnosis import Evidence, engines_of, models_of
 from servingpool.adapters.prometheus.inspection import Inspection
 from servingpool.catalogue.conditions import Reason
+from servingpool.catalogue.plain import plain
 from servingpool.cli.check_gateway import check_gateway
 from servingpool.cli.figures import table, where
 from servingpool.cli.kubectl import told
+from servingpool.cli.output import echo
 from servingpool.cli.source import unavailable
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.gateways import OwnGateway
@@ -70,13 +70,13 @@ async def check_target(
     finally:
         await cluster.close()
     if not pods:
-        typer.echo(f"{workload.key.kind} {target.namespace}/{target.name} has no ready pod to look at.", err=True)
+        echo(f"{workload.key.kind} {target.namespace}/{target.name} has no ready pod to look at.", err=True)
         return False
     prometheus = PrometheusBackend(backend, engines, gateways)
     try:
         metered = target.engine is not None and engines[target.engine].metered
         if metered:
-            typer.echo(f"Engine {target.engine} exports no metrics. The gateway's are used for it.")
+            echo(f"Engine {target.engine} exports no metrics. The gateway's are used for it.")
             model = _Model(target.model or "", usable=True)
         else:
             model = await _check(target, workload.key.kind, prometheus, engines, pods)
@@ -104,32 +104,34 @@ async def _check(
     keys = [(target.namespace, pod) for pod in pods]
     seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
-        typer.echo(unavailable(seen.reason, prometheus.config), err=True)
+        echo(unavailable(seen.reason, prometheus.config), err=True)
         return _Model(target.model or "")
     exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
     engine = target.engine or (exported[0] if exported else ANY_ENGINE)
     if engine != (target.engine or ANY_ENGINE):
         seen = await prometheus.inspect(engine, keys)
-    reading = await prometheus.read(ReadRequest(engine=engine, explain=frozenset(keys)), 0.0)
+    reading = await prometheus.read(
+        ReadRequest(engine=engine, namespaces=frozenset({target.namespace}), explain=frozenset(keys)), 0.0
+    )
     for answer in (seen, reading):
         if isinstance(answer, Unknown):
-            typer.echo(unavailable(answer.reason, prometheus.config), err=True)
+            echo(unavailable(answer.reason, prometheus.config), err=True)
             return _Model(target.model or "")
     assert isinstance(seen, Inspection)
     assert isinstance(reading, FleetReading)
-    typer.echo(f"{kind} {target.namespace}/{target.name}, {len(pods)} ready pods, as engine {engine}:")
+    echo(f"{kind} {target.namespace}/{target.name}, {len(pods)} ready pods, as engine {engine}:")
     if len(seen.pods) < len(keys):
-        typer.echo(f"Series of the first {len(seen.pods)} of them:")
+        echo(f"Series of the first {len(seen.pods)} of them:")
     lacking = _figures(seen, engines[engine])
     several = len(exported) > 1 and target.engine is None
     if several:
-        typer.echo(f"The pods export metrics of several engines: {', '.join(exported)}. Give --engine.", err=True)
+        echo(f"The pods export metrics of several engines: {', '.join(exported)}. Give --engine.", err=True)
     elif exported:
-        typer.echo(f"The pods export metrics of: {', '.join(exported)}. Set spec.engine to {exported[0]}.")
+        echo(f"The pods export metrics of: {', '.join(exported)}. Set spec.engine to {exported[0]}.")
     models = _models(seen.evidence, engines[engine])
     if models:
-        named = ", ".join(f"'{name}'" for name in models)
-        typer.echo(f"Their {engines[engine].model_label} is {named}. Set spec.model to {named}.")
+        named = ", ".join(f"'{plain(name)}'" for name in models)
+        echo(f"Their {engines[engine].model_label} is {named}. Set spec.model to {named}.")
     model = target.model or (models[0] if models else "")
     selection = reading.select(target.namespace, pods, model)
     # Of a replica of several pods some serve, and the others have no engine's metrics.
@@ -137,7 +139,7 @@ async def _check(
     missing = {pod: why for pod, why in selection.missing.items() if pods[pod] not in told}
     sound = _pods(seen, target.namespace, replace(selection, missing=missing))
     if lacking:
-        typer.echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
+        echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
     return _Model(model, sound and not lacking and not several)
 
 
@@ -145,10 +147,14 @@ def _pods(seen: Inspection, namespace: str, selection: Selection) -> bool:
     """Print what is wrong with pods. Whether nothing is."""
     for pod, missing in sorted(selection.missing.items()):
         error = seen.errors.get((namespace, pod))
-        typer.echo(f"{pod}: {missing.reason}." + (f" Prometheus says: {error}." if error else ""), err=True)
+        echo(f"{pod}: {missing.reason}." + (f" Prometheus says: {error}." if error else ""), err=True)
     if selection.doubled:
-        typer.echo(Reason.DOUBLED_SERIES.message(pods=selection.named_doubled), err=True)
-    return not selection.missing and not selection.doubled
+        echo(Reason.DOUBLED_SERIES.message(pods=selection.named_doubled), err=True)
+    if selection.native:
+        echo(Reason.NATIVE_HISTOGRAMS.message(pods=selection.named_native), err=True)
+    if selection.unreadable:
+        echo(Reason.UNREADABLE_SERIES.message(detail=selection.named_unreadable), err=True)
+    return not selection.missing and not selection.doubled and not selection.native
 
 
 def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed
+from servingpool.cli.output import echo
 from servingpool.cli.own_record import ENDED, SINCE, Asked, Match, Prometheus, Source, no_record
 from servingpool.cli.source import Backend, Config
 from servingpool.cli.usage import span
@@ -54,7 +55,7 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
             )
             return unknown if goes_on else no_record(key, f"in the last {since}")
         if not goes_on:
-            typer.echo(ENDED, err=True)
+            echo(ENDED, err=True)
         return found
 
     try:
@@ -63,10 +64,10 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
         said = (
             f"{pool} has several targets, and compare takes pools of one. Metrics servingpool_target_* have each one's."
         )
-        typer.echo(said, err=True)
+        echo(said, err=True)
         raise typer.Exit(3) from None
     if isinstance(found, str):
-        typer.echo(found, err=True)
+        echo(found, err=True)
         raise typer.Exit(3)
     if output is not None:
         printed(found.to_dict(), output)
@@ -78,9 +79,7 @@ def _show(pool: str, since: str, found: Comparison) -> None:
     from servingpool.cli.figures import table
 
     stood, wanted = found.stood, found.recommended
-    typer.echo(
-        f"ServingPool {pool}, last {since}: both fleets known for {found.seconds / found.asked:.0%} of the time\n"
-    )
+    echo(f"ServingPool {pool}, last {since}: both fleets known for {found.seconds / found.asked:.0%} of the time\n")
     rows: list[tuple[str, ...]] = [("", "stood", "recommended", "difference")]
     rows.append(_amounts("replica-hours", stood.replica_hours, wanted.replica_hours))
     rows.append(_amounts("GPU-hours", stood.gpu_hours, wanted.gpu_hours))
@@ -94,11 +93,11 @@ def _show(pool: str, since: str, found: Comparison) -> None:
         )
     table(rows)
     objective = "" if found.objective is None else f" The objective is {found.objective:.1%}."
-    typer.echo(f"\nAttainment covers {found.judged:.0%} of the requests.{objective}")
+    echo(f"\nAttainment covers {found.judged:.0%} of the requests.{objective}")
     if stood.dollars is None:
-        typer.echo("Dollars need targets[0].costPerReplicaHour in the pool.")
+        echo("Dollars need targets[0].costPerReplicaHour in the pool.")
     if stood.gpu_hours is None:
-        typer.echo("GPU-hours need GPU limits in the pod template, or targets[0].gpusPerReplica in the pool.")
+        echo("GPU-hours need GPU limits in the pod template, or targets[0].gpusPerReplica in the pool.")
 
 
 def _amounts(name: str, stood: float | None, wanted: float | None) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from servingpool.cli.output import echo
+
 NO_FILES = ":4"
 """Cobra's directive: complete nothing else, no names of files either."""
 
@@ -26,4 +28,4 @@ def complete_for_kubectl(context: typer.Context, words: Annotated[list[str] | No
     finally:
         for name in asked:
             os.environ.pop(name)
-        typer.echo(NO_FILES)
+        echo(NO_FILES)

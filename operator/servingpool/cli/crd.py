@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from servingpool.cli.output import echo
+
 
 def crd(
     name: Annotated[
@@ -21,4 +23,4 @@ def crd(
 
     if name is not None and name not in manifests():
         wrong(f"NAME must be {' or '.join(manifests())}, got '{name}'")
-    typer.echo(render(name), nl=False)
+    echo(render(name), nl=False)

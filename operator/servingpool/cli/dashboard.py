@@ -8,6 +8,7 @@ import typer
 
 from servingpool.cli.extras import needs
 from servingpool.cli.kubectl import Context, Kubeconfig, connect, told
+from servingpool.cli.output import echo
 from servingpool.cli.own_record import Match, Prometheus, Source
 from servingpool.cli.source import Backend, Config
 
@@ -61,7 +62,7 @@ def dashboard(  # noqa: PLR0913, one parameter an option
     with told():
         connect(kubeconfig, context)
     if address not in {LOOPBACK, "::1", "localhost"}:
-        typer.echo(f"Anyone who reaches {address} sees the pools with your rights; there is no login.", err=True)
+        echo(f"Anyone who reaches {address} sees the pools with your rights; there is no login.", err=True)
     try:
         run(
             lambda: connect(kubeconfig, context),
@@ -70,11 +71,11 @@ def dashboard(  # noqa: PLR0913, one parameter an option
             address=address,
             port=port,
             names=host or (),
-            say=lambda url: typer.echo(f"Dashboard on {url}. Ctrl-C stops it."),
+            say=lambda url: echo(f"Dashboard on {url}. Ctrl-C stops it."),
             browse=browse,
         )
     except PortError as error:
-        typer.echo(str(error), err=True)
+        echo(str(error), err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         return

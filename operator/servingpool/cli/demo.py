@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servingpool.cli.extras import needs
+from servingpool.cli.output import echo, terminal
 
 if TYPE_CHECKING:
     from servingpool_simulation.demo import Comparison, Setup
@@ -112,11 +113,9 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
         import orjson
 
         document = {"verdict": found.verdict.value, "conclusion": found.sentence, **comparison.to_dict()}
-        typer.echo(orjson.dumps(document))
+        echo(orjson.dumps(document))
     else:
-        from rich.console import Console
-
-        console = Console()
+        console = terminal()
         console.print(summary(comparison))
         console.print(f"\nReport: {output}", highlight=False, soft_wrap=True)
     if open_report:
@@ -159,7 +158,6 @@ def write(path: Path, text: str, option: str) -> None:
 
 def _compared(setup: Setup) -> Comparison:
     """With a progress bar on stderr."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from servingpool_simulation.compiled import COMPILED
@@ -172,7 +170,7 @@ def _compared(setup: Setup) -> Comparison:
         TextColumn("runs"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=terminal(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         if not COMPILED:
             bar.console.print("numba (extra `simulation`) is not installed, so this takes many times as long.")

@@ -19,6 +19,7 @@ from servingpool.cli.kubectl import (
     printed,
     told,
 )
+from servingpool.cli.output import echo
 from servingpool.cli.own_record import Match, Prometheus, Source, no_record
 from servingpool.cli.source import Backend, Config
 from servingpool.cli.usage import wrong
@@ -85,7 +86,7 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
     try:
         found = ServingPool.read(raw)
     except ValidationError as error:
-        typer.echo(f"ServingPool {'/'.join(where)} is not valid: {problems(error)}", err=True)
+        echo(f"ServingPool {'/'.join(where)} is not valid: {problems(error)}", err=True)
         raise typer.Exit(Exit.INVALID) from None
     if output is not None:
         printed(found.status.to_dict(), output)
@@ -109,7 +110,7 @@ def _explain_past(key: tuple[str, str], at: str, output: Output | None, source: 
     record = source.ask(key, read)
     status = status_of(record)
     if status is None:
-        typer.echo(no_record(key, f"at {at}"), err=True)
+        echo(no_record(key, f"at {at}"), err=True)
         return Exit.NO_DECISION
     if output is not None:
         printed(status.to_dict(), output)

@@ -15,18 +15,19 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Slo
 from servingpool.api.status import Change, Cost, LastDecision, RoleStatus, Status, TargetStatus
 from servingpool.api.time import write
+from servingpool.cli.output import terminal
 
 
 def show(pool: ServingPool, console: Console | None = None) -> None:
     """Print the last decision, its figures and the conditions."""
-    console = console or Console()
+    console = console or terminal()
     status, decision = pool.status, pool.status.last_decision
     parts: list[RenderableType] = [_of_what(pool)]
     if decision is None:
         parts += [Text("No decision yet."), _conditions(status)]
     else:
         parts += _explained(status, pool.spec.slo, decision)
-    console.print(Panel(Group(*parts), title=f"ServingPool {'/'.join(pool.key)}", title_align="left"))
+    console.print(Panel(Group(*parts), title=Text(f"ServingPool {'/'.join(pool.key)}"), title_align="left"))
 
 
 def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Console | None = None) -> None:
@@ -35,7 +36,7 @@ def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Co
     if decision is None:
         raise ValueError("a past without a decision has nothing to show")
     parts = [Text("from the operator's metrics in Prometheus"), *_explained(status, slo, decision)]
-    (console or Console()).print(Panel(Group(*parts), title=f"ServingPool {'/'.join(key)}", title_align="left"))
+    (console or terminal()).print(Panel(Group(*parts), title=Text(f"ServingPool {'/'.join(key)}"), title_align="left"))
 
 
 def _of_what(pool: ServingPool) -> Text:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import typer
 
+from servingpool.cli.output import echo
+
 FOLDERS = {"simulation": "./simulation", "lab": "./simulation ./lab", "dashboard": "./dashboard"}
 """By extra the folders of a checkout that have its packages."""
 
@@ -18,7 +20,7 @@ def needs(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = f"'servingpool-operator[{extra}]'"
-        typer.echo(
+        echo(
             f"{error.name} is not installed. It comes with the extra `{extra}`: pip install {package}, "
             f"in a checkout pip install . {FOLDERS[extra]}, with the wheels of `make dist` "
             f"pip install --find-links dist {package}",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import typer
-
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.page import Found
+from servingpool.catalogue.plain import plain
+from servingpool.cli.output import echo
 
 
 def table(rows: Iterable[tuple[str, ...]]) -> None:
     """Print rows of cells in columns; the last cell is as long as it is."""
-    lines = list(rows)
+    lines = [tuple(map(plain, row)) for row in rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
     for line in lines:
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
-        typer.echo("  ".join([*cells, line[-1]]).rstrip())
+        echo("  ".join([*cells, line[-1]]).rstrip())
 
 
 def where(found: Found, profile: EngineMetrics) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from servingpool.catalogue.plain import plain
 from servingpool.cli.kubectl import (
     AllNamespaces,
     Context,
@@ -19,6 +20,7 @@ from servingpool.cli.kubectl import (
     printed,
     told,
 )
+from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def _print(pools: Pools, namespace: str | None, name: str | None, output: Form |
         table.show(found)
         if not found["rows"] and not watch:
             where = "" if namespace is None else f" in namespace {namespace}"
-            typer.echo(f"No ServingPools found{where}. `servingpool suggest` writes one for a Deployment.", err=True)
+            echo(f"No ServingPools found{where}. `servingpool suggest` writes one for a Deployment.", err=True)
     elif output is not None:
         printed(found, output)
     while watch:
@@ -85,7 +87,7 @@ def _print(pools: Pools, namespace: str | None, name: str | None, output: Form |
         for event in pools.watch(namespace, name, version, table=columns):
             if event["type"] == "ERROR":
                 if event["object"].get("code") != GONE:
-                    typer.echo(f"The watch ended: {event['object'].get('message', 'without a reason')}", err=True)
+                    echo(f"The watch ended: {event['object'].get('message', 'without a reason')}", err=True)
                 break
             if table is not None:
                 table.show(event["object"])
@@ -119,10 +121,10 @@ class Table:
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         self._widths = [max(pair) for pair in zip(widths, self._widths or widths, strict=True)]
         for row in rows:
-            typer.echo(self._line(row))
+            echo(self._line(row))
 
     def _cells(self, row: dict[str, Any]) -> list[str]:
-        cells = ["<none>" if row["cells"][at] is None else str(row["cells"][at]) for at in self._columns]
+        cells = ["<none>" if row["cells"][at] is None else plain(str(row["cells"][at])) for at in self._columns]
         return [row["object"]["metadata"]["namespace"], *cells] if self._everywhere else cells
 
     def _line(self, row: Sequence[str]) -> str:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 
-import typer
-
 from servingpool.adapters.cluster.autoscaling import PAUSED, copy_of, pause_asked, paused
 from servingpool.adapters.cluster.handover import KEPT, Handover, Scene, named
 from servingpool.adapters.cluster.objects import Raw, autoscaler, unix
@@ -21,6 +19,7 @@ from servingpool.adapters.cluster.refusals import Conflict, NotFound
 from servingpool.api.duration import brief, parse
 from servingpool.api.mode import Mode
 from servingpool.cli.handover_check import OWNED, condition_of, mode_of
+from servingpool.cli.output import echo
 
 POLL = 1.0
 """Seconds between two looks while it waits."""
@@ -170,7 +169,7 @@ class Adoption:
         pool = wait_for("The operator's first decision", self._decided, DECIDED)
         status = pool["status"]
         said = status["lastDecision"].get("reason", "")
-        typer.echo(f"     {self._before} -> {status.get('replicas')} replicas. {said}")
+        echo(f"     {self._before} -> {status.get('replicas')} replicas. {said}")
         window = window_of(pool)
         until = time.monotonic() + window
         shown = status.get("replicas")
@@ -181,7 +180,7 @@ class Adoption:
             now = pool.get("status", {}).get("replicas")
             if now != shown:
                 latest: Raw = next(iter(pool["status"].get("history", ())), {})
-                typer.echo(f"     {shown} -> {now} replicas, by {latest.get('by')}. {latest.get('why', '')}")
+                echo(f"     {shown} -> {now} replicas, by {latest.get('by')}. {latest.get('why', '')}")
                 shown = now
         ready = condition_of(pool, "Ready")
         trouble = "" if ready.get("status") == "True" else f". {ready.get('message', '')}".rstrip(".")

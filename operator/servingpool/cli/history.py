@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed
+from servingpool.cli.output import echo, terminal
 from servingpool.cli.own_record import ENDED, MOST_LOOKS, SINCE, STEP, Asked, Match, Prometheus, Source, no_record
 from servingpool.cli.source import Backend, Config
 from servingpool.cli.usage import span, wrong
@@ -41,8 +42,6 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 listed, 2 wrong usage, 3 no change in that time, 4 the kubeconfig cannot be read,
     6 Prometheus did not answer or several pools have this name in it.
     """
-    from rich.console import Console
-
     from servingpool.cli import explained, past
 
     seconds, apart = span("--since", since, *SINCE), span("--step", step, *STEP)
@@ -58,14 +57,14 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
         if asked.goes_on():
             return found
         if found:
-            typer.echo(ENDED, err=True)
+            echo(ENDED, err=True)
         return found or None
 
     found = Source(prometheus, config, backend, match).ask(key, changes)
     if output is not None and found is not None:
         printed([one.to_dict() for one in found], output)
     elif found:
-        Console().print(explained.changes(reversed(found)))
+        terminal().print(explained.changes(reversed(found)))
     else:
-        typer.echo(no_record(key, "now") if found is None else f"No change of {pool} in the last {since}.", err=True)
+        echo(no_record(key, "now") if found is None else f"No change of {pool} in the last {since}.", err=True)
     raise typer.Exit(0 if found else 3)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from servingpool.catalogue.plain import plain
+from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
@@ -32,11 +34,11 @@ def printed(found: Any, output: Output | str) -> None:
     if output == Output.JSON:
         import json
 
-        typer.echo(json.dumps(found, indent=4))
+        echo(json.dumps(found, indent=4))
     else:
         import yaml
 
-        typer.echo(yaml.safe_dump(found, allow_unicode=True, sort_keys=False).rstrip())
+        echo(yaml.safe_dump(found, allow_unicode=True, sort_keys=False).rstrip())
 
 
 def complete(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -133,7 +135,7 @@ def told() -> Iterator[None]:
 
 def sentence(error: ClusterError) -> str:
     """What failed, with the API server's own words; without a full stop."""
-    return f"{error}: {error.detail}" if error.detail else str(error)
+    return plain(f"{error}: {error.detail}" if error.detail else str(error))
 
 
 def tell(error: ClusterError) -> int:
@@ -149,7 +151,7 @@ def tell(error: ClusterError) -> int:
         Unanswered: "Check --context, the network and the API server",
         Conflict: "Try again",
     }.get(type(error))
-    typer.echo(f"{sentence(error)}.{f' {advice}.' if advice else ''}", err=True)
+    echo(f"{sentence(error)}.{f' {advice}.' if advice else ''}", err=True)
     codes = {NotFound: NOT_FOUND, refusals.Unfit: NOT_FOUND, Conflict: CONFLICT}
     return codes.get(type(error), NO_CLUSTER)
 

@@ -10,6 +10,7 @@ import typer
 
 from servingpool.api.mode import Mode
 from servingpool.cli.extras import needs
+from servingpool.cli.output import echo
 
 
 class TraceName(StrEnum):
@@ -83,5 +84,5 @@ def lab(  # noqa: PLR0913, one parameter an option
             live=not no_live,
         )
     except (command.UsageError, command.FailureError) as error:
-        typer.echo(str(error), err=True)
+        echo(str(error), err=True)
         raise typer.Exit(2 if isinstance(error, command.UsageError) else 1) from None

@@ -7,13 +7,25 @@ import sys
 
 from pythonjsonlogger.json import JsonFormatter
 
+from servingpool.catalogue.plain import plain
+
+
+class _Plain(logging.Formatter):
+    """A line a record, whatever names and messages a stranger chose; only our own tracebacks have more."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, the library's name
+        return plain(super().formatMessage(record))
+
+
 QUIET = ("kopf.objects", "aiohttp", "urllib3", "asyncio", "kubernetes")
 """Their INFO has a line for each event that a handler took in, which is each heartbeat of each pod."""
 
 
 def quiet() -> None:
     """For a command that says itself what is wrong, in one sentence."""
-    logging.basicConfig(level=logging.ERROR, format="%(asctime)s %(levelname)-7s %(message)s", force=True)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Plain("%(asctime)s %(levelname)-7s %(message)s"))
+    logging.basicConfig(level=logging.ERROR, handlers=[handler], force=True)
 
 
 def configure(*, json: bool, debug: bool) -> None:
@@ -26,7 +38,7 @@ def configure(*, json: bool, debug: bool) -> None:
             rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
         )
         if json
-        else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+        else _Plain("%(asctime)s %(levelname)-7s %(message)s")
     )
     logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, handlers=[handler], force=True)
     for name in QUIET:

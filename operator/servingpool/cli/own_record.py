@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ class Source:
         try:
             return question(Asked(OwnRecord(asked, key, labels), source.now(asked)))
         except MetricsUnavailable as error:
-            typer.echo(source.unavailable(str(error), asked), err=True)
+            echo(source.unavailable(str(error), asked), err=True)
         except AmbiguousRecord as error:
-            typer.echo(f"{error}. Choose one with --match LABEL=VALUE.", err=True)
+            echo(f"{error}. Choose one with --match LABEL=VALUE.", err=True)
         raise typer.Exit(NO_RECORD)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from servingpool.api.mode import Mode
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, PoolName, connect, place, told
+from servingpool.cli.output import echo
 
 BEFORE = "servingpool.dev/mode-before-pause"
 """Annotation that keeps the mode for `resume`."""
@@ -41,10 +42,10 @@ def pause(
         found = pools.read(*where)
         mode = _mode(found)
         if mode == Mode.PAUSED:
-            typer.echo(f"ServingPool {'/'.join(where)} is Paused already.")
+            echo(f"ServingPool {'/'.join(where)} is Paused already.")
             return
         pools.patch(*where, _change(found, Mode.PAUSED, mode))
-    typer.echo(f"ServingPool {'/'.join(where)}: {mode} -> Paused. Replicas stay as they are.")
+    echo(f"ServingPool {'/'.join(where)}: {mode} -> Paused. Replicas stay as they are.")
 
 
 def resume(
@@ -70,18 +71,18 @@ def resume(
         found = pools.read(*where)
         now = _mode(found)
         if now != Mode.PAUSED:
-            typer.echo(f"ServingPool {'/'.join(where)} is not paused, its mode is {now}.")
+            echo(f"ServingPool {'/'.join(where)} is not paused, its mode is {now}.")
             return
         before = mode or found["metadata"].get("annotations", {}).get(BEFORE)
         if before not in set(Resumed):
-            typer.echo(
+            echo(
                 f"ServingPool {'/'.join(where)} was not paused by `servingpool pause`: "
                 "give --mode Auto or --mode Recommend.",
                 err=True,
             )
             raise typer.Exit(UNKNOWN)
         pools.patch(*where, _change(found, before, None))
-    typer.echo(f"ServingPool {'/'.join(where)}: Paused -> {before}.")
+    echo(f"ServingPool {'/'.join(where)}: Paused -> {before}.")
 
 
 def _mode(found: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from servingpool.adapters.cluster.autoscaling import bounds_of
@@ -25,6 +24,7 @@ from servingpool.backtest.recorder import Pace, record
 from servingpool.backtest.recording import Header, RecordingError, encode, encode_header
 from servingpool.cli.check_target import ANY_ENGINE
 from servingpool.cli.kubectl import sentence, told
+from servingpool.cli.output import echo, terminal
 from servingpool.cli.recorded import resumed
 from servingpool.cli.source import now, unavailable
 from servingpool.decision.observation import Unknown
@@ -79,7 +79,7 @@ def run(target: Target, order: Order, config: OperatorConfig, source: BackendCon
         with told():
             attempt(target, order, config, source)
     except Failed as error:
-        typer.echo(str(error), err=True)
+        echo(str(error), err=True)
         return error.code
     return 0
 
@@ -137,12 +137,12 @@ def serving(where: Where) -> list[Named]:
         with told():
             return asyncio.run(_serving(where))
     except Failed as error:
-        typer.echo(str(error), err=True)
+        echo(str(error), err=True)
         raise typer.Exit(error.code) from None
 
 
 async def _serving(where: Where) -> list[Named]:
-    prometheus, say = PrometheusBackend(where.source, where.config.known_engines), partial(typer.echo, err=True)
+    prometheus, say = PrometheusBackend(where.source, where.config.known_engines), partial(echo, err=True)
     cluster, found = await Cluster.connect(where.kubeconfig, where.context), []
     try:
         async for named, around in surveyed(cluster, await scalables(cluster, say), say):
@@ -171,7 +171,7 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
             if not _is_of(header, target):
                 held = f"{header.sort[1]} {header.namespace}/{header.target}"
                 raise Failed(f"{order.output} holds {held}: choose another file", 2)
-            typer.echo(f"{order.output} was begun: going on.", err=True)
+            echo(f"{order.output} was begun: going on.", err=True)
         scrapes = await _fill(order, header, since, prometheus)
     finally:
         await prometheus.close()
@@ -182,7 +182,7 @@ async def _run(target: Target, order: Order, config: OperatorConfig, source: Bac
         )
     size = order.output.stat().st_size
     told_size = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
-    typer.echo(f"{order.output}: {told_size}, {scrapes:,} scrapes recorded.", err=True)
+    echo(f"{order.output}: {told_size}, {scrapes:,} scrapes recorded.", err=True)
 
 
 def _is_of(header: Header, target: Target) -> bool:
@@ -196,7 +196,7 @@ async def _fill(order: Order, header: Header, since: float, prometheus: Promethe
     """Write what is left, chunk by chunk. How many scrapes."""
     columns = (TextColumn("recording"), BarColumn(bar_width=28), TaskProgressColumn(), TimeRemainingColumn())
     scrapes = 0
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar, order.output.open("ab") as file:
+    with Progress(*columns, console=terminal(stderr=True), transient=True) as bar, order.output.open("ab") as file:
         task = bar.add_task("", total=header.end - header.begin, completed=int(since - header.begin))
         async for chunk in record(prometheus, header, since, order.pace):
             file.write(encode(chunk))
@@ -249,7 +249,7 @@ async def _survey(target: Target) -> Survey | None:
     except ClusterError as error:
         if target.engine is None or target.model is None:
             raise
-        typer.echo(f"Without the cluster: GPUs, cold starts and bounds are not recorded ({error}).", err=True)
+        echo(f"Without the cluster: GPUs, cold starts and bounds are not recorded ({error}).", err=True)
         return None
 
 

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from servingpool.cli.output import echo
+
 
 class LogFormat(StrEnum):
     """How a log line looks."""
@@ -63,7 +65,7 @@ def run(
     try:
         settings = load(config, changes)
     except ConfigError as error:
-        typer.echo(str(error), err=True)
+        echo(str(error), err=True)
         raise typer.Exit(2) from None
     # kopf asks for the user's name to tell operators apart, which a numeric user in a container has not.
     os.environ.setdefault("POD_ID", f"{os.uname().nodename}-{os.getpid()}")

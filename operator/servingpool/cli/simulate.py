@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servingpool.cli.extras import needs
+from servingpool.cli.output import echo, terminal
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -83,7 +84,6 @@ def simulate(
         from servingpool_simulation.traces import TraceError
 
     import orjson
-    from rich.console import Console
 
     try:
         manifest = inputs.read_pool(pool)
@@ -102,16 +102,16 @@ def simulate(
         options = replace(options, initial_replicas=chosen.replicas)
     watched = Watched(chosen)
     try:
-        with Console(stderr=True).status(f"{watched.name} on {requests.name}"):
+        with terminal(stderr=True).status(f"{watched.name} on {requests.name}"):
             result = run(requests, profile, asked, watched, options)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     held = result.score.attainment >= result.slo.attainment
     if as_json:
         changes = [change.to_dict() for change in watched.changes]
-        typer.echo(orjson.dumps({**result.to_dict(), "held": held, "changes": changes}))
+        echo(orjson.dumps({**result.to_dict(), "held": held, "changes": changes}))
     else:
-        Console().print(_shown(result, watched.changes, held=held))
+        terminal().print(_shown(result, watched.changes, held=held))
     if not held:
         raise typer.Exit(MISSED)
 
@@ -129,6 +129,7 @@ def _shown(result: Result, changes: list[Change], *, held: bool) -> RenderableTy
     from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table
+    from rich.text import Text
 
     from servingpool_simulation.report.figures import clock, latency, objective, percent
 
@@ -151,5 +152,5 @@ def _shown(result: Result, changes: list[Change], *, held: bool) -> RenderableTy
     table.add_column("Why")
     for change in changes:
         table.add_row(clock(change.at), f"{change.before} -> {change.after}", change.reason)
-    title = f"[bold]{result.policy}[/bold], {result.trace} on {result.profile}"
+    title = Text.assemble((result.policy, "bold"), f", {result.trace} on {result.profile}")
     return Group(Padding(title, (1, 1, 0, 1)), Padding(figures, (0, 1)), table if changes else "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
@@ -65,17 +66,19 @@ def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
 def now(source: BackendConfig) -> float:
     """Unix seconds, by Prometheus' clock where ours is wrong, which is said. Raises MetricsUnavailable."""
     from servingpool.adapters.prometheus.http_client import PrometheusClient
+    from servingpool.adapters.prometheus.rows import Unread
     from servingpool.api.duration import brief
 
     with closing(PrometheusClient(source)) as client:
         asked = time.time()
-        rows = list(client.custom_query("vector(time())", {"time": ""}, TIMEOUT).rows())
+        rows = client.custom_query("vector(time())", {"time": ""}, TIMEOUT).rows()
+        told = list(Unread().readable(rows, lambda row: float(row["value"][1])))
     answered = time.time()
-    there = float(rows[0]["value"][1]) if rows else answered
+    there = told[0] if told else answered
     if asked - SKEW <= there <= answered + SKEW:
         return answered
     apart = "behind" if there > answered else "ahead of"
-    typer.echo(
+    echo(
         f"This machine's clock is {brief(abs(there - answered))} {apart} Prometheus': times are by Prometheus' clock.",
         err=True,
     )

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import typer
-
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.names import pods_of_any
@@ -30,6 +28,7 @@ from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
 from servingpool.cli import usage
 from servingpool.cli.check_target import ANY_ENGINE
 from servingpool.cli.kubectl import told
+from servingpool.cli.output import echo
 from servingpool.cli.source import now, unavailable
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
@@ -80,7 +79,7 @@ def run(order: Order, config: OperatorConfig, source: BackendConfig) -> int:
         with told():
             return asyncio.run(_run(order, config, source, now(source)))
     except MetricsUnavailable as error:
-        typer.echo(unavailable(str(error), source), err=True)
+        echo(unavailable(str(error), source), err=True)
         return NOT_FOUND
 
 
@@ -94,26 +93,26 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end:
             if isinstance(facts, Facts):
                 manifests.append(manifest(facts))
             elif order.kind:
-                typer.echo(facts, err=True)
+                echo(facts, err=True)
     finally:
         await prometheus.close()
         await cluster.close()
     if not manifests:
         if not order.kind:
-            typer.echo(
+            echo(
                 "Nothing that can be scaled has metrics of a known engine in Prometheus. "
                 "`servingpool check deployment/NAME` says why one has none.",
                 err=True,
             )
         return NOT_FOUND
-    typer.echo("---\n".join(manifests), nl=False)
+    echo("---\n".join(manifests), nl=False)
     return 0
 
 
 async def _surveys(cluster: Cluster, order: Order) -> AsyncIterator[tuple[Named, Survey]]:
     """Of the one that is asked about, or of all that can be scaled."""
     if not order.kind:
-        say = partial(typer.echo, err=True)
+        say = partial(echo, err=True)
         async for found in surveyed(cluster, await scalables(cluster, say), say):
             yield found
         return
@@ -191,7 +190,7 @@ async def _attained(
         request, start=end - seconds, end=end, step=seconds / STEPS, namespaces=[target.namespace], most_samples=200_000
     )
     if isinstance(found, Unknown):
-        typer.echo(f"{found.reason}: the SLO is not taken from the history.", err=True)
+        echo(f"{found.reason}: the SLO is not taken from the history.", err=True)
         return {}
     samples = [
         sample for _, pods in found for models in pods.values() if (sample := sample_of(models, model)) is not None

@@ -7,6 +7,8 @@ from typing import NoReturn
 
 import typer
 
+from servingpool.cli.output import echo
+
 USAGE = 2
 """Exit code: wrong usage."""
 HISTORY = ("10m", "90d")
@@ -17,7 +19,7 @@ _DAYS = re.compile(r"(?:([0-9]{1,4})d)?(.*)")
 
 def wrong(said: str) -> NoReturn:
     """Wrong usage: say it and leave with its exit code."""
-    typer.echo(said, err=True)
+    echo(said, err=True)
     raise typer.Exit(USAGE)
 
 

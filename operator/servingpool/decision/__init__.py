@@ -5,11 +5,13 @@ A map, in the order of a tick:
 - input: `observation`, `pool`, `slo`, `bounds`, `params` (the tunables); output: `decision`; entry: `decide`; memory:
   `state`
 - update: `update`; `samples`, `queueing`, `counters`, `window` (what happened); `latency_count`, `queue_in_ttft`,
-  `client_ttft`, `lateness`, `percentile` (who was late); `step_time`, `saturation` (what a request costs);
+  `client_ttft`, `lateness`, `percentile` (who was late); `step_time`, `short_answers`, `saturation` (what a request
+  costs);
   `attribution`, `miss_curve`, `knee` (which load breaks the SLO); `cold_start`, `forecast` (what comes next); `budget`
   (what may be missed)
+- what is not believed: `plausible`, `usual` (damaged figures), `standing`, `gateway_gauge` (gauges that nothing moves)
 - gateway: `gateway_requests`, `metered` (engines that export little or nothing), `gateway_demand` (to zero and back)
-- plan: `plan`, `costs` (the cheapest fleet)
+- plan: `plan`, `costs` (the cheapest fleet); `queue_growth` (where the need is unknown)
 - limit: `limits` (named rules, in order)
 - several targets: `targets`, `kinds` (the speed of each), `shortage` (what does not come), `counting` (in replicas of
   which one), `mix` (the cheapest one), `fleet` (from a capacity to replicas of each), `parts` (what is said of each)

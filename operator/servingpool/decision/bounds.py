@@ -65,6 +65,8 @@ class Window:
     """None for the pool's own."""
     max_replicas: int | None
     """None for the pool's own."""
+    ahead: float = 1.0
+    """How many times as long before it begins its min is ordered: more where replicas start one after another."""
 
     def bounds(self, own: Bounds, now: float) -> Bounds:
         """Its bounds, `own` being the pool's."""
@@ -82,7 +84,7 @@ def in_force(own: Bounds, windows: Iterable[Window], now: float, ahead: float) -
     Windows in force replace the pool's own bounds. Of several the highest min and the highest max count, so that min is
     never above max. A window that begins within `ahead` seconds only raises: what is ordered now serves then.
     """
-    windows = [one for one in windows if one.begin <= now + ahead and now < one.end]
+    windows = [one for one in windows if one.begin <= now + ahead * one.ahead and now < one.end]
     found = [one.bounds(own, now) for one in windows]
     if all(one.begin > now for one in windows):
         found.append(own)

@@ -24,6 +24,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
+from servingpool.decision.plausible import NOTHING_USUAL, Usual, compared_with, doubt_of, with_believed_gauges
 from servingpool.decision.pool import Pool
 from servingpool.decision.queue_in_ttft import Wait
 from servingpool.decision.queueing import Queue, queue
@@ -59,8 +60,13 @@ FIELDS = FIGURES + 6
 
 RATE_SCRAPES = 2.0
 """A rate over one pair of scrapes swings with their phase."""
+SEVERAL, GROWS = 3, 0.1
+"""Scrapes in a row at which a batch stood before it is full, and the part of itself by which one grows: requests wait
+beside one that has room while a long prompt is computed, and it grows when that is done."""
 LEAST_TOKENS = 50.0
 """Decoded in an interval, below which their mean ITL is noise."""
+LONGEST_SHORT = 10.0
+"""Output tokens for each first token in an interval of short answers: more are those of others."""
 MOST_PREFILL = 1e6
 """Prefill tokens in a step; vLLM's default is 8,192 at most, so more is a damaged sample."""
 
@@ -71,8 +77,8 @@ class EngineDelta(NamedTuple):
     steps: tuple[Steps, ...] = ()
     """Of each replica that decoded enough; of all as one where none did alone."""
     prefills: tuple[Steps, ...] = ()
-    """Of each replica none of whose requests decoded, where there are no steps. In a pool that prefills, these come
-    first, and then there are no steps."""
+    """Of each replica whose requests decoded hardly anything, where there are no steps. In a pool that prefills, these
+    come first, and then there are no steps."""
     full: tuple[Full, ...] = ()
     """Of each replica for which requests had waited too long at both ends of the interval."""
     most_running: float = 0.0
@@ -122,6 +128,8 @@ class CounterDelta(NamedTuple):
     """Seconds between two scrapes of a replica; None where no replica was scraped again."""
     missing: str | None
     """A series that a sample lacks; None where none is missing."""
+    damaged: Mapping[str, str] = MappingProxyType({})
+    """By replica, figures that no replica can make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,8 @@ class _Served:
     restarted: bool
     tells: bool
     """Its TTFT histogram may tell of the wait in `before` and `now`: counted at the first token, by the same engine."""
+    stood: int
+    """As of its last sample."""
 
     def stuck(self, after: float) -> bool:
         """Whether nothing was served while the next request waited for longer than `after` seconds."""
@@ -159,6 +169,19 @@ class _Served:
         return _wait(self.before, gateway[0]), _wait(self.now, gateway[1])
 
 
+class _Read(NamedTuple):
+    """The replicas' metrics of one observation, as far as they are believed."""
+
+    samples: dict[str, Sample]
+    """To compare the next ones with."""
+    serving: list[ReplicaMetrics]
+    """Unknown in place of gauges that are not believed."""
+    pairs: list[tuple[ReplicaMetrics, Sample, Sample | None, bool]]
+    """Those that count, each with the sample to compare it with, and whether the engine restarted since."""
+    damaged: dict[str, str]
+    """By replica, what no replica can have shown."""
+
+
 def diff_counters(
     observation: Observation,
     pool: Pool,
@@ -166,30 +189,26 @@ def diff_counters(
     gateway: Queue | None = None,
     full_from: Mapping[str, float] = MappingProxyType({}),
     client: ClientTtft | None = None,
+    *,
+    short: bool = False,
+    known: Usual = NOTHING_USUAL,
 ) -> CounterDelta:
     """Compare the samples with the `previous` ones, and the gateway's queue and TTFT with those of then.
 
     A replica's first sample is where its counting begins. `full_from`: running requests from which on one may be
-    full, by target.
+    full, by target. `short`: see `ShortAnswers`. `known`: what is usual, by which damaged figures are told.
     """
     params, ttft_bound = pool.params, pool.slo.time_to_first_token
     ready = {replica.name: replica for replica in observation.ready}
     serving, missing = _whole(observation, pool.slo, ready, previous)
     sums, grown, covered, intervals = [0.0] * FIGURES, 0.0, 0.0, []
     served: list[_Served] = []
-    samples: dict[str, Sample] = {}
-    for metrics in serving:
-        before, replica = previous.get(metrics.replica), ready[metrics.replica]
-        now = sample(metrics, pool.slo, before, full_from.get(replica.target, 0.0))
-        if before is not None and now.at - before.at <= params.longest_gap and incomparable(now, before):
-            continue  # the next sample is compared with the one before
-        samples[metrics.replica] = now
+    samples, serving, read, damaged = _read(serving, previous, ready, pool, full_from, known)
+    for metrics, now, before, restarted in read:
+        replica = ready[metrics.replica]
         if before is None or not 0.0 < now.at - before.at <= params.longest_gap or bucket_changed(before, now):
             continue
-        restarted = fell(now, before)
         base = [0.0] * FIGURES if restarted else before.figures
-        if restarted and isinstance(metrics.waiting, Unknown):
-            now = samples[metrics.replica] = replace(now, queue=None)  # that one went with the engine
         # What was never known is NaN, which is not more than anything.
         increase = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
         grown += _growth(now, before, restarted=restarted, longest_gap=params.longest_gap)
@@ -200,17 +219,23 @@ def diff_counters(
         covered += replica.weight * seconds
         intervals.append(seconds)
         shown_anew = now.queue is not before.queue
-        shown = (before.queue, now.queue) if shown_anew else (None, None)
+        queues_shown = (before.queue, now.queue) if shown_anew else (None, None)
         # At both scrapes: in a full batch one begins for each that ends, so the increases are equal anyway.
         at_once = all(one.figures[BEGUN] == one.figures[TTFT_COUNT] for one in (before, now))
         tells = not restarted and at_once and not _shows_no_wait(metrics, ttft_bound)
         tells = tells and (shown_anew or now.queue is None)
-        served.append(_Served(replica.target, *shown, seconds, increase, step, restarted, tells))
+        stood = _stood(before, now, _wait(now.queue, gateway), pool.slo.queue_bound)
+        samples[metrics.replica] = replace(now, stood=stood)
+        served.append(_Served(replica.target, *queues_shown, seconds, increase, step, restarted, tells, stood))
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
     standing = ready.keys() | {replica.name for replica in observation.starting}
     samples = {name: one for name, one in previous.items() if name in standing} | samples
-    share = len(serving) / len(ready) if ready else 0.0
-    queues = _queues(serving, observation.ready, previous, params.longest_gap)
+    read_of_all = len(serving) / len(ready) if ready else 0.0
+    left_out = sum(one.doubted is not None for name, one in samples.items() if name in damaged)
+    still = {name for name, one in samples.items() if one.held > 0.0 and one.stands_still(params.stands_still)}
+    # What a gauge shows that nothing moves is held by no engine that works, and is no demand.
+    believed = [_without_gauges(one) if one.replica in still else one for one in serving] if still else serving
+    queues = _queues(believed, observation.ready, previous, params.longest_gap)
     waiting = queues if isinstance(queues, Unknown) else math.fsum(queues)
     passed = sums[BEGUN] + grown
     scraped_at = max((one.scraped_at for one in serving), default=None)
@@ -224,7 +249,7 @@ def diff_counters(
         sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True)), *first_tokens),
         covered=covered,
         engines={
-            target: _engine(target, waits, serving, ready, observation, pool)
+            target: _engine(target, waits, believed, ready, observation, pool, short=short)
             for target in {replica.target: None for replica in observation.ready}
         },
         waits=tuple(
@@ -234,20 +259,58 @@ def diff_counters(
         ),
         queue_excluded=any(_shows_no_wait(one, ttft_bound) for one in serving),
         stuck=sum(one.stuck(params.engine_stuck) for one in served),
-        running=_gauge([one.running for one in serving], share),
+        running=_gauge([one.running for one in believed], read_of_all),
         waiting=_with_gateway(waiting, observation.gateway.queue),
         queues=() if isinstance(queues, Unknown) else queues,
         gateway=observation.gateway.queue,
         gateway_queue=gateway_now,
         client=client,
         client_unknown=unknown(observation.gateway, pool.slo),
-        coverage=share,
+        coverage=(len(serving) - left_out) / len(ready) if ready else 0.0,
         samples=samples,
         # Of the replica that has served most: one without a request shows no bucket.
         buckets=max(samples.values(), key=lambda one: one.figures[TTFT_COUNT]).buckets if samples else NO_BUCKETS,
         interval=min(intervals) if intervals else None,
         missing=missing,
+        damaged=damaged,
     )
+
+
+def _read(
+    shown: Sequence[ReplicaMetrics],
+    previous: Mapping[str, Sample],
+    ready: Mapping[str, Replica],
+    pool: Pool,
+    full_from: Mapping[str, float],
+    known: Usual,
+) -> _Read:
+    """What of the replicas' metrics is believed."""
+    longest, found = pool.params.longest_gap, _Read({}, [], [], {})
+    for one in shown:
+        before, metrics, restarted = previous.get(one.replica), one, False
+        recent = before is not None and one.scraped_at - before.at <= longest
+        if before is not None and recent:
+            metrics = with_believed_gauges(one, before, shown, known)
+        now = sample(metrics, pool.slo, before, full_from.get(ready[one.replica].target, 0.0))
+        found.serving.append(metrics)
+        if metrics is not one:
+            now = replace(now, jumped=(one.running, one.waiting))
+            found.damaged[one.replica] = doubt_of(one, metrics)
+        if before is not None and recent:
+            restarted = fell(now, before)
+            if incomparable(now, before, fallen=restarted):
+                continue  # the next sample is compared with the one before
+            if restarted and isinstance(metrics.waiting, Unknown):
+                now = replace(now, queue=None)  # that one went with the engine
+            doubt = None
+            if not restarted:
+                before, doubt = compared_with(now, before, known)
+            if doubt is not None:
+                found.samples[one.replica], found.damaged[one.replica] = replace(before, doubted=now), doubt
+                continue
+        found.samples[one.replica] = now
+        found.pairs.append((metrics, now, before, restarted))
+    return found
 
 
 def _engine(
@@ -257,6 +320,8 @@ def _engine(
     ready: Mapping[str, Replica],
     observation: Observation,
     pool: Pool,
+    *,
+    short: bool,
 ) -> EngineDelta:
     """What the engines of one target did, of those that `served` with their waits at both ends."""
     waits = [each for each in waits if each[0].target == target]
@@ -270,7 +335,7 @@ def _engine(
         together = mean_step(sums, sum(one.seconds for one in served))
         steps = [] if together is None else [together]
     asked = served if pool.prefills or not steps else []
-    costs = [mean_prefill(one.increase, one.seconds) for one in asked if not one.restarted]
+    costs = [mean_prefill(one.increase, one.seconds, short=short) for one in asked if not one.restarted]
     prefills = tuple(one for one in costs if one is not None)
     running = (one.running for one in serving if ready[one.replica].target == target)
     return EngineDelta(
@@ -278,7 +343,7 @@ def _engine(
         prefills=prefills,
         full=tuple(
             # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
-            _full(one, room=one.room and not observation.metered)
+            _full(one, room=one.stood < SEVERAL or (one.room and not observation.metered))
             for one, begin, end in waits
             # An engine that hangs serves nothing, whatever its batch: it is `stuck`, and not full.
             if min(begin, end) >= pool.slo.queue_bound and one.increase[BEGUN] + one.increase[GENERATED] > 0.0
@@ -304,6 +369,12 @@ def _whole(
     return serving, missing
 
 
+def _without_gauges(metrics: ReplicaMetrics) -> ReplicaMetrics:
+    """The sample with nothing in the engine, as far as it exposes gauges."""
+    running, waiting = (one if isinstance(one, Unknown) else 0.0 for one in (metrics.running, metrics.waiting))
+    return replace(metrics, running=running, waiting=waiting)
+
+
 def _shows_no_wait(metrics: ReplicaMetrics, bound: float | None) -> bool:
     """Whether the TTFT histogram is known not to show who waited: it begins at admission, or has no bucket to ask."""
     ttft = metrics.time_to_first_token
@@ -323,18 +394,22 @@ def mean_step(increase: Sequence[float], seconds: float) -> Steps | None:
     return Steps(itl, spent / seconds, prefill) if prefill <= MOST_PREFILL else None
 
 
-def mean_prefill(increase: Sequence[float], seconds: float) -> Steps | None:
-    """What a request costs where none decodes, as embeddings or a prefill engine do not; None where it is not known.
+def mean_prefill(increase: Sequence[float], seconds: float, *, short: bool = False) -> Steps | None:
+    """What a request costs where hardly any token is decoded; None where it is not known.
 
-    An engine that serves one after the other, or all a bit at a time, makes a request that takes W take T = W / (1 -
-    load) on the way from arrival to its one token, and the load is W times the arrivals. So W is T over one and what
-    is in the engine on average, which by Little's law is T times the arrivals. Where a queue only grows that is the
-    time between two that leave.
+    None is by embeddings or a prefill engine, a few are by `short` answers, see `ShortAnswers`. An engine that serves
+    one after the other, or all a bit at a time, makes a request that takes W take T = W / (1 - load) on the way from
+    arrival to its last token, and the load is W times the arrivals. So W is T over one and what is in the engine on
+    average, which by Little's law is T times the arrivals. Where a queue only grows that is the time between two that
+    leave.
     """
-    requests, prompts = increase[BEGUN], increase[PROMPTS] - increase[CACHED]
-    if increase[ITL_COUNT] > 0.0 or not increase[GENERATED] == increase[TTFT_COUNT] > 0.0 or not prompts > 0.0:
+    requests, prompts, first = increase[BEGUN], increase[PROMPTS] - increase[CACHED], increase[TTFT_COUNT]
+    decoded = increase[ITL_COUNT] > 0.0
+    if not first > 0.0 or not prompts > 0.0 or (not decoded and increase[GENERATED] != first):
         return None
-    each = increase[TTFT_SUM] / increase[TTFT_COUNT]
+    if decoded and not (short and increase[GENERATED] <= LONGEST_SHORT * first):
+        return None  # tokens of requests that began before say nothing of those that began now
+    each = (increase[TTFT_SUM] + increase[ITL_SUM]) / first
     cost = each / (1.0 + each * requests / seconds)
     return Steps(cost, 0.0, prompts / requests, base=0.0) if cost > FASTEST_STEP else None
 
@@ -436,6 +511,14 @@ def _late_by_queue(
     return requests * 0.5 * (begin + end), late
 
 
+def _stood(before: Sample, now: Sample, wait: float, bound: float) -> int:
+    """Scrapes in a row at which requests had waited for too long beside a batch that did not grow."""
+    if wait < bound or math.isnan(now.running):
+        return 0
+    return before.stood + 1 if now.running <= (1.0 + GROWS) * before.running + 1.0 else 1
+
+
 def _full(one: _Served, *, room: bool) -> Full:
     """What a full replica did."""
-    return Full(room, one.seconds, one.increase[BEGUN], one.increase[GENERATED], one.increase[ITL_SUM])
+    itl = one.increase[ITL_SUM] / one.increase[ITL_COUNT] if one.increase[ITL_COUNT] > 0.0 else 0.0
+    return Full(room, one.seconds, one.increase[BEGUN], one.increase[GENERATED], one.increase[ITL_SUM], itl)

@@ -9,6 +9,7 @@ from servingpool.decision.forecast import Forecast
 from servingpool.decision.kinds import Kind, best_known, kind_of, weights, work_ratio
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Observation
+from servingpool.decision.ordinals import lowest
 from servingpool.decision.pool import Pool
 from servingpool.decision.shortage import seen
 from servingpool.decision.state import Memory
@@ -22,7 +23,8 @@ def counted(memory: Memory, observation: Observation, pool: Pool, now: float) ->
     """
     profile = memory.profile
     if not pool.targets:
-        return _of_one_target(memory) if profile.reference else memory
+        memory = _of_one_target(memory) if profile.reference else memory
+        return replace(memory, shortages=seen(memory.shortages, observation, now))
     memory = replace(memory, shortages=seen(memory.shortages, observation, now))
     serves = any(replica.target == profile.reference for replica in observation.ready)
     stays = any(target.name == profile.reference for target in pool.targets)
@@ -66,7 +68,7 @@ def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -
     worth = weights(profile.kinds, [(target.name, target.price) for target in pool.targets], profile.reference)
     ordered = {order.target: order.replicas for order in observation.targets}
     shortages = {one.target: one for one in memory.shortages}
-    lines = []
+    standing, lines = (*observation.ready, *observation.starting), []
     for target in pool.targets:
         kind, requested = kind_of(profile.kinds, target.name), ordered.get(target.name, 0)
         ready = sum(one.target == target.name for one in observation.ready)
@@ -84,6 +86,7 @@ def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -
                 1.0 if target.name == profile.reference else kind.known_speed,
                 kind.cold_start.expected(profile.cold_start.expected(params.cold_start)),
                 None if shortage is None else shortage.stuck(ready, without_node, missing, now, params),
+                tuple(lowest(one for one in standing if one.target == target.name)),
             )
         )
     return Fleet(tuple(lines), pool.min_replicas, pool.max_replicas, pool.max_change, params.worth_moving)

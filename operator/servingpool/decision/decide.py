@@ -23,6 +23,7 @@ from servingpool.decision.parts import Part
 from servingpool.decision.plan import at_zero, plan, remembered
 from servingpool.decision.pool import Pool
 from servingpool.decision.roles import DECODE, PREFILL, Ratio
+from servingpool.decision.standing import standing_still
 from servingpool.decision.state import Memory
 from servingpool.decision.update import update
 
@@ -52,10 +53,12 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     memory = remembered(updated.memory, pool, planned, now)
     # By the clock of the samples: Prometheus's may differ from ours.
     since = max((one.at for one in memory.samples.values()), default=now) - pool.params.longest_gap
-    queues = Queues.recent(seen, memory.samples, memory.gateway_queue, since)
+    standing = () if seen.metered else standing_still(memory.samples, seen.ready, pool.params.stands_still)
+    queues = Queues.recent(seen, memory.samples, memory.gateway_queue, since, {one.replica for one in standing})
     sleeping = at_zero(seen, pool, memory, now, frontier)
     limited = limit(seen, pool, bounds, memory, sleeping or planned, now, queues.longest_wait, fleet)
     figures = report.figures(pool, memory, updated, planned, queues, now)
+    doubts = report.doubts(memory, planned, standing, pool)
     parts = () if fleet is None else _parts(fleet, seen, pool, memory, planned, limited, now)
     replicas = sum(part.replicas for part in parts) if parts else int(limited.replicas)
     moved = moves(parts, memory.profile.reference) if parts else move(observation.requested, replicas)
@@ -65,7 +68,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         verdict=verdict_of_parts(parts) if parts else verdict_of(replicas, observation.requested),
         need=_need(pool, memory, planned, sleeping, now),
         limits=limited.applied,
-        reason=report.reason(moved, pool, planned, limited, figures, sleeping),
+        reason=report.reason(moved, pool, planned, limited, figures, sleeping, doubts),
         figures=figures,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
@@ -73,6 +76,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         calibrating=not memory.calibrated(pool),
         warning=report.warning(pool, updated, planned, fleet),
         parts=parts,
+        standing=standing,
     )
     return Outcome(decision, memory)
 

@@ -16,6 +16,7 @@ from servingpool.decision.miss_curve import Curve
 from servingpool.decision.mix import ENOUGH
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.parts import Part
+from servingpool.decision.standing import Standing
 
 FAST_BURN = 2.0
 """Multiple of the allowed misses, over the last 5 minutes, above which the SLO counts as missed now."""
@@ -174,6 +175,8 @@ class Plan:
     """Replicas that are kept because the initial fleet is evidence of demand."""
     for_present_load: float
     """Replicas: the cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
+    need: float
+    """The raw need, in replicas: the largest of the three, and one for each that serves nothing."""
     recommended: float
     """Replicas that are worth keeping, where they are there: no fewer than needed."""
     curve: Curve
@@ -195,14 +198,11 @@ class Plan:
     """Of a miss, in replicas for the work that keeps one busy."""
     idle: bool
     """No request came for long, so nothing is kept for one that may come."""
+    stuck: int
+    """Replicas that serve nothing while requests are in them, and are made up for."""
     candidates: tuple[Candidate, ...]
     course: Course
     """Of all fleet sizes, for the budget that a pool shares."""
-
-    @property
-    def need(self) -> float:
-        """The raw need, in replicas."""
-        return max(self.for_forecast, self.for_initial_fleet, self.for_present_load)
 
     @property
     def feasible(self) -> bool:
@@ -221,7 +221,7 @@ class Plan:
 
     def proportionate(self, load: float) -> float:
         """Replicas that serve the larger of forecast and present demand, and the queue, at this load."""
-        return (max(self.expected, self.level) + self.backlog) / load
+        return (max(self.expected, self.level) + self.backlog) / load + self.stuck
 
 
 class BudgetCut(NamedTuple):
@@ -276,6 +276,8 @@ class Decision:
     """What is wrong but not fatal, such as an SLO that no fleet size can hold, as a sentence."""
     parts: tuple[Part, ...] = ()
     """Of each target, in the order of the spec, where the pool has several; `replicas` is their sum."""
+    standing: tuple[Standing, ...] = ()
+    """Ready replicas whose gauges are not believed, because nothing in them moves."""
 
     @property
     def capacity(self) -> Reading:

@@ -25,7 +25,8 @@ from servingpool.decision.mix import (
     greatest,
     price,
 )
-from servingpool.decision.observation import Observation, Reading
+from servingpool.decision.observation import Observation, Reading, Replica
+from servingpool.decision.ordinals import fewest
 from servingpool.decision.parts import Part
 from servingpool.decision.pool import Pool
 from servingpool.decision.targets import Target
@@ -45,6 +46,12 @@ class Line(NamedTuple):
     speed: Reading
     cold_start: float
     stuck: str | None
+    standing: tuple[Replica, ...] = ()
+    """Its replicas, the lowest ordinal first, where the highest go first."""
+
+    def fewest(self, count: int) -> int:
+        """What is to be ordered so that `count` replicas stay that serve: see `ordinals`."""
+        return count if count >= self.requested else min(self.requested, fewest(self.standing, count, self.cold_start))
 
     @property
     def credited(self) -> int:
@@ -198,6 +205,7 @@ class Fleet:
         if keep:
             self._keep_ordered(order)
         self._keep_until_ready(order, need)
+        self._keep_lowest(order)
         self._in_steps(order)
         return tuple(
             Part(
@@ -264,6 +272,12 @@ class Fleet:
         for at in sorted(going, key=lambda at: lines[at].target.price / lines[at].weight):
             while order[at] < min(lines[at].ready, lines[at].requested) and left() < enough:
                 order[at] += 1
+
+    def _keep_lowest(self, order: list[int]) -> None:
+        """Keep as many replicas that serve where the highest ordinals go first, as far as the pool's max allows."""
+        for at, line in enumerate(self.lines):
+            more = min(line.fewest(order[at]), line.target.most) - order[at]
+            order[at] += max(0, min(more, self.most - sum(order)))
 
     def _in_steps(self, order: list[int]) -> None:
         """At most `max_change` replicas more in all, and at most as many fewer."""

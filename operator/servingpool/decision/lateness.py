@@ -9,7 +9,7 @@ Where the SLO is measured at the gateway, its histogram of the client's TTFT cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -154,10 +154,19 @@ class Queues(NamedTuple):
 
     @classmethod
     def recent(
-        cls, observation: Observation, samples: Mapping[str, Sample], gateway: Queue | None, since: float
+        cls,
+        observation: Observation,
+        samples: Mapping[str, Sample],
+        gateway: Queue | None,
+        since: float,
+        standing: Container[str] = (),
     ) -> Queues:
-        """Shown after `since`, Unix time in seconds. A replica that fails its probe because it is full has one."""
-        found = (samples.get(replica.name) for replica in (*observation.ready, *observation.starting))
+        """Shown after `since`, Unix time in seconds. A replica that fails its probe because it is full has one.
+
+        One that is `standing` still has none that is believed.
+        """
+        replicas = (*observation.ready, *observation.starting)
+        found = (samples.get(replica.name) for replica in replicas if replica.name not in standing)
         queues = [one.queue for one in found if one is not None and one.queue is not None and one.queue.at >= since]
         return cls(tuple(queues), gateway if gateway is not None and gateway.at >= since else None)
 

@@ -10,9 +10,12 @@ from servingpool.decision.bounds import Bound, Bounds
 from servingpool.decision.decision import AtZero, Limited, Plan, shown
 from servingpool.decision.fleet import Fleet
 from servingpool.decision.gateway_demand import clock, span
+from servingpool.decision.knee import enough_for
 from servingpool.decision.lateness import Lateness
 from servingpool.decision.observation import Observation, Unknown
+from servingpool.decision.ordinals import fewest, lowest, not_ready
 from servingpool.decision.pool import Pool
+from servingpool.decision.queue_growth import growth
 from servingpool.decision.state import Memory
 from servingpool.decision.window import WAITING
 
@@ -44,10 +47,12 @@ def limit(
         answer = Limited(0 if idle else max(requested, _of_late(memory, fleet)))
         if pool.idle_after is not None and observation.requested == 1 and (fleet is None or not fleet.stuck):
             answer = _last_replica(Limited(0), observation, pool, memory, now)  # for its sentence
-        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
+        answer = _while_the_queue_grows(answer, observation, pool, memory, fleet)
+        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now)
         return _bounded(answer, requested, pool, bounds, fleet)
     answer = Limited(pool.whole(plan.need))
-    answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait)
+    answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now)
+    answer = _while_misses_remain(answer, requested, pool, memory, plan)
     if not idle and not memory.calibrated(pool):
         answer = _while_calibrating(answer, requested, pool, memory)
     if not idle:
@@ -58,7 +63,26 @@ def limit(
         answer = answer.at_most(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
     answer = _while_no_node(answer, observation, pool, memory, fleet)
     answer = _in_proportion(answer, observation, pool, memory, plan)
-    return _bounded(_last_replica(answer, observation, pool, memory, now), requested, pool, bounds, fleet)
+    answer = _last_replica(answer, observation, pool, memory, now)
+    return _bounded(_lowest_stay(answer, observation, pool, memory), requested, pool, bounds, fleet)
+
+
+def _while_the_queue_grows(
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet | None
+) -> Limited:
+    """More replicas where the need is unknown and ever more requests wait: in proportion, for one cold start."""
+    grows = growth(memory.looks, pool.slo.queue_bound, memory.horizon(pool))
+    if grows is None:
+        return answer
+    ready = observation.serving
+    most = pool.whole(min(ready * grows.ratio, _within_one_cold_start(ready)))
+    waiting, waited = grows.waiting, grows.waited
+    answer = answer.at_least(most, LimitName.QUEUE_GROWS, replicas=shown(most), waiting=waiting, waited=waited)
+    return _while_no_node(answer, observation, pool, memory, fleet)
+
+
+def _within_one_cold_start(ready: float) -> float:
+    return 2 * ready + 4
 
 
 def _of_late(memory: Memory, fleet: Fleet | None) -> float:
@@ -94,12 +118,12 @@ def _while_no_node(
 
 def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
     """Replicas for which there has been no node for longer than a cluster autoscaler takes to bring one."""
-    patience = max(pool.params.unschedulable_after, memory.horizon(pool))
+    patience = max(pool.params.unschedulable_after, memory.start(pool))
     return sum(replica.unschedulable and replica.age > patience for replica in observation.starting)
 
 
 def _scale_down_blocked(
-    answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float, now: float
 ) -> Limited:
     """Why nothing may be removed now."""
     requested, standing = observation.ordered, len(observation.ready) + len(observation.starting)
@@ -111,12 +135,36 @@ def _scale_down_blocked(
         answer = answer.at_least(requested, LimitName.CLIENT_UNKNOWN, reason=memory.client_unknown)
     if longest_wait > pool.slo.queue_bound:
         answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait)
-    if standing < observation.requested:
+    # What never came serves nobody, so it is not kept.
+    refused = any(not one.target and one.refused(now, pool.params) for one in memory.shortages)
+    if standing < observation.requested and not refused:
         wanted = observation.requested
         answer = answer.at_least(requested, LimitName.REPLICAS_MISSING, standing=standing, requested=wanted)
     if observation.rollout:
         answer = answer.at_least(requested, LimitName.ROLLOUT)
     return answer
+
+
+def _lowest_stay(answer: Limited, observation: Observation, pool: Pool, memory: Memory) -> Limited:
+    """As many replicas that serve as are wanted, where the highest ordinals go first. Of several targets: `Fleet`."""
+    wanted = math.ceil(answer.replicas)
+    if answer.replicas >= observation.ordered or len(pool.targets) > 1:
+        return answer
+    standing = lowest((*observation.ready, *observation.starting))
+    stay = min(fewest(standing, wanted, memory.start(pool)), observation.requested)
+    unready = not_ready(standing[:wanted])
+    return answer.at_least(stay, LimitName.LOWEST_STAY, replicas=stay, wanted=wanted, unready=unready)
+
+
+def _while_misses_remain(answer: Limited, requested: float, pool: Pool, memory: Memory, plan: Plan) -> Limited:
+    """That no fleet holds the SLO is a belief: it saves replicas only where fewer were seen to miss no more."""
+    missed = memory.window.last(pool.params.recent_window).misses.share
+    if plan.feasible or missed <= plan.allowed or answer.replicas <= 0.0:
+        return answer
+    evidence, enough = memory.profile.curve, enough_for(plan.allowed)
+    if evidence.seen_no_worse(plan.level / answer.replicas, plan.level / max(requested, 1.0), enough):
+        return answer
+    return answer.at_least(requested, LimitName.MISSES_REMAIN, missed=missed)
 
 
 def _while_calibrating(answer: Limited, requested: float, pool: Pool, memory: Memory) -> Limited:
@@ -154,7 +202,7 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
         load = pool.params.knee_share * plan.curve.limit
         most = pool.whole(plan.proportionate(load))
         answer = answer.at_most(max(requested, most), LimitName.PROPORTION, most=shown(most), load=load)
-    most = max(requested, 2 * ready + 4)
+    most = max(requested, _within_one_cold_start(ready))
     answer = answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
     if not memory.profile.fit.known:
         initial = memory.profile.forecast.initial_replicas or requested

@@ -162,6 +162,8 @@ class Replica:
     """The target that it is of, by name, where the pool has several."""
     weight: float = 1.0
     """What it counts for, in replicas of the reference target; set by the core."""
+    ordinal: int | None = None
+    """Its number, of a kind whose scale-down removes the highest; None where the kind chooses otherwise."""
 
     @property
     def load_time(self) -> float | None:
@@ -176,6 +178,8 @@ class Ordered(NamedTuple):
     """Its name."""
     replicas: int
     """`spec.replicas`."""
+    in_turn: bool = False
+    """Its replicas start one after another: what is ordered beyond the one that loads has no pod yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from servingpool.decision.claims import Claim
 from servingpool.decision.mix import ENOUGH
-from servingpool.decision.sharing import Claim, hull
+from servingpool.decision.worth import hull
 
 
 @dataclass(frozen=True, slots=True)

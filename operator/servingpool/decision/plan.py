@@ -13,11 +13,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from servingpool.catalogue.notes import Note
+from servingpool.decision.budget import SLOW_AIM
 from servingpool.decision.costs import cheapest, miss_penalty
 from servingpool.decision.course import Course
 from servingpool.decision.decision import AtZero, Plan
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.gateway_demand import Busy, GatewayDemand, clock, span
+from servingpool.decision.gateway_gauge import believed_queue
 from servingpool.decision.knee import has_evidence, posterior
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.mix import BEYOND, Frontier
@@ -50,7 +52,7 @@ def plan(
     if not observation.ready and observation.requested > 0:
         return Unknown("no replica is ready")
     if memory.coverage == 0.0:
-        return Unknown(f"samples lack {memory.missing}" if memory.missing else "no ready replica has a fresh sample")
+        return _unread(memory)
     if update.step is None:
         return Unknown("no request was decoded yet, so the engine's speed is not known")
     if update.demand is None:
@@ -59,11 +61,10 @@ def plan(
     curve, allowance, penalty, most = _terms(pool, memory, update.step, frontier)
     queued = backlog(
         memory.queues,
-        observation.gateway.queue,
+        believed_queue(observation.gateway.queue, memory.gateway_gauge, params.stands_still),
         work=update.demand.work_per_request,
         horizon=memory.horizon(pool),
         load=level / (observation.ordered or 1),
-        stuck=memory.stuck,
     )
     idle, safe_load = unused or memory.window.idle(params), curve.load_for(allowance)
     outlook = Outlook.certain(0.0)
@@ -83,11 +84,15 @@ def plan(
     if max(for_forecast, for_initial_fleet) < observation.ordered:
         now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), most).replicas
         for_present_load = min(float(now[0, 0]), float(observation.ordered))
+    stuck = _made_up_for(memory, unused=unused, asked=max(level, queued) > 0.0)
     need = max(for_forecast, for_initial_fleet, for_present_load)
+    if stuck:
+        need = max(need, float(pool.min_replicas)) + stuck
     return Plan(
         for_forecast=for_forecast,
         for_initial_fleet=for_initial_fleet,
         for_present_load=for_present_load,
+        need=need,
         recommended=max(need, min(float(observation.ordered), sticking)),
         curve=curve,
         outlook=outlook,
@@ -99,9 +104,25 @@ def plan(
         has_evidence=has_evidence(profile.curve, pool.slo.allowed),
         penalty=penalty,
         idle=idle,
+        stuck=stuck,
         candidates=found.candidates,
         course=Course(found.fleets, found.misses, found.expected, level, curve),
     )
+
+
+def _unread(memory: Memory) -> Unknown:
+    """Why no sample of a ready replica could be used."""
+    if memory.damaged is not None:
+        return Unknown(f"no replica can make these figures: {memory.damaged}")
+    return Unknown(f"samples lack {memory.missing}" if memory.missing else "no ready replica has a fresh sample")
+
+
+def _made_up_for(memory: Memory, *, unused: bool, asked: bool) -> int:
+    """Replicas that serve nothing while requests are in them: each is missing, whatever the load.
+
+    While nothing is `asked` of any, one that serves is enough.
+    """
+    return 0 if unused else memory.stuck if asked else min(memory.stuck, 1)
 
 
 class Terms(NamedTuple):
@@ -121,7 +142,10 @@ def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier | None
     most = BEYOND * pool.max_replicas if frontier is None else frontier
     curve, allowed = posterior(profile.curve, pool, step), pool.slo.allowed
     ratio = profile.calibration.ratio(params)
-    allowance = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=ratio, params=params)
+    share = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=ratio, params=params)
+    allowance = (
+        share if curve.floor > allowed else curve.allowance(share, certain=1.0 - params.planned / (SLOW_AIM * ratio))
+    )
     penalty = memory.penalty
     if penalty is None:
         greatest, held = params.greatest_penalty / allowed, memory.scale_down_window(pool)
@@ -131,9 +155,7 @@ def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier | None
     return Terms(curve, allowance, penalty, most)
 
 
-def backlog(
-    engines: Iterable[float], gateway: Reading, *, work: float, horizon: float, load: float, stuck: int = 0
-) -> float:
+def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon: float, load: float) -> float:
     """Replicas kept busy by what is queued, `work` replica-seconds each, `horizon` seconds from now.
 
     What is ordered now serves a cold start later, so a gateway's queue is spread over that time: divided by the TTFT
@@ -141,11 +163,11 @@ def backlog(
 
     `engines` are the requests in each engine's own queue. No other replica can serve those, and what is gone by then,
     under the `load` of the fleet that is ordered already, orders nothing. What is left keeps its own replica busy, and
-    no other, however much it is. `stuck` engines serve nothing while requests wait: each is missing.
+    no other, however much it is.
     """
     left = (queued * work / horizon + load - 1.0 for queued in engines if queued > 0.0)
     own = math.fsum(min(1.0, max(0.0, more)) for more in left)
-    return stuck + own + (0.0 if isinstance(gateway, Unknown) else gateway * work / horizon)
+    return own + (0.0 if isinstance(gateway, Unknown) else gateway * work / horizon)
 
 
 def remembered(memory: Memory, pool: Pool, plan: Plan | Unknown, now: float) -> Memory:

@@ -36,7 +36,10 @@ class Pool:
     targets: tuple[Target, ...] = ()
     """In the order of the spec, where it has several; empty where it has one."""
     prefills: bool = False
-    """Its engines prefill for decode engines. Tokens that they generate beyond the first say nothing of that work."""
+    """Its engines prefill for decode engines, or their answers are short (`ShortAnswers.by_prompt`): the tokens that
+    they generate beyond the first say little of that work."""
+    starts: int = 1
+    """Cold starts, one after another, until all that is ordered serves; 1 where replicas start together."""
     beside: Bound | None = None
     """The min, where it is one that follows from replicas of the other role."""
 
@@ -47,6 +50,8 @@ class Pool:
             raise ValueError(f"need a batch limit of at least 1, got {self.batch_limit}")
         if not self.max_change >= 1.0:
             raise ValueError(f"need a largest change of at least 1, got {self.max_change}")
+        if not self.starts >= 1:
+            raise ValueError(f"need at least 1 start, got {self.starts}")
         for window in self.windows:
             bounds = window.bounds(self._own, window.begin)
             if not 0 <= bounds.least.replicas <= bounds.most.replicas:

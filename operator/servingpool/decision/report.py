@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,16 +11,19 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.counters import WAITED
 from servingpool.decision.decision import AtZero, Figures, Limited, Plan, shown
 from servingpool.decision.fleet import Fleet
-from servingpool.decision.gateway_demand import span
+from servingpool.decision.gateway_demand import clock, span
+from servingpool.decision.gateway_gauge import doubted_queue
 from servingpool.decision.knee import tpot_infeasible
 from servingpool.decision.lateness import Lateness, Queues, Witness
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.pool import Pool
 from servingpool.decision.samples import BEGUN, GENERATED, PROMPTS, TTFT_COUNT, TTFT_SUM
+from servingpool.decision.standing import Standing
 from servingpool.decision.state import Memory, UpdateResult
 from servingpool.decision.window import READY, RUNNING, SUMS, WAITING, Slice, rate_window
 
 NEVER_FULL = Unknown("no replica was seen full")
+MOST_NAMED = 3
 
 
 def figures(
@@ -115,8 +118,9 @@ def reason(
     answer: Limited,
     figures: Figures,
     at_zero: AtZero | None = None,
+    doubts: Sequence[str] = (),
 ) -> str:
-    """Why this many replicas, in one sentence with units. `moved`: its beginning."""
+    """Why this many replicas, in one sentence with units. `moved`: its beginning; `doubts`: what is not believed."""
     without = figures.idle_for
     if at_zero is not None:
         parts = [at_zero.why]
@@ -126,8 +130,31 @@ def reason(
         parts = [f"the need is unknown ({plan.reason})"]
     else:
         parts = _weighed(pool, plan, figures)
+    parts += doubts
     parts += [limit.reason for limit in answer.applied]
     return f"{moved}: {'; '.join(parts)}"
+
+
+def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], pool: Pool) -> list[str]:
+    """What was read and is not believed, a sentence each."""
+    found = []
+    if memory.damaged is not None and memory.coverage > 0.0:
+        found.append(Note.DAMAGED.message(figures=memory.damaged))
+    if standing:
+        more = 0 if isinstance(plan, Unknown) else plan.stuck
+        said = Note.STANDS_STILL.message(replicas=told_standing(standing))
+        found.append(f"{said}, so {more} more {'is' if more == 1 else 'are'} kept" if more else said)
+    queue = doubted_queue(memory.gateway_gauge, pool.params.stands_still)
+    return found if queue is None else [*found, queue]
+
+
+def told_standing(standing: Sequence[Standing]) -> str:
+    """Which replicas stand still, with how many requests since when."""
+    first = ", ".join(
+        f"{one.replica} ({one.requests:.0f} requests since {clock(one.since)})" for one in standing[:MOST_NAMED]
+    )
+    others = len(standing) - MOST_NAMED
+    return f"{first} and {others} more" if others > 0 else first
 
 
 def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
@@ -147,7 +174,7 @@ def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
 
 def _sizing(plan: Plan, burst: Reading) -> str:
     """Which of the three needs is the largest, and what it is for."""
-    need = plan.need
+    need = max(plan.for_forecast, plan.for_initial_fleet, plan.for_present_load)
     if need > max(plan.for_forecast, plan.for_initial_fleet):
         return f"{shown(plan.for_forecast)} cover the forecast; the present load needs {shown(need)}"
     if need > plan.for_forecast:

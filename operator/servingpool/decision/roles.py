@@ -113,6 +113,7 @@ def joined(prefill: Decision, decode: Decision) -> Decision:
         calibrating=prefill.calibrating or decode.calibrating,
         warning=" ".join(warnings) or None,
         parts=parts,
+        standing=(*prefill.standing, *decode.standing),
     )
 
 

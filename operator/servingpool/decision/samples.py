@@ -20,6 +20,8 @@ FIGURES = 17
 
 COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
+PROGRESS = itemgetter(BEGUN, TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
+"""Figures of which one rises whenever an engine does anything for a request."""
 OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED, QUEUE_TIME_COUNT)
 """Figures that a sample may lack and be whole."""
 RESTARTED = 0.25
@@ -52,6 +54,26 @@ class Sample:
     """NaN where an optional one was absent."""
     queue: Queue | None = None
     """None where it was never exposed."""
+    held: float = 0.0
+    """Requests that its gauges show in the engine, running and waiting."""
+    jumped: tuple[Reading, Reading] = (NOT_EXPOSED, NOT_EXPOSED)
+    """Requests running and waiting that its gauges showed and that were not believed at this scrape; `plausible`."""
+    doubted: Sample | None = None
+    """The sample after this one, which was not believed; None where the last one was."""
+    moved_at: float = 0.0
+    """Unix time in seconds of the scrape at which a counter or a gauge was last another one, or no request was held."""
+    running: float = math.nan
+    """Requests in the batch; NaN where it was not exposed."""
+    stood: int = 0
+    """Scrapes in a row up to this one at which requests had waited for too long beside a batch that did not grow."""
+
+    def stands_still(self, after: float) -> bool:
+        """Whether it has held the same requests for `after` seconds and counted nothing.
+
+        It hangs, or its gauges were left behind by requests that were aborted. What they show is no queue that anybody
+        works off, and no proof of demand; the replica serves nothing.
+        """
+        return self.held > 0.0 and self.at - self.moved_at >= after
 
 
 def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
@@ -128,7 +150,18 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
         ttft_figures[0] if isinstance(metrics.begun, Unknown) else max(metrics.begun, ttft_figures[0]),
     )
     buckets = Buckets(ttft_bucket, tpot_bucket, queue_bucket)
-    return Sample(metrics.scraped_at, buckets, figures, _queue_after(metrics, figures, before, full_from))
+    held = 0.0 if isinstance(metrics.running, Unknown) else metrics.running
+    held += 0.0 if isinstance(metrics.waiting, Unknown) else metrics.waiting
+    moved = before is None or held != before.held or PROGRESS(figures) != PROGRESS(before.figures)
+    return Sample(
+        metrics.scraped_at,
+        buckets,
+        figures,
+        _queue_after(metrics, figures, before, full_from),
+        running=_or_nan(metrics.running),
+        held=held,
+        moved_at=metrics.scraped_at if moved or before is None or held <= 0.0 else before.moved_at,
+    )
 
 
 def bucket_changed(before: Sample, now: Sample) -> bool:
@@ -140,17 +173,18 @@ def bucket_changed(before: Sample, now: Sample) -> bool:
     )
 
 
-def incomparable(now: Sample, before: Sample) -> bool:
+def incomparable(now: Sample, before: Sample, *, fallen: bool) -> bool:
     """Whether a sample lacks an optional figure that the one before has, or a counter fell that did not restart.
 
     Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Taken for
     a restart, a counter that was one token lower for one scrape made 15 s of all requests since its start.
+    `fallen`: whether one `fell`.
     """
     absent, was_absent = (map(math.isnan, OPTIONAL(one.figures)) for one in (now, before))
     if any(map(gt, absent, was_absent)):
         return True
     counters = zip(COUNTERS(now.figures), COUNTERS(before.figures), strict=True)
-    return fell(now, before) and any(new > RESTARTED * old > 0.0 for new, old in counters)
+    return fallen and any(new > RESTARTED * old > 0.0 for new, old in counters)
 
 
 def fell(now: Sample, before: Sample) -> bool:

@@ -1,6 +1,7 @@
 """GPUs of one budget shared by many pools: pure, and the same for every order in which pools are given.
 
-Floors first, then mins, then one replica at a time to where it avoids the most misses for each GPU.
+Floors first, then mins that stand, then other mins, then one replica at a time to where it avoids the most misses for
+each GPU. A budget takes nothing from a pool that it cannot give to another.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from itertools import product
+from types import MappingProxyType
 
 from servingpool.catalogue.notes import Note
+from servingpool.decision.claims import Claim, Grant
 from servingpool.decision.params import DEFAULT
+from servingpool.decision.worth import worth
 
 STEP = 10.0
 """How many misses at one priority a miss of the next one counts for. Values of replicas differ by a factor of about a
@@ -20,6 +24,7 @@ hundred between the first and the last that a pool wants, and pools differ too: 
 HYSTERESIS = DEFAULT.hysteresis
 """Ratio: a replica that is ordered goes to another pool only if it is worth so many times as much there. It then comes
 back only after worth has changed by its square. One for the whole budget, whatever `params` its pools have."""
+NOBODY: Mapping[str, int] = MappingProxyType({})
 MOST_NAMED = 4
 """Pools named in a sentence."""
 
@@ -27,56 +32,6 @@ MOST_NAMED = 4
 def weight(priority: int) -> float:
     """What a miss of this priority counts for, in misses of priority 0."""
     return STEP**priority
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """One target of a pool under a budget, as it was decided on last."""
-
-    pool: str
-    """Its name, as sentences tell it: the pool's, with the target's where it has several; unique in the budget."""
-    gpus: int
-    """GPUs of one replica; 0 where its replicas use none of this budget."""
-    ordered: int
-    """Replicas that its target asks for now."""
-    held: int
-    """GPUs that its pods hold: ordered, loading and draining."""
-    wanted: int
-    """Replicas that its decision asks for, with every other limit applied."""
-    misses: tuple[float, ...] | None
-    """Expected misses with 0, 1, ... replicas, `wanted` and beyond, to where one more avoids none. In multiples of what
-    the SLO allows, each miss in the GPU time that it costs over that of a replica. None where the need is unknown: then
-    it keeps what it has."""
-    least: int = 0
-    """Its min in force."""
-    floor: int = 0
-    """GPUs that are its own before anybody's min and need."""
-    priority: int = 0
-    fixed: bool = False
-    """Nobody sets its replicas (Paused, Recommend, another owner): it keeps what it holds, and orders nothing."""
-    max_change: float = float("inf")
-    """Replicas that it may lose in one step."""
-    optional: int = 0
-    """Replicas of `wanted` that only replace others or are tried: a pool that does not get them lacks nothing."""
-    pair: str = ""
-    """Its pool, where that has prefill and decode and all their targets lie in the budget: neither role gets a replica
-    without one of the other. Empty for others."""
-    role: str = ""
-    """Where it is one of a pair."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What a pool may do now."""
-
-    most: int
-    """Replicas that it may order: never more GPUs than are free now."""
-    share: int
-    """Replicas that are its due once everybody has given up what is not theirs."""
-    waits_for: tuple[str, ...] = ()
-    """Pools that hold GPUs which are due to this one; empty where it waits for nobody."""
-    detail: str = ""
-    """Why it gets no more, as the end of a sentence; empty where it gets all that it wants."""
 
 
 @dataclass(slots=True)
@@ -88,6 +43,18 @@ class _Deal:
     shares: dict[str, int]
     picks: list[Claim] = field(default_factory=list)
     """One entry for each replica, in the order of what it is worth."""
+    firm: list[bool] = field(default_factory=list)
+    """Of the first ones, the floors and mins: whether they fit beside all floors."""
+
+    def settle(self, gpus: int, claims: Iterable[Claim]) -> None:
+        """All that was given so far are floors and mins."""
+        room, given = gpus - sum(claim.floor for claim in claims), Counter[str]()
+        for claim in self.picks:
+            given[claim.pool] += 1
+            within = given[claim.pool] * claim.gpus <= claim.floor
+            fits = within or claim.gpus <= room
+            room -= 0 if within or not fits else claim.gpus
+            self.firm.append(fits)
 
     def give(self, claim: Claim, to: int) -> None:
         """Raise a share to so many replicas, as far as the GPUs go."""
@@ -119,44 +86,99 @@ class _Deal:
         return False
 
 
-def share(gpus: int, claims: Iterable[Claim], *, lending: bool, leaving: int = 0) -> dict[str, Grant]:
+def share(
+    gpus: int, claims: Iterable[Claim], *, lending: bool, leaving: int = 0, before: Mapping[str, int] = NOBODY
+) -> dict[str, Grant]:
     """What each pool may order now, by its name.
 
     `gpus` is the budget. `lending`: a floor that its pool does not want is lent to others until it does.
     `leaving`: GPUs of pods that end and belong to no pool any more; they are due to pools, and not free.
+    `before`: replicas of each pool that were firm until now. Nobody gets its min from another pool's min that stands.
     """
     ranked = sorted(claims, key=lambda claim: (-claim.priority, claim.pool))
     sharing = [claim for claim in ranked if not claim.fixed and claim.gpus > 0]
     kept = [claim for claim in ranked if claim.fixed]
-    # Not what they hold: the surge of a rollout would take a replica of another pool away.
-    deal = _Deal(gpus - sum(claim.ordered * claim.gpus for claim in kept), {claim.pool: 0 for claim in sharing})
+    deal = _Deal(max(0, gpus - sum(claim.own for claim in kept)), {claim.pool: 0 for claim in sharing})
     pairs = _pairs(sharing)
+    _give_floors(deal, sharing, pairs)
+    own = Counter[str]() if lending else _set_aside(deal, ranked)
+    for stands in (
+        {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0)) for claim in sharing},
+        {claim.pool: min(claim.least, claim.standing) for claim in sharing},
+    ):
+        _give_mins(deal, [claim for claim in sharing if stands[claim.pool] > 0], pairs, own, stands)
+    deal.left -= _beyond(gpus, sharing, kept)
+    begun = _give_mins(deal, sharing, pairs, own, {claim.pool: claim.least for claim in sharing})
+    deal.settle(gpus, ranked)
+    unknown = [claim for claim in begun if claim.misses is None]
+    for claim in unknown:
+        deal.give(claim, min(claim.wanted, claim.standing))
+    _by_worth(deal, [claim for claim in begun if claim.misses is not None])
+    for claim in unknown:
+        deal.give(claim, min(claim.wanted, claim.ordered))
+    held = leaving + sum(claim.held for claim in ranked)
+    granted = _granted(gpus - held, idle_in(ranked, deal.shares), deal)
+    firm = Counter(claim.pool for claim, fits in zip(deal.picks, deal.firm, strict=False) if fits)
+    return {
+        claim.pool: replace(_grant(claim, (held, gpus), ranked, deal.shares, granted), firm=firm[claim.pool])
+        for claim in ranked
+    }
+
+
+def _give_floors(deal: _Deal, sharing: Sequence[Claim], pairs: Mapping[str, Sequence[Claim]]) -> None:
+    """Floors, as far as their pools want them."""
     for claim in sharing:
         pair = pairs.get(claim.pair, ())
         able = [each for each in pair if min(each.wanted, each.floor // each.gpus) > 0]
         if not pair or (claim in able and deal.begin(pair, able, 0)):
             deal.give(claim, min(claim.wanted, claim.floor // claim.gpus))
+
+
+def _set_aside(deal: _Deal, claims: Sequence[Claim]) -> Counter[str]:
+    """Keep what is left of floors for their pools. How much that is, by pair."""
     own: Counter[str] = Counter()
-    if not lending:
-        used = {claim.pool: deal.shares[claim.pool] * claim.gpus for claim in sharing}
-        used |= {claim.pool: claim.ordered * claim.gpus for claim in kept}
-        for claim in ranked:
-            if claim.pool in used:
-                own[claim.pair] += max(0, claim.floor - used[claim.pool])
-        deal.left -= own.total()
+    for claim in claims:
+        if claim.fixed or claim.gpus > 0:
+            used = claim.own if claim.fixed else deal.shares[claim.pool] * claim.gpus
+            own[claim.pair] += max(0, claim.floor - used)
+    deal.left -= own.total()
+    return own
+
+
+def _give_mins(
+    deal: _Deal,
+    sharing: Sequence[Claim],
+    pairs: Mapping[str, Sequence[Claim]],
+    own: Mapping[str, int],
+    most: Mapping[str, int],
+) -> list[Claim]:
+    """Mins, as far as `most`. Those that may have replicas: all, but for a pair whose first ones do not fit."""
     begun = []
     for claim in sharing:
         pair = pairs.get(claim.pair, ())
-        if not pair or deal.begin(pair, [each for each in pair if each.wanted > 0], own[claim.pair]):
+        able = [each for each in pair if each.wanted > 0]
+        if not pair or deal.begin(pair, able, own.get(claim.pair, 0)):
             begun.append(claim)
-            deal.give(claim, min(claim.wanted, claim.least))
-    for claim in begun:
-        if claim.misses is None:
-            deal.give(claim, min(claim.wanted, claim.ordered))
-    _by_worth(deal, [claim for claim in begun if claim.misses is not None])
-    held = leaving + sum(claim.held for claim in ranked)
-    granted = _granted(gpus - held, deal)
-    return {claim.pool: _grant(claim, (held, gpus), ranked, deal.shares, granted) for claim in ranked}
+            deal.give(claim, min(claim.wanted, most[claim.pool]))
+    return begun
+
+
+def _beyond(gpus: int, sharing: Sequence[Claim], kept: Sequence[Claim]) -> int:
+    """GPUs that nobody else gets because pools hold them that nobody scales, beyond their floors.
+
+    Only out of what the others do not have ordered: else one pool without a scaler could take all of a budget. And of
+    what they have ordered, not of what they hold: the surge of a rollout would take a replica of another pool away.
+    """
+    own = sum(claim.own for claim in kept)
+    stand = sum(claim.ordered * claim.gpus for claim in sharing)
+    beyond = sum(claim.standing * claim.gpus for claim in kept) - own
+    return max(0, min(beyond, gpus - own - stand))
+
+
+def idle_in(claims: Sequence[Claim], shares: Mapping[str, int]) -> int:
+    """GPUs that count as held for pods which have no node, and are not their pool's share."""
+    shared = {claim.pool: 0 if claim.fixed else shares.get(claim.pool, 0) for claim in claims}
+    return sum(max(0, one.ordered - max(one.standing, shared[one.pool])) * one.gpus for one in claims)
 
 
 def _pairs(sharing: Iterable[Claim]) -> Mapping[str, Sequence[Claim]]:
@@ -176,29 +198,6 @@ def spare(gpus: int, claims: Iterable[Claim], grants: Mapping[str, Grant], *, le
     for claim in claims:
         taken += max(claim.held, grants[claim.pool].share * claim.gpus, 0 if lending else claim.floor)
     return max(0, gpus - taken)
-
-
-def worth(misses: Sequence[float], start: int) -> list[float]:
-    """Misses that each replica after the first `start` avoids, non-increasing.
-
-    Along the hull: near a cliff one replica more avoids nothing, and three avoid all. Each of the three then has a
-    third of the worth, else none would be ordered.
-    """
-    return [max(0.0, _slope(misses, a, b)) for a, b in pairwise(hull(misses, start)) for _ in range(b - a)]
-
-
-def hull(misses: Sequence[float], start: int = 0) -> list[int]:
-    """Replicas from `start` on where the convex curve below the misses has its corners."""
-    corners: list[int] = []
-    for at in range(start, len(misses)):
-        while len(corners) > 1 and _slope(misses, corners[-2], corners[-1]) <= _slope(misses, corners[-1], at):
-            corners.pop()
-        corners.append(at)
-    return corners
-
-
-def _slope(misses: Sequence[float], low: int, high: int) -> float:
-    return (misses[low] - misses[high]) / (high - low)
 
 
 def _by_worth(deal: _Deal, claims: Iterable[Claim]) -> None:
@@ -229,18 +228,18 @@ def _worths(claim: Claim, start: int) -> Iterator[tuple[float, bool, int]]:
         yield -avoided * weight(claim.priority) * (1.0 if new else HYSTERESIS), new, -claim.priority
 
 
-def _granted(free: int, deal: _Deal) -> dict[str, int]:
-    """Replicas beyond those ordered, for which GPUs are free now.
+def _granted(free: int, idle: int, deal: _Deal) -> dict[str, int]:
+    """Replicas beyond those ordered, for which GPUs are free now; for floors and mins those that are `idle`, too.
 
     In the order of worth. A replica that has to wait keeps free GPUs from those after it, else a pool with large
     replicas would wait for ever.
     """
     seen = dict.fromkeys(deal.shares, 0)
     granted = dict.fromkeys(deal.shares, 0)
-    for claim in deal.picks:
+    for at, claim in enumerate(deal.picks):
         seen[claim.pool] += 1
         if seen[claim.pool] > claim.ordered:
-            granted[claim.pool] += claim.gpus <= free
+            granted[claim.pool] += claim.gpus <= free + (idle if at < len(deal.firm) and deal.firm[at] else 0)
             free -= claim.gpus
     return granted
 
@@ -256,7 +255,9 @@ def _grant(
     due = shares[claim.pool]
     most = due if due < claim.ordered else claim.ordered + granted[claim.pool]
     if claim.ordered > most:
-        most = max(most, int(max(0.0, claim.ordered - claim.max_change)))
+        # Where the need is unknown, nothing tells whether one replica less is one too many.
+        step = claim.max_change if claim.misses is not None else min(1.0, claim.max_change)
+        most = max(most, int(max(0.0, claim.ordered - step)))
     if most >= claim.wanted:
         return Grant(most, due)
     return _limited(claim, Grant(most, due), use, claims, shares)
@@ -272,12 +273,13 @@ def _limited(
     if pair and not any(shares[each.pool] for each in pair):
         both = sum(min(each.gpus for each in pair if each.role == role) for role in {each.role for each in pair})
         return replace(grant, detail=Note.GPUS_FOR_BOTH_ROLES.message(both=both, gpus=gpus))
-    if grant.most >= grant.share:
+    kept = {each.pool: each.held - each.own for each in others if each.fixed and each.held > each.own}
+    if grant.most >= grant.share and not kept:
         named = listed([each.pool for each in sorted(others, key=lambda each: (-each.held, each.pool))])
         if not named:
             return replace(grant, detail=Note.GPUS_USED_UP.message(held=held, gpus=gpus))
         return replace(grant, detail=Note.GPUS_WORTH_MORE.message(held=held, gpus=gpus, pools=named))
-    surplus = {each.pool: each.held - shares.get(each.pool, each.ordered) * each.gpus for each in others}
+    surplus = kept | {each.pool: each.held - shares[each.pool] * each.gpus for each in others if each.pool in shares}
     owing = sorted((pool for pool in surplus if surplus[pool] > 0), key=lambda pool: (-surplus[pool], pool))
     if not owing:
         return replace(grant, detail=Note.GPUS_LEAVING.message(held=held, gpus=gpus))

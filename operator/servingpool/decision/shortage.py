@@ -1,4 +1,4 @@
-"""Whether a target delivers what was ordered, where a pool has several."""
+"""Whether a target delivers what was ordered."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ class Shortage:
     """What one target was seen to deliver."""
 
     target: str
-    """Its name."""
+    """Its name; empty where the pool has one."""
     reached: int = 0
     """Most Ready replicas under an order no smaller than today's."""
     uncreated_since: float | None = None
     """Unix time in seconds since when fewer pods exist than were ordered; None where none is missing."""
 
-    def seen(self, ordered: int, ready: int, starting: int, now: float) -> Shortage:
-        """After another observation: so many replicas are ordered, Ready, and not Ready yet."""
-        missing = ordered > ready + starting
+    def seen(self, ordered: int, ready: int, starting: int, now: float, *, in_turn: bool = False) -> Shortage:
+        """After another observation: so many replicas are ordered, Ready, and not Ready yet.
+
+        `in_turn`: they start one after another, so that while one loads the others have no pod.
+        """
+        missing = ordered > ready + starting and not (in_turn and starting)
         since = (now if self.uncreated_since is None else self.uncreated_since) if missing else None
         return replace(self, reached=min(ordered, max(self.reached, ready)), uncreated_since=since)
+
+    def refused(self, now: float, params: Params) -> bool:
+        """Whether pods are missing for so long that they are not late: a quota refuses them, for example."""
+        return self.uncreated_since is not None and now - self.uncreated_since > params.uncreated_after
 
     def stuck(
         self, ready: int, without_node: tuple[Replica, ...], missing: int, now: float, params: Params
@@ -38,8 +45,7 @@ class Shortage:
         lost = ready < self.reached
         if any(lost or pod.age > params.unschedulable_after for pod in without_node):
             return Note.NO_NODE.message(pods=len(without_node))
-        since = self.uncreated_since
-        if since is not None and (lost or now - since > params.uncreated_after):
+        if self.uncreated_since is not None and (lost or self.refused(now, params)):
             return Note.NOT_CREATED.message(replicas=missing)
         return None
 
@@ -47,12 +53,16 @@ class Shortage:
 def seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) -> tuple[Shortage, ...]:
     """Of each target, after another observation."""
     known = {one.target: one for one in shortages}
+    if not observation.targets:
+        only, ready, starting = known.get("", Shortage("")), len(observation.ready), len(observation.starting)
+        return (only.seen(observation.requested, ready, starting, now),)
     return tuple(
         known.get(order.target, Shortage(order.target)).seen(
             order.replicas,
             sum(replica.target == order.target for replica in observation.ready),
             sum(replica.target == order.target for replica in observation.starting),
             now,
+            in_turn=order.in_turn,
         )
         for order in observation.targets
     )

@@ -11,6 +11,7 @@ from servingpool.decision.client_ttft import ClientTtft
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_demand import NEVER_ZERO, Busy, GatewayDemand, Vanished
+from servingpool.decision.gateway_gauge import GatewayGauge
 from servingpool.decision.gateway_requests import Unbegun
 from servingpool.decision.kinds import Kinds
 from servingpool.decision.metered import Shares
@@ -18,6 +19,7 @@ from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
+from servingpool.decision.queue_growth import Look
 from servingpool.decision.queue_in_ttft import QueueInTtft
 from servingpool.decision.queueing import Queue
 from servingpool.decision.samples import Sample
@@ -29,6 +31,8 @@ from servingpool.decision.window import AT, Demand, SampleWindow
 PAST_BIN, PAST_KEPT = 300.0, 2 * 3600.0
 """Seconds: width of a bin, and for how long bins are kept. No request waits longer than two hours."""
 SCORE_BIN, SCORE_KEPT = 300.0, 3600.0
+LONGEST_STARTS = 3600.0
+"""Seconds: cold starts one after another are forecast for no further ahead, as a pool's own cold start is no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +114,14 @@ class Memory:
     """Each replica's last sample."""
     queues: tuple[float, ...] = ()
     """Requests in each engine's queue at the last observation; empty where they are not known."""
+    looks: tuple[Look, ...] = ()
+    """At the queues, while the need is not known."""
     stuck: int = 0
     """Replicas that served nothing at the last observation while requests waited for them."""
     gateway_queue: Queue | None = None
     """None where there is no gateway."""
+    gateway_gauge: GatewayGauge | None = None
+    """What its queue showed, believed or not; likewise."""
     client: ClientTtft | None = None
     """None where the SLO is not judged at the gateway."""
     client_unknown: str | None = None
@@ -126,6 +134,8 @@ class Memory:
     """None where the pool never goes to zero."""
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
+    damaged: str | None = None
+    """Figures of the last observation that no replica can make, and of which they were."""
     queue_unknown: str | None = None
     """Why the queue was not known at the last observation."""
     interval: float = 15.0
@@ -144,7 +154,7 @@ class Memory:
     penalty_until: float = 0.0
     """Unix time in seconds up to which it is kept."""
     shortages: tuple[Shortage, ...] = ()
-    """Of each target, where the pool has several."""
+    """Of each target."""
     predicted_by: Curve | None = field(default=None, compare=False, repr=False)
     """The miss curve of the last decision. It follows from all the rest."""
 
@@ -164,6 +174,7 @@ class Memory:
             tokens=self.window.tokens_a_step(pool.params),
             prompt_tokens=prompt,
             steps=steps,
+            yielded=self.profile.saturation.yielded,
         )
 
     def calibrated(self, pool: Pool) -> bool:
@@ -171,7 +182,15 @@ class Memory:
         return self.profile.learned >= pool.params.calibration and self.profile.fit.known
 
     def horizon(self, pool: Pool) -> float:
-        """Seconds from an order to the capacity: the cold start, and one interval more to see it."""
+        """Seconds from an order to all of the capacity: the cold starts, and one interval more to see it.
+
+        Where replicas start one after another, what is ordered takes as many cold starts.
+        """
+        cold = self.profile.cold_start.expected(pool.params.cold_start)
+        return min(pool.starts * cold, max(cold, LONGEST_STARTS)) + self.interval
+
+    def start(self, pool: Pool) -> float:
+        """Seconds from an order to the capacity of the first replica."""
         return self.profile.cold_start.expected(pool.params.cold_start) + self.interval
 
     @property

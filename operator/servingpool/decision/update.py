@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from servingpool.decision.attribution import OVERLOAD, LoadAttribution, attribut
 from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.counters import CounterDelta, diff_counters
 from servingpool.decision.forecast import Forecast
+from servingpool.decision.gateway_gauge import with_believed_queue
 from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
 from servingpool.decision.kinds import NO_ENGINE, engine_after, kind_of, updated, with_speeds
 from servingpool.decision.knee import posterior, tpot_infeasible
@@ -23,9 +25,13 @@ from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation, Unknown
 from servingpool.decision.percentile import Tail
 from servingpool.decision.pool import Pool
+from servingpool.decision.queue_growth import Look, looked
 from servingpool.decision.samples import BEGUN, GENERATED, ITL_COUNT, REJECTED
+from servingpool.decision.short_answers import short_answers
+from servingpool.decision.standing import standing_still
 from servingpool.decision.state import SCORE_BIN, Memory, Profile, Scored, UpdateResult
 from servingpool.decision.step_time import StepTime
+from servingpool.decision.usual import usual
 from servingpool.decision.window import AT, Demand, Slice, rate_window
 
 LEAST_SPAN = 1.0
@@ -63,16 +69,38 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     since = math.inf if memory.covered_at is None else now - memory.covered_at
     observation, shares = with_shares(observation, pool.batch_limit, memory.shares)
     observation, unbegun = with_first_tokens(observation, memory.samples, memory.unbegun)
+    observation, gauge = with_believed_queue(observation, memory.gateway_gauge, memory.window, pool.params.stands_still)
+    answers = short_answers(memory.window, memory.profile.fit, pool.params)
+    if answers.by_prompt and not pool.prefills:
+        pool = replace(pool, prefills=True)
     tick = _Tick(observation, pool, now, span, since if since <= longest else span, unbegun, shares)
     delta = diff_counters(
-        observation, pool, memory.samples, memory.gateway_queue, _full_from(memory.profile, pool), memory.client
+        observation,
+        pool,
+        memory.samples,
+        memory.gateway_queue,
+        _full_from(memory.profile, pool),
+        memory.client,
+        short=answers.short,
+        known=usual(memory.window, lambda: memory.step_time(pool) if memory.profile.fit.known else None),
     )
     before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
+    memory = memory if gauge is memory.gateway_gauge else replace(memory, gateway_gauge=gauge)
     memory = _in_units_of_the_full_batch(memory, pool, before.profile.saturation.batch)
     step, demand = _known(memory, pool)
+    unknown = step is None or demand is None or delta.coverage == 0.0
+    if unknown or memory.looks:
+        memory = replace(memory, looks=_looks(tick, memory) if unknown else ())
     if step is None or demand is None or delta.covered <= 0.0:
         return UpdateResult(memory, step, demand)
     return UpdateResult(_learn_from_demand(tick, memory, step, demand, before=before), step, demand)
+
+
+def _looks(tick: _Tick, memory: Memory) -> tuple[Look, ...]:
+    """At the queues, with this one."""
+    observation, pool = tick.observation, tick.pool
+    still = standing_still(memory.samples, observation.ready, pool.params.stands_still)
+    return looked(memory.looks, observation, {one.replica for one in still}, pool.slo.queue_bound)
 
 
 def _full_from(profile: Profile, pool: Pool) -> dict[str, float]:
@@ -142,12 +170,13 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         interval=max(interval, 1.0),
         coverage=delta.coverage,
         missing=delta.missing,
+        damaged="; ".join(f"{name}: {why}" for name, why in delta.damaged.items()) or None,
         queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
         ttft_tail=_client_tail(memory.ttft_tail, observation, span)
         if tick.pool.slo.at_gateway
-        else _tail(memory.ttft_tail, observation, "time_to_first_token", span),
-        tpot_tail=_tail(memory.tpot_tail, observation, "time_per_output_token", span),
+        else _tail(memory.ttft_tail, observation, "time_to_first_token", span, delta.damaged),
+        tpot_tail=_tail(memory.tpot_tail, observation, "time_per_output_token", span, delta.damaged),
         predicted_by=None,
     )
 
@@ -173,7 +202,9 @@ def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Me
     count where the gateway counts them. One that is held and served later counts a second time, as the engine saw it.
     """
     observation, pool, now, was = tick.observation, tick.pool, tick.now, memory.demand
-    demand = None if pool.idle_after is None else gateway_demand.updated(was, observation, _engines(delta), pool, now)
+    demand = (
+        None if pool.idle_after is None else gateway_demand.updated(was, observation, _engines(tick, delta), pool, now)
+    )
     gone = gateway_demand.vanished(memory.profile.vanished, was, demand, observation, pool, now)
     if gone != memory.profile.vanished:
         memory = replace(memory, profile=replace(memory.profile, vanished=gone))
@@ -185,9 +216,12 @@ def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Me
     return replace(memory, demand=demand)
 
 
-def _engines(delta: CounterDelta) -> gateway_demand.Engines:
+def _engines(tick: _Tick, delta: CounterDelta) -> gateway_demand.Engines:
     gauges = (delta.running, delta.waiting)
     lacking = [f"requests at the engines: {one.reason}" for one in gauges if isinstance(one, Unknown)]
+    # What is not believed is no proof of the contrary.
+    standing = standing_still(delta.samples, tick.observation.ready, tick.pool.params.stands_still)
+    lacking += [f"{one.replica} shows {one.requests:.0f} requests and makes no progress" for one in standing]
     if delta.coverage < 1.0:
         lacking = ["not all ready replicas could be read"]
     worked = any(delta.sums[figure] > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
@@ -209,9 +243,9 @@ def _ready(observation: Observation, span: float) -> float:
     )
 
 
-def _tail(tail: Tail, observation: Observation, name: str, span: float) -> Tail:
+def _tail(tail: Tail, observation: Observation, name: str, span: float, damaged: Mapping[str, str]) -> Tail:
     metrics = () if isinstance(observation.metrics, Unknown) else observation.metrics
-    read = ((one.replica, getattr(one, name)) for one in metrics)
+    read = ((one.replica, getattr(one, name)) for one in metrics if one.replica not in damaged)
     return tail.update({replica: one for replica, one in read if isinstance(one, Histogram)}, elapsed=span)
 
 

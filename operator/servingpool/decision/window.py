@@ -30,6 +30,7 @@ from servingpool.decision.params import Params
 from servingpool.decision.samples import (
     BEGUN,
     CACHED,
+    FIGURES,
     GENERATED,
     ITL_COUNT,
     NO_BUCKETS,
@@ -187,6 +188,17 @@ class SampleWindow:
             queued=0.0 if np.isnan(waiting) else float(waiting),
         )
 
+    @property
+    def arriving(self) -> float:
+        """Requests/s that were served in the last twenty minutes, over the pool; 0 where that is not known."""
+        return self.last(KEPT_SECONDS).rate(BEGUN) or 0.0
+
+    @property
+    def worked(self) -> bool:
+        """Whether any engine worked in the last tick, as far as could be read."""
+        last = Slice(self.rows[-1:])
+        return last.covered <= 0.0 or any(last.total(figure) > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED))
+
     def usual(self, params: Params) -> float:
         """Mean work of the last ten minutes, in replicas kept busy."""
         work = self.last(params.mean_window).known(WORK)
@@ -204,7 +216,9 @@ class SampleWindow:
             return False
         ready = float((window.rows[:, READY] * window.rows[:, SPAN]).sum())
         seen = 0.0 < SEEN * ready <= window.covered
-        return seen and window.highest(WAITING) == 0.0 and window.highest(RUNNING) == 0.0
+        # Gauges are believed for so long after the last thing that moved.
+        shown = self.last(params.idle_window - params.stands_still)
+        return seen and shown.highest(WAITING) == 0.0 and shown.highest(RUNNING) == 0.0
 
 
 def rate_window(interval: float, params: Params) -> float:
@@ -247,6 +261,11 @@ class Slice:
     def total(self, figure: int) -> float:
         """Of one of the sums, over the replicas that were seen."""
         return self._sums[SUMS + figure]
+
+    @property
+    def totals(self) -> list[float]:
+        """Of all figures of a sample."""
+        return self._sums[SUMS : SUMS + FIGURES]
 
     @property
     def computed_prompts(self) -> float:

@@ -7,6 +7,9 @@ from typing import Any
 
 import kopf
 
+REFUSED_BACKOFFS = (1, 1, 2, 3, 5, 8, 13, 21, 30, 30, 30, 30, 30)
+"""Seconds between tries of a request that the API server refuses: three and a half minutes in all."""
+
 
 def settle(settings: kopf.OperatorSettings, *, scoped: bool) -> None:
     """Time-outs, and nothing of kopf that writes. `scoped`: only some namespaces are watched.
@@ -23,6 +26,9 @@ def settle(settings: kopf.OperatorSettings, *, scoped: bool) -> None:
     # Else kopf lists the namespaces to see which of them exist. An operator of a few may not, and kopf asks again
     # for 55 s before it goes on without. The price: KEDA installed later is not seen before a restart.
     settings.scanning.disabled = scoped
+    if scoped:
+        # `Watches` looks once a minute whether each namespace may still be read. kopf must not give up sooner.
+        settings.networking.error_backoffs = REFUSED_BACKOFFS
 
 
 def live(

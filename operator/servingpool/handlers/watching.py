@@ -6,20 +6,24 @@ start in quadratic time. Pods and Deployments are watched the same way: one libr
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import kopf
+from kopf._cogs.structs.references import Insights, NamespaceName  # no public way ends the watches of one
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.errors import ClusterError, Forbidden
 from servingpool.adapters.cluster.objects import Kind
 from servingpool.api.group import BUDGET_PLURAL, GROUP, PLURAL, VERSION
 
 log = logging.getLogger(__name__)
+
+OURS: tuple[Kind, ...] = ((GROUP, VERSION, PLURAL), (GROUP, VERSION, BUDGET_PLURAL))
+UNWATCHED = 30.0
+"""Seconds for which a kind of ours may go unwatched though the API server has it: kopf sees a new one in a few."""
 
 Scope = tuple[Kind, str | None]
 """What one watch shows: a kind, in one namespace or (None) in all."""
@@ -41,11 +45,16 @@ class Inventory(Protocol):
     async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
         """Uids of the objects that exist now."""
 
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server has this kind."""
+
 
 class Watches:
     """Fills the cache, and removes objects whose deletion no watch reported.
 
-    Each of `namespaces` has a watch of its own; if there are none, one watch covers the cluster.
+    Each of `namespaces` has a watch of its own; if there are none, one watch covers the cluster. A namespace that may
+    not be read, such as one that was deleted with its Role, is left out until it can be: kopf ends all watches if it
+    fails to begin one.
     """
 
     def __init__(self, cache: ClusterCache, clock: Callable[[], float], namespaces: Collection[str] = ()) -> None:
@@ -68,6 +77,12 @@ class Watches:
         """Kind, namespace and name of each object that was shown and not shown as deleted, by uid."""
         self._expected: dict[Scope, int] = {}
         """Objects that there were at the start."""
+        self.insights = Insights()
+        """kopf's, for it watches the namespaces that are in there."""
+        self.left_out: dict[str, str] = {}
+        """Namespaces that cannot be read now, and why."""
+        self._unwatched: dict[Kind, float] = {}
+        """Kinds of ours that the API server has and nobody watches, and since when by `clock`."""
         self.listed_at = clock()
         """When an object of a list was last shown, by `clock`."""
 
@@ -81,9 +96,31 @@ class Watches:
         self._cluster = cluster
         if self._namespaces:
             log.warning("Only some namespaces are watched, so GPUBudgets are not read and limit no pool.")
-        for kind in self._see:
-            for namespace in self._namespaces or (None,):
-                self._expected[kind, namespace] = await cluster.count(kind, namespace)
+        for namespace in self._namespaces or (None,):
+            try:
+                self._expected |= await self._counts(namespace)
+            except Forbidden as error:
+                if namespace is None or len(self.left_out) + 1 == len(self._namespaces):
+                    raise  # there would be nothing to watch
+                self._leave_out(namespace, error)
+
+    async def _counts(self, namespace: str | None) -> dict[Scope, int]:
+        return {(kind, namespace): await self._cluster.count(kind, namespace) for kind in self._see}
+
+    @property
+    def problem(self) -> str | None:
+        """Why the operator should be restarted; None while it is well.
+
+        kopf looks for a kind when its definition changes. One that was deleted and made again may not be listed yet
+        when it looks, and then nothing makes it look again.
+        """
+        now, unwatched = self._clock(), self._unwatched.keys() - self._watched
+        late = [kind for kind in unwatched if now - self._unwatched[kind] >= UNWATCHED]
+        return f"The API server has {late[0][2]}, and they are not watched." if late else None
+
+    @property
+    def _watched(self) -> set[Kind]:
+        return {(one.group, one.version, one.plural) for one in self.insights.watched_resources}
 
     def complete(self) -> bool:
         """Whether as many objects were shown as there were at the start."""
@@ -95,9 +132,63 @@ class Watches:
         After a partition of some minutes a watch cannot resume (410 Gone). kopf then lists the kind again, and does not
         report objects that are missing in the list.
         """
-        for scope in tuple(self._shown):
-            with contextlib.suppress(ClusterError):
-                await self._compare(*scope)
+        for namespace in self._namespaces or (None,):
+            try:
+                if namespace in self.left_out:
+                    await self._counts(namespace)
+                    self._take_in(namespace)
+                else:
+                    await self._compare_all(namespace)
+            except Forbidden as error:
+                if namespace is not None and namespace not in self.left_out:
+                    self._leave_out(namespace, error)
+            except ClusterError:
+                pass  # the next time
+        if not self._namespaces:  # else a kind that goes ends kopf, and so the operator
+            await self._look_for_unwatched()
+        elif self.insights.ready_namespaces.is_set():
+            await self._watch({*self._namespaces} - self.left_out.keys())
+
+    async def _look_for_unwatched(self) -> None:
+        for kind in OURS:
+            try:
+                missed = kind not in self._watched and await self._cluster.serves(kind)
+            except ClusterError:
+                continue
+            if missed:
+                self._unwatched.setdefault(kind, self._clock())
+            else:
+                self._unwatched.pop(kind, None)
+
+    def _leave_out(self, namespace: str, error: Forbidden) -> None:
+        log.warning("Namespace %s is left out until it can be read; its pools are not scaled: %s", namespace, error)
+        self.left_out[namespace] = str(error)
+        for kind in self._see:
+            self._expected.pop((kind, namespace), None)
+            self._forget(kind, self._shown.pop((kind, namespace), {}))
+
+    def _take_in(self, namespace: str) -> None:
+        log.info("Namespace %s can be read again; its pools are scaled.", namespace)
+        del self.left_out[namespace]
+
+    async def _watch(self, namespaces: set[str]) -> None:
+        named = {NamespaceName(name) for name in namespaces}
+        async with self.insights.revised:
+            if self.insights.namespaces != named:
+                self.insights.namespaces.clear()
+                self.insights.namespaces.update(named)
+                self.insights.revised.notify_all()
+
+    async def _compare_all(self, namespace: str | None) -> None:
+        """Of all kinds. Forbidden where one may not be read in this namespace; other failures are left alone."""
+        for kind in self._see:
+            try:
+                await self._compare(kind, namespace)
+            except Forbidden:
+                if namespace is not None:
+                    raise
+            except ClusterError:
+                pass
 
     async def _compare(self, kind: Kind, namespace: str | None) -> None:
         # A uid is never reused: an object that was shown before the list and is missing in it is deleted. Objects that
@@ -106,13 +197,19 @@ class Watches:
         before = set(shown)
         # New objects are shown at once, or in kopf's next list. So a cache with more objects than exist holds deleted
         # ones, and only then all are listed: listing tens of thousands of pods each minute would be expensive.
-        if not before or await self._cluster.count(kind, namespace) >= len(before):
+        if not before and namespace is None:
             return
-        deleted = [(uid, shown.pop(uid)) for uid in before - await self._cluster.uids(kind, namespace) if uid in shown]
-        for uid, (type_, where, name) in deleted:
-            self._see[kind]({"kind": type_, "metadata": {"namespace": where, "name": name, "uid": uid}}, gone=True)
+        if await self._cluster.count(kind, namespace) >= len(before):
+            return
+        exist = await self._cluster.uids(kind, namespace)
+        deleted = {uid: shown.pop(uid) for uid in before - exist if uid in shown}
+        self._forget(kind, deleted)
         if deleted:
             log.info("Removed %d deleted %s from the cache; no watch had reported the deletion.", len(deleted), kind[2])
+
+    def _forget(self, kind: Kind, objects: Mapping[str, tuple[str, str, str]]) -> None:
+        for uid, (type_, where, name) in objects.items():
+            self._see[kind]({"kind": type_, "metadata": {"namespace": where, "name": name, "uid": uid}}, gone=True)
 
     def _handler(self, kind: Kind, see: See) -> Any:
         async def handler(*, event: Any, **_: Any) -> None:

@@ -114,7 +114,7 @@ class Actor:
             return
         if workload.key.sort != DEPLOYMENT:
             return
-        busy = in_flight(plan.seen.observation)
+        busy = in_flight(plan.seen.observation, plan.standing)
         victims = choose(self._cache.pods(workload), busy, action.replicas)
         await self._marker.mark(namespace, victims)
         if victims.marks and namespace not in self._marker.forbidden:

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.gpu_budget import BudgetSpec
+from servingpool.decision.claims import Claim
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
 from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, standing
 from servingpool.decision.parts import Part
 from servingpool.decision.roles import DECODE, PREFILL
-from servingpool.decision.sharing import Claim
 from servingpool.reconcile.budget_members import Member
-from servingpool.reconcile.holdings import Held
 from servingpool.reconcile.pool_plan import PoolPlan
 
 STALE = 90.0
@@ -59,20 +58,34 @@ def wanted_by(plan: PoolPlan) -> Wanted:
 def claims_in(
     budget: BudgetSpec, members: Sequence[Member], wanted: Mapping[Key, tuple[Wanted, ...]], now: float
 ) -> tuple[Claim, ...]:
-    """The claim of each member, in their order; their GPUs are known. `wanted`: what pools asked for last."""
-    found = {
-        one.target: Claim(one.claimed_as, held.each, held.ordered, held.gpus, held.ordered, None, priority=one.priority)
-        for one in members
-        if isinstance(held := one.held, Held)
-    }
+    """The claim of each member, in their order. `wanted`: what pools asked for last.
+
+    A pool with GPUs that are unknown keeps what it is assumed to hold, and orders nothing.
+    """
+    found = {one.target: _standing(one) for one in members}
+    fenced = {one.key for one in members if one.unknown is not None}
     pools: defaultdict[Key, list[Member]] = defaultdict(list)
     for one in members:
         pools[one.key].append(one)
     for key, parts in pools.items():
-        asked = [each for each in wanted.get(key, ()) if each.acts and abs(now - each.at) < STALE]
+        asked = [each for each in wanted.get(key, ()) if each.acts and abs(now - each.at) < STALE and key not in fenced]
         claims = _of_pool("/".join(key), asked, {one.name: found[one.target] for one in parts}, budget.floor(*key))
         found |= {one.target: claims[one.name] for one in parts}
     return tuple(found[one.target] for one in members)
+
+
+def _standing(one: Member) -> Claim:
+    held = one.held
+    return Claim(
+        one.claimed_as,
+        held.each,
+        held.ordered,
+        held.gpus,
+        held.ordered,
+        None,
+        priority=one.priority,
+        placed=held.placed,
+    )
 
 
 def _of_pool(pool: str, asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -> Mapping[str, Claim]:

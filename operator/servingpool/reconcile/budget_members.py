@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -36,7 +36,9 @@ class Member:
     priority: int
     stated: int | None
     """GPUs of a replica, as the pool says."""
-    held: Held | Unknown
+    held: Held
+    unknown: str | None = None
+    """Why its GPUs are unknown: then it is assumed to hold what `held` says."""
 
     @property
     def claimed_as(self) -> str:
@@ -124,13 +126,26 @@ class Membership:
                     held = self._holdings.held(target, stated, budget, now)
                     if isinstance(held, Held) and held.gpus == 0 and held.each == 0:
                         continue
+                    why = held.reason if isinstance(held, Unknown) else None
+                    seen = held if isinstance(held, Held) else Held(0, 0, 0)
                     if mine is None:
                         counted_in[target] = budget.metadata.name
-                        member = Member(key, target, name, _priority(raw), stated, held)
+                        member = Member(key, target, name, _priority(raw), stated, seen, why)
                         members[budget.metadata.name].append(member)
                     else:
                         taken[budget.metadata.name].setdefault(mine, []).append(claimed_as(key, name))
-        return members, taken
+        return {name: self._with_assumed(name, each, now) for name, each in members.items()}, taken
+
+    def _with_assumed(self, name: str, members: list[Member], now: float) -> list[Member]:
+        """With what those hold whose GPUs are unknown: a replica of theirs counts as the largest of the others."""
+        largest = max((one.held.each for one in members), default=0) or 1
+        [budget] = [one for one in self._budgets if one.metadata.name == name]
+        return [
+            one
+            if one.unknown is None
+            else replace(one, held=self._holdings.assumed(one.target, one.stated, largest, budget, now))
+            for one in members
+        ]
 
     def _parsed(self, name: str, raw: Raw, held: Mapping[str, GPUBudget]) -> GPUBudget | None:
         try:

@@ -101,7 +101,12 @@ def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
         return _condition(shared.budget, Reason.INVALID_BUDGET, said, now)
     if shared.uncounted is not None:
         pool, why = shared.uncounted
-        return _condition(shared.budget, Reason.NOT_COUNTED, Reason.NOT_COUNTED.message(pool=pool, why=why), now)
+        gpus = sum(claim.held for claim in shared.claims if claim.pool == pool)
+        said = Reason.NOT_COUNTED.message(pool=pool, why=why, gpus=gpus)
+        return _condition(shared.budget, Reason.NOT_COUNTED, said, now)
+    if shared.not_ending:
+        said = Reason.PODS_NOT_ENDING.message(pods=listed(shared.not_ending))
+        return _condition(shared.budget, Reason.PODS_NOT_ENDING, said, now)
     said = Reason.ALL_COUNTED.message(pools=len({one.key for one in shared.members}))
     return _condition(shared.budget, Reason.ALL_COUNTED, said, now)
 
@@ -114,7 +119,7 @@ def _exclusive(shared: Shared, now: float) -> Condition:
 
 
 def _sufficient(shared: Shared, held: int | None, now: float) -> Condition | None:
-    """None where the GPUs are unknown."""
+    """None where nothing is shared."""
     gpus = shared.budget.spec.gpus
     if held is None:
         return None

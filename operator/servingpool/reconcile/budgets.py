@@ -17,8 +17,9 @@ from servingpool.adapters.cluster.objects import Key, TargetKey
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.api.gpu_budget import GPUBudget
 from servingpool.catalogue.notes import Note
+from servingpool.decision.claims import Claim, Grant
 from servingpool.decision.observation import Unknown
-from servingpool.decision.sharing import Claim, Grant, share, spare
+from servingpool.decision.sharing import idle_in, share, spare
 from servingpool.reconcile.budget_claims import Wanted, claims_in, wanted_by
 from servingpool.reconcile.budget_cuts import Allowance, within
 from servingpool.reconcile.budget_members import Member, Membership
@@ -55,13 +56,17 @@ class Shared:
     claims: tuple[Claim, ...] = ()
     grants: Mapping[str, Grant] = field(default_factory=dict)
     uncounted: tuple[str, str] | None = None
-    """A pool whose GPUs are unknown, and why: then nothing is granted."""
+    """A pool whose GPUs are unknown, and why: it is granted nothing more."""
     taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Pools that it selects and whose targets count in another budget, by that one's name."""
     departed: frozenset[TargetKey] = frozenset()
     """Targets whose pools have left it, and of which pods end."""
     leaving: int = 0
     """GPUs of these pods."""
+    idle: int = 0
+    """GPUs that are held for pods which have no node, and are not their pool's share."""
+    not_ending: tuple[str, ...] = ()
+    """Pods that should have ended long ago: they hold nothing."""
     valid: bool = True
     """False where no valid spec was seen: then it limits no pool."""
     room: Mapping[TargetKey, int] = field(default_factory=dict)
@@ -69,13 +74,16 @@ class Shared:
 
     @property
     def held(self) -> int | None:
-        """GPUs that all its pools hold, and pods of former ones that end; None if unknown."""
-        return None if self.uncounted is not None else self.leaving + sum(claim.held for claim in self.claims)
+        """GPUs that all its pools hold, and pods of former ones that end; None where it was never valid."""
+        return self.leaving + sum(claim.held for claim in self.claims) if self.valid else None
 
     def by_pool(self) -> dict[Key, InBudget]:
-        """What each pool has of it; nothing while the GPUs of one are unknown."""
+        """What each pool has of it; nothing of one whose GPUs are unknown."""
         found: dict[Key, InBudget] = {}
+        unknown = {one.key for one in self.members if one.unknown is not None}
         for one, claim in zip(self.members, self.claims, strict=False):
+            if one.key in unknown:
+                continue
             share = self.grants[claim.pool].share
             mine = InBudget(claim.held, share * claim.gpus, claim.wanted * claim.gpus)
             found[one.key] = found.get(one.key, InBudget(0, 0, 0)) + mine
@@ -99,7 +107,7 @@ class Budgets:
     def reported(self) -> dict[str, Shared]:
         """What is to be reported, by name: also budgets that limit no pool because they were never valid."""
         unusable = self._membership.unusable.items()
-        return {name: Shared(budget, (), uncounted=("", ""), valid=False) for name, budget in unusable} | self.latest
+        return {name: Shared(budget, (), valid=False) for name, budget in unusable} | self.latest
 
     @property
     def invalid(self) -> Mapping[str, str]:
@@ -191,14 +199,16 @@ class Budgets:
             budget = budgets.get(name)
             if mine is None or budget is None:
                 continue
-            own, total = self._look(mine, budget, plan.at), self._leaving(shared)
+            own, total = self._look(mine, budget, plan.at), self._leaving(shared, plan.at)
+            if isinstance(own, Unknown):
+                return False
             for one in shared.members:
                 held = own if one is mine else self._look(one, budget, plan.at)
-                if isinstance(held, Unknown):
-                    return False
-                total += held.gpus
-            more = max(0, action.replicas - own.ordered) * own.each if isinstance(own, Held) else 0
-            if total + more > budget.spec.gpus:
+                total += one.held.gpus if isinstance(held, Unknown) else held.gpus
+            more = max(0, action.replicas - own.ordered) * own.each
+            # Pods that have no node keep no pool from its floor and its min.
+            spared = shared.idle if action.replicas <= shared.grants[mine.claimed_as].firm else 0
+            if total + more > budget.spec.gpus + spared:
                 log.info("GPUBudget %s is used up meanwhile.", name, extra=plan.meta.log_fields)
                 return False
         # Also without a budget: one may be made while the answer is on its way.
@@ -217,29 +227,37 @@ class Budgets:
     def _look(self, one: Member, budget: GPUBudget, now: float) -> Held | Unknown:
         return self._holdings.held(one.target, one.stated, budget, now)
 
-    def _leaving(self, shared: Shared) -> int:
-        return sum(self._holdings.leaving(shared.budget.metadata.name, each) for each in shared.departed)
+    def _leaving(self, shared: Shared, now: float) -> int:
+        return sum(self._holdings.leaving(shared.budget.metadata.name, each, now) for each in shared.departed)
 
-    def _departed(self, name: str, members: Sequence[Member]) -> frozenset[TargetKey]:
+    def _departed(self, name: str, members: Sequence[Member], now: float) -> frozenset[TargetKey]:
         """Targets whose pools have left this budget, and of which pods end."""
         before = self.latest.get(name)
         known = set() if before is None else before.departed | {one.target for one in before.members}
         left = known - {one.target for one in members}
-        return frozenset(each for each in left if self._holdings.leaving(name, each))
+        return frozenset(each for each in left if self._holdings.leaving(name, each, now))
+
+    def _before(self, budget: GPUBudget, members: Sequence[Member]) -> Mapping[str, int]:
+        """Replicas of each pool that were firm until now; of a new leader its share, as the status has it."""
+        known = self.latest.get(budget.metadata.name)
+        if known is not None:
+            return {pool: grant.firm for pool, grant in known.grants.items()}
+        due = {(one.namespace, one.name): one.due or 0 for one in budget.status.pools}
+        return {one.claimed_as: due.get(one.key, 0) // max(1, one.held.each) for one in members if not one.name}
 
     def _share(
         self, budget: GPUBudget, members: tuple[Member, ...], taken: Mapping[str, Sequence[str]], now: float
     ) -> Shared:
         lost = {name: tuple(pools) for name, pools in taken.items()}
-        shared = Shared(budget, members, taken=lost, departed=self._departed(budget.metadata.name, members))
-        for one in members:
-            if isinstance(one.held, Unknown):
-                closed = {each.target: 0 for each in members if each.name}
-                return replace(shared, uncounted=(one.claimed_as, one.held.reason), room=closed)
+        ghosts = tuple(pod for one in members for pod in self._holdings.not_ending(one.target, now))
+        departed = self._departed(budget.metadata.name, members, now)
+        shared = Shared(budget, members, taken=lost, departed=departed, not_ending=ghosts)
+        uncounted = next(((one.claimed_as, one.unknown) for one in members if one.unknown is not None), None)
         claims = claims_in(budget.spec, members, self._wanted, now)
-        leaving, lending = self._leaving(shared), budget.spec.lending
-        grants = share(budget.spec.gpus, claims, lending=lending, leaving=leaving)
-        shared = replace(shared, claims=claims, grants=grants, leaving=leaving)
+        leaving, lending = self._leaving(shared, now), budget.spec.lending
+        grants = share(budget.spec.gpus, claims, lending=lending, leaving=leaving, before=self._before(budget, members))
+        idle = idle_in(claims, {pool: grant.share for pool, grant in grants.items()})
+        shared = replace(shared, claims=claims, grants=grants, leaving=leaving, idle=idle, uncounted=uncounted)
         if not any(one.name for one in members):
             return shared
         return replace(
@@ -268,8 +286,7 @@ def _room(shared: Shared, free: int) -> dict[TargetKey, int]:
 def _allowance(shared: Shared, member: Member) -> Allowance:
     """What a budget lets one target order now."""
     name = shared.budget.metadata.name
-    if shared.uncounted is not None:
-        pool, why = shared.uncounted
-        return Allowance(None, name, Note.GPUS_UNKNOWN.message(pool=pool, why=why), waits=True)
+    if member.unknown is not None:
+        return Allowance(None, name, Note.GPUS_UNKNOWN.message(pool=member.claimed_as, why=member.unknown), waits=True)
     grant = shared.grants[member.claimed_as]
     return Allowance(grant.most, name, grant.detail, waits=grant.share > grant.most)

@@ -13,7 +13,7 @@ from servingpool.decision.observation import GatewayMetrics, Observation, Ordere
 from servingpool.decision.roles import of_decode, of_prefill
 from servingpool.reconcile.gateways import OwnGateway
 from servingpool.reconcile.readings import Readings
-from servingpool.reconcile.replicas import of_all, replicas, selected_of
+from servingpool.reconcile.replicas import numbered, of_all, replicas, selected_of
 from servingpool.reconcile.sides import sides_of
 from servingpool.reconcile.targets import SeenTarget, keys_of, names_of
 
@@ -34,6 +34,8 @@ class Collected:
     """In front of the pool."""
     sides: tuple[Collected, ...] = ()
     """What was collected for prefill and for decode by itself, where targets have roles; then this is both together."""
+    ours: bool = False
+    """The replicas that stand are what the operator ordered last."""
     left_out: tuple[Sequence[str], int] = ((), 0)
     """Objects of the pool's namespace that are not read, or in part, each with the reason: some, and how many."""
 
@@ -132,7 +134,10 @@ def observe(
     """
     namespace, model, names = pool.metadata.namespace, pool.spec.model, names_of(pool)
     found = None if isinstance(reading, Unknown) else (reading, namespace, model)
-    seen = of_all(names, [replicas(cache.replicas(workload), workload.size, found, now) for workload in workloads])
+    each = [
+        numbered(replicas(cache.replicas(workload), workload.size, found, now), workload.key) for workload in workloads
+    ]
+    seen = of_all(names, each)
     selection, requested = seen.selection, sum(workload.replicas for workload in workloads)
     metrics: tuple[ReplicaMetrics, ...] | Unknown
     if isinstance(reading, Unknown):
@@ -153,7 +158,7 @@ def observe(
         gateway=gateway,
         metered=metered,
         rollout=any(cache.rolling_out(workload) for workload in workloads),
-        targets=tuple(Ordered(name, workload.replicas) for name, workload in several),
+        targets=tuple(Ordered(name, workload.replicas, workload.in_turn) for name, workload in several),
     )
     return observation, selection
 

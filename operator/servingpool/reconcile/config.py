@@ -7,7 +7,6 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
@@ -15,6 +14,7 @@ from pydantic_core import ErrorDetails
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, GatewayProfile, shipped, shipped_gateways
 from servingpool.api.duration import DurationBetween
 from servingpool.api.spec import ENGINE_NAME, GATEWAY_NAME, PRICE_NAME
+from servingpool.api.yaml_text import NotYaml, read_yaml
 
 
 class ConfigError(Exception):
@@ -205,12 +205,10 @@ def load_profile(path: Path) -> EngineMetrics:
 
 def _yaml(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return read_yaml(path)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not YAML: it is not UTF-8") from error
-    except yaml.YAMLError as error:
+    except NotYaml as error:
         raise ConfigError(f"{path} is not YAML: {error}") from error
 
 

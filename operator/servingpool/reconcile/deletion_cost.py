@@ -59,15 +59,18 @@ class Victims:
     """The cost of the marks: below that of every pod that stays, even if removing an old mark fails."""
 
 
-def in_flight(observation: Observation) -> dict[str, float]:
-    """Requests that run and wait on each replica, by its pod's name; a replica where either is unknown is left out."""
+def in_flight(observation: Observation, standing: Iterable[str] = ()) -> dict[str, float]:
+    """Requests that run and wait on each replica, by its pod's name; a replica where either is unknown is left out.
+
+    Those that are `standing` still serve none of what they show, so they have none, and go first.
+    """
     if isinstance(observation.metrics, Unknown):
         return {}
     found = {}
     for sample in observation.metrics:
         if not isinstance(sample.running, Unknown) and not isinstance(sample.waiting, Unknown):
             found[sample.replica] = sample.running + sample.waiting
-    return found
+    return found | dict.fromkeys(standing, 0.0)
 
 
 def choose(pods: Iterable[Pod], busy: Mapping[str, float], replicas: int) -> Victims:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import (
-    ANY_MODEL,
     BackendConfig,
     Cause,
     FleetReading,
@@ -15,7 +14,6 @@ from servingpool.adapters.prometheus import (
     GatewayProfile,
     PodKey,
     ReadRequest,
-    with_own_buckets,
 )
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import (
@@ -28,7 +26,9 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
+from servingpool.decision.plausible import FAR
 from servingpool.decision.samples import RESTARTED
+from servingpool.reconcile.gateway_sample import QUEUE_UNNAMED, own_sample, queue_unnamed
 from servingpool.reconcile.gateways import (
     GatewayShare,
     OwnGateway,
@@ -36,6 +36,7 @@ from servingpool.reconcile.gateways import (
     gateway_of,
     gateway_requests,
     gateway_share,
+    told_by,
 )
 
 COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
@@ -45,11 +46,14 @@ UNSERVED = {"unserved": "admission_rejections"}
 ALL = COUNTERS | UNSERVED
 HISTOGRAMS = ("time_to_first_token", "inter_token_latency")
 """Of both."""
+PLAUSIBLE = 100.0
+"""Requests/s of a gateway's pod that are no surprise, whatever came before."""
 KEPT = 3600.0
 """Seconds for which a pod that is not seen any more is remembered."""
 NO_CHOICE = GatewayMetrics(time_to_first_token=Unknown("no gateway is configured: set spec.metrics.gateway"))
 UNEQUAL = Unknown("the gateway's pods have different buckets, as in a rollout")
-SHARED = Unknown("its requests in flight are of several models together: give the pool a gateway of its own")
+
+OTHERS = Unknown("backends[].gateway.models does not name this pool's namespace for its model")
 
 
 class GatewayReader:
@@ -75,15 +79,22 @@ class GatewayReader:
                 found[share] = replace(request, explain=request.explain | totals.unseen)
         return found
 
-    def hear(self, pools: Sequence[ServingPool], readings: Mapping[GatewayShare, FleetReading | Unknown]) -> None:
-        """Take each pool's part of the answers."""
+    def hear(
+        self, pools: Sequence[ServingPool], readings: Callable[[GatewayShare, str], FleetReading | Unknown]
+    ) -> None:
+        """Take each pool's part of the answers: `readings` of a share and the gateway's namespace."""
         before, self._totals, self._latest = self._totals, {}, {}
         for pool in pools:
             own, share = self._known(pool), gateway_share(pool, self._backend)
             if own is not None and share is not None:
+                if not told_by(pool, self._backend):
+                    self._latest[pool.key] = _unknown(self._profiles[own.name], OTHERS)
+                    continue
                 counted = self._totals[pool.key, own] = before.get((pool.key, own), GatewayTotals())
                 metered = pool.spec.engine in self._metered
-                read = counted.read(pool, own, self._profiles[own.name], readings[share], metered=metered)
+                read = counted.read(
+                    pool, own, self._profiles[own.name], readings(share, own.namespace), metered=metered
+                )
                 self._latest[pool.key] = read
 
     def of(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
@@ -127,8 +138,10 @@ class GatewayTotals:
     """Pods in the last reading that had any."""
     newcomers: float = 0.0
     """What pods that replaced others had counted before their first sample was read, of what is shown at zero."""
-    doubted: dict[PodKey, float] = field(default_factory=dict)
-    """Pods whose last sample was not used, and when that was scraped, in Unix time in seconds."""
+    doubted: dict[PodKey, ReplicaMetrics] = field(default_factory=dict)
+    """Samples that were not used, of pods of which the last one was not."""
+    rates: dict[PodKey, float] = field(default_factory=dict)
+    """Requests/s of each pod between its last two samples."""
 
     def read(
         self,
@@ -144,6 +157,8 @@ class GatewayTotals:
             return _unknown(profile, reading)
         if profile.model_label is None and own.workload is None:
             return _unknown(profile, Unknown(own.ambiguous))
+        for pod in own.pods(pod for pod, missing in reading.causes.items() if missing.cause is Cause.AMBIGUOUS):
+            return _unknown(profile, Unknown(f"gateway pod {pod[1]}: {reading.causes[pod].reason}"))
         pods = own.pods(reading.samples)
         told = self._read(pool, own, profile, {pod: reading.samples[pod] for pod in pods}, metered=metered)
         if not pool.spec.goes_to_zero:
@@ -161,7 +176,8 @@ class GatewayTotals:
         *,
         metered: bool,
     ) -> GatewayMetrics:
-        mine = {pod: found for pod, models in pods.items() if (found := _own(pool, profile, models, metered=metered))}
+        read = {pod: own_sample(pool, profile, models, metered=metered) for pod, models in pods.items()}
+        mine = {pod: found for pod, found in read.items() if found is not None}
         if not mine:
             return _unknown(profile, Unknown(own.without(pool.spec.model) if pods else own.unseen))
         replacing = bool(self.last) and len(mine) <= self.visible
@@ -172,10 +188,11 @@ class GatewayTotals:
                     profile, {name: getattr(now, of) for name, of in (COUNTERS | UNSERVED).items()}
                 )
             if before is None or not (metered and _lacks_all(now)) or _lacks_all(before):
-                self.last[pod] = now if before is None else self._add(pod, before, now)
+                self.last[pod] = now if before is None else self._add(pod, profile, before, now)
         self.visible, newest = len(mine), max(each.scraped_at for each in mine.values())
         self.last = {pod: each for pod, each in self.last.items() if each.scraped_at > newest - KEPT}
-        self.doubted = {pod: at for pod, at in self.doubted.items() if pod in self.last}
+        self.doubted = {pod: one for pod, one in self.doubted.items() if pod in self.last}
+        self.rates = {pod: rate for pod, rate in self.rates.items() if pod in self.last}
         samples, told = list(mine.values()), dict[str, Reading | Histogram]({**self.counts, **self.histograms})
         if not metered or not all(map(_lacks_all, samples)):
             told = {name: self._count(name, [getattr(one, of) for one in samples]) for name, of in COUNTERS.items()}
@@ -206,6 +223,8 @@ class GatewayTotals:
             return Absent(own.unseen)
         shows = () if profile.at_zero is None else profile.at_zero.shows
         counted = any(one is not GatewayFigure.QUEUE for one in shows)
+        if not counted and any(queue_unnamed(reading.samples[pod]) for pod in pods):
+            return QUEUE_UNNAMED
         if counted and (self.last or profile.model_label is None):
             return self.newcomers + _shown(profile, self.counts)
         if GatewayFigure.QUEUE in shows and not isinstance(told.queue, Unknown):
@@ -225,23 +244,34 @@ class GatewayTotals:
             return Unknown(f"gateway pod {pod[1]} has no fresh scrape")
         return reading.partial
 
-    def _add(self, pod: PodKey, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
+    def _add(self, pod: PodKey, profile: GatewayProfile, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
         """Count what came between two samples of a pod. Which one the next is compared with."""
-        counters = zip(_counters(before), _counters(now), strict=True)
+        counters = zip(_counters(profile, before), _counters(profile, now), strict=True)
         pairs = [(old, new) for old, new in counters if not isinstance(old, Unknown) and not isinstance(new, Unknown)]
         fell = any(new < old for old, new in pairs)
         odd = fell and any(new > RESTARTED * old for old, new in pairs)
-        if odd and now.scraped_at <= self.doubted.setdefault(pod, now.scraped_at):
+        jumped = not fell and self._jumped(pod, before, now)
+        if (odd or jumped) and now.scraped_at <= self.doubted.setdefault(pod, now).scraped_at:
             return before  # damaged, unless the next scrape is as low: one that restarted has mostly counted less
-        self.doubted.pop(pod, None)
+        doubted = self.doubted.pop(pod, None)
+        if jumped and doubted is not None and not self._jumped(pod, doubted, now):
+            before = doubted  # it jumped once and stays there
+        if now.scraped_at > before.scraped_at:
+            self.rates[pod] = 0.0 if fell else _most(before, now) / (now.scraped_at - before.scraped_at)
         for name, source in ALL.items():
             new, old = getattr(now, source), getattr(before, source)
             old = 0.0 if fell or old is NOT_EXPOSED else old  # it begins with its first request
             if not isinstance(new, Unknown) and not isinstance(old, Unknown):
-                self.counts[name] = self.counts.get(name, 0.0) + new - old
+                # Less than before without a restart: held requests whose clients gave up. They did come.
+                self.counts[name] = self.counts.get(name, 0.0) + max(0.0, new - old)
         for name in HISTOGRAMS:
             self._add_histogram(name, getattr(before, name), getattr(now, name), fell=fell)
         return now
+
+    def _jumped(self, pod: PodKey, before: ReplicaMetrics, now: ReplicaMetrics) -> bool:
+        """Whether it has counted far more requests than it did before, and than come anywhere in that time."""
+        seconds = max(0.0, now.scraped_at - before.scraped_at)
+        return _most(before, now) > (FAR * self.rates.get(pod, 0.0) + PLAUSIBLE) * max(seconds, 1.0)
 
     def _add_histogram(self, name: str, before: Histogram | Unknown, now: Histogram | Unknown, *, fell: bool) -> None:
         if isinstance(now, Unknown):
@@ -268,19 +298,6 @@ class GatewayTotals:
         return total
 
 
-def _own(
-    pool: ServingPool, profile: GatewayProfile, models: Mapping[str, ReplicaMetrics], *, metered: bool
-) -> ReplicaMetrics | None:
-    """A pod's sample of the pool's model, with the requests in flight that it does not tell by model."""
-    of_all = models.get(ANY_MODEL)
-    found = of_all if profile.model_label is None else models.get(pool.spec.model)
-    if metered and of_all is not None and profile.model_label is not None:
-        others = [one for name, one in models.items() if name not in {ANY_MODEL, pool.spec.model}]
-        alone = all(isinstance(one.generation_tokens, Unknown) for one in others)
-        found = replace(found or of_all, running=of_all.running if alone else SHARED)
-    return None if found is None else with_own_buckets(found, bound_of(pool, metered=metered), None)
-
-
 def _lacks_all(sample: ReplicaMetrics) -> bool:
     """Whether the gateway has no series of the model, as before its first request."""
     return sample.begun is NOT_EXPOSED
@@ -301,10 +318,23 @@ def _unknown(profile: GatewayProfile, why: Unknown) -> GatewayMetrics:
     return replace(NO_GATEWAY, **told, at_zero=why)  # type: ignore[arg-type]
 
 
-def _counters(sample: ReplicaMetrics) -> list[Reading]:
+def _counters(profile: GatewayProfile, sample: ReplicaMetrics) -> list[Reading]:
+    """What falls only if the pod restarts: not the held requests in the arrivals, whose clients may give up."""
+    if profile.held_have_arrived and not isinstance(sample.begun, Unknown) and not isinstance(sample.waiting, Unknown):
+        sample = replace(sample, begun=max(0.0, sample.begun - sample.waiting))
     histograms = (getattr(sample, name) for name in HISTOGRAMS)
     counts = (one.count if isinstance(one, Histogram) else one for one in histograms)
     return [*(getattr(sample, source) for source in ALL.values()), *counts]
+
+
+def _most(before: ReplicaMetrics, now: ReplicaMetrics) -> float:
+    """Requests between two samples, by the figure that says most."""
+    pairs = [(getattr(before, name), getattr(now, name)) for name in ("begun", "admission_rejections")]
+    histograms = (before.time_to_first_token, now.time_to_first_token)
+    known = [new - old for old, new in pairs if not isinstance(old, Unknown) and not isinstance(new, Unknown)]
+    if isinstance(histograms[0], Histogram) and isinstance(histograms[1], Histogram):
+        known.append(histograms[1].count - histograms[0].count)
+    return max(known, default=0.0)
 
 
 def _empty(bounds: tuple[float, ...]) -> Histogram:

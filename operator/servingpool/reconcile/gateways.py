@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from servingpool.adapters.cluster.names import pods_of
 from servingpool.adapters.prometheus import BackendConfig, PodKey, ReadRequest
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Gateway, MeasuredAt
+from servingpool.reconcile.turns import Asked, Share
 
-GatewayShare = tuple[str, tuple[tuple[str, str], ...]]
-"""Gateway and extra labels: what pools of a backend that are read together share."""
+GatewayShare = Share
+"""Gateway and extra labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +69,22 @@ def gateway_in(namespace: str, own: Gateway | None, backend: BackendConfig) -> O
     return None
 
 
+def told_by(pool: ServingPool, backend: BackendConfig) -> bool:
+    """Whether its gateway tells this pool of its model: a backend's gateway serves several namespaces."""
+    shared = backend.gateway if pool.spec.metrics.gateway is None else None
+    return shared is None or shared.tells(pool.spec.model, pool.metadata.namespace)
+
+
 def gateway_requests(
     pools: Iterable[ServingPool], backend: BackendConfig, metered: Collection[str] = ()
 ) -> dict[GatewayShare, ReadRequest]:
     """One request for all pools of a backend that share gateway and labels, by that pair."""
-    merged: dict[GatewayShare, ReadRequest] = {}
+    merged: defaultdict[GatewayShare, Asked] = defaultdict(Asked)
     for pool in pools:
-        share = gateway_share(pool, backend)
-        if share is None:
-            continue
-        bound = bound_of(pool, metered=pool.spec.engine in metered)
-        before = merged.get(share, ReadRequest(engine=share[0], gateway=True, match_labels=share[1]))
-        bounds = before.ttft_bounds | ({bound} if bound is not None else set())
-        merged[share] = replace(before, ttft_bounds=bounds)
-    return merged
+        share, own = gateway_share(pool, backend), gateway_of(pool, backend)
+        if share is not None and own is not None:
+            merged[share].add(own.namespace, bound_of(pool, metered=pool.spec.engine in metered))
+    return {share: asked.request(share, gateway=True) for share, asked in merged.items()}
 
 
 def gateway_share(pool: ServingPool, backend: BackendConfig) -> GatewayShare | None:

@@ -36,6 +36,24 @@ class History:
         changes = status.history
         return cls(changes, changes[0].to if changes else status.replicas)
 
+    @property
+    def told(self) -> tuple[Change, ...]:
+        """As the status has it. An order of 0 stands there before it is answered: nothing else tells whose it is."""
+        return self.changes if self.sent is None or self.sent.to > 0 else _with(self, self.sent).changes
+
+    def ours(self, workload: Workload) -> bool:
+        """Whether the replicas that the targets show are what the operator ordered last.
+
+        By what it remembers, which the status keeps. The API server tells nobody after a scale to 0, nor where a
+        manifest was applied without the number.
+        """
+        if workload.set_by is not None and workload.set_by.program == FIELD_MANAGER:
+            return True
+        if self.generation and workload.generation <= self.generation:
+            return True  # as it was before our last order
+        last = self.changes[0] if self.changes else None
+        return last is not None and last.by == FIELD_MANAGER and last.to == self.replicas == workload.replicas
+
     def order(self, workload: Workload, replicas: int, why: str, now: float) -> History:
         """An order of ours is sent."""
         sent = Change(at=from_unix(now), from_=workload.replicas, to=replicas, why=why, by=FIELD_MANAGER)
@@ -80,7 +98,7 @@ def _seen(known: History, before: int, workload: Workload, now: float, wanted: i
     """The change that the target shows. An order of ours without an answer is told as it was sent."""
     who, sent = workload.set_by, known.sent
     by = "unknown" if who is None else who.program
-    if by == FIELD_MANAGER and sent is not None and sent.to == workload.replicas:
+    if (who is None or by == FIELD_MANAGER) and sent is not None and sent.to == workload.replicas:
         return sent
     if by == FIELD_MANAGER:
         why = Note.UNRECORDED_ORDER.message() if scales else Note.SET_FOR_OTHER_POOL.message()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from servingpool.adapters.cluster.devices import ClaimTemplates, Devices
 from servingpool.adapters.cluster.kinds import DEPLOYMENT
@@ -16,6 +15,8 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.holding import Holding
 from servingpool.decision.observation import Unknown
 
+SCHEDULED_WITHIN = 60.0
+"""Seconds after its creation for which a pod without a node counts as one that gets it: schedulers take less."""
 LATE = 120.0
 """Seconds for which a scale without an answer counts as carried out: the API server may still do it."""
 NOTHING = frozenset({Fault.UNKNOWN_KIND, Fault.NO_SCALE, Fault.NO_TARGET})
@@ -42,6 +43,8 @@ class Held:
     each: int
     """GPUs of a replica."""
     ordered: int
+    placed: int = 0
+    """Replicas of them that have a node, or were just made."""
 
 
 class Holdings:
@@ -63,7 +66,7 @@ class Holdings:
         namespace, spec = key.namespace, budget.spec
 
         def runs(uid: str) -> bool:
-            return self._cache.runs(namespace, uid)
+            return self._cache.runs(namespace, uid, now)
 
         if workload is None:
             fault = self._targets.fault(key)
@@ -84,7 +87,7 @@ class Holdings:
             return max(found, of_pod) if found == 0 and stated is not None and not _tells(pod.devices) else found
 
         standing = [{pod.uid: gpus(pod) for pod in pods} for pods in self._cache.replicas(workload)]
-        draining = {pod.uid: gpus(pod) for pod in self._cache.draining(workload)}
+        draining = {pod.uid: gpus(pod) for pod in self._cache.draining(workload) if runs(pod.uid)}
         known: list[dict[str, int]] = []
         for pods in (*standing, draining):
             unknown = next((found for found in pods.values() if isinstance(found, Unknown)), None)
@@ -94,17 +97,45 @@ class Holdings:
         ordered = max(workload.replicas, self._sent_for(workload))
         seen = before.seen(ordered, known[:-1], each, workload.size, runs, known[-1], now)
         self._remember(known_as, seen)
-        return Held(seen.gpus, each, ordered)
+        return Held(seen.gpus, each, ordered, self._placed(workload, now))
 
-    def leaving(self, budget: str, key: TargetKey) -> int:
+    def assumed(self, key: TargetKey, stated: int | None, largest: int, budget: GPUBudget, now: float) -> Held:
+        """What a target is assumed to hold whose GPUs are unknown: of pods that have a node, and no others.
+
+        A replica counts as what the pool says, or as the `largest` that is known of another pool of the budget.
+        """
+        workload, each = self._cache.workload(key), stated or largest
+        if workload is None:
+            before = self._holdings.get((budget.metadata.name, key), Holding())
+            return Held(before.gone(lambda uid: self._cache.runs(key.namespace, uid, now)).gpus, each, 0)
+        placed, of_pod = self._placed(workload, now), math.ceil(each / workload.size)
+        going = sum(self._cache.runs(key.namespace, pod.uid, now) for pod in self._cache.draining(workload))
+        return Held(placed * each + going * of_pod, each, placed, placed)
+
+    def _placed(self, workload: Workload, now: float) -> int:
+        """Replicas that have a node, or were just made."""
+        return sum(
+            any(pod.placed or now - pod.created_at < SCHEDULED_WITHIN for pod in pods)
+            for pods in self._cache.replicas(workload)
+        )
+
+    def leaving(self, budget: str, key: TargetKey, now: float) -> int:
         """GPUs of a target's pods that end, though its pool has left the budget. What stands goes with the pool."""
         # Pods of a Deployment that was deleted are not marked at once. Other kinds are not read without a pool.
         deleted = key.sort == DEPLOYMENT and self._cache.workload(key) is None
-        ends = partial(self._cache.runs if deleted else self._cache.drains, key.namespace)
-        gone = self._holdings.get((budget, key), Holding()).gone(ends)
+        ends = self._cache.runs if deleted else self._cache.drains
+        gone = self._holdings.get((budget, key), Holding()).gone(lambda uid: ends(key.namespace, uid, now))
         if not gone.pods:
             self._holdings.pop((budget, key), None)
         return gone.gpus
+
+    def not_ending(self, key: TargetKey, now: float) -> list[str]:
+        """Pods of a target that their nodes should have ended long ago, and that therefore hold nothing."""
+        workload = self._cache.workload(key)
+        pods = () if workload is None else self._cache.draining(workload)
+        return sorted(
+            f"{key.namespace}/{pod.name}" for pod in pods if not self._cache.runs(key.namespace, pod.uid, now)
+        )
 
     def keep(self, budgets: Container[str]) -> None:
         """Forget what targets held of any other budget."""

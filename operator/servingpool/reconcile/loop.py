@@ -13,12 +13,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
-from servingpool.adapters.cluster.scale import TargetReader
+from servingpool.adapters.cluster.scale import Fault, TargetReader
 from servingpool.api.conditions import Reason
 from servingpool.api.group import KIND
 from servingpool.api.mode import Mode
@@ -42,7 +42,7 @@ from servingpool.reconcile.role_plan import plan_pool
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.status_builder import build
-from servingpool.reconcile.targets import Owners, keys_of, owns, target_of
+from servingpool.reconcile.targets import Owners, keys_of, owns, target_of, together
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,8 @@ class Tick:
     failed: int = 0
     """Pools whose turn ended in an exception: a defect of ours, logged with its traceback."""
     queries: int = 0
+    unreadable: int = 0
+    """Rows of Prometheus' answers that were left out."""
 
     def __add__(self, other: Tick) -> Tick:
         """Both together."""
@@ -196,9 +198,11 @@ class Reconciler:
     async def _round(self, backend: str, own: list[ServingPool], wanted: Mapping[TargetKey, str], now: float) -> Tick:
         """Read one backend, decide and act for its pools."""
         targets = {key: wanted[key] for pool in own for key in keys_of(pool)}
-        queries, _ = await asyncio.gather(self._readings.read(backend, own, now), self._targets.read(targets))
+        (queries, unreadable), _ = await asyncio.gather(
+            self._readings.read(backend, list(filter(self._there, own)), now), self._targets.read(targets)
+        )
         if not self._leading():
-            return Tick(queries=queries)
+            return Tick(queries=queries, unreadable=unreadable)
         # At the start no pool waits for a decision meanwhile; later, pools with history go first.
         starting = not any(self._begun(pool) for pool in own if self.states.unchanged(pool.metadata))
         if starting:
@@ -212,6 +216,7 @@ class Reconciler:
             scaled=sum(outcome is True for outcome in done),
             failed=failed + _failures(done),
             queries=queries,
+            unreadable=unreadable,
         )
 
     async def _decide(self, own: list[ServingPool], now: float) -> tuple[list[Due], int]:
@@ -255,10 +260,16 @@ class Reconciler:
         # A pool in Recommend owns nothing, also where it is the oldest.
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
         state.targets_seen(seen.targets, len(seen.observation.ready), now, scales=scales)
+        seen = replace(seen, ours=state.history.ours(together([target.workload for target in seen.targets])))
         room = self._budgets.budgets.room(pool.key, alike_of(seen)) if pool.spec.several else NO_LIMITS
         return state, plan_pool(
             seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room
         )
+
+    def _there(self, pool: ServingPool) -> bool:
+        """Whether nothing is known to be wrong with its targets: of a pool without one no metrics are needed."""
+        missing = (key for key in keys_of(pool) if self._cache.workload(key) is None)
+        return all(self._targets.fault(key).fault is Fault.FAILED for key in missing)
 
     def _no_target(self, pool: ServingPool) -> tuple[Reason, str]:
         """Why the first target that cannot be read cannot be."""
@@ -307,6 +318,11 @@ class Reconciler:
         """The writes of a tick for one pool. Whether replicas were changed."""
         # Each write may take seconds: another may lead by now, the pool be gone or made anew.
         may_report = partial(self._may_report, due.meta)
+        if isinstance(due, PoolPlan) and due.switches_off:
+            fleet = together([target.workload for target in due.seen.targets])
+            told = state.history.order(fleet, 0, due.decision.reason, due.at).told
+            if not may_report() or not await self._reporter.foretell(due.meta, state, told, due.at):
+                return False
         outcome = await self._act(due, state) if isinstance(due, PoolPlan) else NOT_SCALED
         if outcome is None:
             return False
@@ -329,7 +345,7 @@ class Reconciler:
     def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""
         self._under_way.pop(due.meta.key, None)
-        told = build(due, outcome, state.status, state.scaled_at, state.history.changes, state.routing)
+        told = build(due, outcome, state.status, state.scaled_at, state.history.told, state.routing)
         state.judged(told.conditions)
         return told
 

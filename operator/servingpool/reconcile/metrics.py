@@ -6,7 +6,7 @@ They are read by other threads, from a snapshot that is built at the end of a ti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import MappingProxyType
@@ -179,11 +179,12 @@ class PoolCollector(Collector):
         writes: Callable[[], Mapping[str, int]],
         failures: Callable[[], Mapping[str, int]],
         budgets: Callable[[], Mapping[str, Shared]] = dict,
-        left_out: Callable[[], Mapping[str, int]] = dict,
+        namespaces_left_out: Callable[[], Collection[str]] = tuple,
+        objects_left_out: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`left_out`: objects of the cluster that are not read, by kind."""
+        """`namespaces_left_out`: those that cannot be read; `objects_left_out`: of the cluster, by kind."""
         self._pools, self._writes, self._failures, self._budgets = pools, writes, failures, budgets
-        self._left_out = left_out
+        self._namespaces_left_out, self._objects_left_out = namespaces_left_out, objects_left_out
 
     def collect(self) -> Iterator[Family]:
         """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
@@ -202,11 +203,15 @@ class PoolCollector(Collector):
             yield family
         yield from _of_budgets(self._budgets())
         left_out = _gauge(Metric.OBJECTS_LEFT_OUT)
-        for kind, count in self._left_out().items():
+        for kind, count in self._objects_left_out().items():
             left_out.add_metric((kind,), count)
         yield left_out
         yield _by_kind(Metric.API_WRITES, self._writes())
         yield _by_kind(Metric.API_WRITE_FAILURES, self._failures())
+        left_out = _gauge(Metric.LEFT_OUT_NAMESPACES)
+        for namespace in self._namespaces_left_out():
+            left_out.add_metric((namespace,), 1.0)
+        yield left_out
 
 
 def _conditions(pools: Snapshot) -> Family:
@@ -314,4 +319,6 @@ class LoopMetrics:
         self.leading = Gauge(Metric.LEADER.value, Metric.LEADER.help, registry=registry)
         queries, failures = Metric.PROMETHEUS_QUERIES, Metric.POOL_FAILURES
         self.queries = Counter(queries.value, queries.help, registry=registry)
+        unreadable = Metric.UNREADABLE_ROWS
+        self.unreadable = Counter(unreadable.value, unreadable.help, registry=registry)
         self.failures = Counter(failures.value, failures.help, registry=registry)

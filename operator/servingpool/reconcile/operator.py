@@ -162,6 +162,7 @@ class Operator:
         self._metrics.pools.set(done.pools)
         self._metrics.leading.set(self._leading)
         self._metrics.queries.inc(done.queries)
+        self._metrics.unreadable.inc(done.unreadable)
         self._metrics.failures.inc(done.failed)
 
     async def _forget_deleted(self) -> None:

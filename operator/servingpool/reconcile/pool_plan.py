@@ -6,6 +6,7 @@ The only module that calls the decision core in a tick, and that reads its memor
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -53,6 +54,8 @@ class Learned:
     """Share of ready replicas that could be read."""
     queue_unknown: str | None
     """Why the queue is not known."""
+    damaged: str | None
+    """Figures of the last scrape that no replica can make."""
     client_unknown: str | None
     """Why the client's time to first token is not known, where the SLO is judged by it."""
     first_tokens: LatencyCount
@@ -114,6 +117,11 @@ class PoolPlan:
         return self.sides or (self,)
 
     @property
+    def standing(self) -> tuple[str, ...]:
+        """Replicas whose gauges are not believed, by name."""
+        return tuple(one.replica for side in self.each for one in side.decision.standing)
+
+    @property
     def meta(self) -> Metadata:
         """The pool's."""
         return self.seen.pool.metadata
@@ -127,6 +135,15 @@ class PoolPlan:
     def grows(self) -> bool:
         """Whether replicas of some target are added."""
         return any(action.grows for action in self.actions)
+
+    @property
+    def switches_off(self) -> bool:
+        """Whether it leaves 0 replicas to a pool with a min, as a GPU budget may.
+
+        A person who does so switches scaling off.
+        """
+        left = self.seen.observation.requested + sum(action.added for action in self.actions)
+        return bool(self.actions) and left == 0 and not self.seen.pool.spec.goes_to_zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +188,21 @@ def asked_of(seen: Collected, room: Mapping[str, int] = NO_LIMITS) -> Pool:
     """The spec in the core's own units. Whether it is carried out is not known yet. `room` as for `plan`."""
     limit, targets = min(one.workload.batch_limit for one in seen.targets), core_targets(seen.targets, room)
     during, metered = (seen.at, seen.at + AHEAD), seen.observation.metered
-    return core_pool(seen.pool, limit, targets, in_charge=False, during=during, metered=metered)
+    return _in_turn(core_pool(seen.pool, limit, targets, in_charge=False, during=during, metered=metered), seen)
+
+
+def _in_turn(core: Pool, seen: Collected) -> Pool:
+    """The same with the cold starts that an order takes, and the min of a window, where replicas start in turn."""
+    turns = [one for one in seen.targets if one.workload.in_turn]
+    if not turns:
+        return core
+    ready = Counter(one.target for one in seen.observation.ready)
+    starts = max(1, *(one.workload.replicas - ready[one.name] for one in turns))
+    most = [(one.min_replicas or 0) - ready.total() for one in core.windows]
+    windows = zip(core.windows, most, strict=True)
+    return replace(
+        core, starts=starts, windows=tuple(replace(one, ahead=max(1.0, more / starts)) for one, more in windows)
+    )
 
 
 def in_charge(core: Pool, seen: Collected, permission: ScalePermission) -> Pool:
@@ -234,6 +265,7 @@ def learned(learning: Memory, kept: Memory) -> Learned:
         missing=learning.missing,
         coverage=learning.coverage,
         queue_unknown=learning.queue_unknown,
+        damaged=learning.damaged,
         client_unknown=learning.client_unknown,
         first_tokens=window.client_first_tokens if at_gateway else window.first_tokens,
         finished=window.finished,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from servingpool.adapters.cluster import kinds
-from servingpool.adapters.cluster.objects import FIELD_MANAGER, Key, Parent, Raw, TargetKey
+from servingpool.adapters.cluster.objects import Key, Parent, Raw, TargetKey
 from servingpool.adapters.cluster.scale import Fault, Unscalable
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
@@ -17,7 +17,7 @@ from servingpool.api.spec import Mode
 from servingpool.api.target import Target
 from servingpool.catalogue.notes import Note
 from servingpool.reconcile.collect import Collected
-from servingpool.reconcile.targets import SeenTarget, together
+from servingpool.reconcile.targets import SeenTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,40 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the targets' replicas.
     """
     pool, requested = seen.pool, seen.observation.requested
+    if pool.metadata.deletion_timestamp is not None:
+        return ScalePermission(False, Reason.POOL_ENDING, Reason.POOL_ENDING.message())
     targets = " and ".join(str(target.workload.key) for target in seen.targets)
+    ending = next((target.workload.key for target in seen.targets if target.workload.ending), None)
+    if ending is not None:
+        return ScalePermission(False, Reason.TARGET_ENDING, Reason.TARGET_ENDING.message(target=ending))
     elsewhere = next((found for target in seen.targets if (found := _not_ours(pool, target)) is not None), None)
     if elsewhere is not None:
         return elsewhere
-    if requested == 0 and not pool.spec.goes_to_zero and not _ours(seen):
+    if requested == 0 and not pool.spec.goes_to_zero and not seen.ours:
         first = next(one for one in seen.targets if one.spec.min > 0)  # to scale one is enough
         message = Reason.SCALING_DISABLED.message(target=first.workload.key, min=first.spec.min)
         return ScalePermission(False, Reason.SCALING_DISABLED, message)
     if drift is not None:
         return ScalePermission(True, Reason.REPLICAS_CONTESTED, drift)
+    incomplete = _of_missing(seen, unschedulable)
+    if incomplete is not None:
+        return incomplete
+    if seen.observation.rollout:
+        return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
+    message = Reason.SUCCEEDED_GET_SCALE.message(target=targets)
+    in_turn = [str(target.workload.key) for target in seen.targets if target.workload.in_turn]
+    if in_turn:
+        message = f"{message} {Note.STARTS_IN_TURN.message(target=' and '.join(in_turn))}"
+    return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
+
+
+def _of_missing(seen: Collected, unschedulable: int) -> ScalePermission | None:
+    """What is said of replicas that have no node, wait for a gate, or have no pod; None where all is well."""
+    requested = seen.observation.requested
     waiting = sum(replica.unschedulable for replica in seen.observation.starting)
     if waiting:
         are = "is" if waiting == 1 else "are"
-        if unschedulable and not pool.spec.several:  # of several targets another one is ordered
+        if unschedulable and not seen.pool.spec.several:  # of several targets another one is ordered
             message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=requested, are=are)
             return ScalePermission(True, Reason.UNSCHEDULABLE, message)
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
@@ -59,16 +79,12 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     if gated:
         message = Reason.SCHEDULING_GATED.message(gated=gated, replicas=requested)
         return ScalePermission(True, Reason.SCHEDULING_GATED, message)
-    if seen.observation.rollout:
-        return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
-    message = Reason.SUCCEEDED_GET_SCALE.message(target=targets)
-    return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
-
-
-def _ours(seen: Collected) -> bool:
-    """Whether the operator set the replicas last: 0 of a pool with a min are then what a GPU budget left it."""
-    setter = together([target.workload for target in seen.targets]).set_by
-    return setter is not None and setter.program == FIELD_MANAGER
+    missing = requested - len(seen.observation.ready) - len(seen.observation.starting)
+    refusal = next((one.workload.refusal for one in seen.targets if one.workload.refusal), "")
+    if missing > 0 and refusal:
+        message = Reason.FAILED_CREATE.message(missing=missing, replicas=requested, error=refusal)
+        return ScalePermission(True, Reason.FAILED_CREATE, message)
+    return None
 
 
 def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:

@@ -36,6 +36,7 @@ from servingpool.decision.observation import GatewayMetrics, Unknown
 from servingpool.reconcile.gateway_totals import GatewayReader
 from servingpool.reconcile.gateways import OwnGateway, gateway_of
 from servingpool.reconcile.sides import sides_of
+from servingpool.reconcile.turns import Asked, Part, Share, Turns
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +44,7 @@ EXPLAINED_OF_A_POOL = 5
 """Pods that Prometheus is asked about when they have no sample: most pods of a pool fail alike."""
 
 T = TypeVar("T")
-Share = tuple[str, tuple[tuple[str, str], ...]]
-"""Engine and extra labels: what pools of a backend that are read together share."""
+NOT_READ = Unknown("Prometheus was not asked for its pods yet")
 
 
 class Backend(Protocol):
@@ -133,11 +133,11 @@ class Readings:
 
     def of(self, pool: ServingPool) -> FleetReading | Unknown:
         """What was read last for this pool."""
-        return self._reader(pool).latest[share_of(pool)]
+        return self._reader(pool).of(pool)
 
     def ask_why(self, pool: ServingPool, selection: Selection) -> None:
         """Have the next reading say why pods have no sample, where this one does not tell for sure."""
-        clear = {Cause.STALE, Cause.OTHER_MODEL}
+        clear = {Cause.STALE, Cause.OTHER_MODEL, Cause.AMBIGUOUS}
         pods = sorted(pod for pod, missing in selection.missing.items() if missing.cause not in clear)
         keys = {(pool.metadata.namespace, pod) for pod in pods[:EXPLAINED_OF_A_POOL]}
         self._reader(pool).unexplained[share_of(pool)] |= keys
@@ -160,14 +160,14 @@ class Readings:
         Nothing is decided then, as if its backend were read less often. A decision on the last samples could scale
         down on old metrics.
         """
-        return share_of(pool) in self._reader(pool).resting
+        return self._reader(pool).rests(pool)
 
     def answered(self, pool: ServingPool) -> bool:
         """Whether its backend answered last time. Otherwise its history is read later."""
         return isinstance(self.of(pool), FleetReading)
 
-    async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> int:
-        """Ask one backend for all its pools. How many queries that took."""
+    async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> tuple[int, int]:
+        """Ask one backend for all its pools. How many queries that took, and how many rows were left out."""
         return await self._readers[backend].read(pools, now)
 
     def _reader(self, pool: ServingPool) -> _Reader:
@@ -179,47 +179,58 @@ class _Reader:
 
     def __init__(self, name: str, backend: Backend, gateways: GatewayReader) -> None:
         self.backend = backend
-        self.latest: dict[Share, FleetReading | Unknown] = {}
-        self.resting: set[Share] = set()
         self.gateways = gateways
         self.unexplained: defaultdict[Share, set[PodKey]] = defaultdict(set)
         """Pods without a sample, since the last reading."""
         self._name = name
-        self._answered: dict[Share, float] = {}
+        self._turns = Turns()
+        self._latest: dict[Part, FleetReading | Unknown] = {}
+        self._resting: set[Part] = set()
+        self._answered: dict[Part, float] = {}
         """When each was last answered, in Unix time in seconds."""
-        self._rounds = 0
-        self._turns: dict[Share, int] = {}
-        """The round of each one's last turn, answered or not."""
 
-    async def read(self, pools: Sequence[ServingPool], now: float) -> int:
+    async def read(self, pools: Sequence[ServingPool], now: float) -> tuple[int, int]:
         """Read all pools; those that have waited longest come first.
 
         All queries share one deadline. Otherwise a backend that is too slow for all label sets of its pools would
         answer the same few for ever.
         """
-        self._rounds += 1
-        wanted = dict(sorted(requests_for(pools).items(), key=lambda one: self._turns.get(one[0], 0)))
-        wanted = {one: replace(request, explain=frozenset(self.unexplained[one])) for one, request in wanted.items()}
-        self.unexplained.clear()
-        gateways = self.gateways.requests(pools)
-        # The gateways first: their queries are small, and for all pools.
-        told, answers = await asyncio.gather(
-            *(
-                asyncio.gather(*(sound(self._name, self.backend.read(request, now)) for request in each.values()))
-                for each in (gateways, wanted)
-            )
-        )
-        self.gateways.hear(pools, dict(zip(gateways, told, strict=True)))
-        self.latest = dict(zip(wanted, answers, strict=True))
-        unasked = {one for one, answer in self.latest.items() if isinstance(answer, NotAsked)}
-        self._turns = {one: self._turns.get(one, 0) if one in unasked else self._rounds for one in wanted}
-        self._answered = {one: at for one, at in self._answered.items() if one in wanted} | {
-            one: now for one, answer in self.latest.items() if isinstance(answer, FleetReading)
+        wanted = {
+            share: replace(request, explain=frozenset(self.unexplained[share]))
+            for share, request in requests_for(pools).items()
         }
-        self.resting = {one for one in unasked if self._lasts(one, now)}
-        return sum(answer.queries for answer in (*told, *answers) if isinstance(answer, FleetReading))
+        self.unexplained.clear()
+        self._turns.begin(wanted, self.gateways.requests(pools), now)
+        asked = self._turns.asked
+        heard = await asyncio.gather(*(sound(self._name, self.backend.read(one, now)) for one in asked.values()))
+        answers = dict(zip(asked, heard, strict=True))
+        self._turns.end(answers, now)
+        self.gateways.hear(pools, lambda share, namespace: self._heard(answers, share, namespace))
+        self._latest = {part: answer for part, answer in answers.items() if not part.gateway}
+        self._answered = {part: at for part, at in self._answered.items() if part in self._latest} | {
+            part: now for part, answer in self._latest.items() if isinstance(answer, FleetReading)
+        }
+        unasked = {part for part, answer in self._latest.items() if isinstance(answer, NotAsked)}
+        self._resting = {part for part in unasked if self._lasts(part, now)}
+        read = [answer for answer in heard if isinstance(answer, FleetReading)]
+        return sum(answer.queries for answer in read), sum(answer.unread.count for answer in read)
 
-    def _lasts(self, one: Share, now: float) -> bool:
+    def of(self, pool: ServingPool) -> FleetReading | Unknown:
+        """What was read last for this pool."""
+        part = self._turns.part(share_of(pool), pool.metadata.namespace)
+        return NOT_READ if part is None else self._latest.get(part, NOT_READ)
+
+    def rests(self, pool: ServingPool) -> bool:
+        """See `Readings.rests`."""
+        return self._turns.part(share_of(pool), pool.metadata.namespace) in self._resting
+
+    def _heard(
+        self, answers: Mapping[Part, FleetReading | Unknown], share: Share, namespace: str
+    ) -> FleetReading | Unknown:
+        part = self._turns.part(share, namespace, gateway=True)
+        return NOT_READ if part is None else answers[part]
+
+    def _lasts(self, one: Part, now: float) -> bool:
         return one in self._answered and 0.0 <= now - self._answered[one] < self.backend.config.staleness
 
 
@@ -234,18 +245,11 @@ async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
 
 def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
     """One request for all pools of a backend that share engine and labels, by that pair."""
-    merged: dict[Share, ReadRequest] = {}
+    merged: defaultdict[Share, Asked] = defaultdict(Asked)
     for pool in chain.from_iterable(map(sides_of, pools)):
-        share = share_of(pool)
-        before = merged.get(share, ReadRequest(engine=share[0], match_labels=share[1]))
-        ttft, tpot = pool.spec.slo.time_to_first_token, pool.spec.slo.time_per_output_token
-        merged[share] = ReadRequest(
-            engine=share[0],
-            ttft_bounds=before.ttft_bounds | ({ttft} if ttft is not None else set()),
-            tpot_bounds=before.tpot_bounds | ({tpot} if tpot is not None else set()),
-            match_labels=share[1],
-        )
-    return merged
+        slo = pool.spec.slo
+        merged[share_of(pool)].add(pool.metadata.namespace, slo.time_to_first_token, slo.time_per_output_token)
+    return {share: asked.request(share) for share, asked in merged.items()}
 
 
 def share_of(pool: ServingPool) -> Share:

@@ -11,6 +11,8 @@ ALIKE, MANY = 3, 6
 """Resets in a row by one program, to the same number or to any, after which it counts as a contest."""
 WITHIN = 7200.0
 """Most seconds between two resets. Tools sync at every change, every 3 to 10 minutes, or about every hour."""
+NAMELESS = "Another program, which managedFields does not name,"
+"""Who sets the replicas where nobody owns the field: through the scale subresource after a scale to 0, for example."""
 CALM = 600.0
 """Least seconds without a reset that end a contest; three times the time between resets, if that is longer."""
 
@@ -52,17 +54,17 @@ class ReplicaDrift:
             return ReplicaDrift(workload.uid)
         calmed, who = self._calmed(now), workload.set_by
         as_ordered = calmed.ordered is None or calmed.ordered == workload.replicas
-        if as_ordered or who is None or workload.generation <= calmed.generation:
+        if as_ordered or workload.generation <= calmed.generation:
             return calmed
-        if who.program == FIELD_MANAGER:  # of another pool, or of a write that was taken for lost
+        if who is not None and who.program == FIELD_MANAGER:  # of another pool, or of a write that was taken for lost
             return replace(calmed, ordered=workload.replicas)
         if workload.generation == calmed.generation + 1:
             return calmed  # a rollout, before our order or without it: an answer to our order has a later generation
-        return _set_back(calmed, who.program, workload.replicas, now)
+        return _set_back(calmed, NAMELESS if who is None else who.program, workload.replicas, now)
 
     def carried_out(self, workload: Workload) -> bool:
-        """Whether the last order is what the target shows now."""
-        ours = workload.set_by is not None and workload.set_by.program == FIELD_MANAGER
+        """Whether the last order is what the target shows now, and nobody else is named for it."""
+        ours = workload.set_by is None or workload.set_by.program == FIELD_MANAGER
         return ours and self.ordered == workload.replicas and workload.generation > self.generation
 
     @property

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from servingpool.adapters.cluster.names import ORDINAL
-from servingpool.adapters.cluster.objects import Pod, Workload
+from servingpool.adapters.cluster import kinds
+from servingpool.adapters.cluster.objects import Pod, TargetKey, Workload
 from servingpool.adapters.prometheus import FleetReading, Missing, Selection
 from servingpool.decision.observation import Histogram, Replica, ReplicaMetrics, Unknown
 
@@ -22,7 +22,7 @@ _WHAT = {"replica", "scraped_at", "ttft_from_admission"}
 
 def told_by_name(workload: Workload, groups: Sequence[tuple[Pod, ...]]) -> bool:
     """Whether the names of the pods of the past tell the replicas of the past: each that served was one."""
-    return workload.key.sort in ORDINAL or all(len(pods) == 1 for pods in groups)
+    return workload.key.sort in kinds.ORDINAL or all(len(pods) == 1 for pods in groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,35 @@ def replicas(
     `reading` is what was read, and the namespace and model to select; None where it failed.
     """
     whole: list[tuple[Pod, ...]] = []
-    loading: list[Replica] = []
+    loading: list[tuple[Pod, ...]] = []
     for pods in groups:
-        if len(pods) >= size and all(pod.ready_since is not None for pod in pods):
-            whole.append(pods)
-        else:
-            loading.append(_starting(pods, now))
-    starting = tuple(loading)
+        serves = len(pods) >= size and all(pod.ready_since is not None for pod in pods)
+        (whole if serves else loading).append(pods)
     if reading is None:
+        starting = tuple(_starting(pods, now) for pods in loading)
         return Replicas(tuple(_ready(pods, pods[0].name, now) for pods in whole), starting, None)
     found, namespace, model = reading
     selection = found.select(namespace, [pod.name for pods in whole for pod in pods], model)
+    # It is no earlier than the last scrape. By our clock, set back by ten minutes, replicas that had been Ready for
+    # five had just turned Ready, and what they had served counted for nothing.
+    now = max((now, *(sample.scraped_at for sample in selection.samples)))
+    starting = tuple(_starting(pods, now) for pods in loading)
     if all(len(pods) == 1 for pods in whole):
         return Replicas(tuple(_ready(pods, pods[0].name, now) for pods in whole), starting, selection)
     return _together(whole, starting, selection, now)
+
+
+def numbered(found: Replicas, target: TargetKey) -> Replicas:
+    """The same with their ordinals, where the kind removes the highest first."""
+    if target.sort not in kinds.ORDINAL:
+        return found
+
+    def number(replica: Replica) -> Replica:
+        # Of a group, the first pod is the one that is named so.
+        first = replica.name.partition("+")[0]
+        return replace(replica, ordinal=kinds.ordinal(target.sort, target.name, first))
+
+    return replace(found, ready=tuple(map(number, found.ready)), starting=tuple(map(number, found.starting)))
 
 
 def of_all(names: Sequence[str], targets: Sequence[Replicas]) -> Replicas:
@@ -81,6 +96,8 @@ def selected_of(selections: Sequence[Selection]) -> Selection | None:
         tuple(sample for one in selections for sample in one.samples),
         {pod: missing for one in selections for pod, missing in one.missing.items()},
         tuple(sorted(pod for one in selections for pod in one.doubled)),
+        tuple(sorted(pod for one in selections for pod in one.native)),
+        {pod: why for one in selections for pod, why in one.unreadable.items()},
     )
 
 

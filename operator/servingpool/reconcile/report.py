@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth
 from servingpool.api.part import Part
 from servingpool.api.serving_pool import Metadata
-from servingpool.api.status import Bounds, Cost, LastDecision, Latency, Status, Throughput
+from servingpool.api.status import Bounds, Change, Cost, LastDecision, Latency, Status, Throughput
 from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.decision_status import FIGURE_NAMES
@@ -103,6 +103,18 @@ class Reporter:
         before = state.status
         if may() and await self._write(pool, state, status, now) and may():
             await self._warn(pool, state, before, now)
+
+    async def foretell(self, pool: Metadata, state: PoolState, history: tuple[Change, ...], now: float) -> bool:
+        """Write a change before it is ordered. Whether that was done.
+
+        Who orders 0 is told by the status only: an operator that ended before it told would leave a pool at 0 for ever.
+        """
+        status = state.status.model_copy(update={"history": history})
+        patch = changes(ANYTHING if state.status_write_unknown else state.status.to_dict(), status.to_dict())
+        if patch and not await self._send(pool, state, patch):
+            return False
+        state.status_written(status, now, with_profile=False)
+        return True
 
     async def save(self, pool: Metadata, state: PoolState) -> None:
         """Write the learned profile whatever its age: the operator stops."""

@@ -80,6 +80,7 @@ def _learned(prefill: Learned, decode: Learned) -> Learned:
         missing=prefill.missing or decode.missing,
         coverage=min(prefill.coverage, decode.coverage),
         queue_unknown=prefill.queue_unknown or decode.queue_unknown,
+        damaged=prefill.damaged or decode.damaged,
         client_unknown=prefill.client_unknown or decode.client_unknown,
         cold_start=max(starts, default=None),
         vanished=prefill.vanished if prefill.vanished is not None else decode.vanished,

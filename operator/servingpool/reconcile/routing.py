@@ -8,7 +8,7 @@ its number of replicas times its slowest. The slope of log(requests) over log(sp
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,11 +65,14 @@ class Spread:
     """For which replicas of two targets served side by side; those of long ago count less."""
     loads: tuple[TargetLoad, ...] = ()
 
-    def seen(self, observation: Observation, now: float) -> Spread:
-        """After another observation. What replicas of one target alone show is no comparison, and does not count."""
+    def seen(self, observation: Observation, now: float, standing: Container[str] = ()) -> Spread:
+        """After another observation. What replicas of one target alone show is no comparison, and does not count.
+
+        Nor do the gauges of those that are `standing` still.
+        """
         if not observation.targets:
             return NOT_SEEN
-        requests, replicas = _in_engines(observation)
+        requests, replicas = _in_engines(observation, standing)
         elapsed = 0.0 if self.at is None else now - self.at
         if len(requests) < 2 or not 0.0 < elapsed <= LEAST_SEEN:
             return Spread(now, self.seconds * _kept(elapsed), tuple(_aged(one, elapsed) for one in self.loads))
@@ -93,7 +96,7 @@ def _aged(load: TargetLoad, elapsed: float) -> TargetLoad:
     return load._replace(requests=load.requests * _kept(elapsed), replicas=load.replicas * _kept(elapsed))
 
 
-def _in_engines(observation: Observation) -> tuple[dict[str, float], dict[str, float]]:
+def _in_engines(observation: Observation, standing: Container[str]) -> tuple[dict[str, float], dict[str, float]]:
     """By target, the requests in the engines of warm replicas that tell them, and the number of these replicas."""
     if isinstance(observation.metrics, Unknown):
         return {}, {}
@@ -102,7 +105,7 @@ def _in_engines(observation: Observation) -> tuple[dict[str, float], dict[str, f
     replicas: dict[str, float] = {}
     for sample in observation.metrics:
         target = warm.get(sample.replica)
-        if target is None or isinstance(sample.running, Unknown):
+        if target is None or isinstance(sample.running, Unknown) or sample.replica in standing:
             continue
         waiting = 0.0 if isinstance(sample.waiting, Unknown) else sample.waiting
         requests[target] = requests.get(target, 0.0) + sample.running + waiting

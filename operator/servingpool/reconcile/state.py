@@ -161,7 +161,9 @@ class PoolState:
         self.sides = plan.sides
         self.kept.decided(plan)
         self.spreads = {
-            (role := role_of(side.seen.pool)): self.spreads.get(role, NOT_SEEN).seen(side.seen.observation, plan.at)
+            (role := role_of(side.seen.pool)): self.spreads.get(role, NOT_SEEN).seen(
+                side.seen.observation, plan.at, side.standing
+            )
             for side in plan.each
         }
         self.routing = {role_of(side.seen.pool): judged for side in plan.each if (judged := self._routing(side))}
@@ -191,7 +193,8 @@ class PoolState:
     def order_done(self, target: Workload, fleet: Workload, now: float) -> bool:
         """The API server has set the replicas of a target as it was decided on. Whether that is worth telling."""
         one = self._target(target)
-        told = not one.drift.answered  # else a contest would write the status at every tick
+        # Else a contest would write the status at every tick. Whose a 0 is, only the status tells.
+        told = not one.drift.answered or (self.history.sent is not None and self.history.sent.to == 0)
         self.history = self.history.done(fleet, keep=told)
         one.order_done()
         if told:

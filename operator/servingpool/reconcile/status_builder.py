@@ -87,7 +87,7 @@ def _decided(
         _slo_condition(plan),
         _condition(plan, *judge_limits(plan)),
         _calibrating_condition(plan),
-        _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation).values())),
+        _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation, plan.standing).values())),
     ]
     spread = _worst([(reason, of_role(role, said)) for role, (reason, said) in routing.items()])
     judged += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -78,20 +78,18 @@ class History:
 
     def observed(self, name: str) -> Histogram:
         """What a histogram counted over the range, the fleet's sum; empty without anything."""
-        bounds: tuple[float, ...] = ()
-        counts: Sequence[float] = ()
-        seconds = count = 0.0
+        return added(self.observed_each(name).values())
+
+    def observed_each(self, name: str) -> dict[str, Histogram]:
+        """The same of each replica that shows it."""
+        found = {}
         for replica, metrics in self.newest.items():
             new: Histogram | Unknown = getattr(metrics, name)
             old: Histogram | Unknown = getattr(self._first(replica), name)
-            if isinstance(new, Unknown) or isinstance(old, Unknown):
-                continue
-            bounds = new.bounds
-            counts = counts or (0.0,) * len(bounds)
-            counts = [sofar + b - a for sofar, a, b in zip(counts, old.counts, new.counts, strict=True)]
-            seconds += new.total - old.total
-            count += new.count - old.count
-        return Histogram(bounds, tuple(counts), seconds, count)
+            if not isinstance(new, Unknown) and not isinstance(old, Unknown):
+                counts = tuple(b - a for a, b in zip(old.counts, new.counts, strict=True))
+                found[replica] = Histogram(new.bounds, counts, new.total - old.total, new.count - old.count)
+        return found
 
     def mean_prompt(self) -> float:
         """Tokens, of the requests with their first token in the range; 0 without any."""
@@ -126,6 +124,16 @@ def _newborn(page: ReplicaMetrics, at: float) -> ReplicaMetrics:
             case Histogram() as histogram:
                 zeros[each.name] = Histogram(histogram.bounds, (0.0,) * len(histogram.bounds), 0.0, 0.0)
     return replace(page, **(zeros | {"scraped_at": at}))
+
+
+def added(histograms: Iterable[Histogram]) -> Histogram:
+    """Their sum; empty of none. All have the same bounds."""
+    each = list(histograms)
+    bounds = each[-1].bounds if each else ()
+    counts = [0.0] * len(bounds)
+    for one in each:
+        counts = [sofar + more for sofar, more in zip(counts, one.counts, strict=True)]
+    return Histogram(bounds, tuple(counts), sum(one.total for one in each), sum(one.count for one in each))
 
 
 def histogram_quantile(quantile: float, histogram: Histogram) -> float:

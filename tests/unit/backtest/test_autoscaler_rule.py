@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from servingpool.adapters.prometheus.engines import shipped
 from servingpool.backtest.autoscaler_rule import Rule
+from servingpool.backtest.promql_nodes import Value
 from servingpool.backtest.promql_value import Names, Unreadable, read
 from servingpool.backtest.result import Question
 from servingpool.backtest.run import backtest
@@ -104,9 +106,20 @@ def look(now: float) -> Observation:
         ("sum(rate(vllm:generation_tokens_total[1m])) / count(vllm:num_requests_running)", 200.0),
         ("histogram_quantile(0.75, sum(rate(vllm:time_to_first_token_seconds_bucket[5m])) by (le))", 1.5),
         ("sum(vllm:num_requests_waiting) or vector(0)", 3.0),
+        ("vllm:num_requests_waiting or vector(0)", {"vllm-1": 1.0, "vllm-2": 2.0, "": 0.0}),
+        ("vllm:num_requests_waiting * 2", {"vllm-1": 2.0, "vllm-2": 4.0}),
+        ("sum without (instance) (vllm:num_requests_waiting)", {"vllm-1": 1.0, "vllm-2": 2.0}),
+        ("sum without (pod, instance) (vllm:num_requests_waiting)", 3.0),
+        ("vllm:num_requests_waiting / sum(vllm:num_requests_running)", None),
+        ("sum(vllm:num_requests_waiting) / 0", math.inf),
+        ("histogram_quantile(0.75, rate(vllm:time_to_first_token_seconds_bucket[5m]))", {"vllm-1": 1.5, "vllm-2": 1.5}),
+        (
+            "histogram_quantile(0.75, sum by (le, pod) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+            {"vllm-1": 1.5, "vllm-2": 1.5},
+        ),
     ],
 )
-def test_queries_of_scalers_are_answered_from_what_the_fleet_shows(query: str, value: float) -> None:
+def test_queries_of_scalers_are_answered_from_what_the_fleet_shows(query: str, value: Value) -> None:
     node = read(query, NAMES)
     for tick in range(1, 21):
         found = node(look(15.0 * tick), 15.0 * tick)
@@ -122,6 +135,13 @@ def test_queries_of_scalers_are_answered_from_what_the_fleet_shows(query: str, v
         ("sum(deriv(vllm:num_requests_running[5m]))", "the function 'deriv' is not understood"),
         ("sum(vllm:num_requests_running) > 3", "'> 3' in the query is not understood"),
         ("sum(vllm:num_requests_running", "is not understood"),
+        ("max(rate(vllm:time_to_first_token_seconds_bucket[5m]))", "'vllm:time_to_first_token_seconds_bucket' is not"),
+        (
+            "histogram_quantile(0.9, sum(rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+            "a sum of buckets without their label 'le' is not understood",
+        ),
+        (f"{'(' * 60}1{')' * 60}", "the query has more than 50 parentheses within each other"),
+        ("sum(vllm:num_requests_running)" + " + 1" * 3_000, "the query is longer than 10,000 characters"),
         ("sum(vllm:num_requests_running offset 5m)", "'offset 5m)' in the query is not understood"),
     ],
 )
@@ -131,18 +151,77 @@ def test_a_query_that_no_history_answers_is_refused_with_the_reason(query: str, 
     assert said in str(refused.value)
 
 
+def waiting(*each: float) -> Observation:
+    """Two replicas are asked for; these show how many requests wait."""
+    pages = tuple(ReplicaMetrics(f"vllm-{number}", 0.0, waiting=one) for number, one in enumerate(each))
+    return Observation(2, ready=tuple(Replica(one.replica, 900.0, 800.0) for one in pages), metrics=pages)
+
+
+def sync(policy: Policy | None, *seen: Observation) -> tuple[int, str]:
+    """What is ordered after the last of these looks, 15 s apart, and why."""
+    assert policy is not None
+    for tick, one in enumerate(seen):
+        answer = policy.decide(one, POOL, 1_000.0 + 15.0 * tick)
+    return answer.replicas, answer.reason
+
+
+PER_POD = prometheus("vllm:num_requests_waiting", "5")
+
+
+def test_a_query_with_an_element_for_each_pod_is_an_error_of_keda_and_holds() -> None:
+    """production-stack's own default; KEDA reads one element, and refuses more."""
+    assert "is 40, over 5 wants 8" in sync(a_scaled_object(PER_POD).policy(), waiting(40.0))[1]
+    assert sync(a_scaled_object(PER_POD).policy(), waiting(40.0, 40.0)) == (
+        2,
+        "hold: `vllm:num_requests_waiting` returned 2 elements, and KEDA takes one: use sum()",
+    )
+    zero = prometheus("vllm:num_requests_waiting or vector(0)", "5")
+    assert sync(a_scaled_object(zero).policy(), waiting(40.0))[0] == 2
+
+
+@pytest.mark.parametrize(("ignore", "held"), [("true", False), ("false", True)])
+@pytest.mark.parametrize("query", ["sum(vllm:num_requests_waiting)", "sum(vllm:num_requests_running) / 0"])
+def test_an_empty_or_infinite_answer_is_zero_only_where_keda_ignores_null(
+    query: str, ignore: str, *, held: bool
+) -> None:
+    trigger = prometheus(query, "5")
+    trigger["metadata"]["ignoreNullValues"] = ignore
+    empty = Observation(2, ready=(Replica("vllm-0", 900.0, 800.0),), metrics=())
+    seen = [replace(empty, metrics=waiting(1.0).metrics), *([empty] * 30)] if "waiting" in query else [look(15.0)] * 31
+    ordered, why = sync(a_scaled_object(trigger).policy(), *seen)
+    assert (ordered, "has no value" in why) == ((2, True) if held else (1, False))
+
+
+@pytest.mark.parametrize(
+    ("behavior", "wanted"),
+    [("static", 6), ("currentReplicas", 2), ("currentReplicasIfHigher", 6), ("currentReplicasIfLower", 2)],
+)
+def test_the_fallback_counts_once_more_answers_failed_than_its_threshold(behavior: str, wanted: int) -> None:
+    rule = a_scaled_object(PER_POD, fallback={"failureThreshold": 3, "replicas": 6, "behavior": behavior})
+    assert sync(rule.policy(), *[waiting(40.0, 40.0)] * 3)[1].startswith("hold")
+    why = sync(rule.policy(), *[waiting(40.0, 40.0)] * 4)[1]
+    assert why == f"`vllm:num_requests_waiting` failed 4 times: KEDA's fallback wants {wanted}"
+
+
+def test_a_counter_that_was_seen_once_has_no_increase() -> None:
+    node = read("sum(increase(vllm:generation_tokens_total[1m]))", NAMES)
+    assert node(look(15.0), 15.0) is None
+
+
 def test_what_is_not_replayed_is_said_and_the_rest_is_replayed() -> None:
     rule = a_scaled_object(
         {"type": "cron", "metadata": {"timezone": "UTC"}},
         {"type": "cpu", "metadata": {"value": "60"}},
         prometheus("sum(vllm:num_requests_waiting)", "5"),
         minReplicaCount=0,
+        idleReplicaCount=0,
     )
     assert rule.policy() is not None
     assert list(rule.lost()) == [
         "ScaledObject llama: a trigger of type 'cron' is in no recording, so it is not replayed.",
         "ScaledObject llama: a trigger of type 'cpu' is in no recording, so it is not replayed.",
         "ScaledObject llama: scale to zero is not replayed; its minimum is taken as 1.",
+        "ScaledObject llama: idleReplicaCount is not replayed; without load its minimum is taken.",
     ]
     alone = an_hpa({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}})
     assert alone.policy() is None

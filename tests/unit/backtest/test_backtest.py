@@ -14,6 +14,7 @@ from servingpool.backtest.intervals import gather
 from servingpool.backtest.recording import Chunk, Header, RecordingError
 from servingpool.backtest.result import Backtest, Question
 from servingpool.backtest.run import backtest
+from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.policies import Ours
 from servingpool_simulation.run import Result, SimulationOptions, simulate
@@ -22,6 +23,7 @@ from servingpool_simulation.traces import poisson
 
 from .histories import POOL, SLO, recorded
 
+UNREAD = Unknown("NaN")
 PROFILE = engine_profile("a100-70b-tp4")
 TRACE = poisson("steps", (2.0, 5.0, 7.0, 3.0, 1.0, 4.0), 1200.0, prompt=1100, output=200)
 WARM_UP = 1500.0
@@ -62,6 +64,26 @@ def test_requests_come_back_in_number_time_and_length() -> None:
     assert np.abs(np.cumsum(seen) - np.cumsum(true))[:-1].max() < 50
     assert found.prompt.mean() == pytest.approx(1100, rel=0.01)
     assert found.output.mean() == pytest.approx(200, rel=0.05)
+
+
+def counting(at: float, count: float | None) -> ReplicaMetrics:
+    """A replica's page; None where its counters were not read."""
+    known = None if count is None else Histogram((2.0,), (count,), count, count)
+    tokens = UNREAD if count is None else 100.0 * count
+    return ReplicaMetrics(
+        "vllm-0", at, running=1.0, waiting=0.0, generation_tokens=tokens, time_to_first_token=known or UNREAD
+    )
+
+
+@pytest.mark.parametrize("lacking", [(), (4,), (0, 1), (3, 4, 5)])
+def test_a_figure_that_a_scrape_lacks_is_not_zero(lacking: tuple[int, ...]) -> None:
+    """A counter at 0 would be a restart, after which all that the engine ever counted came at once."""
+    counts = [None if each in lacking else 5000.0 + 10.0 * each for each in range(8)]
+    samples = [counting(15.0 * each, count) for each, count in enumerate(counts)]
+    found = gather([Chunk.of(0.0, 120.0, samples)], SLO, 0.0)
+    before = sum(each in lacking for each in (0, 1))
+    assert found.increase["ttft_count"].sum() == 70.0 - 10.0 * before
+    assert found.increase["generated"].sum() == 7000.0 - 1000.0 * before
 
 
 def test_a_backtest_comes_close_to_what_auto_does_on_the_same_traffic() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -236,13 +237,93 @@ def test_a_jobs_lines_are_collected_into_the_same_pages(two: Command) -> None:
 
 
 def test_a_line_that_a_log_has_cut_is_told_and_the_others_are_collected(servingpool: Command) -> None:
-    page = base64.b64encode(zlib.compress(b"")).decode()
-    whole = orjson.dumps({"line": asdict(Line("chat/calm", failed="no history")), "page": page}).decode()
-    Path("lines.txt").write_text(f'{{"line":{{"target":"chat/llama"}},"page":"eNq\n{whole[:-9]}\n{whole}\n')
+    whole = a_line(Line("chat/calm", failed="no history"), b"")
+    Path("lines.txt").write_text(f'{{"line":{{"target":"chat/llama"}},"shown":"eNq\n{whole[:-9]}\n{whole}\n')
     collected = servingpool("backtest", "--collect", "lines.txt", "--report", "all.html")
     assert collected.exit_code == 1
     assert "lines.txt has 2 lines that are cut short" in collected.output
     assert "no history" in Path("all.html").read_text()
+
+
+def a_line(line: Line | dict[str, Any], shown: bytes) -> str:
+    """As a Job's pod prints it, or somebody who prints beside it."""
+    told = line if isinstance(line, dict) else asdict(line)
+    return orjson.dumps({"line": told, "shown": base64.b64encode(zlib.compress(shown)).decode()}).decode()
+
+
+def test_lines_name_no_file_and_bring_no_markup(two: Command) -> None:
+    """A pod with the Job's label adds lines of its own to the log."""
+    true = two(*BOTH, "-o", "lines").stdout.splitlines()[0]
+    raw = orjson.loads(true)
+    shown = orjson.loads(zlib.decompress(base64.b64decode(raw["shown"])))
+    line = raw["line"]
+    names = ("Makefile", ".envrc", "../up.html", "chat.llama.html", "chat.other.html")
+    forged = [a_line(line | {"page": name, "target": "chat/mine"}, orjson.dumps(shown)) for name in names]
+    forged += [
+        a_line(line | {"target": target}, orjson.dumps(shown)) for target in ("../x", "chat/llama\n", "", "a/b/c")
+    ]
+    forged += [
+        a_line(line, b"<script>alert(1)</script>"),
+        a_line(line | {"was": "many"}, orjson.dumps(shown)),
+        a_line(line, orjson.dumps(shown | {"curves": shown["curves"] | {"serving": [1.0]}})),
+        a_line(line, orjson.dumps(shown | {"curves": shown["curves"] | {"width": 0}})),
+        a_line(line, orjson.dumps(shown | {"curves": shown["curves"] | {"scored_until": 1e11}})),
+        a_line(line, b"[" * 100_000),
+        a_line(line, b" " * (65 * 2**20)),
+    ]
+    evil = "<script>alert(1)</script>"
+    marked = shown | {"title": evil, "unknowns": [evil], "command": evil, "ruled": evil}
+    Path("out").mkdir()
+    Path("out/Makefile").write_text("all:\n")
+    said = "\n".join([*forged, a_line(line | {"sentence": evil}, orjson.dumps(marked))])
+    Path("lines.txt").write_text(f"{said}\n")
+    result = two("backtest", "--collect", "lines.txt", "--report", "out/all.html")
+    assert result.exit_code == 1
+    assert f"lines.txt has {len(forged)} lines that are cut short or of no backtest" in result.output
+    assert sorted(each.name for each in Path("out").iterdir()) == ["Makefile", "all.html", "chat.llama.html"]
+    assert Path("out/Makefile").read_text() == "all:\n"
+    assert evil not in Path("out/chat.llama.html").read_text() + Path("out/all.html").read_text()
+
+
+def test_a_report_is_written_over_no_other_file(two: Command) -> None:
+    Path("lines.txt").write_text(two(*BOTH, "-o", "lines").stdout)
+    Path("out").mkdir()
+    mine = Path("out/chat.llama.html")
+    mine.write_text("<title>My own page</title>")
+    refused = two("backtest", "--collect", "lines.txt", "--report", "out/all.html")
+    assert refused.exit_code == 2
+    assert "is no report of servingpool backtest" in " ".join(refused.output.replace("│", " ").split())
+    assert mine.read_text() == "<title>My own page</title>"
+    mine.unlink()
+    for _ in range(2):
+        assert two("backtest", "--collect", "lines.txt", "--report", "out/all.html").exit_code in {0, 3}
+    assert "servingpool backtest: chat/llama" in mine.read_text()
+
+
+def test_a_pod_that_was_tried_again_counts_once(two: Command) -> None:
+    lines = two(*BOTH, "-o", "lines").stdout
+    Path("lines.txt").write_text(f"{lines}{lines}")
+    assert "2 pools" in two("backtest", "--collect", "lines.txt", "--report", "all.html").output
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        ("[" * 20_000, "it is nested too deeply"),
+        ("when: 2026-99-99", "month must be in 1..12"),
+        ("# " + "x" * 5 * 2**20, "it is larger than 4 MiB"),
+        ("{kind: ScaledObject, spec: []}", "ScaledObject is not complete"),
+        ("{kind: ScaledObject, metadata: {name: x}, spec: {triggers: [1]}}", "ScaledObject is not complete"),
+        ("{kind: HorizontalPodAutoscaler, spec: {metrics: 3}}", "HorizontalPodAutoscaler is not complete"),
+        ("{kind: HorizontalPodAutoscaler, spec: {minReplicas: many}}", "HorizontalPodAutoscaler is not complete"),
+        ("a: 1\n---\nb: 2", "it holds 2 documents"),
+    ],
+)
+def test_an_autoscalers_file_that_is_none_is_refused(servingpool: Command, manifest: str, said: str) -> None:
+    Path("scaler.yaml").write_text(manifest)
+    result = servingpool(*BASE, "--autoscaler", "scaler.yaml")
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.replace("│", " ").split())
 
 
 def test_as_a_job_each_index_takes_its_share(servingpool: Command, monkeypatch: pytest.MonkeyPatch) -> None:

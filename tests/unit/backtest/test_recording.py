@@ -6,9 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from servingpool.backtest import intervals
+from servingpool.backtest.intervals import gather
 from servingpool.backtest.recording import Chunk, RecordingError, encode, encode_header
 from servingpool.cli.recorded import read, resumed
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
+from servingpool.decision.slo import Slo
 
 from .histories import header_of
 
@@ -97,3 +100,23 @@ def test_nan_figures_stay_unknown() -> None:
     known = sample(10.0, 1.0)
     (scrapes,) = Chunk.of(0.0, 60.0, [known]).scrapes
     assert not np.isnan(scrapes.figures["running"]).any()
+
+
+def test_a_file_that_unpacks_to_more_than_a_history_is_refused(tmp_path: Path) -> None:
+    """5 MB of it would be as much memory as there is."""
+    path = tmp_path / "bomb.rec"
+    bomb = gzip.compress(b" " * (65 * 2**20))
+    for begin in (b"", encode_header(header_of(0.0, 600.0))):
+        path.write_bytes(begin + bomb)
+        with pytest.raises(RecordingError, match="a chunk is larger than 64 MiB"):
+            list(read(path)[1])
+    path.write_bytes(gzip.compress(b"[" * 100_000))
+    with pytest.raises(RecordingError, match="a chunk is not JSON"):
+        read(path)
+
+
+def test_a_recording_of_more_scrapes_than_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "MOST_SCRAPES", 30)
+    chunks = [Chunk.of(0.0, 300.0, [sample(15.0 * tick, tick) for tick in range(20)])] * 2
+    with pytest.raises(RecordingError, match="more than 30 scrapes: record fewer days"):
+        gather(chunks, Slo(2.0), 0.0)

@@ -117,6 +117,16 @@ def test_a_profile_that_is_wrong_is_refused_by_field_with_what_is_allowed_and_gi
     assert said in result.stderr
 
 
+def test_a_profile_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "deep.yaml").write_text("[" * 20_000)
+    (tmp_path / "page.txt").write_text(PAGE)
+    result = CliRunner().invoke(
+        app, ["check-profile", str(tmp_path / "deep.yaml"), "--page", str(tmp_path / "page.txt")]
+    )
+    assert result.exit_code == 2
+    assert "is not YAML: it is nested too deeply" in result.output
+
+
 def test_a_page_that_is_none_is_refused(tmp_path: Path) -> None:
     result = check(tmp_path, page="<html><body>Sign in</body></html>")
     assert result.exit_code == 2
@@ -136,10 +146,32 @@ def test_a_page_that_is_not_there_is_said(tmp_path: Path) -> None:
     assert result.stderr == f"cannot read {tmp_path / 'none.txt'}: No such file or directory\n"
 
 
-def test_a_page_whose_bucket_ends_at_no_number_is_refused(tmp_path: Path) -> None:
-    result = check(tmp_path, page=PAGE.replace('le="+Inf"', 'le="most"'))
-    assert result.exit_code == 2
-    assert "is no page in Prometheus' text format: could not convert string to float: 'most'" in result.stderr
+def test_a_bucket_that_ends_at_no_number_is_left_out_and_named(tmp_path: Path) -> None:
+    result = check(tmp_path, page=f'{PAGE}acme_ttft_bucket{{model="m",le="most"}} 7\n')
+    assert result.exit_code == 0
+    assert result.stderr == "acme_ttft_bucket has a bucket le='most', which is no number: it is left out.\n"
+    assert "timeToFirstToken" in result.stdout
+
+
+def test_series_that_differ_in_a_label_of_the_engines_own_are_added_up(tmp_path: Path) -> None:
+    """Such as the tenant. The page is one scrape, so none of it is a twin."""
+    tenants = PAGE.replace('acme_tokens_total{model="m"', 'acme_tokens_total{model="m",tenant="a"')
+    tenants += 'acme_tokens_total{model="m",kind="output",tenant="b"} 25\n'
+    result = check(tmp_path, page=tenants)
+    assert result.exit_code == 0, result.stderr
+    assert "generationTokens     75 " in result.stdout
+
+
+def test_gauges_that_differ_in_a_label_that_nobody_named_are_unknown(tmp_path: Path) -> None:
+    """They may be parts of a total, or copies of it."""
+    page = PAGE + 'acme_waiting{model="m",shard="a",tenant="b"} 4\n'
+    result = check(tmp_path, page=page)
+    assert result.exit_code == 1
+    assert "acme_waiting has several series that differ in tenant. The figure is unknown." in result.stderr
+    for cure, waiting in (("sumOver: [shard, tenant]", "4 "), ("sumOver: [shard]\ncopiesBy: [tenant]", "4 ")):
+        cured = check(tmp_path, profile=PROFILE.replace("sumOver: [shard]", cure), page=page)
+        assert cured.exit_code == 0, cured.stderr
+        assert f"waiting              {waiting}" in cured.stdout
 
 
 def test_the_name_of_a_known_engine_stands_for_its_profile() -> None:

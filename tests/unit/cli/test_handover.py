@@ -341,6 +341,27 @@ def applied() -> dict[str, str]:
     return {"kubectl.kubernetes.io/last-applied-configuration": json.dumps({"spec": {"replicas": 4}})}
 
 
+@pytest.mark.parametrize("kept", ["{", "[" * 100_000, "[]", '{"kind": "Secret", "metadata": {"name": "x"}}', "{}"])
+def test_what_somebody_else_wrote_in_place_of_the_copy_is_refused(make: Make, kept: str) -> None:
+    world = make(hpas=[hpa()])
+    world.pool["metadata"]["annotations"] = {KEPT: kept}
+    for command in ("adopt", "release"):
+        refused = run(command, "qwen", "--yes")
+        assert refused.exit_code == 1, refused.output
+        assert f"annotation {KEPT} holds no copy of an autoscaler" in refused.stderr
+    assert world.all(HPAS), "nothing was changed"
+
+
+def test_an_annotation_that_is_nested_without_end_sets_no_replicas(make: Make) -> None:
+    world = make(hpas=[hpa()])
+    deep = '{"spec":' * 20_000
+    world.all(DEPLOYMENTS)[0]["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": deep}
+    fields = {"manager": "kubectl-client-side-apply", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    world.all(DEPLOYMENTS)[0]["metadata"]["managedFields"] = [fields]
+    shown = run("adopt", "qwen", "--dry-run")
+    assert shown.exception is None or isinstance(shown.exception, SystemExit), shown.exception
+
+
 def test_who_scales_or_edits_by_hand_is_no_owner_of_the_number(make: Make) -> None:
     world = make(hpas=[hpa()])
     fields = [by("kubectl-edit"), by("kubectl", subresource="scale"), by("kube-controller-manager")]
@@ -348,6 +369,15 @@ def test_who_scales_or_edits_by_hand_is_no_owner_of_the_number(make: Make) -> No
     shown = run("adopt", "qwen", "--dry-run")
     assert shown.exit_code == 0
     assert "No manifest sets the replicas" in shown.stdout
+
+
+def test_release_says_how_a_manifest_takes_the_number_back(make: Make) -> None:
+    world = make(hpas=[hpa()])
+    assert run("adopt", "qwen", "--yes").exit_code == 0
+    world.all(DEPLOYMENTS)[0]["metadata"]["managedFields"] = [by("servingpool-operator", subresource="scale")]
+    shown = run("release", "qwen", "--dry-run")
+    assert "servingpool-operator owns spec.replicas" in shown.stdout
+    assert "--force-conflicts" in shown.stdout
 
 
 @pytest.mark.parametrize(

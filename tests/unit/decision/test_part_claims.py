@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servingpool.decision.claims import Claim, Grant
 from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, standing
-from servingpool.decision.sharing import Claim, Grant, hull, share, spare, worth
+from servingpool.decision.sharing import share, spare
+from servingpool.decision.worth import hull, worth
 
 from .sequences import of_all_sequences, tell_progress
 from .test_sharing import RATES, STEPS, Fleet, both_or_none, need

@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from servingpool.catalogue.limits import LimitName
 from servingpool.decision import costs
 from servingpool.decision.bounds import Bounds
 from servingpool.decision.budget import FAST_LEAST, SLOW_LEAST, SLOW_MOST
@@ -70,7 +71,10 @@ def check(pool: Pool, sequence: Iterable[tuple[float, Observation]]) -> None:
         assert abs(decision.replicas - requested) <= pool.max_change
         assert all_finite(decision)
         if isinstance(decision.need, Unknown):
-            assert decision.replicas == bounded(requested, requested, pool, bounds)
+            grows = any(limit.name is LimitName.QUEUE_GROWS for limit in decision.limits)
+            most = max(requested, 2 * len(observed.ready) + 4) if grows else requested
+            assert decision.replicas >= bounded(requested, requested, pool, bounds)
+            assert decision.replicas <= bounded(most, requested, pool, bounds)
         else:
             assert 0.0 <= decision.need <= 4 * bounds.most.replicas + 2
         missing = len(observed.ready) > (0 if isinstance(observed.metrics, Unknown) else len(observed.metrics))
@@ -136,7 +140,7 @@ def curves(draw) -> Curve:
         curve = curve.update(
             late_at=load, on_time_at=load, requests=20.0, late=20.0 * late, elapsed=15.0, params=DEFAULT
         )
-    return curve.posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
+    return curve.posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, enough=60.0, params=DEFAULT)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -192,7 +196,7 @@ def test_the_learned_curve_only_rises_with_load(evidence, expected, share):
         curve = curve.update(
             late_at=load, on_time_at=load, requests=20.0, late=20.0 * late, elapsed=15.0, params=DEFAULT
         )
-    posterior = curve.posterior(expected_knee=expected, highest_knee=1.0, shape=ESTIMATED, params=DEFAULT)
+    posterior = curve.posterior(expected_knee=expected, highest_knee=1.0, shape=ESTIMATED, enough=60.0, params=DEFAULT)
     assert (np.diff(posterior.miss) >= 0).all()
     assert 0.0 <= posterior.miss[0]
     assert posterior.miss[-1] <= 1.0

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servingpool.decision.claims import Claim, Grant
 from servingpool.decision.holding import Holding
-from servingpool.decision.sharing import HYSTERESIS, Claim, Grant, share, weight, worth
+from servingpool.decision.sharing import HYSTERESIS, share, weight
+from servingpool.decision.worth import worth
 
 from .sequences import of_all_sequences, tell_progress
 
@@ -386,3 +388,99 @@ def test_roles_alone_both_run_where_one_of_each_fits_whatever_their_floors(
     ]
     grants = share(gpus, pair, lending=lending)
     assert [grants[each.pool].share > 0 for each in pair] == [2 * pool.gpus <= gpus] * 2
+
+
+# Members that do as they please.
+
+MEMBERS = st.builds(
+    Claim,
+    pool=st.sampled_from(("a-hostile", "z-hostile")),
+    gpus=st.sampled_from((1, 2, 16, 999)),
+    ordered=st.integers(0, 20),
+    held=st.integers(0, 2000),
+    wanted=st.integers(0, 20),
+    misses=st.sampled_from((None, need(20, 1e9), ())),
+    least=st.integers(0, 20),
+    priority=st.integers(0, 9),
+    fixed=st.booleans(),
+    placed=st.integers(0, 20),
+)
+
+
+@st.composite
+def beside_hostile(draw: st.DrawFn) -> tuple[int, bool, list[Claim]]:
+    """A budget in which the floors and mins of all but the hostile fit, whatever order they come in."""
+    pools = [
+        claim(f"pool-{number}", gpus=draw(st.sampled_from((1, 2, 4))), least=draw(st.integers(0, 3)))
+        for number in range(draw(st.integers(1, 3)))
+    ]
+    pools = [replace(one, floor=one.gpus * draw(st.integers(0, 3)), priority=draw(st.integers(0, 9))) for one in pools]
+    promised = sum(max(one.floor, one.least * one.gpus) for one in pools)
+    return promised + draw(st.integers(0, 8)), draw(st.booleans()), pools
+
+
+LIVES = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 6), st.sampled_from((None, *RATES)), st.lists(MEMBERS, max_size=2)),
+    min_size=4,
+    max_size=30,
+)
+
+
+@of_all_sequences(1.0)
+@given(beside_hostile(), LIVES)
+def test_no_pool_falls_below_its_floor_or_its_min_by_anothers_doing(
+    budget: tuple[int, bool, list[Claim]], steps: list[tuple[int, int, float | None, list[Claim]]]
+) -> None:
+    """Others order by hand, change mode, min and priority, have pods that never find a node, and come and go."""
+    tell_progress()
+    gpus, lending, pools = budget
+    before: dict[str, int] = {}
+    for which, number, rate, hostile in steps:
+        one = pools[which % len(pools)]
+        wanted = one.ordered if rate is None else max(number, one.least)
+        pools[which % len(pools)] = replace(
+            one, wanted=max(wanted, one.least), misses=None if rate is None else need(max(number, one.least), rate)
+        )
+        others = list({each.pool: each for each in hostile}.values())
+        grants = share(gpus, [*pools, *others], lending=lending, before=before)
+        before = {pool: grant.firm for pool, grant in grants.items()}
+        for at, each in enumerate(pools):
+            most = grants[each.pool].most
+            promised = max(each.least, each.floor // each.gpus)
+            assert most >= min(each.ordered, each.wanted, promised), (each, others)
+            to = min(each.wanted, most)
+            pools[at] = replace(each, ordered=to, held=to * each.gpus)
+        assert sum(each.held for each in pools) <= gpus, "pools that are scaled stay within the budget"
+
+
+@pytest.mark.parametrize("placed", [0, 1])
+def test_a_pool_that_nobody_scales_takes_nothing_from_others_beyond_its_floor(placed: int) -> None:
+    hog = claim("hog", gpus=16, ordered=1, fixed=True, placed=placed)
+    victim = claim("victim", ordered=6, wanted=6, least=2)
+    found = share(16, [hog, victim], lending=True)["victim"]
+    assert (found.most, found.share) == (6, 6)
+    grown = share(16, [hog, replace(victim, wanted=9)], lending=True)["victim"]
+    assert grown.most == 6, "it closes growth"
+    assert grown.waits_for == ("hog",)
+
+
+def test_pods_without_a_node_keep_nobody_from_floor_and_min() -> None:
+    hog = claim("hog", gpus=999, ordered=1, fixed=True, placed=0)
+    victim = claim("victim", ordered=1, wanted=8, floor=4, least=2)
+    assert granted(16, hog, victim)["victim"] == 4
+    assert granted(16, hog, replace(victim, floor=0))["victim"] == 2
+    assert granted(16, replace(hog, fixed=False, wanted=1, priority=9, least=1), victim)["victim"] == 4
+
+
+def test_a_pool_whose_need_is_unknown_gives_up_one_replica_at_a_time() -> None:
+    blind = claim("blind", ordered=6, wanted=6, misses=None)
+    assert granted(0, blind)["blind"] == 5
+    assert granted(0, replace(blind, misses=need(6)))["blind"] == 0
+
+
+def test_a_min_that_stands_comes_before_one_that_is_to_come_whatever_their_priorities() -> None:
+    stands = claim("stands", ordered=6, wanted=6, least=6)
+    comes = claim("comes", wanted=16, least=16, priority=9)
+    assert granted(16, stands, comes) == {"stands": 6, "comes": 10}
+    by_hand = replace(comes, ordered=16, held=16)
+    assert share(16, [stands, by_hand], lending=True, before={"stands": 6})["stands"].most == 6

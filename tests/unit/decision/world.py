@@ -70,6 +70,20 @@ class Engine:
         )
 
 
+class Batched(Engine):
+    """An engine that serves all at once; 40 requests run while any come, and none while none does."""
+
+    def serve(self, rate: float, seconds: float, prompt: float, output: float) -> None:
+        served = rate * seconds
+        self.requests += served
+        self.first_token_seconds += 0.5 * served
+        self.decode_steps += served * (output - 1.0)
+        self.decode_seconds += 0.045 * served * (output - 1.0)
+        self.prompt += prompt * served
+        self.output += output * served
+        self.running = 40.0 if served else 0.0
+
+
 @dataclass
 class World:
     """Engines, a clock and the pool's memory. `tick` serves for 15 s, observes and decides."""

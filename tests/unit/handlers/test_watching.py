@@ -7,9 +7,10 @@ from typing import Any
 
 import kopf
 import pytest
+from kopf._cogs.structs.references import NamespaceName, Resource
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.errors import ClusterError, Forbidden
 from servingpool.adapters.cluster.objects import Kind, TargetKey
 from servingpool.handlers.watching import Watches
 
@@ -28,6 +29,10 @@ class World:
         self.lists: list[tuple[Kind, str | None]] = []
         """What was listed in full: kind, namespace."""
         self.refused: set[Kind] = set()
+        self.served = {POOLS}
+        """Kinds of ours that the API server has."""
+        self.forbidden: set[str] = set()
+        """Namespaces in which nothing may be listed."""
         self.meanwhile: list[tuple[Raw, str]] = []
         """What a watch shows after the server has read a list and before the list arrives: object, type of event."""
         self.cache = ClusterCache()
@@ -65,7 +70,12 @@ class World:
             await self.show(raw, type_)
         return found
 
+    async def serves(self, kind: Kind) -> bool:
+        return kind in self.served
+
     def _found(self, kind: Kind, namespace: str | None) -> set[str]:
+        if namespace in self.forbidden:
+            raise Forbidden(f"Cannot list {kind[2]} in namespace {namespace}: 403 Forbidden")
         if kind in self.refused:
             raise ClusterError("the API server did not answer")
         metas = [raw["metadata"] for raw in self.there.get(kind, [])]
@@ -212,3 +222,62 @@ async def test_an_operator_of_some_namespaces_says_that_it_reads_no_budgets(
 ) -> None:
     await World(namespaces=namespaces).start()
     assert ("GPUBudgets are not read" in caplog.text) == bool(namespaces)
+
+
+async def test_a_watched_namespace_that_is_deleted_is_left_out_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(namespaces=["chat", "code"])
+    await world.start(pool("a"), pool("b", "code"))
+    world.watches.insights.namespaces.update({NamespaceName("chat"), NamespaceName("code")})
+    world.watches.insights.ready_namespaces.set()
+    world.forbidden = {"code"}
+    for _ in range(2):
+        await world.watches.forget_deleted()
+    assert world.pools == ["chat/a"]
+    assert world.watches.insights.namespaces == {"chat"}
+    assert world.watches.left_out.keys() == {"code"}
+    [told] = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert "Namespace code" in told
+
+    world.forbidden = set()
+    await world.watches.forget_deleted()
+    assert world.watches.insights.namespaces == {"chat", "code"}
+    assert not world.watches.left_out
+
+
+async def test_a_start_without_one_of_its_namespaces_serves_the_others() -> None:
+    world = World(namespaces=["chat", "code"])
+    world.forbidden = {"code"}
+    await world.start(pool("a"))
+    assert world.watches.complete()
+    assert world.watches.left_out.keys() == {"code"}
+
+
+async def test_a_start_that_can_read_none_of_its_namespaces_ends() -> None:
+    world = World(namespaces=["chat", "code"])
+    world.forbidden = {"chat", "code"}
+    with pytest.raises(Forbidden, match="in namespace code"):
+        await world.start()
+
+
+async def test_a_kind_that_is_made_again_and_not_watched_fails_the_probe() -> None:
+    world = World()
+    await world.start()
+    watched = Resource(*POOLS, namespaced=True)
+    world.watches.insights.watched_resources.add(watched)
+    await world.watches.forget_deleted()
+    assert world.watches.problem is None
+    world.watches.insights.watched_resources.clear()
+    world.served = set()  # deleted, which is nobody's fault
+    await world.watches.forget_deleted()
+    world.now += 60.0
+    assert world.watches.problem is None
+    world.served = {POOLS}
+    await world.watches.forget_deleted()
+    assert world.watches.problem is None  # kopf may be looking for it
+    world.now += 60.0
+    assert world.watches.problem == "The API server has servingpools, and they are not watched."
+    world.watches.insights.watched_resources.add(watched)
+    await world.watches.forget_deleted()
+    assert world.watches.problem is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +20,12 @@ from servingpool.adapters.prometheus import (
     FleetReading,
     Missing,
     NotAsked,
+    PodKey,
     PodSamples,
     ReadRequest,
     TooLarge,
 )
+from servingpool.adapters.prometheus.rows import Unread
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
@@ -36,6 +39,7 @@ from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.target_state import TargetState
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
+from .replicas_field import ReplicasField
 
 TICK = 15.0
 REVISION = "7c9f"
@@ -110,6 +114,10 @@ class Prometheus:
     """Why pods have no sample, said of those that a reading is to explain."""
     explained: list[set[str]] = field(default_factory=list)
     """Pods that the readings were to explain."""
+    native: set[PodKey] = field(default_factory=set)
+    """Pods whose histograms are stored as native ones alone."""
+    unread: Unread = field(default_factory=Unread)
+    """What it answered that cannot be read."""
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         if request.gateway:
@@ -128,7 +136,8 @@ class Prometheus:
             return Unknown(self.silent)
         self.explained.append({pod for _, pod in request.explain})
         causes = {} if self.why is None else dict.fromkeys(request.explain, self.why)
-        return FleetReading(at=now, samples=self.world.samples(), stale={}, queries=1, causes=causes)
+        told: dict[str, Any] = {"native": frozenset(self.native), "unread": self.unread}
+        return FleetReading(at=now, samples=self.world.samples(), stale={}, queries=1, causes=causes, **told)
 
     async def history(
         self,
@@ -180,13 +189,33 @@ class Service:
     unschedulable: bool = False
     next: int = 0
     args: tuple[str, ...] = ("--shutdown-timeout=120",)
-    generation: int = 1
-    set_by: tuple[str, float] = ("kubectl-create", 0.0)
-    """Who has set its replicas last, and when."""
     spec: dict[str, Any] = field(default_factory=dict)
     """Of its pods, as shown last."""
     costs: dict[str, tuple[str, bool]] = field(default_factory=dict)
     """Deletion costs by pod, and whether they are ours."""
+    number: ReplicasField = field(default_factory=lambda: ReplicasField(1, "kubectl-create", 0.0))
+    """Its `spec.replicas`, and whose it is."""
+    quota: float = math.inf
+    """Pods that may exist; `admit` makes the others once it has risen."""
+    unmade: int = 0
+    """Replicas that are ordered and have no pod, because of the quota."""
+    ending: bool = False
+    """It is being deleted."""
+
+    @property
+    def set_by(self) -> str:
+        """Who owns `spec.replicas`; empty where nobody does."""
+        return next((manager for manager, _, _ in self.number.owners), "")
+
+    @property
+    def replicas(self) -> int:
+        return len(self.engines) + len(self.orders) + self.unmade
+
+    def place(self, now: float) -> None:
+        """Pods for all replicas, as far as the quota goes."""
+        made = min(self.unmade, max(0, self.quota - len(self.engines) - len(self.orders)))
+        self.unmade -= int(made)
+        self.orders += [now] * int(made)
 
 
 class FakeCluster:
@@ -212,6 +241,8 @@ class FakeCluster:
         """Removed pods stay until they are `drained`."""
         self.draining: dict[str, list[str]] = {}
         """Pods that are being deleted, by service."""
+        self.grace = 3600
+        """Seconds that removed pods are given, after which their node would have killed them."""
         self.claims: dict[str, list[dict[str, str]]] = {}
         """ResourceClaims of the pods, in place of limits, by service."""
         self.nodes: dict[str, dict[str, str]] = {}
@@ -260,6 +291,7 @@ class FakeCluster:
     def serve(self, name: str = "vllm", *, replicas: int = 2, rate: float = 2.0, model: str = "llama") -> Service:
         engines = [Engine(pod(name, number), self.now - 3600.0) for number in range(replicas)]
         self.services[name] = Service(name, model, rate, engines, next=replicas)
+        self.services[name].number = ReplicasField(replicas, "kubectl-create", 0.0)
         owner = [{"kind": "Deployment", "uid": f"d-{name}", "controller": True}]
         meta = {"namespace": "chat", "name": f"{name}-{REVISION}", "uid": f"rs-{name}", "ownerReferences": owner}
         self.cache.see_replica_set({"metadata": meta}, gone=False)
@@ -298,7 +330,6 @@ class FakeCluster:
     def show(self, name: str) -> None:
         """The Deployment and its pods, as the watches bring them."""
         service = self.services[name]
-        replicas = len(service.engines) + len(service.orders)
         container = {
             "name": "vllm",
             "image": "vllm/vllm-openai:v0.32.0",
@@ -310,13 +341,15 @@ class FakeCluster:
         service.spec |= {"resourceClaims": self.claims[name]} if name in self.claims else {}
         service.spec |= {"nodeSelector": self.nodes[name]} if name in self.nodes else {}
         template = {"spec": service.spec}
-        spec = {"replicas": replicas, "template": template}
-        program, at = service.set_by
-        fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
-        manager = {"manager": program, "operation": "Update", "time": stamp(at), "fieldsV1": fields}
-        meta: dict[str, Any] = {"namespace": "chat", "name": name, "uid": f"d-{name}", "managedFields": [manager]}
-        meta["generation"] = service.generation
-        self.cache.see_workload({"metadata": meta, "spec": spec}, gone=False)
+        spec = {"replicas": service.replicas, "template": template}
+        meta: dict[str, Any] = {"namespace": "chat", "name": name, "uid": f"d-{name}"}
+        meta |= {"managedFields": service.number.managed_fields(), "generation": service.number.generation}
+        meta |= {"deletionTimestamp": stamp(self.now)} if service.ending else {}
+        conditions = []
+        if service.unmade:
+            said = f'pods "{name}-{REVISION}-x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2'
+            conditions = [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": said}]
+        self.cache.see_workload({"metadata": meta, "spec": spec, "status": {"conditions": conditions}}, gone=False)
         for engine in service.engines:
             self._show_pod(service, engine.name, engine.ready_at - 100.0, engine.ready_at)
         for number, created in enumerate(service.orders):
@@ -343,7 +376,9 @@ class FakeCluster:
             conditions.append({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"})
         elif service.unschedulable:
             conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
-        shown = {"metadata": meta, "spec": service.spec, "status": {"conditions": conditions}}
+        waits = ready is None and (service.name in self.gated or service.unschedulable)
+        spec = service.spec if waits else {**service.spec, "nodeName": "gpu-0"}
+        shown = {"metadata": meta, "spec": spec, "status": {"conditions": conditions}}
         self.cache.see_pod(shown, gone=False)
 
     def drained(self, name: str) -> None:
@@ -354,9 +389,11 @@ class FakeCluster:
     def set_replicas(self, name: str, replicas: int, by: str = "kubectl") -> None:
         """Somebody, or the operator, changes the Deployment. Who goes is chosen as the ReplicaSet controller does."""
         service = self.services[name]
-        service.set_by = (by, self.now)
-        service.generation += 1
-        while len(service.engines) + len(service.orders) > replicas:
+        service.number.write(replicas, by, self.now)
+        while service.replicas > replicas:
+            if service.unmade:
+                service.unmade -= 1
+                continue
             if service.orders:
                 victim = pod(name, service.next + len(service.orders) - 1)
                 service.orders.pop()
@@ -368,13 +405,23 @@ class FakeCluster:
             if self.drain:
                 self.draining.setdefault(name, []).append(victim)
                 owner = [{"kind": "ReplicaSet", "uid": f"rs-{name}", "controller": True}]
-                ends = {"creationTimestamp": stamp(self.now - 600.0), "deletionTimestamp": stamp(self.now)}
+                ends: dict[str, Any] = {
+                    "creationTimestamp": stamp(self.now - 600.0),
+                    "deletionTimestamp": stamp(self.now + self.grace),
+                }
+                ends["deletionGracePeriodSeconds"] = self.grace
                 going = {"namespace": "chat", "name": victim, "uid": victim, "ownerReferences": owner, **ends}
                 self.cache.see_pod({"metadata": going, "spec": service.spec}, gone=False)
             else:
                 self.cache.see_pod({"metadata": {"namespace": "chat", "name": victim, "uid": victim}}, gone=True)
-        service.orders += [self.now] * (replicas - len(service.engines) - len(service.orders))
+        service.unmade += replicas - service.replicas
+        service.place(self.now)
         self.show(name)
+
+    def admit(self, name: str, quota: float = math.inf) -> None:
+        """The quota has changed, and the controller has tried again."""
+        self.services[name].quota = quota
+        self.services[name].place(self.now)
 
     def samples(self) -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
         return {

@@ -67,7 +67,7 @@ class MixedCluster(FakeCluster):
 
 def ordered(service: Service) -> int:
     """`spec.replicas`."""
-    return len(service.engines) + len(service.orders)
+    return service.replicas
 
 
 def changes(world: FakeCluster) -> list[tuple[str, int, int]]:

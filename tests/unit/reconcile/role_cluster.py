@@ -62,7 +62,7 @@ class RoleCluster(FakeCluster):
     def ordered(self) -> tuple[int, int]:
         """Replicas for prefill and for decode."""
         both = (self.prefill, self.decode)
-        prefill, decode = (len(one.engines) + len(one.orders) for one in both)
+        prefill, decode = (one.replicas for one in both)
         return prefill, decode
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from servingpool.adapters.prometheus.engines import profile_of, shipped, usable
 from servingpool.adapters.prometheus.promql import Queries, Scope
+from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.state import Profile
 from servingpool.reconcile import backfill
+from servingpool.reconcile.backfill import PendingPool
+from servingpool.reconcile.state import PoolState
 
 from .fake_cluster import FakeCluster
 
@@ -256,3 +262,19 @@ def test_pools_with_history_act_before_others_read_theirs() -> None:
         world.loop.states.pop(("chat", "new"), None)
         world.step()
     assert world.prometheus.scaled_before[-1] == 1
+
+
+def test_a_namespace_with_many_new_pools_waits_for_itself() -> None:
+    """Their pasts are read one label set after the other, and the other tenant's came behind all of them."""
+
+    def fresh(namespace: str, name: str, failed: int = 0) -> PendingPool:
+        meta = {"namespace": namespace, "name": name, "uid": f"{namespace}-{name}", "generation": 1}
+        spec = {"model": "m", "slo": {"timeToFirstToken": "2s"}, "targets": [{"name": name, "max": 2}]}
+        spec["metrics"] = {"matchLabels": {"team": name}}
+        state = cast("PoolState", SimpleNamespace(failed_backfills=failed))
+        return PendingPool(ServingPool.read({"metadata": meta, "spec": spec}), state, 1)
+
+    many = [fresh("evil", f"p{number}") for number in range(500)]
+    order = backfill._in_turn([*many, fresh("chat", "own"), fresh("chat", "failed", 1)])
+    assert [one.pool.key for one in order[:2]] == [("evil", "p0"), ("chat", "own")]
+    assert order[-1].pool.key == ("chat", "failed")

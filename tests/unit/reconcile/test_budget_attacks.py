@@ -144,7 +144,7 @@ def test_a_deployment_that_is_made_anew_waits_for_the_pods_of_the_old_one() -> N
     old = [engine.name for engine in world.services["low"].engines]
     world.services["low"].engines.clear()
     for name in old:
-        meta = {"namespace": "chat", "name": name, "uid": name, "deletionTimestamp": stamp(world.now)}
+        meta = {"namespace": "chat", "name": name, "uid": name, "deletionTimestamp": stamp(world.now + 3600.0)}
         owner = [{"kind": "ReplicaSet", "uid": "rs-low", "controller": True}]
         raw = {"metadata": meta | {"creationTimestamp": stamp(0.0), "ownerReferences": owner}}
         world.cache.see_pod(raw | {"spec": world.services["low"].spec}, gone=False)
@@ -179,7 +179,7 @@ def test_a_lost_answer_of_an_order_that_was_carried_out_is_counted_once() -> Non
     world.services["high"].rate = world.services["low"].rate = 60.0
     run(world, 30, 20)
     assert status(world)["held"] == 20
-    assert world.services["high"].set_by[0] == FIELD_MANAGER
+    assert world.services["high"].set_by == FIELD_MANAGER
 
 
 def test_a_budget_that_is_made_while_an_order_is_on_its_way_counts_it() -> None:

@@ -106,15 +106,17 @@ def test_a_scale_up_waits_until_the_other_pools_pod_is_gone() -> None:
     assert len(world.services["high"].engines) == 3
 
 
-def test_a_pool_whose_gpus_are_unknown_closes_the_budget() -> None:
-    world = two(gpus=40, high=30.0)
+def test_a_pool_whose_gpus_are_unknown_orders_nothing_and_counts_as_the_largest() -> None:
+    world = two(gpus=24, high=30.0, low=30.0)
     world.claims["low"] = [{"name": "gpu", "resourceClaimName": "shared"}]
     world.show("low")
-    run(world, 20, 40)
-    assert world.writes.scales == []
+    run(world, 20, 24)
+    assert {key[1] for key, _, _ in world.writes.scales} == {"high"}
+    assert len(world.services["high"].engines) == 4, "two replicas of low count four GPUs each"
     assert verdict(world, "Counted")[:2] == ("False", "NotCounted")
     assert "ResourceClaim 'shared' may be shared by pods" in verdict(world, "Counted")[2]
-    assert "the GPUs of chat/low are unknown" in world.message("ScalingLimited", "high")
+    assert "Its pods on nodes count 8 GPUs." in verdict(world, "Counted")[2]
+    assert "the GPUs of chat/low are unknown" in world.message("ScalingLimited", "low")
     world.claims.clear()
     world.show("low")
     run(world, 5, 40)
@@ -126,8 +128,9 @@ def test_pods_of_a_pool_that_nobody_scales_hold_their_gpus(mode: str) -> None:
     world = two(gpus=12, high=30.0, low=0.1)
     world.pool("low", target="low", priority=1, metrics={"backend": "other"}, mode=mode)
     run(world, 20, 16)
-    assert world.writes.scales == [(("chat", "high"), 2, 1)], "four replicas stood before the budget came"
+    assert world.writes.scales == [], "they hold four GPUs too many, which nobody gives up for them"
     assert world.condition("ScalingLimited", "high") == ("True", "GPUBudget")
+    assert "waits for GPUs of chat/low" in world.message("ScalingLimited", "high")
 
 
 def test_a_new_leader_begins_with_what_the_cluster_shows() -> None:

@@ -13,11 +13,14 @@ from servingpool.adapters.prometheus import (
     NotAsked,
     PodSamples,
     ReadRequest,
+    TooLarge,
 )
 from servingpool.adapters.prometheus.backend_config import GatewayChoice
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.readings import Readings
+
+from .fake_cluster import FakeCluster
 
 
 @dataclass
@@ -165,3 +168,116 @@ def test_the_gateway_is_read_before_the_pools() -> None:
     slow = scene(2, most=5, gateway=GatewayChoice(name="llm-d-epp"))
     slow.tick()
     assert slow.backend.asked == ["gateway t00", "gateway t01", "t00", "t01"]
+
+
+class Fragile:
+    """Cannot answer about some namespaces: whoever asks for one of them gets nothing."""
+
+    def __init__(self) -> None:
+        self.config = BackendConfig(url="http://prometheus:9090")
+        self.heavy: set[str] = set()
+        self.down = False
+        self.asked: list[set[str]] = []
+
+    async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
+        self.asked.append(set(request.namespaces))
+        if self.down or self.heavy & request.namespaces:
+            return TooLarge("Prometheus backend 'default' did not answer within 10 s")
+        return FleetReading(at=now, samples={}, stale={}, queries=1)
+
+    async def history(self, request: ReadRequest, **_: Any) -> Sequence[tuple[float, PodSamples]] | Unknown:
+        raise NotImplementedError
+
+
+def neighbours(*namespaces: str) -> list[ServingPool]:
+    meta = {"name": "pool", "uid": "u", "generation": 1}
+    spec = {"model": "m", "slo": {"timeToFirstToken": "2s"}, "targets": [{"name": "vllm", "min": 1, "max": 2}]}
+    return [ServingPool.read({"metadata": meta | {"namespace": one, "uid": one}, "spec": spec}) for one in namespaces]
+
+
+class Street:
+    """Pools of one kind in several namespaces, on one fragile backend."""
+
+    def __init__(self, *namespaces: str) -> None:
+        self.backend, self.pools, self.now = Fragile(), neighbours(*namespaces), 1000.0
+        self.readings = Readings({"default": self.backend})
+
+    def tick(self) -> list[str]:
+        """The namespaces that were answered."""
+        self.now += 15.0
+        self.backend.asked.clear()
+        asyncio.run(self.readings.read("default", self.pools, self.now))
+        return [pool.metadata.namespace for pool in self.pools if self.readings.answered(pool)]
+
+
+def test_a_tenant_with_thousands_of_label_sets_waits_for_himself() -> None:
+    """The other one was read in three rounds of eight."""
+    slow = scene(500, most=5)
+    (other,) = neighbours("other")
+    meta, spec = (
+        {"namespace": "other", "name": "zz", "uid": "zz", "generation": 1},
+        other.spec.model_dump(by_alias=True),
+    )
+    spec["metrics"]["matchLabels"] = {"tenant": "zz"}
+    slow.pools.append(ServingPool.read({"metadata": meta, "spec": spec}))
+    read: list[str] = []
+    for _ in range(8):
+        slow.tick()
+        assert "zz" in slow.backend.answered
+        read += slow.backend.answered
+    assert len(set(read)) == 1 + 4 * 8, "and of his own each has its turn"
+
+
+def test_only_the_namespaces_of_the_pools_are_asked_for() -> None:
+    street = Street("a", "b")
+    street.tick()
+    assert street.backend.asked == [{"a", "b"}]
+    street.pools.pop()
+    street.tick()
+    assert street.backend.asked == [{"a"}]
+
+
+def test_a_namespace_that_is_too_much_costs_the_others_one_round() -> None:
+    street = Street("a", "b", "evil")
+    street.backend.heavy = {"evil"}
+    assert street.tick() == []
+    for _ in range(20):
+        assert street.tick() == ["a", "b"]
+    assert street.backend.asked == [{"a", "b"}, {"evil"}], "those that can be are asked for together again"
+    street.backend.heavy = set()
+    for _ in range(300):
+        assert street.tick()[:2] == ["a", "b"]
+    assert street.backend.asked == [{"a", "b", "evil"}]
+
+
+def test_after_an_outage_namespaces_are_soon_asked_for_together() -> None:
+    street = Street("a", "b", "c")
+    street.backend.down = True
+    for _ in range(10):
+        assert street.tick() == []
+    street.backend.down = False
+    for _ in range(6):
+        assert street.tick() == ["a", "b", "c"]
+    assert street.backend.asked == [{"a", "b", "c"}]
+
+
+def test_so_many_namespaces_are_asked_for_in_queries_of_a_bounded_length() -> None:
+    names = [f"a-namespace-with-a-long-name-{number:04}" for number in range(500)]
+    street = Street(*names)
+    assert street.tick() == names
+    assert sorted(one for each in street.backend.asked for one in each) == names
+    assert max(sum(map(len, each)) for each in street.backend.asked) < 900
+
+
+def test_pools_without_a_target_are_not_asked_about() -> None:
+    world = FakeCluster()
+    world.serve()
+    world.pool()
+    world.pool("lost", target="nothing", metrics={"matchLabels": {"team": "lost"}})
+    world.step(minutes=1)
+    assert world.prometheus.asked.count("read") == 4, "one of the two in each round"
+    assert world.condition("Ready", "lost") == ("False", "TargetNotFound")
+    world.serve("nothing")
+    world.step(minutes=1)
+    assert world.prometheus.asked.count("read") == 12
+    assert world.condition("MetricsAvailable", "lost") == ("True", "ValidMetrics")

@@ -42,6 +42,8 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
         ("", "file: Input should be a valid dictionary"),
         ("backends: []", "backends: Tuple should have at least 1 item"),
         ("[1, 2", "is not YAML"),
+        ("[" * 20_000, "is not YAML: it is nested too deeply"),
+        (BACKEND + "noted: 2026-99-99", "is not YAML: month must be in 1..12"),
         ("- a list", "is not valid"),
         (BACKEND + "engines: {acme: {modelLabel: 5x}}", "engines.acme.modelLabel: String should match pattern"),
         (BACKEND + "engines: {acme: {figures: {runing: [a]}}}", "figures.runing.[key]: Input should be 'running', "),

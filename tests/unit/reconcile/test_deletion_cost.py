@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import Forbidden
-from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, LOWEST_COST, DeletionCost, Key, Pod
+from servingpool.adapters.cluster.objects import (
+    DELETION_COST,
+    FIELD_MANAGER,
+    LOWEST_COST,
+    DeletionCost,
+    Key,
+    Owner,
+    Pod,
+)
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 from servingpool.reconcile import deletion_cost
 from servingpool.reconcile.deletion_cost import Marker, Victims, choose, in_flight, left_over
@@ -22,11 +30,14 @@ OLD, YOUNG = 1000.0, 2000.0
 OURS, THEIRS = True, False
 
 
+REPLICA_SET = Owner("rs-1", "ReplicaSet", "rs-1")
+
+
 def pod(name: str, created: float = OLD, cost: tuple[int, bool] | None = None, *, ready: bool = True) -> Pod:
     return Pod(
         name=name,
         uid=name,
-        owner="rs-1",
+        owner=REPLICA_SET,
         created_at=created,
         ready_since=created + 100.0 if ready else None,
         unschedulable=False,
@@ -207,7 +218,7 @@ def marker(pods: Pods, cache: ClusterCache | None = None) -> Marker:
 
 
 def to_mark(count: int) -> Victims:
-    pods = tuple(Pod(f"p-{n}", f"p-{n}", "rs", 0.0, 0.0, unschedulable=False, going=False) for n in range(count))
+    pods = tuple(Pod(f"p-{n}", f"p-{n}", REPLICA_SET, 0.0, 0.0, unschedulable=False, going=False) for n in range(count))
     return Victims(pods, pods)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, Missing, shipped
+from servingpool.adapters.prometheus.rows import Unread
 from servingpool.api.serving_pool import ServingPool
+from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 from servingpool.reconcile.backfill import apart, past
 from servingpool.reconcile.readings import Readings
 
@@ -85,6 +89,7 @@ def test_the_past_of_an_engine_that_names_no_model_is_told_by_namespace_and_pod(
         (Cause.OTHER_ENGINE, "WrongEngine"),
         (Cause.ROUTER, "RouterSeries"),
         (Cause.WRONG_LABELS, "WrongLabels"),
+        (Cause.AMBIGUOUS, "AmbiguousGauges"),
     ],
 )
 def test_a_pool_without_any_sample_says_why_from_the_second_reading_on(cause: Cause, reason: str) -> None:
@@ -115,3 +120,41 @@ def test_nothing_is_asked_about_pods_that_have_their_samples() -> None:
     world.step(minutes=1)
     assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
     assert world.prometheus.explained[-1] == set()
+
+
+def test_histograms_that_are_stored_as_native_ones_name_the_setting() -> None:
+    """Else the message says to update the engine, which would not help."""
+    world = FakeCluster()
+    pods = [engine.name for engine in world.serve(rate=6.0).engines]
+    world.pool()
+    pages = world.samples
+
+    def converted() -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
+        return {
+            pod: {model: replace(one, time_to_first_token=NOT_EXPOSED) for model, one in found.items()}
+            for pod, found in pages().items()
+        }
+
+    world.samples = converted  # type: ignore[method-assign]
+    world.prometheus.native = {("chat", pod) for pod in pods}
+    world.step(minutes=1)
+    assert world.condition("MetricsAvailable") == ("False", "NativeHistograms")
+    assert world.message("MetricsAvailable") == (
+        f"{', '.join(sorted(pods))}: histograms are stored as native ones only. "
+        "Set always_scrape_classic_histograms: true."
+    )
+
+
+def test_series_of_a_pools_own_pod_that_cannot_be_read_are_named_and_it_is_decided_without_them() -> None:
+    world = FakeCluster()
+    pod = world.serve(rate=6.0).engines[0].name
+    world.pool()
+    world.prometheus.unread = Unread(
+        count=3, pods={("chat", pod): "x_bucket has no label le", ("other", "odd"): "y has no label pod"}
+    )
+    done = world.step()
+    world.step(minutes=1)
+    assert world.condition("MetricsAvailable") == ("True", "UnreadableSeries")
+    assert world.message("MetricsAvailable") == f"{pod}: x_bucket has no label le. Those series are left out."
+    assert done.unreadable == 3
+    assert done.decided == 1

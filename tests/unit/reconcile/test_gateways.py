@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, GatewayChoice, shipped_gateways
+from servingpool.adapters.prometheus import BackendConfig, Cause, FleetReading, GatewayChoice, Missing, shipped_gateways
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
 from servingpool.reconcile.config import OperatorConfig
-from servingpool.reconcile.gateway_totals import GatewayTotals
+from servingpool.reconcile.gateway_totals import GatewayReader, GatewayTotals
 from servingpool.reconcile.gateways import OwnGateway, gateway_of, gateway_requests
 
 from .fake_cluster import FakeCluster
@@ -51,7 +51,9 @@ class Behind:
         self.totals = GatewayTotals()
 
     def read(self, *pages: ReplicaMetrics, model: str = "llama", namespace: str = "chat") -> GatewayMetrics:
-        samples = {(namespace, one.replica): {model: one} for one in pages}
+        return self.hear({(namespace, one.replica): {model: one} for one in pages})
+
+    def hear(self, samples: dict[tuple[str, str], dict[str, ReplicaMetrics]]) -> GatewayMetrics:
         reading = FleetReading(at=0.0, samples=samples, stale={})
         return self.totals.read(self.pool, self.own, shipped_gateways()[self.own.name], reading)
 
@@ -149,6 +151,31 @@ def test_one_that_stays_lower_is_a_restart_however_much_it_has_counted() -> None
         assert seen.arrivals == (7.0 if at == 30.0 else 0.0)
 
 
+def test_a_counter_that_is_far_higher_for_one_scrape_brings_no_requests() -> None:
+    gateway = Behind()
+    for number in range(4):
+        gateway.read(page(at=15.0 * number, begun=1000.0 + 60.0 * number))
+    assert gateway.read(page(at=60.0, begun=1e12)).arrivals == 180.0
+    assert gateway.read(page(at=60.0, begun=1e12)).arrivals == 180.0, "the same scrape, seen twice"
+    assert gateway.read(page(at=75.0, begun=1300.0)).arrivals == 300.0
+
+
+def test_a_counter_that_jumps_and_stays_there_counts_on_from_there() -> None:
+    gateway = Behind()
+    for number in range(4):
+        gateway.read(page(at=15.0 * number, begun=1000.0 + 60.0 * number))
+    gateway.read(page(at=60.0, begun=1e12))
+    assert gateway.read(page(at=75.0, begun=1e12 + 60.0)).arrivals == 240.0
+
+
+def test_a_surge_that_lasts_is_counted_in_full() -> None:
+    gateway = Behind()
+    for number in range(4):
+        gateway.read(page(at=15.0 * number, begun=1000.0 + 60.0 * number))
+    gateway.read(page(at=60.0, begun=9180.0))
+    assert gateway.read(page(at=75.0, begun=17180.0)).arrivals == 16180.0
+
+
 def test_a_doubted_pod_that_goes_is_forgotten_with_its_samples() -> None:
     behind = Behind()
     for at, begun in ((0.0, 1000.0), (15.0, 999.0)):
@@ -180,7 +207,86 @@ def test_what_the_gateway_cannot_tell_is_not_exposed_and_what_it_does_not_tell_i
     assert silent.queue == Unknown("Prometheus has no series of a gateway llm-d-epp in namespace chat")
 
 
+# A queue that names no model: the inference extension 1.1 and 1.2
+
+
+def picker(queue: float, at: float = 0.0, **begun: float) -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
+    """An endpoint picker of 1.2: what each model has been sent, and how many requests of all models wait."""
+    named = {model: page(at=at, begun=count) for model, count in begun.items()}
+    return {ROUTER: {"": page(at=at, waiting=queue), **named}}
+
+
+def test_a_queue_that_names_no_model_is_the_pools_where_the_gateway_serves_no_other() -> None:
+    behind = Behind("inference-extension")
+    assert behind.hear(picker(40.0, llama=10.0)).queue == 40.0
+    seen = behind.hear(picker(44.0, at=15.0, llama=16.0))
+    assert (seen.queue, seen.arrivals) == (44.0, 10.0), "six were sent on, and four more wait"
+
+
+def test_a_queue_that_names_no_model_is_unknown_while_others_may_be_in_it() -> None:
+    behind = Behind("inference-extension")
+    shared = behind.hear(picker(40.0, llama=10.0, other=3.0))
+    assert isinstance(shared.queue, Unknown)
+    assert "names no model, and several are served" in shared.queue.reason
+    seen = behind.hear(picker(0.0, at=15.0, llama=16.0, other=3.0))
+    assert (seen.queue, seen.arrivals) == (0.0, 6.0), "an empty queue is everybody's"
+
+
+def test_requests_that_a_gateway_holds_before_the_models_first_are_told() -> None:
+    """Nothing was sent on so far, so no series names the model."""
+    behind = Behind("inference-extension")
+    assert (behind.hear(picker(0.0)).queue, behind.hear(picker(3.0, at=15.0)).arrivals) == (0.0, 3.0)
+    foreign = Behind("inference-extension").hear(picker(3.0, other=1.0))
+    assert foreign.queue == Unknown("gateway inference-extension exports no series of model 'llama'")
+
+
+def test_a_release_whose_queue_names_no_model_is_not_trusted_to_show_a_request_at_zero() -> None:
+    """1.1 and 1.2 answer 503 before a request comes to their queue, while the pool has no endpoint."""
+    behind = Behind("inference-extension")
+    own = {"gateway": {"name": "inference-extension"}}
+    behind.pool = pool(targets=[{"name": "vllm", "min": 0, "max": 9}], metrics=own)
+    old = behind.hear(picker(0.0, llama=10.0))
+    assert old.queue == 0.0
+    assert isinstance(old.at_zero, Unknown)
+    assert "refuses requests while there is no replica" in old.at_zero.reason
+    assert behind.hear({ROUTER: {"llama": page(at=15.0, waiting=0.0, begun=10.0)}}).at_zero == 0.0
+
+
+def test_where_the_queue_names_a_model_the_others_hold_nothing() -> None:
+    """Since 1.3; the reading of all models together is the same series once more."""
+    samples = {"": page(waiting=5.0), "llama": page(begun=9.0), "other": page(begun=8.0, waiting=5.0)}
+    assert Behind("inference-extension").hear({ROUTER: samples}).queue == NOT_EXPOSED
+
+
+def test_held_requests_whose_clients_give_up_are_no_restart() -> None:
+    """The sum of what was sent on and what is held falls; taken for a restart it would count 10,000 requests anew."""
+    behind = Behind("llm-d-epp")
+    for at, held, sent in ((0.0, 0.0, 10_000.0), (15.0, 40.0, 10_000.0), (30.0, 0.0, 10_001.0), (45.0, 0.0, 10_002.0)):
+        seen = behind.read(page(at=at, waiting=held, begun=sent + held))
+    assert seen.arrivals == 41.0
+
+
+def test_a_queue_of_several_models_blocks_scale_down_and_is_reported() -> None:
+    world = FakeCluster(gateway=GatewayChoice(name="inference-extension"))
+    world.serve(rate=6.0)
+    world.pool()
+    world.prometheus.gateways = picker(40.0, llama=10.0, other=3.0)
+    world.step(minutes=ONE_MINUTE)
+    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
+    assert "the gateway's queue names no model, and several are served" in world.message("MetricsAvailable")
+    assert "Scale-down is blocked" in world.message("MetricsAvailable")
+
+
 # What a pool does with it
+
+
+def test_a_gateway_with_a_pod_whose_gauges_may_be_copies_is_unknown() -> None:
+    """What its other pods hold is not all."""
+    behind = Behind()
+    why = {("chat", "b"): Missing("its gauges have several series", Cause.AMBIGUOUS)}
+    reading = FleetReading(at=0.0, samples={("chat", "a"): {"llama": page("a", waiting=3.0)}}, stale={}, causes=why)
+    seen = behind.totals.read(behind.pool, behind.own, shipped_gateways()["llm-d-epp"], reading)
+    assert seen.queue == seen.arrivals == Unknown("gateway pod b: its gauges have several series")
 
 
 def test_requests_held_at_the_gateway_are_demand() -> None:
@@ -194,6 +300,24 @@ def test_requests_held_at_the_gateway_are_demand() -> None:
     world.step(minutes=ONE_MINUTE)
     assert world.status()["queueDepth"] >= 500
     assert world.status()["desiredReplicas"] > replicas
+
+
+@pytest.mark.parametrize(
+    ("namespace", "model", "told"), [("chat", "llama", True), ("a", "llama", False), ("a", "x", False)]
+)
+def test_a_shared_gateway_tells_a_models_demand_to_its_namespaces_alone(
+    namespace: str, model: str, *, told: bool
+) -> None:
+    """A pool chooses its model's name: it could read, and be scaled by, another tenant's requests."""
+    shared = GatewayChoice(name="llm-d-epp", namespace="gateways", models={"llama": ("chat", "chat-*")})
+    backend = BackendConfig(url="http://prometheus", gateway=shared)
+    reader, own = GatewayReader(backend, shipped_gateways()), pool(namespace, model=model)
+    samples = {("gateways", "epp"): {model: page("epp", waiting=77.0, begun=600.0)}}
+    reader.hear([own], lambda *_: FleetReading(at=0.0, samples=samples, stale={}))
+    queue = reader.of(own).queue
+    assert queue == (
+        77.0 if told else Unknown("backends[].gateway.models does not name this pool's namespace for its model")
+    )
 
 
 def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:

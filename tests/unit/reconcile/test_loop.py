@@ -57,7 +57,7 @@ def test_never_scales_down_on_unknown(fault: str) -> None:
     world = settled()
     world.set_replicas("vllm", 6)
     world.step(minutes=2)
-    orders = len(world.services["vllm"].engines) + len(world.services["vllm"].orders)
+    orders = world.services["vllm"].replicas
     world.writes.scales.clear()
     if fault == "silent":
         world.prometheus.silent = "Prometheus backend 'default' cannot be reached"

@@ -54,7 +54,7 @@ def test_a_scale_whose_answer_is_lost_is_still_reported(monkeypatch: pytest.Monk
     with monkeypatch.context() as trouble:
         trouble.setattr(world, "scale", hangs(world.scale, 60.0))
         tick(world)
-    assert world.services["vllm"].set_by[0] == FIELD_MANAGER, "it was done"
+    assert world.services["vllm"].set_by == FIELD_MANAGER, "it was done"
     for _ in range(240):
         tick(world)
     assert world.status()["replicas"] == 2
@@ -75,7 +75,7 @@ def test_a_scale_is_reported_even_if_the_tick_ends_before_the_answer(
         trouble.setattr(world, amid, hangs(getattr(world, amid), 8.0))
         tick(world)
     assert [after for _, _, after in world.writes.scales] == [2]
-    assert world.services["vllm"].set_by[0] == FIELD_MANAGER, "it was done"
+    assert world.services["vllm"].set_by == FIELD_MANAGER, "it was done"
     for _ in range(240):
         tick(world)
     assert world.status()["replicas"] == 2
@@ -320,12 +320,12 @@ def test_rollouts_while_scales_go_unanswered_are_no_contest() -> None:
     world.writes.refuse["scale"] = Unanswered("500 failed calling webhook")
     for _ in range(3):
         tick(world)
-        world.services["vllm"].generation += 1  # kubectl set image, kubectl rollout restart
+        world.services["vllm"].number.generation += 1  # kubectl set image, kubectl rollout restart
         tick(world)
     del world.writes.refuse["scale"]
     tick(world)
     tick(world)
-    assert world.services["vllm"].set_by[0] == FIELD_MANAGER
+    assert world.services["vllm"].set_by == FIELD_MANAGER
     assert world.condition("Ready") == ("True", "SucceededGetScale"), world.message("Ready")
 
 
@@ -335,7 +335,7 @@ def test_a_rollout_during_a_scale_does_not_hide_it(monkeypatch: pytest.MonkeyPat
     scale, show = world.scale, world.show
 
     async def amid(*args: Any, **kwargs: Any) -> None:
-        world.services["vllm"].generation += 1
+        world.services["vllm"].number.generation += 1
         show("vllm")
         monkeypatch.setattr(world, "show", lambda _: None)
         await scale(*args, **kwargs)

@@ -20,7 +20,7 @@ Resource = tuple[str, str, str, str]
 """Group, version, kind, plural."""
 GPUS = {"containers": [{"name": "vllm", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
 SPECS: dict[Resource, dict[str, Any]] = {
-    STS: {"template": {"spec": GPUS}},
+    STS: {"podManagementPolicy": "Parallel", "template": {"spec": GPUS}},
     LWS: {"leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": GPUS}}},
 }
 
@@ -90,19 +90,22 @@ class OtherKinds(FakeCluster):
         if path not in {base, f"{base}/scale"} or name not in self.services:
             raise NotFound(f"Cannot read {path}: 404 Not Found")
         service = self.services[name]
-        replicas = len(service.engines) + len(service.orders)
-        program, at = service.set_by
-        fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
-        meta: dict[str, Any] = {"namespace": "chat", "name": name, "uid": f"o-{name}", "generation": service.generation}
-        meta["resourceVersion"] = f"{service.generation}-{len(service.engines)}"
+        replicas = service.replicas
+        meta: dict[str, Any] = {
+            "namespace": "chat",
+            "name": name,
+            "uid": f"o-{name}",
+            "generation": service.number.generation,
+        }
+        meta["resourceVersion"] = f"{service.number.generation}-{len(service.engines)}"
         if path.endswith("/scale"):
             selector = self.selector.format(name=name)
             return {
                 "metadata": meta,
-                "spec": {"replicas": replicas},
+                "spec": service.number.scale_spec(),
                 "status": {"replicas": replicas, "selector": selector},
             }
-        meta["managedFields"] = [{"manager": program, "operation": "Update", "time": stamp(at), "fieldsV1": fields}]
+        meta["managedFields"] = service.number.managed_fields()
         meta["ownerReferences"] = [self.owner] if self.owner is not None else []
         return {"metadata": meta, "spec": {"replicas": replicas, **SPECS.get(self.resource, {})}}
 

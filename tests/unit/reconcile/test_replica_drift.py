@@ -20,7 +20,7 @@ def contested(by: str = "argocd-controller", times: int = 3, every: int = 1, to:
     world = hungry()
     world.step(minutes=3)
     for number in range(times):
-        assert world.services["vllm"].set_by[0] == FIELD_MANAGER
+        assert world.services["vllm"].set_by == FIELD_MANAGER
         world.step(every * 0.25)
         world.set_replicas("vllm", to[number % len(to)], by=by)
         world.step()
@@ -151,7 +151,7 @@ def test_changes_by_people_are_no_contest_while_the_operator_does_not_scale() ->
 
 def test_a_new_target_starts_without_a_contest() -> None:
     world = contested()
-    world.serve("other", rate=30.0).set_by = ("argocd-controller", world.now)
+    world.serve("other", rate=30.0).number.owners = {("argocd-controller", "Update", None): world.now}
     world.pool(target="other")
     world.step(minutes=2)
     assert world.condition("Ready")[0] == "True"

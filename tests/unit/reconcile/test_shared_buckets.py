@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.prometheus import FleetReading, ReadRequest
-from servingpool.adapters.prometheus.samples import Layout
+from servingpool.adapters.prometheus.samples import BucketCount, Layout
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics, Unknown
 from servingpool.reconcile.backfill import past
 
 from .fake_cluster import FakeCluster, Prometheus
 
 BUCKETS = (0.001, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
-LAYOUT = Layout.read(("ttft", repr(bound), 4.0) for bound in BUCKETS)
+LAYOUT = Layout.read(BucketCount("ttft", repr(bound), 4.0) for bound in BUCKETS)
 SLOWEST = 2.0
 """Seconds. First tokens come after 0 to 2 s, all equally likely."""
 OTHERS = ("300ms", "1500ms", "6s", "30s")

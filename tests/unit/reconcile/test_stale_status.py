@@ -201,6 +201,8 @@ def test_conditions_of_an_older_spec_are_not_reported_for_the_newer() -> None:
     world = FakeCluster()
     world.serve(rate=6.0)
     world.pool(target="vlm")
+    world.serve("other")
+    world.pool("other", target="other")  # for whose sake Prometheus is read
     world.step()
     assert world.condition("Ready") == ("False", "TargetNotFound")
     read = world.prometheus.read

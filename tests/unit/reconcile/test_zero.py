@@ -59,7 +59,7 @@ class Behind(FakeCluster):
     @property
     def replicas(self) -> int:
         service = self.services["vllm"]
-        return len(service.engines) + len(service.orders)
+        return service.replicas
 
     def to_zero(self) -> None:
         self.go(20.0, 40)

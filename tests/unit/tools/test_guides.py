@@ -34,3 +34,16 @@ def test_the_rights_that_are_explained_are_those_that_the_manifests_grant() -> N
                     for resource in rule["resources"]:
                         granted[group, resource] |= set(rule["verbs"])
     assert explained == granted
+
+
+def test_each_promise_of_the_threat_model_has_a_test_that_exists() -> None:
+    """`| promise | `file::test` |`, or a whole file."""
+    text = (ROOT / "SECURITY.md").read_text()
+    table = text.partition("### What is promised")[2].partition("### What is not promised")[0]
+    rows = re.findall(r"^\| (?!promise|-)(.+?) \| (.+?) \|$", table, re.MULTILINE)
+    assert len(rows) >= 10
+    for promise, test in rows:
+        named = re.fullmatch(r"`([\w/]+\.py)(?:::(test_\w+))?`", test)
+        assert named is not None, promise
+        source = (ROOT / named[1]).read_text()
+        assert re.search(rf"^\s*(async )?def {named[2] or 'test_'}", source, re.MULTILINE), promise

@@ -9,7 +9,7 @@
 {{- end }}
 
 {{- define "servingpool.testLabel" -}}
-{{ include "servingpool.name" . }}-test
+{{ include "servingpool.derived" (list (include "servingpool.name" .) "-test") }}
 {{- end }}
 
 {{- /* Where and as whom the operator's pods run too. */}}

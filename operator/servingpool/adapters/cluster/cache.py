@@ -245,7 +245,7 @@ class ClusterCache:
         return (pod for pods in self._by_revision(workload) for pod in pods if not pod.going)
 
     def draining(self, workload: Workload) -> list[Pod]:
-        """A target's pods that are being deleted and have not ended."""
+        """A target's pods that are being deleted and have not ended, those that should have ended among them."""
         pods: Iterable[Pod] = chain.from_iterable(self._by_revision(workload))
         if workload.selector is not None:
             pods = self._own(workload, self._matched(workload.key.namespace, workload.selector))
@@ -290,15 +290,15 @@ class ClusterCache:
         found.update(Pod=sum(map(len, list(self._partly.values()))))
         return +found
 
-    def runs(self, namespace: str, uid: str) -> bool:
-        """Whether this pod exists and has not ended."""
+    def runs(self, namespace: str, uid: str, now: float) -> bool:
+        """Whether this pod exists, has not ended, and is not one that its node should have ended by now."""
         pod = self._spaces.get(namespace, {}).get(uid)
-        return pod is not None and not pod.ended
+        return pod is not None and not pod.ended and now < pod.holds_until
 
-    def drains(self, namespace: str, uid: str) -> bool:
-        """Whether this pod is being deleted and has not ended."""
+    def drains(self, namespace: str, uid: str, now: float) -> bool:
+        """Whether this pod is being deleted, and runs."""
         pod = self._spaces.get(namespace, {}).get(uid)
-        return pod is not None and pod.going and not pod.ended
+        return pod is not None and pod.going and self.runs(namespace, uid, now)
 
     def replicas(self, workload: Workload) -> list[tuple[Pod, ...]]:
         """The pods that are not being deleted, by replica, in each the selected ones first.

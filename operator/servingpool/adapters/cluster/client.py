@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -9,9 +11,10 @@ import orjson
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 
-from servingpool.adapters.cluster.errors import ClusterError, NotFound, translated
+from servingpool.adapters.cluster.errors import ClusterError, Invalid, NotFound, translated
 from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, choose
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind, Workload
+from servingpool.adapters.cluster.older_schema import without
 from servingpool.adapters.cluster.paths import path_of, version_of
 from servingpool.api.group import API_VERSION, BUDGET_PLURAL, GROUP, KIND, PLURAL, VERSION
 
@@ -29,6 +32,14 @@ METADATA_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+
+INDEX = re.compile(r"\[\d+\]")
+UNKNOWN_TO_SCHEMA = (
+    "The API server refuses %s in the status of %s, so that part is left out of every status: %s. "
+    "If the operator is newer than the custom resource definitions, apply those of its release."
+)
+
+log = logging.getLogger(__name__)
 
 
 async def credentials(kubeconfig: str | None) -> Credentials:
@@ -55,6 +66,8 @@ class Cluster:
         self._objects = client.CustomObjectsApi(api)
         self.writes: dict[str, int] = {"scale": 0, "cost": 0, "status": 0, "event": 0}
         """Requests that changed something, by kind, since the start."""
+        self._told: set[str] = set()
+        """Fields of a status that were refused and logged."""
 
     @classmethod
     async def connect(cls, kubeconfig: str | None, context: str | None = None) -> Self:
@@ -122,6 +135,8 @@ class Cluster:
                 _content_type=JSON_PATCH,
                 _request_timeout=TIMEOUT,
             )
+            if not isinstance(stored, dict) or not isinstance(stored.get("spec", {}), dict):
+                raise ValueError("it is no Scale")  # noqa: TRY004, an answer is no argument
         self.writes["scale"] += 1
         found = stored.get("spec", {}).get("replicas", 0)
         if found != replicas:
@@ -152,26 +167,32 @@ class Cluster:
     async def write_status(self, pool: Key, changes: dict[str, Any]) -> None:
         """Merge `changes` into a ServingPool's status."""
         namespace, name = pool
-        with translated(f"write the status of ServingPool {namespace}/{name}"):
-            await self._objects.patch_namespaced_custom_object_status(
-                GROUP,
-                VERSION,
-                namespace,
-                PLURAL,
-                name,
-                {"status": changes},
-                field_manager=FIELD_MANAGER,
-                _content_type=MERGE_PATCH,
-                _request_timeout=TIMEOUT,
-            )
-        self.writes["status"] += 1
+        path = path_of(API_VERSION, PLURAL, namespace, name)
+        await self._write_status(f"ServingPool {namespace}/{name}", path, changes)
 
     async def write_budget_status(self, name: str, changes: dict[str, Any]) -> None:
         """Merge `changes` into a GPUBudget's status."""
-        path = f"{path_of(API_VERSION, BUDGET_PLURAL, None, name)}/status"
-        with translated(f"write the status of GPUBudget {name}"):
-            query = [("fieldManager", FIELD_MANAGER)]
-            await self._request("PATCH", path, MERGE_PATCH, query_params=query, body={"status": changes})
+        await self._write_status(f"GPUBudget {name}", path_of(API_VERSION, BUDGET_PLURAL, None, name), changes)
+
+    async def _write_status(self, what: str, path: str, changes: dict[str, Any]) -> None:
+        """Merge `changes`; what an older custom resource definition does not take is left out and logged once."""
+
+        async def merge(part: dict[str, Any]) -> None:
+            with translated(f"write the status of {what}"):
+                query = [("fieldManager", FIELD_MANAGER)]
+                await self._request("PATCH", f"{path}/status", MERGE_PATCH, query_params=query, body={"status": part})
+
+        try:
+            await merge(changes)
+        except Invalid as refused:
+            left = without(changes, refused.fields)
+            if left == changes or not left:
+                raise
+            fields = ", ".join(sorted({INDEX.sub("[]", field) for field in refused.fields}))
+            if fields not in self._told:
+                self._told.add(fields)
+                log.warning(UNKNOWN_TO_SCHEMA, fields, what, refused)
+            await merge(left)
         self.writes["status"] += 1
 
     async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:
@@ -230,6 +251,17 @@ class Cluster:
             )
         return made
 
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server has this kind."""
+        group, version, plural = kind
+        try:
+            with translated(f"list {plural}"):
+                path, query = path_of(version_of(group, version), plural), [("limit", 1)]
+                await self._request("GET", path, accept=METADATA_ALONE, query_params=query)
+        except NotFound:
+            return False
+        return True
+
     async def _page(
         self, kind: Kind, namespace: str | None, *, limit: int, token: str = ""
     ) -> tuple[list[Any], dict[str, Any]]:
@@ -240,7 +272,7 @@ class Cluster:
         group, version, plural = kind
         path = path_of(version_of(group, version), plural, namespace)
         try:
-            with translated(f"list {plural}"):
+            with translated(f"list {plural}" + ("" if namespace is None else f" in namespace {namespace}")):
                 query = [("limit", limit), ("continue", token)]
                 page = await self._request("GET", path, accept=METADATA_ALONE, query_params=query)
         except NotFound:

@@ -15,6 +15,7 @@ from servingpool.adapters.cluster.refusals import (
     ClusterError,
     Conflict,
     Forbidden,
+    Invalid,
     NotFound,
     Unanswered,
     Unfit,
@@ -25,7 +26,7 @@ from servingpool.adapters.cluster.refusals import (
 
 INVALID = 422
 
-__all__ = ["ClusterError", "Conflict", "Forbidden", "NotFound", "Unanswered", "Unfit", "translated"]
+__all__ = ["ClusterError", "Conflict", "Forbidden", "Invalid", "NotFound", "Unanswered", "Unfit", "translated"]
 
 
 @contextmanager
@@ -34,26 +35,50 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        kind = kind_of(error.status or 0)
-        told = [f"Cannot {what}", f"{error.status} {error.reason}"]
-        if error.status == INVALID:
-            judged = _names_an_object(error)
-            kind = ClusterError if judged else Conflict
-            told += ["rejected by an admission policy or by validation"] if judged else []
-        raise kind(": ".join(filter(None, [*told, _message(error)]))) from error
+        raise _refusal(what, error) from error
     except (ConfigException, yaml.YAMLError) as error:
         raise ClusterError(f"Cannot {what}: {error}") from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        unanswered = Unanswered(f"Cannot {what}: the API server did not answer ({type(error).__name__})")
-        unanswered.detail = why(error)
-        raise unanswered from error
+        raise _unanswered(what, type(error).__name__, why(error)) from error
+    except ValueError as error:  # an answer that broke off in the middle, or that is not the API server's
+        raise _unanswered(what, "its answer cannot be read", str(error)) from error
+
+
+# Functions: an exception in a variable of the frame that raises it is a cycle, which only the garbage collector ends.
+
+
+def _refusal(what: str, error: ApiException) -> ClusterError:
+    kind = kind_of(error.status or 0)
+    told = [f"Cannot {what}", f"{error.status} {error.reason}"]
+    if error.status == INVALID:
+        judged = _names_an_object(error)
+        kind = Invalid if judged else Conflict
+        told += ["rejected by an admission policy or by validation"] if judged else []
+    refused = kind(": ".join(filter(None, [*told, _message(error)])))
+    if isinstance(refused, Invalid):
+        refused.fields = _fields(error)
+    return refused
+
+
+def _unanswered(what: str, how: str, detail: str) -> Unanswered:
+    unanswered = Unanswered(f"Cannot {what}: the API server did not answer ({how})")
+    unanswered.detail = detail
+    return unanswered
 
 
 def _message(error: ApiException) -> str:
     try:
         return said(json.loads(error.body)["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
+
+
+def _fields(error: ApiException) -> tuple[str, ...]:
+    try:
+        causes = json.loads(error.body)["details"]["causes"]
+        return tuple(str(cause["field"]) for cause in causes)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ()
 
 
 def _names_an_object(error: ApiException) -> bool:
@@ -66,5 +91,5 @@ def _names_an_object(error: ApiException) -> bool:
         details = json.loads(error.body)["details"]
         causes = details.get("causes", ())
         return "name" in details and all(cause.get("field") != "metadata.uid" for cause in causes)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False

@@ -64,7 +64,7 @@ class Handover:
         self._pools, self.key = pools, key
 
     def look(self) -> Scene:
-        """Read all of it. NotFound without the pool or its target, Unfit where the kept copy is none."""
+        """Read all of it. NotFound without the pool or its target."""
         namespace, name = self.key
         pool = self._pools.read(namespace, name)
         spec = pool["spec"]["targets"][0]
@@ -88,18 +88,8 @@ class Handover:
             autoscalers=tuple(raw for raw in scaling if made_by_keda(raw) is None),
             keda_hpas=tuple(raw for raw in scaling if made_by_keda(raw) is not None),
             namesakes=tuple(namesakes),
-            kept=None if kept is None else self._copy(kept),
+            kept=None if kept is None else _copy(kept),
         )
-
-    def _copy(self, kept: str) -> Raw:
-        try:
-            found = json.loads(kept)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict) or not {"kind", "metadata"} <= found.keys():
-            namespace, name = self.key
-            raise Unfit(f"Annotation {KEPT} of ServingPool {namespace}/{name} holds no autoscaler. Remove it")
-        return found
 
     def pool(self) -> Raw:
         """The pool alone. NotFound without it."""
@@ -196,3 +186,17 @@ class Handover:
 def named(raw: Raw) -> str:
     """Kind and name, as messages write them."""
     return f"{raw['kind']} '{raw['metadata']['name']}'"
+
+
+def _copy(text: str) -> Raw:
+    """The autoscaler in the pool's annotation. Unfit where whoever may edit the pool has put something else there."""
+    try:
+        kept: Raw = json.loads(text)
+        whole = kept["kind"] in {kind for _, _, kind in AUTOSCALERS.values()} and isinstance(
+            kept["metadata"]["name"], str
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise Unfit(f"The pool's annotation {KEPT} holds no copy of an autoscaler. Remove it, and run again")
+    return kept

@@ -15,6 +15,8 @@ Sort = tuple[str, str]
 DEPLOYMENT: Sort = ("apps", "Deployment")
 STATEFUL_SET: Sort = ("apps", "StatefulSet")
 LEADER_WORKER_SET: Sort = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+ORDINAL = (STATEFUL_SET, LEADER_WORKER_SET)
+"""Kinds whose pods that serve are named by a number, and whose scale-down removes the highest, Ready or not."""
 
 GROUP_LABELS = (
     "leaderworkerset.sigs.k8s.io/group-key",
@@ -96,6 +98,17 @@ def group(sort: Sort, labels: Mapping[str, str]) -> tuple[str, str] | None:
     index = INDEX_LABELS.get(sort)
     names = GROUP_LABELS if index is None else (index,)
     return next(((name, labels[name]) for name in names if name in labels), None)
+
+
+def ordinal(sort: Sort, name: str, pod: str) -> int | None:
+    """The number of this pod, by its name, where the kind of the object `name` removes the highest first."""
+    base, _, number = pod.rpartition("-")
+    return int(number) if sort in ORDINAL and base == name and number.isdecimal() else None
+
+
+def in_turn(sort: Sort, raw: Raw) -> bool:
+    """Whether its pods start one after another: a StatefulSet's do by default."""
+    return sort == STATEFUL_SET and raw.get("spec", {}).get("podManagementPolicy") != "Parallel"
 
 
 def revision(labels: Mapping[str, str]) -> tuple[str, str] | None:

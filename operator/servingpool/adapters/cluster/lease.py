@@ -97,7 +97,7 @@ class Election:
             try:
                 await self.attempt()
             except (ClusterError, TimeoutError) as error:
-                log.warning("%s", error or f"Lease {'/'.join(self._lease)}: timed out")
+                log.warning("%s", str(error) or f"Cannot renew Lease {'/'.join(self._lease)}: no answer in time")
             if leading != self.leading:
                 leading = not leading
                 if leading:
@@ -150,7 +150,7 @@ class Election:
         try:
             await self._soon(self._give_back())
         except (ClusterError, TimeoutError) as error:
-            log.info("The lease was not released and will expire: %s", error or "timed out")
+            log.info("The lease was not released and will expire: %s", str(error) or "no answer in time")
 
     async def _ours(self) -> dict[str, Any] | None:
         """The Lease as it stands, if it names us."""

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from servingpool.adapters.cluster.kinds import DEPLOYMENT, LEADER_WORKER_SET, STATEFUL_SET, Sort
+from servingpool.adapters.cluster.kinds import DEPLOYMENT, ORDINAL, Sort
 
 LONGEST_BASE, DRAWN = 58, 5
 """Characters of a ReplicaSet's name, and the dash after it, with which its pods' names begin; and of those drawn for
@@ -15,10 +15,6 @@ LONGEST_HASH = 10
 """What stands after a Deployment's name and a dash in its ReplicaSets' names, at most."""
 ALPHABET = "[bcdfghjklmnpqrstvwxz2456789]"
 """What Kubernetes draws and hashes with: no vowels, and no digits that look like one."""
-
-
-ORDINAL = (STATEFUL_SET, LEADER_WORKER_SET)
-"""Kinds whose pods that serve are named by a number."""
 
 
 def pods_of_any(targets: Iterable[tuple[str, Sort]]) -> str:

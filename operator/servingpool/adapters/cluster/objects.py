@@ -48,7 +48,10 @@ class TargetKey(NamedTuple):
         return f"{self.kind} {self.name}"
 
 
-POOL_METADATA = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "labels")
+POOL_METADATA = (
+    *("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp"),
+    "labels",
+)
 LABELS_TOO_LONG = f"labels: longer than {input_limits.LABELS} characters"
 ENDED = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
@@ -98,7 +101,7 @@ class Workload:
     replicas: int
     """`spec.replicas`: what is ordered."""
     set_by: Setter | None
-    """Who ordered it, as the API server has it."""
+    """Who ordered it, as the API server has it. None after a scale to 0, or where a manifest without it was applied."""
     gpus: int
     """GPUs one replica asks for, over its pods and containers; 0 where these name none."""
     drain: Drain
@@ -118,6 +121,12 @@ class Workload:
     """What one replica asks for; None where that is not known."""
     nodes: tuple[Labels, ...] = field(default=(), hash=False)
     """Node selectors of the pods of one replica."""
+    ending: bool = False
+    """It is being deleted."""
+    refusal: str = ""
+    """Why its controller cannot make pods, in the API server's words; empty where it can, or where it does not tell."""
+    in_turn: bool = False
+    """Its replicas start one after another, each once the one before is Ready."""
     left_out: tuple[str, ...] = ()
     """What of it is not read, each with the reason."""
 
@@ -170,6 +179,10 @@ class Pod:
     devices: Devices = Devices()  # noqa: RUF009, a tuple
     nodes: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
     """Its node selector."""
+    placed: bool = False
+    """It has a node."""
+    holds_until: float = math.inf
+    """Unix time in seconds until which it may end. After it the node is lost, or a finalizer holds the pod."""
     left_out: str = ""
     """What of it is not read, with the reason."""
 
@@ -242,6 +255,9 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
         parent=parent_of(key, raw["metadata"]),
         devices=devices_of(pods) if pods else None,
         nodes=tuple(pod.get("nodeSelector") or NO_LABELS for pod in pods),
+        ending="deletionTimestamp" in raw["metadata"],
+        refusal=_refusal(raw),
+        in_turn=kinds.in_turn(key.sort, raw),
         left_out=tuple(
             f"arguments of container {container.get('name')}: longer than {input_limits.ARGUMENTS} characters"
             for container, given in zip(serving, said, strict=True)
@@ -279,6 +295,8 @@ def pod(raw: Raw) -> Pod:
         gated=scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated",
         devices=_one(devices_of((raw.get("spec") or {},))),
         nodes=(raw.get("spec") or {}).get("nodeSelector") or NO_LABELS,
+        placed=bool((raw.get("spec") or {}).get("nodeName")),
+        holds_until=_holds_until(meta),
         left_out="" if bounded else LABELS_TOO_LONG,
     )
 
@@ -317,6 +335,20 @@ def _who_set_replicas(meta: Raw, path: Sequence[str]) -> Setter | None:
     """Of several that agree on the number ourselves, else the last."""
     found = [Setter(str(each.get("manager")), str(each.get("time"))) for each in holders(meta, *path)]
     return max(found, key=lambda setter: (setter.program == FIELD_MANAGER, setter.at), default=None)
+
+
+def _refusal(raw: Raw) -> str:
+    """As a Deployment or ReplicaSet tells it."""
+    for each in (raw.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "ReplicaFailure" and each.get("status") == "True":
+            return str(each.get("message") or each.get("reason") or "")
+    return ""
+
+
+def _holds_until(meta: Raw) -> float:
+    """As ResourceQuota counts: the deletion's time, which has the grace period in it, and the period once more."""
+    ends = meta.get("deletionTimestamp")
+    return math.inf if ends is None else unix(ends) + float(meta.get("deletionGracePeriodSeconds") or 0)
 
 
 def _deletion_cost(meta: Raw) -> DeletionCost | None:

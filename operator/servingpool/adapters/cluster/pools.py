@@ -149,12 +149,12 @@ def _parsed(body: bytes, what: str, status: int) -> dict[str, Any]:
     if status >= REFUSED:
         try:
             told = said(json.loads(body).get("message", ""))
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             told = ""
         raise kind_of(status)(f"Cannot {what}: {status} {told or 'without a reason'}")
     try:
         found: dict[str, Any] = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unanswered(f"Cannot {what}: what answered is no API server, perhaps a login page") from error
     return found
 

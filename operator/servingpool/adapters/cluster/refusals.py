@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from servingpool.catalogue.plain import plain
+
 CONFLICT, NOT_FOUND, FORBIDDEN, UNAUTHORIZED, TROUBLE = 409, 404, 403, 401, 500
 """HTTP statuses that have a kind of their own; and that from which a server is in trouble."""
 
@@ -32,6 +34,13 @@ class Unfit(NotFound):
     """What there is cannot be used for this: the kind is another one."""
 
 
+class Invalid(ClusterError):
+    """Validation or an admission policy does not take the object."""
+
+    fields: tuple[str, ...] = ()
+    """Paths of what it does not take, such as `status.conditions[3].type`, where the answer names them."""
+
+
 class Unanswered(ClusterError):
     """No answer came, or that of a server in trouble: what was asked for may have been done."""
 
@@ -59,8 +68,7 @@ def said(message: object) -> str:
     """An API server's message as it is told: bounded, without controls, and without a full stop."""
     text = message if isinstance(message, str) else ""
     cut = text if len(text) <= LONGEST_SAID else f"{text[: LONGEST_SAID - 1]}…"
-    shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in cut)
-    return shown.strip().rstrip(".")
+    return plain(cut).strip().rstrip(".")
 
 
 def why(error: BaseException) -> str:

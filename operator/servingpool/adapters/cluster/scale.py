@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -34,10 +34,12 @@ KEPT_FOR = 120.0
 """Seconds for which a target is decided on as it was read last, while the API server does not answer. A scale carries
 the number that it replaces, so it is refused where that has changed."""
 READ_AT_ONCE = 16
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0
+"""Seconds before a target that cannot be scaled is asked for again. The pause doubles with each failure."""
 REPLICAS_LOOKED_AT = 3
 """Of which all pods are read, to know the GPUs of one."""
 LONGEST_READING = 10.0
-"""Seconds for all targets of a Prometheus. The others are decided on as they were read last."""
+"""Seconds for all targets of a Prometheus. Others are decided on as they were read last, and come first next time."""
 
 
 class Fault(Enum):
@@ -216,8 +218,24 @@ def _alike(sort: Sort, pods: Iterable[Raw]) -> dict[tuple[str, str], list[Raw]]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A target that cannot be scaled. The exception that said so is not kept: it would keep its frames."""
+
+    fault: Fault
+    detail: str
+    version: str = ""
+    """API group and version that was asked for: of another one the answer may differ."""
+    times: int = 0
+    again: float = -math.inf
+    """When it is asked for again, by the reader's clock."""
+
+
 class TargetReader:
-    """Reads the targets that no watch shows, into the cache."""
+    """Reads the targets that no watch shows, into the cache.
+
+    Namespaces have turns, so that whoever has thousands of targets waits for himself.
+    """
 
     def __init__(self, api: Api, cache: ClusterCache, clock: Callable[[], float]) -> None:
         """`clock` is monotonic, in seconds."""
@@ -227,60 +245,96 @@ class TargetReader:
         self._held: dict[TargetKey, tuple[str, Workload]] = {}
         """With the resourceVersion."""
         self._read_at: dict[TargetKey, float] = {}
-        self._faults: dict[TargetKey, Unscalable] = {}
+        self._tried_at: dict[TargetKey, float] = {}
+        """When its last reading began, whatever came of it."""
+        self._failures: dict[TargetKey, _Failure] = {}
 
     def fault(self, key: TargetKey) -> Unscalable:
         """Why the cache does not have this target."""
-        if key.sort == kinds.DEPLOYMENT:
-            unreadable = self.cache.unreadable(key.kind, key[:2])
-            return Unscalable(Fault.NO_TARGET) if unreadable is None else Unscalable(Fault.FAILED, unreadable)
-        return self._faults.get(key, Unscalable(Fault.FAILED))
+        failure = self._failures.get(key)
+        if failure is not None:
+            return Unscalable(failure.fault, failure.detail)
+        if key.sort != kinds.DEPLOYMENT:
+            return Unscalable(Fault.FAILED)
+        unreadable = self.cache.unreadable(key.kind, key[:2])
+        return Unscalable(Fault.NO_TARGET) if unreadable is None else Unscalable(Fault.FAILED, unreadable)
 
     async def read(self, wanted: Mapping[TargetKey, str]) -> None:
         """Read these targets, given with their API group and version; Deployments aside, which are watched."""
-        gate = asyncio.Semaphore(READ_AT_ONCE)
+        now = self._clock()
+        due = [key for key, version in wanted.items() if key.sort != kinds.DEPLOYMENT and self._due(key, version, now)]
+        waiting = iter(self._in_turns(due))
+
+        async def serve() -> None:
+            for key in waiting:
+                self._tried_at[key] = self._clock()
+                await self._read(key, wanted[key])
+
         try:
             async with asyncio.timeout(LONGEST_READING):
-                await asyncio.gather(
-                    *(self._read(key, version, gate) for key, version in wanted.items() if key.sort != kinds.DEPLOYMENT)
-                )
+                await asyncio.gather(*(serve() for _ in range(min(READ_AT_ONCE, len(due)))))
         except TimeoutError:
-            log.warning("The API server is slow; some targets are decided on as they were read last.")
+            log.warning(
+                "%d of %d targets were not read within %g s. They are decided on as they were read last, and are read "
+                "first in the next tick.",
+                sum(1 for _ in waiting) + READ_AT_ONCE,
+                len(due),
+                LONGEST_READING,
+            )
             for key in wanted.keys() & self._held.keys():
                 self._not_read(key, "the API server did not answer in time")
 
+    def _due(self, key: TargetKey, version: str, now: float) -> bool:
+        """Whether a target is to be read now: one that cannot be scaled has pauses."""
+        failure = self._failures.get(key)
+        # The pause is compared from both sides, so that a clock that steps back does not make it long.
+        return failure is None or failure.version != version or not now < failure.again <= now + LONGEST_PAUSE
+
+    def _in_turns(self, due: Iterable[TargetKey]) -> list[TargetKey]:
+        """One target of each namespace in turn, of each those that were tried longest ago first."""
+        turn: Counter[str] = Counter()
+        ranked: list[tuple[int, float, TargetKey]] = []
+        for key in sorted(due, key=lambda one: self._tried_at.get(one, -math.inf)):
+            ranked.append((turn[key.namespace], self._tried_at.get(key, -math.inf), key))
+            turn[key.namespace] += 1
+        return [key for _, _, key in sorted(ranked, key=lambda one: one[:2])]
+
     def forget(self, wanted: Mapping[TargetKey, str]) -> None:
         """Keep only these targets: no pool names the others any more."""
-        for key in (self._held.keys() | self._faults.keys()) - wanted.keys():
+        for key in (self._held.keys() | self._failures.keys() | self._tried_at.keys()) - wanted.keys():
             self._lose(key)
-            self._faults.pop(key, None)
+            self._failures.pop(key, None)
+            self._tried_at.pop(key, None)
 
-    async def _read(self, key: TargetKey, version: str, gate: asyncio.Semaphore) -> None:
-        async with gate:
-            try:
-                found = await read_target(self._api, self._discovery, key, version, self._held.get(key))
-            except Unscalable as fault:
-                self._lose(key)
-                self._faults[key] = fault
-            except ClusterError as error:
-                self._not_read(key, str(error))
-            except Exception as defect:
-                # An answer that nobody expects must not end the round of the other pools.
-                log.exception("Reading %s %s/%s failed.", key.kind, *key[:2])
-                self._lose(key)
-                self._faults[key] = Unscalable(
-                    Fault.FAILED, f"its fields are not as expected ({type(defect).__name__})"
-                )
-            else:
-                self._held[key], self._read_at[key] = found, self._clock()
-                self._faults.pop(key, None)
-                self.cache.see_target(key, found[1])
+    async def _read(self, key: TargetKey, version: str) -> None:
+        try:
+            found = await read_target(self._api, self._discovery, key, version, self._held.get(key))
+        except Unscalable as fault:
+            self._fail(key, version, fault.fault, fault.detail)
+        except ClusterError as error:
+            self._not_read(key, str(error))
+        except Exception as defect:
+            # An answer that nobody expects must not end the round of the other pools.
+            log.exception("Reading %s %s/%s failed.", key.kind, *key[:2])
+            self._fail(key, version, Fault.FAILED, f"its fields are not as expected ({type(defect).__name__})")
+        else:
+            self._held[key], self._read_at[key] = found, self._clock()
+            self._failures.pop(key, None)
+            self.cache.see_target(key, found[1])
+
+    def _fail(self, key: TargetKey, version: str, fault: Fault, detail: str) -> None:
+        """This target cannot be scaled, which seldom changes by itself."""
+        self._lose(key)
+        before = self._failures.get(key)
+        times = before.times if before is not None and before.version == version else 0
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(times, 10))
+        self._failures[key] = _Failure(fault, detail, version, times + 1, self._clock() + pause)
 
     def _not_read(self, key: TargetKey, why: str) -> None:
         """No answer came for this target: what was read last counts for a while."""
         if not 0.0 <= self._clock() - self._read_at.get(key, -math.inf) < KEPT_FOR:
             self._lose(key)
-            self._faults[key] = Unscalable(Fault.FAILED, why)
+            self._failures[key] = _Failure(Fault.FAILED, why)
 
     def _lose(self, key: TargetKey) -> None:
         self._held.pop(key, None)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from servingpool.adapters.prometheus.backend_config import BackendConfig
-from servingpool.adapters.prometheus.diagnosis import PodKey, explained
+from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey, explained
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, shipped
 from servingpool.adapters.prometheus.gateways import GatewayProfile, gateway_of, shipped_gateways
-from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
+from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.plan import Plan
-from servingpool.adapters.prometheus.promql import Queries, Scope, requested_replicas
+from servingpool.adapters.prometheus.promql import ADDRESS, Queries, Scope, requested_replicas
+from servingpool.adapters.prometheus.rows import Unread, shown
 from servingpool.adapters.prometheus.samples import (
     FleetReading,
     Layout,
@@ -42,6 +44,11 @@ T = TypeVar("T")
 _Which = tuple[str, bool, Scope]
 """Name, whether it is a gateway's, and what is read of it."""
 
+log = logging.getLogger(__name__)
+
+AMBIGUOUS = "its gauges have several series that differ in a label which the engine's profile does not name"
+MOST_TOLD = 1_000
+"""Pods with unreadable series that are logged in the life of the operator; all are counted."""
 LAYOUT_LASTS = 600.0
 """Seconds until the buckets are looked up again: they change with a rollout of the engine, at most."""
 
@@ -78,9 +85,12 @@ class PrometheusBackend:
         self._engines = shipped() if engines is None else engines
         self._gateways = shipped_gateways() if gateways is None else gateways
         self._workers = Workers(config)
+        self._gate = asyncio.Semaphore(config.concurrency)
         self._known: dict[_Which, _Known] = {}
         self._queries: dict[tuple[str, bool], Queries] = {}
         """By engine or gateway."""
+        self._told: set[tuple[PodKey, str]] = set()
+        """What was logged of pods."""
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         """Every pod's sample as last scraped; Unknown, with a reason fit for status, if Prometheus did not answer.
@@ -93,9 +103,25 @@ class PrometheusBackend:
         queries = self._queries_for(request.engine, gateway=request.gateway)
         if queries.profile.metered:
             return FleetReading(at=now, samples={}, stale={}, profile=queries.profile)
-        scope = Scope(request.match_labels, models=tuple(sorted(request.models)))
-        which = (request.engine, request.gateway, scope)
         deadline = self._workers.deadline()
+        # Each read with its look-up in the order of the calls: else the look-ups of all would come before the first.
+        try:
+            async with asyncio.timeout(self.config.timeout):
+                await self._gate.acquire()
+        except TimeoutError:
+            return _why([self._workers.unsent()], of=1)
+        try:
+            if self._workers.over(deadline):
+                return _why([self._workers.unsent()], of=1)
+            return await self._read(request, queries, now, deadline)
+        finally:
+            self._gate.release()
+
+    async def _read(
+        self, request: ReadRequest, queries: Queries, now: float, deadline: float
+    ) -> FleetReading | Unknown:
+        scope = Scope(request.match_labels, tuple(sorted(request.namespaces)), models=tuple(sorted(request.models)))
+        which = (request.engine, request.gateway, scope)
         known = self._known.get(which)
         looked_up = known is None or not known.good(now)
         try:
@@ -103,7 +129,9 @@ class PrometheusBackend:
                 wait = (
                     min(2.0 * known.wait, LAYOUT_LASTS) if known is not None and known.lacking else LAYOUT_LACKING_WAIT
                 )
-                known = _Known(await self._workers.run(deadline, read_layout, queries, scope, None), now, wait=wait)
+                targets = ADDRESS if known is None else known.layout.targets
+                layout = await self._workers.run(deadline, read_layout, queries, scope, None, targets)
+                known = _Known(layout, now, wait=wait)
                 # Kept at once: thrown away where its samples come late, it would make the next ones late too, for ever.
                 self._keep(which, known, now)
             plan = Plan.of(queries, known.layout, request)
@@ -122,7 +150,15 @@ class PrometheusBackend:
         parts = [answer for answer in answers if isinstance(answer, Evaluation)]
         self._known[which] = replace(known, lacking=any(part.lacks_buckets for part in parts))
         whole = self._whole(parts, len(slices) + looked_up + len(hints))
-        return replace(whole, profile=queries.profile, causes=causes[0] if causes else {}, doubled=known.layout.doubled)
+        ambiguous = {pod: Missing(AMBIGUOUS, Cause.AMBIGUOUS) for part in parts for pod in part.several}
+        return replace(
+            whole,
+            profile=queries.profile,
+            causes={**(causes[0] if causes else {}), **ambiguous},
+            doubled=known.layout.doubled,
+            native=known.layout.native,
+            unread=self._tell([known.layout.unread, *(part.unread for part in parts)]),
+        )
 
     async def history(
         self,
@@ -217,6 +253,18 @@ class PrometheusBackend:
         self._known = {one: kept for one, kept in self._known.items() if now - kept.since < 2.0 * LAYOUT_LASTS}
         self._known[which] = known
 
+    def _tell(self, answers: Collection[Unread]) -> Unread:
+        """What could not be read in several answers together. Each pod is logged once."""
+        whole = Unread()
+        for one in answers:
+            whole.include(one)
+        for pod, why in whole.pods.items():
+            if (pod, why) not in self._told and len(self._told) < MOST_TOLD:
+                self._told.add((pod, why))
+                said = "Prometheus backend '%s': pod %s/%s has series that cannot be read and are left out: %s"
+                log.warning(said, self.config.name, *map(shown, pod), why)
+        return whole
+
     def _whole(self, parts: Sequence[Evaluation], queries: int) -> FleetReading:
         samples, stale = {}, {}
         for part in parts:
@@ -253,6 +301,7 @@ def _why(failures: Sequence[MetricsUnavailable], *, of: int) -> Unknown:
     """Why a read in so many queries failed. One of which a single one was sent has had its turn."""
     sent = [error for error in failures if not isinstance(error, Unsent)]
     if sent:
-        return Unknown(str(sent[0]))
+        heavy = next((error for error in sent if isinstance(error, Excess)), None)
+        return Unknown(str(sent[0])) if heavy is None else TooLarge(str(heavy))
     said = str(failures[0])
     return NotAsked(said) if len(failures) == of else Unknown(f"{said}, after {of - len(failures)} of {of} parts")

@@ -76,6 +76,13 @@ class GatewayChoice(_Section):
     """Namespace of the gateway's pods. Without it, each pool has a gateway in its own namespace."""
     workload: Annotated[str, Field(pattern=f"^{WORKLOAD_NAME.pattern}$", max_length=253)] | None = None
     """Name of the gateway's Deployment or StatefulSet. Default: all gateways in the namespace."""
+    models: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    """By model, the namespaces (globs) whose pools read its demand. Default: any pool reads that of the model it names.
+    With any entry, nobody reads the demand of a model that is not in it."""
+
+    def tells(self, model: str, namespace: str) -> bool:
+        """Whether a pool of this namespace reads the demand of this model."""
+        return not self.models or any(fnmatchcase(namespace, glob) for glob in self.models.get(model, ()))
 
     @model_validator(mode="before")
     @classmethod
@@ -106,7 +113,7 @@ class BackendConfig(_Section):
     """Headers of each query, such as X-Scope-OrgID for the tenant."""
     labels: SeriesLabels = SeriesLabels()
     gateway: GatewayChoice | None = None
-    """A gateway's name, or name, namespace and workload. A pool can name its own in spec.metrics.gateway."""
+    """A gateway's name, or name, namespace, workload and models. A pool can name its own in spec.metrics.gateway."""
 
     @field_validator("url")
     @classmethod

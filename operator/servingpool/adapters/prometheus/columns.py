@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, Origin, Series
-from servingpool.adapters.prometheus.promql import GROUP, Queries, Source, exported, source_key
+from servingpool.adapters.prometheus.promql import GROUP, SEVERAL, Queries, Source, exported, source_key
+from servingpool.adapters.prometheus.rows import ROW_ERRORS, Unread
 
 SCRAPED_AT = ""
 """The scrape time's row has no metric name."""
+SEVERAL_COLUMN = 1
+"""Of the row named SEVERAL; the scrape time's is 0."""
 
 Row = list[float | None]
 SampleKey = tuple[str, str, str]
@@ -60,14 +64,16 @@ class Columns:
     ) -> None:
         """`buckets`: histogram -> upper bound -> texts of `le`. `bounded`: the histograms of no use without."""
         self._identity = queries.owned
+        self.unread = partial(Unread, queries.owned[:2])
+        """Makes what counts the rows that cannot be read."""
         self._splits = {
             str(number): (group.split, exported(group.split) if group.split else "")
             for number, group in enumerate(queries.profile.groups)
         }
-        self.plain: dict[str, int] = {SCRAPED_AT: 0}
+        self.plain: dict[str, int] = {SCRAPED_AT: 0, SEVERAL: SEVERAL_COLUMN}
         self.by_le: dict[str, dict[str, int]] = {}
         self.made: list[Made] = []
-        self.width = 1
+        self.width = len(self.plain)
         self.from_admission = queries.profile.time_to_first_token_from is Origin.ADMISSION
         figures = queries.profile.figures
         self.figures = tuple(
@@ -83,30 +89,36 @@ class Columns:
             for figure in HISTOGRAMS
         )
 
-    def locate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[SampleKey, int, Mapping[str, Any]]]:
-        """The sample and the column of each row; rows that were not asked for are left out.
+    def locate(
+        self, rows: Iterable[Mapping[str, Any]], unread: Unread
+    ) -> Iterator[tuple[SampleKey, int, Mapping[str, Any]]]:
+        """The sample and the column of each row; rows that were not asked for, and unreadable ones, are left out.
 
         A label that the sample itself carried wins over the one that scraping added.
         """
         (namespace, own_namespace), (pod, own_pod), (model, own_model) = self._identity
         plain, by_le, splits = self.plain, self.by_le, self._splits
         for row in rows:
-            metric = row["metric"]
-            name = metric.get("__name__", SCRAPED_AT)
-            if GROUP in metric:
-                group = metric[GROUP]
-                label, own = splits[group]
-                name = source_key(name, group, metric.get(own) or metric.get(label, ""))
-            column = plain.get(name)
-            if column is None and name in by_le:
-                column = by_le[name].get(metric["le"])
-            if column is None:
+            try:
+                metric = row["metric"]
+                name = metric.get("__name__", SCRAPED_AT)
+                if GROUP in metric:
+                    group = metric[GROUP]
+                    label, own = splits[group]
+                    name = source_key(name, group, metric.get(own) or metric.get(label, ""))
+                column = plain.get(name)
+                if column is None and name in by_le:
+                    column = by_le[name].get(metric["le"])
+                if column is None:
+                    continue
+                sample = (
+                    metric.get(own_namespace) or metric[namespace],
+                    metric.get(own_pod) or metric[pod],
+                    metric.get(own_model) or metric.get(model, ""),
+                )
+            except ROW_ERRORS:
+                unread.add(row)
                 continue
-            sample = (
-                metric.get(own_namespace) or metric[namespace],
-                metric.get(own_pod) or metric[pod],
-                metric.get(own_model) or metric.get(model, ""),
-            )
             yield sample, column, row
 
     def _figure(self, queries: Queries, series: Series) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.engines.profile import Figure
 from servingpool.adapters.prometheus.promql import Queries, any_of, apart, exported
+from servingpool.adapters.prometheus.rows import Unread
 
 PodKey = tuple[str, str]
 """Namespace and pod name."""
@@ -32,6 +33,8 @@ class Cause(Enum):
     OTHER_ENGINE = auto()
     ROUTER = auto()
     WRONG_LABELS = auto()
+    AMBIGUOUS = auto()
+    """Its gauges have several series in one scrape, which may be parts or copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +102,26 @@ def fitting(pods: Iterable[PodKey], room: int, *, times: int) -> list[PodKey]:
 
 
 def evidence(queries: Queries, rows: Iterable[Mapping[str, Any]]) -> tuple[dict[PodKey, Evidence], bool]:
-    """By pod; and whether there are series of the engine that name no pod or namespace."""
+    """By pod; and whether there are series of the engine without pod or namespace. Unreadable rows are left out."""
     found: dict[PodKey, Evidence] = {}
     lost = False
-    for row in rows:
+
+    def parsed(row: Mapping[str, Any]) -> tuple[str, PodKey, str, Mapping[str, str], float]:
         labels = row["metric"]
-        if labels["part"] == "lost":
+        part = labels["part"]
+        pod = ("", "") if part == "lost" else queries.pod_of(labels)
+        name = labels["__name__"] if part == "series" else ""
+        if not all(isinstance(text, str) for text in labels.values()):
+            raise TypeError("a label that is no text")
+        return part, pod, name, labels, float(row["value"][1])
+
+    for part, pod, name, labels, value in Unread().readable(rows, parsed):
+        if part == "lost":
             lost = True
-            continue
-        one = found.setdefault(queries.pod_of(labels), Evidence())
-        if labels["part"] == "up":
-            one.up = float(row["value"][1])
+        elif part == "up":
+            found.setdefault(pod, Evidence()).up = value
         else:
-            one.series.setdefault(labels["__name__"], []).append(labels)
+            found.setdefault(pod, Evidence()).series.setdefault(name, []).append(labels)
     return found, lost
 
 

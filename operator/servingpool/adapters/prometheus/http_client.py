@@ -20,21 +20,25 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
+from servingpool.adapters.prometheus import bounds
 from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.rows import shown
 
 LONGEST_URL_QUERY = 2_000
 """Characters; a longer query is sent as a POST, for proxies cap a URL at 4 to 8 kB."""
-LARGEST_REPLY = 256 * 2**20
-"""Bytes; ten times what a slice of a full fleet takes."""
 PIECE = 2**16
 """Bytes of rows parsed at a time. A whole slice is 60 MB of objects: too much for a processor's cache, and enough for
 the garbage collector to set in, so each row would cost half as much again."""
-_CHUNK = 2**18
+_CHUNK = 2**16
+"""Bytes of one read of the socket. Packed ones become a thousand times as many at most."""
 _NEXT_ROW = b',{"metric":'
 """Between two rows, and nowhere else: within a string, quotes have a backslash before them. Where a server writes
 blanks in between, all rows are parsed at once."""
 _LOGGED = 500
 _KNOWN_ERROR_TYPES = {"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found"}
+_HEAVY_TYPES = {"timeout", "canceled", "execution"}
+_HEAVY = {413, 414, 422, 503, 504}
+"""What is answered where a query is too much, by its length, its series or its time."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +59,10 @@ class Unsent(MetricsUnavailable):
     """It was not asked: other queries took all the time that there was."""
 
 
+class Excess(MetricsUnavailable):
+    """The answer is larger than is taken, or took longer than is waited for. A smaller part may be answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What Prometheus found."""
@@ -66,14 +74,23 @@ class Answer:
     """From where to where it holds the other rows, a comma before each."""
     warnings: tuple[str, ...]
     """Reasons why the result may be partial. Not for the status: Thanos puts its stores' addresses there."""
+    backend: str
+    """Whose answer it is."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All rows: `metric`, and `value` or `values`. ValueError at one that is no JSON."""
+        """All rows: `metric`, and `value` or `values`, unless a row has another shape. Raises MetricsUnavailable."""
         yield from self.ends[:1]
-        start, end = self.between
-        while start < end:
+        (start, end), count = self.between, len(self.ends)
+        while start < end or count > bounds.MOST_ROWS:
+            if count > bounds.MOST_ROWS:
+                raise Excess(self.backend, f"answered with more than {bounds.MOST_ROWS} rows")
             stop = self.body.find(_NEXT_ROW, min(start + PIECE, end))
-            yield from orjson.loads(b"[" + self.body[start + 1 : stop] + b"]")
+            try:
+                piece = orjson.loads(b"[" + self.body[start + 1 : stop] + b"]")
+            except orjson.JSONDecodeError as error:
+                raise MetricsUnavailable(self.backend, "answered in an unexpected format") from error
+            count += len(piece)
+            yield from piece
             start = stop
         yield from self.ends[1:]
 
@@ -96,6 +113,18 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
         self._adapter = CuttableAdapter(max_retries=Retry(0, read=False))
         session.mount(config.url, self._adapter)
         self.config = config
+        self._held = 0
+        """Bytes of the last reply, of what all replies share."""
+
+    def release(self) -> None:
+        """Give back the room of the last reply, which was read by now."""
+        held, self._held = self._held, 0
+        bounds.REPLIES.give(held)
+
+    def close(self) -> None:
+        """Let go of the connection, and of the last reply's room."""
+        self.release()
+        self._session.close()
 
     def cut(self) -> None:
         """End the request that another thread has under way with this client."""
@@ -133,6 +162,7 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
         return self._parse(*self._send(path, params, timeout), expected)
 
     def _send(self, path: str, params: dict[str, str], timeout: float | None) -> tuple[requests.Response, bytearray]:
+        self.release()
         seconds = self.config.timeout if timeout is None else timeout
         deadline = self._adapter.deadline = time.monotonic() + seconds
         long = len(params.get("query", "")) > LONGEST_URL_QUERY
@@ -148,11 +178,29 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                return response, _read(response, deadline)
+                return response, self._read(response, deadline)
+        except _TooLong as error:
+            raise self._unavailable(str(error), kind=Excess) from None
         except (requests.exceptions.RequestException, HTTPError, OSError) as error:
-            raise self._unavailable(
-                _what(error, self.config.timeout, late=time.monotonic() > deadline), error
-            ) from error
+            late = time.monotonic() > deadline or isinstance(error, (requests.exceptions.Timeout, TimeoutError))
+            what = _what(error, self.config.timeout, late=late)
+            # Of a header that is none, the exception has the header.
+            detail = "" if isinstance(error, requests.exceptions.InvalidHeader) else error
+            raise self._unavailable(what, detail, Excess if late else MetricsUnavailable) from error
+
+    def _read(self, response: requests.Response, deadline: float) -> bytearray:
+        """The body, by single reads of the socket with a look at the clock between them."""
+        body = bytearray()
+        while chunk := response.raw.read1(_CHUNK, decode_content=True):
+            if len(body) + len(chunk) > bounds.LARGEST_REPLY:
+                raise _TooLong(f"answered with more than {bounds.LARGEST_REPLY >> 20} MiB")
+            if not bounds.REPLIES.take(len(chunk)):
+                raise _TooLong("answered with more than there is room for beside other answers")
+            self._held += len(chunk)
+            body += chunk
+            if time.monotonic() > deadline:
+                raise TimeoutError("the body was still dripping")
+        return body
 
     def _parse(self, response: requests.Response, body: bytearray, expected: str) -> Answer:
         code = response.status_code
@@ -166,15 +214,20 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
                 data = reply["data"]
                 if data["resultType"] != expected:
                     raise TypeError(f"a {data['resultType']}, not a {expected}")  # noqa: TRY301
-                return Answer(data["result"], body, (second, last), tuple(reply.get("warnings") or ()))
+                if not isinstance(data["result"], list):
+                    raise TypeError("no list of rows")  # noqa: TRY301
+                warnings = tuple(reply.get("warnings") or ())
+                return Answer(data["result"], body, (second, last), warnings, self.config.name)
             kind = reply.get("errorType")
         except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
             if code == requests.codes.ok:
                 shape = "did not answer with query results; its url may point to a login page or to Grafana"
                 raise self._unavailable(shape, body[:_LOGGED]) from error
             kind = None
-        told = f" ({kind})" if kind in _KNOWN_ERROR_TYPES else ""
-        raise self._unavailable(f"answered HTTP {code}{told}", body[:_LOGGED])
+        known = isinstance(kind, str) and kind in _KNOWN_ERROR_TYPES
+        heavy = code in _HEAVY or (known and kind in _HEAVY_TYPES)
+        said = f"answered HTTP {code} ({kind})" if known else f"answered HTTP {code}"
+        raise self._unavailable(said, body[:_LOGGED], Excess if heavy else MetricsUnavailable)
 
     def _headers(self) -> dict[str, str]:
         headers = dict(self.config.headers)
@@ -192,10 +245,17 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
         except (OSError, UnicodeDecodeError) as error:
             raise self._unavailable(f"has a {setting} that is not readable", error) from error
 
-    def _unavailable(self, what: str, detail: object = "") -> MetricsUnavailable:
-        """The public sentence; the detail goes to the operator's log only."""
-        _log.warning("Prometheus backend '%s' %s %s", self.config.name, what, str(detail)[:_LOGGED])
-        return MetricsUnavailable(self.config.name, what)
+    def _unavailable(
+        self, what: str, detail: object = "", kind: type[MetricsUnavailable] = MetricsUnavailable
+    ) -> MetricsUnavailable:
+        """The public sentence; the detail goes to the operator's log only.
+
+        Not a body where credentials were sent: servers have answered with the request's headers.
+        """
+        secret = self.config.bearer_token_file or self.config.basic_auth or self.config.headers
+        kept = "" if secret and isinstance(detail, bytearray | bytes) else shown(str(detail), _LOGGED)
+        _log.warning("Prometheus backend '%s' %s %s", self.config.name, what, kept)
+        return kind(self.config.name, what)
 
 
 def _what(error: Exception, timeout: float, *, late: bool) -> str:
@@ -209,16 +269,8 @@ def _what(error: Exception, timeout: float, *, late: bool) -> str:
     return "closed the connection early, or its answer is not HTTP"
 
 
-def _read(response: requests.Response, deadline: float) -> bytearray:
-    """The body, by single reads of the socket with a look at the clock between them."""
-    body = bytearray()
-    while chunk := response.raw.read1(_CHUNK, decode_content=True):
-        body += chunk
-        if time.monotonic() > deadline:
-            raise TimeoutError("the body was still dripping")
-        if len(body) > LARGEST_REPLY:
-            raise requests.exceptions.ContentDecodingError(f"over {LARGEST_REPLY} bytes")
-    return body
+class _TooLong(Exception):
+    """The body is longer than is taken; the message goes on from the backend's name."""
 
 
 class CuttableAdapter(HTTPAdapter):

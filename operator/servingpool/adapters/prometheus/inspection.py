@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from servingpool.adapters.prometheus.diagnosis import (
     LONGEST_QUERY,
@@ -19,6 +20,7 @@ from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, PrometheusClient
 from servingpool.adapters.prometheus.page import Sample
 from servingpool.adapters.prometheus.promql import Queries, any_of, apart, exported
+from servingpool.adapters.prometheus.rows import Unread
 from servingpool.adapters.prometheus.scrape_errors import scrape_errors
 
 
@@ -62,13 +64,19 @@ def inspect(
     where = of_pods(queries, pods)
     every = any_of(sorted({name for each in names.values() for name in each}))
     samples: dict[PodKey, list[Sample]] = {}
-    for row in client.custom_query(f"{{__name__=~{every},{where}}}", timeout=timeout).rows():
-        labels = dict(row["metric"])
-        name, key = labels.pop("__name__"), queries.pod_of(labels)
-        samples.setdefault(key, []).append(Sample(name, own_labels(labels), float(row["value"][1])))
+    rows = client.custom_query(f"{{__name__=~{every},{where}}}", timeout=timeout).rows()
+    for key, sample in Unread().readable(rows, lambda row: _sample(queries, row)):
+        samples.setdefault(key, []).append(sample)
     rows = client.custom_query(_ages(names, where), timeout=timeout).rows()
-    ages = {Figure(row["metric"]["part"]): float(row["value"][1]) for row in rows}
+    newest = Unread().readable(rows, lambda row: (Figure(row["metric"]["part"]), float(row["value"][1])))
+    ages = dict(newest)
     return Inspection(pods, found, {pod: tuple(one) for pod, one in samples.items()}, ages, errors)
+
+
+def _sample(queries: Queries, row: Mapping[str, Any]) -> tuple[PodKey, Sample]:
+    labels = {str(name): str(value) for name, value in row["metric"].items()}
+    name, key = labels.pop("__name__"), queries.pod_of(labels)
+    return key, Sample(name, own_labels(labels), float(row["value"][1]))
 
 
 def _ages(names: Mapping[Figure, Collection[str]], where: str) -> str:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from servingpool.adapters.prometheus.backend_config import BackendConfig
-from servingpool.adapters.prometheus.http_client import MetricsUnavailable, PrometheusClient
+from servingpool.adapters.prometheus.http_client import PrometheusClient
 from servingpool.adapters.prometheus.promql import quote
+from servingpool.adapters.prometheus.rows import Unread
 from servingpool.catalogue.metrics import POOL, Metric
 
 MOST_POINTS = 10_000
@@ -49,7 +50,8 @@ class Point:
 Record = dict[Metric, list[Point]]
 """All that is known of a pool at one time."""
 _BY_NAME = {metric.value: metric for metric in Metric}
-_Sources = dict[frozenset[tuple[str, str]], Record]
+_Labels = frozenset[tuple[str, str]]
+_Sources = dict[_Labels, Record]
 """By the labels that scraping added."""
 
 
@@ -72,8 +74,8 @@ class OwnRecord:
         """As of the last scrape before `time`, Unix seconds. Raises MetricsUnavailable or AmbiguousRecord."""
         with closing(PrometheusClient(self.config)) as client:
             answer = client.custom_query(self._selector(Metric), {"time": f"{time:.3f}"}, self.config.timeout)
-            found = self._by_time(client, answer.rows(), lambda row: [row["value"]])
-        return next(iter(found.values()), {})
+            found = self._by_time(answer.rows(), lambda row: [row["value"]])
+        return max(found.values(), key=len, default={})  # one, unless a row has a damaged time
 
     def over(self, metrics: Iterable[Metric], start: float, end: float, step: float) -> Iterator[tuple[float, Record]]:
         """As of every `step` seconds from `start` to `end` at which something is known. Raises as `at`."""
@@ -85,7 +87,7 @@ class OwnRecord:
                 answer = client.custom_query_range(
                     selector, start + first * step, start + last * step, step, timeout=self.config.timeout
                 )
-                yield from sorted(self._by_time(client, answer.rows(), lambda row: row["values"]).items())
+                yield from sorted(self._by_time(answer.rows(), lambda row: row["values"]).items())
 
     def autoscaler(self, name: str, start: float, end: float, step: float) -> dict[float, float]:
         """Replicas that a HorizontalPodAutoscaler of the pool's namespace wanted, by time; from kube-state-metrics.
@@ -96,11 +98,15 @@ class OwnRecord:
         selector = f"{HPA_DESIRED}{{{','.join(f'{name}={quote(to)}' for name, to in labels.items())}}}"
         found: dict[float, float] = {}
         with closing(PrometheusClient(self.config)) as client:
-            for row in client.custom_query_range(selector, start, end, step, timeout=self.config.timeout).rows():
-                said = row["metric"]
-                if (said.get("exported_namespace") or said.get("namespace")) == self.key[0]:
-                    found |= {float(at): float(value) for at, value in row["values"]}
+            rows = client.custom_query_range(selector, start, end, step, timeout=self.config.timeout).rows()
+            for values in Unread().readable(rows, self._own_values):
+                found |= values
         return found
+
+    def _own_values(self, row: Mapping[str, Any]) -> dict[float, float]:
+        said = row["metric"]
+        own = (said.get("exported_namespace") or said.get("namespace")) == self.key[0]
+        return {float(at): float(value) for at, value in row["values"]} if own else {}
 
     def _selector(self, metrics: Iterable[Metric]) -> str:
         names = "|".join(sorted(metric.value for metric in metrics if metric.labels[:2] == POOL))
@@ -109,28 +115,18 @@ class OwnRecord:
 
     def _by_time(
         self,
-        client: PrometheusClient,
         rows: Iterable[Mapping[str, Any]],
         samples: Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]],
     ) -> dict[float, Record]:
         """The record at each time: of several sources at once, that with the newest decision."""
         times: defaultdict[float, _Sources] = defaultdict(dict)
         others: set[frozenset[tuple[str, str]]] = set()
-        try:
-            for row in rows:
-                labels = dict(row["metric"])
-                own = labels.pop("namespace", "")
-                if (labels.pop("exported_namespace", "") or own, labels.pop("pool")) != self.key:
-                    continue
-                metric = _BY_NAME[labels.pop("__name__")]
-                said = {name: labels.pop(name) for name in metric.labels[2:]}
-                source = frozenset((name, to) for name, to in labels.items() if name in SCRAPING)
-                others.add(frozenset(labels.items()) - source)
-                for at, value in samples(row):
-                    found = times[float(at)].setdefault(source, {})
-                    found.setdefault(metric, []).append(Point(said, float(value)))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise MetricsUnavailable(client.config.name, "answered in an unexpected format") from error
+        points = Unread().readable(rows, lambda row: self._points(row, samples))
+        for source, other, metric, said, values in points:
+            others |= {other} if values else set()
+            for at, value in values:
+                found = times[at].setdefault(source, {})
+                found.setdefault(metric, []).append(Point(said, value))
         if len(others) > 1:
             # Of two of them, what the first says and the second does not.
             first, second, *_ = sorted(others, key=sorted)
@@ -138,6 +134,21 @@ class OwnRecord:
             raise AmbiguousRecord(f"Several pools {'/'.join(self.key)} have a record; they differ by {told}")
         return {at: max(sources.values(), key=_decided) for at, sources in times.items()}
 
+    def _points(
+        self, row: Mapping[str, Any], samples: Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]]
+    ) -> tuple[_Labels, _Labels, Metric, dict[str, str], list[tuple[float, float]]]:
+        """Of a row the labels of its source, all others, what it is of, and its points; none of another pool's row."""
+        labels = dict(row["metric"])
+        if not all(isinstance(text, str) for text in labels.values()):
+            raise TypeError("a label that is no text")
+        own = labels.pop("namespace", "")
+        mine = (labels.pop("exported_namespace", "") or own, labels.pop("pool")) == self.key
+        metric = _BY_NAME[labels.pop("__name__")]
+        said = {name: labels.pop(name) for name in metric.labels[2:]}
+        source = frozenset((name, to) for name, to in labels.items() if name in SCRAPING)
+        values = [(float(at), float(value)) for at, value in samples(row)] if mine else []
+        return source, frozenset(labels.items()) - source, metric, said, values
 
-def _decided(record: Record) -> float:
-    return one(record, Metric.DECIDED_AT) or 0.0
+
+def _decided(record: Record) -> tuple[float, int]:
+    return one(record, Metric.DECIDED_AT) or 0.0, len(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,7 +13,8 @@ from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.engines.profile import ESSENTIAL, HISTOGRAMS, Figure, Series
 from servingpool.adapters.prometheus.plan import Plan, gather
 from servingpool.adapters.prometheus.promql import GROUP, Queries
-from servingpool.adapters.prometheus.samples import Layout, ReadRequest
+from servingpool.adapters.prometheus.rows import bound_of, shown
+from servingpool.adapters.prometheus.samples import BucketCount, Layout, ReadRequest
 from servingpool.decision.observation import Histogram, Reading, ReplicaMetrics
 
 POD = "pod"
@@ -82,13 +84,46 @@ def read(
     """
     queries = Queries(profile)
     bounds = [
-        (one.name.removesuffix("_bucket"), one.labels["le"], 1.0)
-        for one in samples
-        if one.name.removesuffix("_bucket") in queries.histograms and "le" in one.labels
+        BucketCount(one.name.removesuffix("_bucket"), one.labels["le"], 1.0)
+        for one in _buckets(queries, samples)
+        if _bound(one) is not None
     ]
     plan = Plan.of(queries, Layout.read(bounds), request or ReadRequest())
     fresh, _ = gather(_rows(queries, plan, samples), plan.columns).samples(0.0, 1.0)
     return next(iter(fresh.values()), {})
+
+
+def unreadable(profile: EngineMetrics, samples: Sequence[Sample]) -> list[str]:
+    """Buckets that are left out because their bound is no number, in a sentence each."""
+    odd = [one for one in _buckets(Queries(profile), samples) if _bound(one) is None]
+    return sorted({f"{shown(one.name)} has a bucket le={shown(one.labels.get('le', ''))!r}" for one in odd})
+
+
+def ambiguous(profile: EngineMetrics, samples: Sequence[Sample]) -> list[str]:
+    """Gauges with several series that may be parts or copies, in a sentence each. The operator reads no such page."""
+    found = []
+    for name in sorted(profile.gauges):
+        for number, group in enumerate(profile.groups):
+            named = {profile.named_in(number), group.split, *profile.added(number), *group.copies}
+            own = [one.labels for one in samples if one.name == name and group.admits(one.labels)]
+            alike = [Counter(tuple(labels.get(one, "") for one in named if one) for labels in own)]
+            if any(count > 1 for each in alike for count in each.values()):
+                others = {label for labels in own for label in labels if label not in named}
+                differ = sorted(one for one in others if len({labels.get(one, "") for labels in own}) > 1)
+                found.append(f"{name} has several series that differ in {', '.join(differ) or 'nothing'}")
+    return list(dict.fromkeys(found))
+
+
+def _buckets(queries: Queries, samples: Iterable[Sample]) -> list[Sample]:
+    names = {f"{name}_bucket" for name in queries.histograms}
+    return [one for one in samples if one.name in names]
+
+
+def _bound(one: Sample) -> float | None:
+    try:
+        return bound_of(one.labels.get("le"))
+    except ValueError:
+        return None
 
 
 def told(figure: Reading | Histogram) -> str:
@@ -131,7 +166,7 @@ def _rows(queries: Queries, plan: Plan, samples: Sequence[Sample]) -> Iterator[d
         (name, group): () for group, names in queries.names.items() for name in names
     }
     wanted |= {(one.part("bucket").name, one.group): texts for one, texts in plan.buckets.items() if texts}
-    found: dict[tuple[tuple[str, str], ...], dict[tuple[str, ...], float]] = {}
+    found: dict[tuple[tuple[str, str], ...], dict[tuple[str, ...], dict[tuple[str, ...], float]]] = {}
     for name, labels, value in samples:
         for number, group in enumerate(profile.groups):
             texts = wanted.get((name, number))
@@ -142,10 +177,13 @@ def _rows(queries: Queries, plan: Plan, samples: Sequence[Sample]) -> Iterator[d
                 continue
             row = {"__name__": name, **identity} | ({GROUP: str(number)} if number else {})
             row |= {label: labels[label] for label in (model, group.split, "le" if texts else None) if label}
-            rank = tuple(labels.get(label, "") for label in profile.added(number))
-            ranks = found.setdefault(tuple(sorted(row.items())), {})
-            ranks[rank] = max(value, ranks.get(rank, value))
+            rank, copy = (
+                tuple(labels.get(label, "") for label in which) for which in (profile.added(number), group.copies)
+            )
+            copies = found.setdefault(tuple(sorted(row.items())), {}).setdefault(rank, {})
+            copies[copy] = copies.get(copy, 0.0) + value
     models = {dict(row).get(named or "", "") for row in found}
-    yield from ({"metric": dict(row), "value": [0.0, sum(ranks.values())]} for row, ranks in found.items())
+    for series, ranks in found.items():
+        yield {"metric": dict(series), "value": [0.0, sum(max(copies.values()) for copies in ranks.values())]}
     for name in models:
         yield {"metric": {**identity, **({named: name} if named else {})}, "value": [0.0, 0.0]}

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from servingpool.adapters.prometheus.columns import Columns, HistogramColumns, Row, SampleKey
+from servingpool.adapters.prometheus.bounds import MOST_SAMPLES, MOST_TEXT
+from servingpool.adapters.prometheus.columns import SEVERAL_COLUMN, Columns, HistogramColumns, Row, SampleKey
 from servingpool.adapters.prometheus.diagnosis import PodKey
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS as HISTOGRAM_FIGURES
 from servingpool.adapters.prometheus.engines.profile import Figure
 from servingpool.adapters.prometheus.promql import Queries, Scope, Source
+from servingpool.adapters.prometheus.rows import ROW_ERRORS
 from servingpool.adapters.prometheus.samples import Layout, ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
 
@@ -33,6 +34,8 @@ FIELDS = (*FIGURES, *HISTOGRAMS)
 """Of `ReplicaMetrics`: those that are read."""
 
 EMPTY = Histogram((), (), 0.0, 0.0)
+_EARLY = 0.001
+"""Seconds by which a time may be off by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Plan:
     """Histogram -> the texts of `le` to ask for."""
     rows: int
     """Series to expect in all replies together."""
+    targets: tuple[str, ...]
+    """Labels that tell targets apart."""
 
     @classmethod
     def of(cls, queries: Queries, layout: Layout, request: ReadRequest) -> Plan:
@@ -62,7 +67,7 @@ class Plan:
         }
         columns = Columns(queries, chosen, [figure for figure, bounds, _ in asked if bounds])
         texts = {source: sorted(set().union(*buckets.values())) for source, buckets in chosen.items()}
-        return cls(queries, columns, texts, layout.engines * columns.width)
+        return cls(queries, columns, texts, layout.engines * columns.width, layout.targets)
 
     @property
     def slices(self) -> int:
@@ -76,7 +81,7 @@ class Plan:
 
     def query(self, scope: Scope) -> str:
         """The expression that returns the scope's samples."""
-        return self.queries.samples(self.buckets, scope)
+        return self.queries.samples(self.buckets, scope, self.targets)
 
 
 class Table:
@@ -84,9 +89,19 @@ class Table:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self.rows: defaultdict[SampleKey, Row] = defaultdict(lambda: [None] * columns.width)
+        self.rows: dict[SampleKey, Row] = {}
+        self.unread = columns.unread()
+        self.several: set[PodKey] = set()
+        """Pods with a sample that is left out, for its gauges have several series in one scrape."""
         self.lacks_buckets = False
         """Some sample had a histogram that matters, and none of its buckets was among those asked for."""
+
+    def add(self, sample: SampleKey) -> Row:
+        """The row of a sample that had none. TypeError where its key is no text, or too long a one."""
+        if not all(isinstance(each, str) and len(each) <= MOST_TEXT for each in sample):
+            raise TypeError("a label that is no text, or too long")
+        row = self.rows[sample] = [None] * self._columns.width
+        return row
 
     def samples(
         self, at: float, staleness: float
@@ -96,10 +111,13 @@ class Table:
         stale: dict[PodKey, float] = {}
         for (namespace, pod, model), row in self.rows.items():
             scraped_at = row[0]
-            if scraped_at is None:
+            if scraped_at is None or not math.isfinite(scraped_at):
                 continue  # no scrape time, no rate: as good as not scraped
             if at - scraped_at > staleness:
                 stale[namespace, pod] = at - scraped_at
+                continue
+            if row[SEVERAL_COLUMN] is not None:
+                self.several.add((namespace, pod))
                 continue
             for each in self._columns.made:
                 each.fill(row)
@@ -148,20 +166,38 @@ class Table:
 
 
 def gather(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Table:
-    """The table of an instant query's rows. KeyError, TypeError or ValueError if they are not what was asked for."""
+    """The table of an instant query's rows; `Table.unread` has those that are not what was asked for."""
     table = Table(columns)
-    for sample, column, row in columns.locate(rows):
-        table.rows[sample][column] = float(row["value"][1])
+    found, unread = table.rows, table.unread
+    for sample, column, row in columns.locate(rows, unread):
+        try:
+            value = float(row["value"][1])
+            if len(found) > MOST_SAMPLES:
+                break  # too many: see `read_samples`
+            (found.get(sample) or table.add(sample))[column] = value
+        except ROW_ERRORS:
+            unread.add(row)
     return table
 
 
-def gather_range(rows: Iterable[Mapping[str, Any]], columns: Columns) -> dict[float, Table]:
-    """The tables of a range query's rows, by time of evaluation. Errors as `gather`."""
+def gather_range(rows: Iterable[Mapping[str, Any]], columns: Columns, start: float, end: float) -> dict[float, Table]:
+    """The tables of a range query's rows from `start` to `end`, by time of evaluation. Unreadable rows are left out."""
     tables: dict[float, Table] = {}
-    for sample, column, row in columns.locate(rows):
-        for at, value in row["values"]:
-            table = tables.get(at)
-            if table is None:
-                table = tables[at] = Table(columns)
-            table.rows[sample][column] = float(value)
+    unread = columns.unread()
+    for sample, column, row in columns.locate(rows, unread):
+        try:
+            points = [(at, float(value)) for at, value in row["values"] if start <= at + _EARLY and at - _EARLY <= end]
+            for at, value in points:
+                table = tables.get(at)
+                if table is None:
+                    table = tables[at] = Table(columns)
+                (table.rows.get(sample) or table.add(sample))[column] = value
+        except ROW_ERRORS:
+            unread.add(row)
     return tables
+
+
+def evaluated_at(rows: Iterable[Mapping[str, Any]], columns: Columns) -> float:
+    """The time of an instant query by its rows, in Unix seconds: what most of them say; 0.0 where there is none."""
+    times = list(columns.unread().readable(rows, lambda row: float(row["value"][0])))
+    return max(times, key=times.count, default=0.0)

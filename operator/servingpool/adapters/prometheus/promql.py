@@ -24,8 +24,13 @@ from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, 
 # ends in anything else, for names are DNS labels. So this cuts pods into slices without knowing any.
 _POD_ENDINGS = "bcdfghjklmnpqrstvwxz2456789" + "aeiouy013"
 
-DOUBLED = "doubled"
-"""The part of a look-up's rows that tell pods whose series Prometheus has from several addresses."""
+SEVERAL = "several"
+"""The name of a row of a sample whose gauges have several series in one scrape that nothing tells apart."""
+ADDRESS = ("job", "instance")
+"""Labels that tell a target from others, in most cases."""
+SCRAPING = ("endpoint", "service", "container", "node", "prometheus", "prometheus_replica", "replica")
+"""Labels that scraping adds, as far as they are known by name: for a Prometheus that has no `up`, as after a remote
+write of some series only."""
 GROUP = "__group__"
 """A label that no engine exports: Prometheus keeps names that begin with `__` to itself."""
 
@@ -121,49 +126,42 @@ class Queries:
         """The names of all histograms of the profile, old names included."""
         return sorted({source.name for source in self.sources})
 
-    def buckets(self, scope: Scope, window: str = "") -> str:
-        """How many series there are of each bucket: (`__name__`, `le`) -> count. And rows of `DOUBLED`.
+    @property
+    def owner(self) -> list[str]:
+        """The labels that say whose pod a series is of."""
+        return [label for pair in self.owned[:2] for label in pair if label]
 
-        With a window, such as `1h:5m`: rows of those at any of its steps too, and none of `DOUBLED`.
-        """
-        series = self._select([f"{name}_bucket" for name in self.histograms], scope)
-        counts = f"count by (__name__, le) ({' or '.join(series)})"
-        if window:
-            past = " or ".join(f"last_over_time({one}[{window}])" for one in series)
-            return f"{counts} or {apart(f'count by (__name__, le) ({past})', 'past')}"
-        # Of a federation `instance` is the federated server's.
-        return counts if self.labels.exported else f"{counts} or {apart(self._doubled(scope), DOUBLED)}"
-
-    def _doubled(self, scope: Scope) -> str:
-        """Pods with the same series at several addresses."""
-        by = self._by(*self._own())
-        addresses = f"max by ({by}, instance) ({' or '.join(self.clock(scope))})"
-        return f"count by ({self._by()}) (count by ({by}) ({addresses}) > 1)"
-
-    def samples(self, buckets: Mapping[Source, Collection[str]], scope: Scope) -> str:
+    def samples(self, buckets: Mapping[Source, Collection[str]], scope: Scope, targets: Sequence[str] = ADDRESS) -> str:
         """All figures of every sample: `__name__` (and `le`) tell which; a row without `__name__` is the scrape time.
 
-        `buckets`: histogram -> the texts of `le` wanted. A row of any but the first group names it in the label GROUP.
+        `buckets`: histogram -> the texts of `le` wanted. `targets`: labels that tell targets apart. A row of any but
+        the first group names it in the label GROUP. A row named SEVERAL tells of a sample that is not to be used.
         """
         terms = []
         for group, names in self.names.items():
             split = self.profile.groups[group].split
             own = (split, exported(split)) if split else ()
-            series = self._once(self._select(names, scope, group=group), *own, group=group)
-            by = self._by("__name__", *own, group=group)
+            series = self._once(self.select(names, scope, group=group), targets, *own, group=group)
+            by = self.by("__name__", *own, group=group)
             terms.append(_grouped(f"sum by ({by}) ({series})", group))
+            gauges = [name for name in names if name in self.profile.gauges]
+            if gauges:
+                alike = self._scrape("count", self.select(gauges, scope, group=group), targets, *own, group=group)
+                several = f"count by ({self.by(group=group)}) ({alike} > 1)"
+                terms.append(apart(f'label_replace({several}, "__name__", "{SEVERAL}", "", "")', SEVERAL))
         for index, (source, texts) in enumerate(buckets.items()):
             if texts:
                 wanted = f"le=~{any_of(sorted(texts))}"
                 series = self._once(
-                    self._select([source.part("bucket").name], scope, wanted, group=source.group),
+                    self.select([source.part("bucket").name], scope, wanted, group=source.group),
+                    targets,
                     "le",
                     group=source.group,
                 )
-                counts = _grouped(f"sum by ({self._by('__name__', 'le')}) ({series})", source.group)
+                counts = _grouped(f"sum by ({self.by('__name__', 'le')}) ({series})", source.group)
                 terms.append(apart(counts, f"histogram-{index}"))
         times = " or ".join(self._time(selector, group) for selector, group in self._clock(scope))
-        terms.append(apart(f"max by ({self._by()}) ({times})", "times"))
+        terms.append(apart(f"max by ({self.by()}) ({times})", "times"))
         return " or ".join(terms)
 
     def clock(self, scope: Scope) -> list[str]:
@@ -185,13 +183,13 @@ class Queries:
             for one in figures[figure]
             for group in (self.profile.group_of(one),)
             for name in one.metrics(histogram=figure in HISTOGRAMS)
-            for each in self._select([name], scope, group=group)
+            for each in self.select([name], scope, group=group)
         ]
 
     def _time(self, selector: str, group: int) -> str:
         """When series were scraped. A model that the target names is not one of series that name none."""
         unnamed = self.profile.groups[group].any_model
-        return f"max by ({self._by(group=group)}) (timestamp({selector}))" if unnamed else f"timestamp({selector})"
+        return f"max by ({self.by(group=group)}) (timestamp({selector}))" if unnamed else f"timestamp({selector})"
 
     @property
     def names(self) -> dict[int, list[str]]:
@@ -208,25 +206,37 @@ class Queries:
         ]
         return {group: list(dict.fromkeys(names)) for group, names in found.items() if names}
 
-    def _once(self, selectors: Sequence[str], *more: str, group: int) -> str:
+    def _once(self, selectors: Sequence[str], targets: Sequence[str], *more: str, group: int) -> str:
         """Each figure of a sample once.
 
-        A pod matched by a ServiceMonitor and by a PodMonitor, or seen by both of a pair of Prometheus servers,
-        would else count double.
+        Within a scrape, series that differ in labels that nobody named are parts of a figure, such as one for each
+        tenant. A label that scraping adds is the same on all series of a target. Over the targets it is the greatest: a
+        pod matched by a ServiceMonitor and by a PodMonitor, or seen by both of a pair of Prometheus servers, would else
+        count double.
         """
-        labels = dict.fromkeys([*more, *self._own(group)])
-        return f"max by ({self._by('__name__', *labels, group=group)}) ({' or '.join(selectors)})"
+        labels = dict.fromkeys([*more, *self.own(group)])
+        scrapes = self._scrape("sum", selectors, targets, *more, group=group)
+        return f"max by ({self.by('__name__', *labels, group=group)}) ({scrapes})"
 
-    def _own(self, group: int = 0) -> list[str]:
+    def _scrape(self, total: str, selectors: Sequence[str], targets: Sequence[str], *more: str, group: int) -> str:
+        """A total over the series of one scrape that differ in nothing that anybody named."""
+        copies = self.profile.groups[group].copies
+        told = (*more, *self.own(group), *copies, *map(exported, copies), *targets)
+        # Of a federation `job` and `instance` are the federated server's.
+        told += tuple(map(exported, ADDRESS)) if self.labels.exported else ()
+        return f"{total} by ({self.by('__name__', *dict.fromkeys(told), group=group)}) ({' or '.join(selectors)})"
+
+    def own(self, group: int = 0) -> list[str]:
         """The labels of one pod's series that are added up."""
         own = self.profile.added(group)
         return [*own, *(exported(name) for name in own)]
 
-    def _by(self, *more: str, group: int = 0) -> str:
+    def by(self, *more: str, group: int = 0) -> str:
+        """Labels to aggregate by, those of pod and model among them."""
         owned = self.owned[:2] if self.profile.groups[group].any_model else self.owned
         return ", ".join((*more, *(label for pair in zip(*owned, strict=True) for label in pair if label)))
 
-    def _select(self, names: Sequence[str], scope: Scope, *matchers: str, group: int = 0) -> list[str]:
+    def select(self, names: Sequence[str], scope: Scope, *matchers: str, group: int = 0) -> list[str]:
         """Selectors whose union is wanted: two where a namespace or a model may be under either of two labels."""
         (_, _), (pod, _), _ = self.owned
         asked = self.profile.groups[group]
@@ -234,7 +244,7 @@ class Queries:
         common = [
             f"__name__=~{any_of(names)}",
             *([f'{model}!=""'] if model else ()),
-            f'{pod}=~".+[{scope.endings}]"' if scope.endings else f'{pod}!=""',
+            f'{pod}=~".*[{scope.endings}]"' if scope.endings else f'{pod}!=""',
             *(_none_of(name, values) for label, values in asked.excluded for name in (label, exported(label))),
             *matchers,
             *(f"{name}={quote(value)}" for name, value in scope.match_labels),

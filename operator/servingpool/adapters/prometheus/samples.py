@@ -10,16 +10,22 @@ vLLM has 43 in the two histograms with a bound.
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any, NamedTuple
 
+from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of
 from servingpool.adapters.prometheus.engines.profile import LABEL_NAME
+from servingpool.adapters.prometheus.promql import ADDRESS
+from servingpool.adapters.prometheus.rows import Unread, bound_of
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 
 PodSamples = Mapping[PodKey, Mapping[str, ReplicaMetrics]]
@@ -53,6 +59,8 @@ class ReadRequest:
     """Served models; all where empty."""
     pods: str = ""
     """A regular expression that a pod's whole name matches; anything where empty."""
+    namespaces: frozenset[str] = frozenset()
+    """Of the pods that are asked for; all where empty. A history names its own."""
     explain: frozenset[PodKey] = frozenset()
     """Pods that had no sample when they were last read: the reading is to say why."""
     gateway: bool = False
@@ -71,7 +79,7 @@ class NotAsked(Unknown):
 
 
 class TooLarge(Unknown):
-    """The backend answered, with more than is taken."""
+    """The backend answered with more than is taken, or it takes longer than is waited for. Of less it may tell."""
 
     __slots__ = ()
 
@@ -86,20 +94,32 @@ class Selection:
     doubled: tuple[str, ...] = ()
     """Pods with a sample that may be of two engines, see `Layout.doubled`; sorted."""
 
+    native: tuple[str, ...] = ()
+    """Pods whose histograms Prometheus stores as native ones alone; sorted."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """What could not be read of pods, whether they have a sample or not."""
+
     @property
     def named_doubled(self) -> str:
         """Their names, in a sentence."""
         return _names(list(self.doubled))
+
+    @property
+    def named_native(self) -> str:
+        """Likewise."""
+        return _names(list(self.native))
+
+    @property
+    def named_unreadable(self) -> str:
+        """The pods with series that could not be read, and why."""
+        return _alike(self.unreadable)
 
     def explain(self) -> str:
         """One sentence on the missing pods, those that fail alike together; empty where none is missing.
 
         By name, for what the watch shows first is no news.
         """
-        alike: dict[str, list[str]] = {}
-        for pod, missing in sorted(self.missing.items(), key=lambda one: one[0]):
-            alike.setdefault(missing.reason, []).append(pod)
-        return ". ".join(f"{_names(pods)}: {reason}" for reason, pods in alike.items())
+        return _alike({pod: missing.reason for pod, missing in self.missing.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +141,31 @@ class FleetReading:
     """Of the pods in the request's `explain`, why they have no sample."""
     doubled: frozenset[PodKey] = frozenset()
     """Pods whose series came from several addresses when the buckets were looked up."""
+    native: frozenset[PodKey] = frozenset()
+    """Pods whose histograms Prometheus stored as native ones alone then."""
+    unread: Unread = field(default_factory=Unread)
+    """Series that could not be read, of pods with or without a sample."""
 
     def select(self, namespace: str, pods: Iterable[str], model: str) -> Selection:
         """The samples of these pods for this model, and why the others have none."""
-        found, missing, doubled = [], {}, []
+        found, missing, doubled, native = [], {}, [], []
+        unreadable: dict[str, str] = {}
         for pod in pods:
             models = self.samples.get((namespace, pod), {})
-            sample = sample_of(models, model)
+            sample, key = sample_of(models, model), (namespace, pod)
+            native += [pod] if key in self.native else []
+            unreadable |= {pod: self.unread.pods[key]} if key in self.unread.pods else {}
             if sample is not None:
                 found.append(sample)
-                doubled += [pod] if (namespace, pod) in self.doubled else []
+                doubled += [pod] if key in self.doubled else []
             else:
                 missing[pod] = self._why(namespace, pod, model, models)
-        return Selection(tuple(found), missing, tuple(sorted(doubled)))
+        return Selection(tuple(found), missing, tuple(sorted(doubled)), tuple(sorted(native)), unreadable)
 
     def _why(self, namespace: str, pod: str, model: str, models: Mapping[str, ReplicaMetrics]) -> Missing:
+        known = self.causes.get((namespace, pod))
+        if known is not None and known.cause is Cause.AMBIGUOUS:
+            return known
         if models:
             others = ", ".join(f"'{name}'" for name in sorted(models)[:_NAMED])
             said = f"pod exports {self.profile.model_label} {others}; spec.model is '{model}'"
@@ -145,7 +175,9 @@ class FleetReading:
             return Missing(f"last scraped {age:.0f} s ago", Cause.STALE)
         if self.partial is not None:
             return Missing(f"no sample, and {self.partial.reason}")
-        return self.causes.get((namespace, pod), Missing(f"not scraped, or {self.profile.silent}"))
+        if known is None and self.unread.count and not self.samples:
+            return Missing(f"no sample, and {self.unread.count} rows of the answer could not be read")
+        return known or Missing(f"not scraped, or {self.profile.silent}")
 
 
 def sample_of(models: Mapping[str, ReplicaMetrics], model: str) -> ReplicaMetrics | None:
@@ -153,51 +185,84 @@ def sample_of(models: Mapping[str, ReplicaMetrics], model: str) -> ReplicaMetric
     return models.get(model, models.get(ANY_MODEL))
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """One upper bound as pods expose it."""
+class BucketCount(NamedTuple):
+    """How many series there are of a bucket in a namespace."""
 
-    pods: int
-    """How many engines have it."""
-    texts: frozenset[str]
-    """How `le` is written: `1` or `1.0`, by the version of Prometheus and the format it scraped."""
+    histogram: str
+    le: str
+    series: float
+    namespace: str = ""
+
+
+class Buckets(NamedTuple):
+    """Those of one histogram in a namespace, or in several that have the same."""
+
+    bounds: tuple[float, ...]
+    """Upper ones, in seconds: finite, ascending."""
+    rare: frozenset[float]
+    """Those that some pods lack."""
+    texts: tuple[frozenset[str], ...]
+    """To each bound how `le` is written: `1` or `1.0`, by the version of Prometheus and the format it scraped."""
+
+    @classmethod
+    def of(cls, counts: Mapping[float, int], texts: Mapping[float, frozenset[str]]) -> Buckets:
+        """Of the bounds those that most pods have, as far as they are too many."""
+        most = heapq.nlargest(MOST_BUCKETS, counts, key=lambda bound: (counts[bound], -bound))
+        bounds, everyone = tuple(sorted(most)), max(counts.values(), default=0)
+        rare = frozenset(bound for bound in bounds if counts[bound] < everyone)
+        return cls(bounds, rare, tuple(texts[bound] for bound in bounds))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The buckets found: histogram name -> upper bound in seconds (finite ones) -> bucket."""
+    """The buckets found."""
 
-    buckets: Mapping[str, Mapping[float, Bucket]]
+    buckets: Mapping[str, Collection[Buckets]]
+    """By the histogram's name, without doubles: most namespaces have the same."""
     engines: int
     """Engines that expose any of the histograms."""
     doubled: frozenset[PodKey] = frozenset()
     """Pods whose series come from several addresses."""
+    native: frozenset[PodKey] = frozenset()
+    """Pods whose histograms Prometheus stores as native ones alone."""
+    targets: tuple[str, ...] = ADDRESS
+    """Labels that tell the targets apart that scrape one pod."""
+    unread: Unread = field(default_factory=Unread)
+    """What could not be read."""
 
     @classmethod
-    def read(cls, counts: Iterable[tuple[str, str, float]], doubled: Iterable[PodKey] = ()) -> Layout:
-        """From (histogram, text of `le`, number of series). ValueError if `le` is no number."""
-        found: dict[str, dict[float, Bucket]] = {}
-        engines = 0
-        for name, text, count in counts:
-            engines = max(engines, int(count))
-            bound = float(text)
-            buckets = found.setdefault(name, {})
+    def read(cls, counts: Iterable[BucketCount], doubled: Iterable[PodKey] = (), **more: Any) -> Layout:
+        """From these counts. ValueError if an `le` is no number."""
+        pods: defaultdict[tuple[str, str], Counter[float]] = defaultdict(Counter)
+        texts: defaultdict[tuple[str, str], dict[float, frozenset[str]]] = defaultdict(dict)
+        engines: Counter[str] = Counter()
+        for name, text, count, namespace in counts:
+            engines[namespace] = max(engines[namespace], int(count))
+            bound = bound_of(text)
             if not math.isinf(bound):
-                before = buckets.get(bound, Bucket(0, frozenset(_spellings(bound))))
-                buckets[bound] = Bucket(before.pods + int(count), before.texts | {text})
-        return cls(found, engines, frozenset(doubled))
+                which = name, namespace
+                pods[which][bound] += int(count)
+                texts[which][bound] = texts[which].get(bound, frozenset(_spellings(bound))) | {text}
+        found: defaultdict[str, dict[Buckets, None]] = defaultdict(dict)
+        for which, each in pods.items():
+            found[which[0]][Buckets.of(each, texts[which])] = None
+        return cls({name: tuple(each) for name, each in found.items()}, engines.total(), frozenset(doubled), **more)
 
     def choose(self, name: str, bounds: Collection[float], *, neighbours: bool = True) -> dict[float, frozenset[str]]:
         """The buckets of a histogram to read for these SLO bounds, ascending, with their texts.
 
-        What is read for one bound does not depend on the others.
+        What is read for one bound does not depend on the others, and for one namespace not on the pods of others: their
+        buckets around the bound would else push out its own.
         """
-        buckets = self.buckets.get(name, {})
-        ascending = tuple(sorted(buckets))
-        everyone = max((bucket.pods for bucket in buckets.values()), default=0)
-        rare = frozenset(le for le in ascending if buckets[le].pods < everyone)
-        chosen = {place for bound in bounds for place in _places(ascending, rare, bound, neighbours=neighbours)}
-        return {ascending[place]: buckets[ascending[place]].texts for place in sorted(chosen)}
+        found: dict[float, frozenset[str]] = {}
+        for there in self.buckets.get(name, ()):
+            chosen = {
+                place for bound in bounds for place in _places(there.bounds, there.rare, bound, neighbours=neighbours)
+            }
+            for place in chosen:
+                le = there.bounds[place]
+                found[le] = found.get(le, frozenset()) | there.texts[place]
+        return dict(sorted(found.items()))
 
 
 def with_own_buckets(sample: ReplicaMetrics, ttft: float | None, tpot: float | None) -> ReplicaMetrics:
@@ -235,7 +300,7 @@ def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: boo
     return Histogram(tuple(bounds), tuple(counts), histogram.total, histogram.count)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)
 def _places(bounds: tuple[float, ...], rare: frozenset[float], bound: float, *, neighbours: bool) -> tuple[int, ...]:
     """Where among ascending bounds the two around `bound` are, and its neighbours. `rare`: some pods lack them."""
     above = bisect_right(bounds, bound * (1 + _EQUAL))
@@ -260,6 +325,14 @@ def _until_shared(order: tuple[float, ...], rare: frozenset[float]) -> tuple[flo
 def _spellings(bound: float) -> tuple[str, ...]:
     """Both, whichever was seen: a Prometheus upgrade changes it between two looks at the layout."""
     return (repr(bound), str(int(bound))) if bound.is_integer() else (repr(bound),)
+
+
+def _alike(reasons: Mapping[str, str]) -> str:
+    """Pods and the reason, those for which it is the same together."""
+    alike: dict[str, list[str]] = {}
+    for pod in sorted(reasons):
+        alike.setdefault(reasons[pod], []).append(pod)
+    return ". ".join(f"{_names(pods)}: {reason}" for reason, pods in alike.items())
 
 
 def _names(pods: list[str]) -> str:

@@ -8,17 +8,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Concatenate, ParamSpec, TypeVar
 
+from servingpool.adapters.prometheus import lookup
 from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.bounds import MOST_SAMPLES
 from servingpool.adapters.prometheus.diagnosis import Missing, PodKey, causes, question
 from servingpool.adapters.prometheus.engines import EngineMetrics
-from servingpool.adapters.prometheus.http_client import MetricsUnavailable, PrometheusClient, Unsent
-from servingpool.adapters.prometheus.plan import Plan, gather, gather_range
-from servingpool.adapters.prometheus.promql import DOUBLED, Queries, Scope
+from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailable, PrometheusClient, Unsent
+from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gather_range
+from servingpool.adapters.prometheus.promql import ADDRESS, Queries, Scope
+from servingpool.adapters.prometheus.rows import Unread
 from servingpool.adapters.prometheus.samples import Layout, ReadRequest
 from servingpool.decision.observation import ReplicaMetrics
 
@@ -29,6 +33,11 @@ LOOK_BACK = 300.0
 """Seconds for which Prometheus shows a sample by default (`--query.lookback-delta`)."""
 MOST_LOOKS = 24
 """Times in a history at which its buckets are looked up. Each costs Prometheus as much as one step of the history."""
+
+MOST_LOOK_UPS = 4
+"""Look-ups in a row, each of which learns more of what tells targets apart."""
+TIMES_COMPARED = 5
+"""Rows whose time of evaluation is compared: it is the same in all, unless one is damaged."""
 
 LEAST_LEFT = 0.1
 """Share of the timeout: a queued query is dropped when less than this remains."""
@@ -60,6 +69,10 @@ class Workers:
         """The monotonic time until which a job started now may take."""
         return time.monotonic() + self._config.timeout
 
+    def over(self, deadline: float) -> bool:
+        """Whether so little time is left that a query would be in vain."""
+        return deadline - time.monotonic() < LEAST_LEFT * self._config.timeout
+
     def run(
         self,
         deadline: float,
@@ -78,13 +91,14 @@ class Workers:
             now, least = time.monotonic(), LEAST_LEFT * self._config.timeout
             left = deadline - now
             if left < least < now - asked:
-                raise self._unsent()
+                raise self.unsent()
             if left <= 0:
                 raise self._late()
             state.client = self._client()
             try:
                 return job(state.client, left, *args, **kwargs)
             finally:
+                state.client.release()
                 state.client = None
 
         return self._in_time(deadline, asyncio.get_running_loop().run_in_executor(self._threads, work), state)
@@ -97,7 +111,7 @@ class Workers:
         except TimeoutError:
             if (client := state.client) is not None:
                 client.cut()  # else its thread waits for as long as the server drips, and is missing
-            raise (self._late() if state.began else self._unsent()) from None
+            raise (self._late() if state.began else self.unsent()) from None
 
     def close(self) -> None:
         """Let go of threads and connections, those of queries under way too."""
@@ -113,11 +127,12 @@ class Workers:
             self._clients.append(client)
         return client
 
-    def _unsent(self) -> Unsent:
+    def unsent(self) -> Unsent:
+        """What a job raises that no thread was free for."""
         return Unsent(self._config.name, f"was busy with other queries for {self._config.timeout:g} s")
 
     def _late(self) -> MetricsUnavailable:
-        return MetricsUnavailable(self._config.name, f"did not answer within {self._config.timeout:g} s")
+        return Excess(self._config.name, f"did not answer within {self._config.timeout:g} s")
 
 
 Samples = dict[PodKey, dict[str, ReplicaMetrics]]
@@ -133,12 +148,22 @@ class Evaluation:
     stale: dict[PodKey, float]
     lacks_buckets: bool
     warnings: int
+    unread: Unread
+    several: Collection[PodKey]
+    """See `Table.several`."""
 
 
 def read_layout(
-    client: PrometheusClient, timeout: float, queries: Queries, scope: Scope, during: tuple[float, float] | None
+    client: PrometheusClient,
+    timeout: float,
+    queries: Queries,
+    scope: Scope,
+    during: tuple[float, float] | None,
+    targets: Sequence[str] = ADDRESS,
 ) -> Layout:
     """The buckets that existed at some time from begin to end (Unix seconds), or that exist now.
+
+    `targets`: the labels by which targets were told apart before. Where they tell too little, it is asked again.
 
     Those at the end are not enough: no pod may be up then, and without buckets no latency can be compared with a bound.
     """
@@ -148,30 +173,27 @@ def read_layout(
         step = max(LOOK_BACK, (end - begin) / MOST_LOOKS)
         # Times of a subquery are multiples of its step: one step more reaches back to the begin.
         when, window = {"time": f"{end:.3f}"}, f"{end - begin + step:.0f}s:{step:.0f}s"
-    answer = client.custom_query(queries.buckets(scope, window), when, timeout)
-
-    def read() -> Layout:
-        rows = list(answer.rows())
-        doubled = [row["metric"] for row in rows if row["metric"].get("part") == DOUBLED]
-        counts = [row for row in rows if row["metric"].get("part") != DOUBLED]
-        return Layout.read(
-            (
-                (row["metric"]["__name__"].removesuffix("_bucket"), row["metric"]["le"], float(row["value"][1]))
-                for row in counts
-            ),
-            map(queries.pod_of, doubled),
-        )
-
-    return _shaped(client, read)
+    until = time.monotonic() + timeout
+    for _ in range(MOST_LOOK_UPS):
+        query = lookup.look_up(queries, scope, targets, window)
+        answer = client.custom_query(query, when, max(until - time.monotonic(), 0.0))
+        layout, more = lookup.read(queries, answer.rows(), targets)
+        targets = layout.targets
+        if not more:
+            break
+    return layout
 
 
 def read_samples(client: PrometheusClient, timeout: float, plan: Plan, scope: Scope) -> Evaluation:
     """The samples of a scope now."""
     answer = client.custom_query(plan.query(scope), timeout=timeout)
-    table = _shaped(client, lambda: gather(answer.rows(), plan.columns))
-    at = _shaped(client, lambda: float(answer.ends[0]["value"][0]) if answer.ends else 0.0)
+    table = gather(answer.rows(), plan.columns)
+    if len(table.rows) > MOST_SAMPLES:
+        raise Excess(client.config.name, f"answered with samples of more than {MOST_SAMPLES} pods")
+    at = evaluated_at(islice(answer.rows(), TIMES_COMPARED), plan.columns)
     fresh, stale = table.samples(at, client.config.staleness)
-    return Evaluation(at, fresh, stale, table.lacks_buckets, len(answer.warnings))
+    lacks = table.lacks_buckets or bool(table.several)
+    return Evaluation(at, fresh, stale, lacks, len(answer.warnings), table.unread, table.several)
 
 
 def read_range(
@@ -181,7 +203,7 @@ def read_range(
     answer = client.custom_query_range(plan.query(scope), *times, timeout=timeout)
     if answer.warnings:
         raise MetricsUnavailable(client.config.name, partial(len(answer.warnings)))
-    tables = _shaped(client, lambda: gather_range(answer.rows(), plan.columns))
+    tables = gather_range(answer.rows(), plan.columns, *times[:2])
     return {at: table.samples(at, client.config.staleness)[0] for at, table in tables.items()}
 
 
@@ -190,7 +212,8 @@ def read_line(
 ) -> list[tuple[float, float]]:
     """One series over time, as (Unix seconds, value), from, to and by a step; empty where there is none."""
     answer = client.custom_query_range(query, *times, timeout=timeout)
-    return _shaped(client, lambda: [(float(at), float(value)) for row in answer.rows() for at, value in row["values"]])
+    lines = Unread().readable(answer.rows(), lambda row: [(float(at), float(value)) for at, value in row["values"]])
+    return [point for line in lines for point in line]
 
 
 def read_causes(
@@ -205,23 +228,16 @@ def read_causes(
     answer = client.custom_query(question(queries, known, pods), timeout=timeout)
     if answer.warnings:
         return {}
-    return _shaped(client, lambda: causes(queries, request.engine, known, pods, answer.rows(), request.match_labels))
+    return causes(queries, request.engine, known, pods, answer.rows(), request.match_labels)
 
 
 def ask_one(client: PrometheusClient, timeout: float) -> None:
     """Ask for the number 1. Raises MetricsUnavailable where another answer comes."""
     answer = client.custom_query("vector(1)", timeout=timeout)
-    if _shaped(client, lambda: [float(row["value"][1]) for row in answer.rows()]) != [1.0]:
+    if list(Unread().readable(answer.rows(), lambda row: float(row["value"][1]))) != [1.0]:
         raise MetricsUnavailable(client.config.name, "did not answer the query vector(1) with 1")
 
 
 def partial(warnings: int) -> str:
     """What a backend did that warned. Its own words are kept out: Thanos names its stores' addresses."""
     return f"warned ({warnings}x) that its answer may be incomplete"
-
-
-def _shaped(client: PrometheusClient, parse: Callable[[], T]) -> T:
-    try:
-        return parse()
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise MetricsUnavailable(client.config.name, "answered in an unexpected format") from error

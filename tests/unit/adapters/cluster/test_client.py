@@ -15,7 +15,7 @@ from kubernetes.aio import client
 from servingpool.adapters.cluster import client as cluster_client
 from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.client import Cluster, credentials
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, Invalid, NotFound, Unanswered
 from servingpool_lab.credentials import write_kubeconfig
 
 POOL = ("chat", "pool")
@@ -93,6 +93,15 @@ async def test_a_scale_of_zero_has_no_replicas_to_compare_or_replace(api: tuple[
     ]
 
 
+@pytest.mark.parametrize("answer", ["", [], {"spec": "5"}])
+async def test_an_answer_to_a_scale_that_is_none_is_an_unknown_outcome(api: tuple[Api, Cluster], answer: Any) -> None:
+    """S18: the API server may have done it. It was told as a defect of ours, and in no condition."""
+    fake, cluster = api
+    fake.answers = answer
+    with pytest.raises(Unanswered, match="its answer cannot be read"):
+        await cluster.scale(WORKLOAD, 5)
+
+
 @pytest.mark.parametrize(("spec", "stored"), [({"replicas": 3}, 3), ({}, 0)])
 async def test_a_replica_count_changed_by_a_webhook_is_reported(
     api: tuple[Api, Cluster], spec: dict[str, int], stored: int
@@ -123,7 +132,7 @@ async def test_a_deletion_cost_is_applied_and_taken_back_as_ours_alone(
     assert cluster.writes["cost"] == 1
 
 
-@pytest.mark.parametrize(("details", "kind"), [({}, Conflict), ({"name": "vllm-1", "kind": "pods"}, ClusterError)])
+@pytest.mark.parametrize(("details", "kind"), [({}, Conflict), ({"name": "vllm-1", "kind": "pods"}, Invalid)])
 async def test_a_policy_that_refuses_a_deletion_cost_is_no_conflict(
     api: tuple[Api, Cluster], details: dict[str, str], kind: type[ClusterError]
 ) -> None:
@@ -229,7 +238,7 @@ async def test_a_list_that_breaks_off_is_not_taken_for_the_whole(api: tuple[Api,
         return {"metadata": {"continue": "more"}, "items": [{"metadata": {"uid": "p-1"}}]}
 
     fake.answers = page
-    with pytest.raises(ClusterError, match="Cannot list pods: 410"):
+    with pytest.raises(ClusterError, match="Cannot list pods in namespace chat: 410"):
         await cluster.uids(("", "v1", "pods"), "chat")
 
 

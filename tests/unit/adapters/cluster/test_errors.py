@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
+import orjson
 import pytest
 from kubernetes.aio.client.exceptions import ApiException
 
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, translated
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Invalid, Unanswered, translated
 
 TEST_FAILED: dict[str, Any] = {
     "kind": "Status",
@@ -34,6 +37,10 @@ def refused(body: str | None) -> ClusterError:
     return caught.value
 
 
+def test_a_body_that_is_nested_without_end_has_no_words() -> None:
+    assert str(refused("[" * 100_000)) == str(refused(None))
+
+
 def test_a_patch_whose_test_failed_is_a_conflict() -> None:
     assert type(refused(json.dumps(TEST_FAILED))) is Conflict
 
@@ -46,9 +53,37 @@ def test_a_refusal_without_an_object_is_taken_for_a_conflict_too(body: str | Non
 def test_a_policy_that_refuses_is_no_conflict_and_is_reported_in_its_words() -> None:
     """As a Conflict it was tried again for ever, and the pool said that all was well."""
     error = refused(json.dumps(DENIED))
-    assert type(error) is ClusterError
+    assert type(error) is Invalid
     assert "an admission policy" in str(error)
     assert str(error).endswith("denied request: no changes in December")
+
+
+def test_another_object_under_the_same_name_is_a_conflict() -> None:
+    causes = [{"reason": "FieldValueInvalid", "message": "field is immutable", "field": "metadata.uid"}]
+    body = {"kind": "Status", "details": {"name": "vllm-7cr2f", "kind": "Pod", "causes": causes}, "code": 422}
+    assert type(refused(json.dumps(body))) is Conflict
+
+
+def test_an_answer_that_breaks_off_in_the_middle_is_an_unknown_outcome() -> None:
+    """S18: it was called a defect of ours, and no condition said so."""
+    with pytest.raises(Unanswered, match="its answer cannot be read"), translated("scale Deployment chat/vllm"):
+        orjson.loads('{"spec": {"repl')
+
+
+def test_a_failure_leaves_no_cycle_that_only_the_garbage_collector_ends() -> None:
+    def fail() -> weakref.ref[ClusterError]:
+        try:
+            with translated("read x"):
+                raise ApiException(status=404, reason="Not Found")
+        except ClusterError as error:
+            return weakref.ref(error)
+        raise AssertionError
+
+    gc.disable()
+    try:
+        assert fail()() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("message", [7, None, {"a": 1}])

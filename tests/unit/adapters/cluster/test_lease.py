@@ -295,3 +295,23 @@ def test_never_two_leaders_whatever_the_network_does(seed: int) -> None:
 def test_terms_that_allow_two_leaders_are_refused(terms: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="0 < retry < deadline < duration"):
         Terms(*terms)
+
+
+async def test_a_request_that_times_out_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """S18: the WARNING was empty, for a TimeoutError is true and has no text."""
+
+    class Silent:
+        async def read_lease(self, *_: Any) -> dict[str, Any]:
+            raise TimeoutError
+
+        async def create_lease(self, *_: Any) -> dict[str, Any]:
+            raise AssertionError
+
+        async def replace_lease(self, *_: Any) -> dict[str, Any]:
+            raise AssertionError
+
+    election = Election(Silent(), ("ns", "lease"), "me", terms=Terms(), clock=lambda: 0.0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await election.run()
+    assert caplog.messages[0] == "Cannot renew Lease ns/lease: no answer in time"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -179,3 +180,73 @@ def test_who_set_the_replicas_is_read_where_the_kind_keeps_them() -> None:
     manager = {"manager": "argocd", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields}
     raw = {"metadata": {"uid": "v", "managedFields": [manager]}}
     assert objects.target(key, raw, (), replicas=1).set_by == Setter("argocd", "2026-01-01T00:00:00Z")
+
+
+LWS_VERSION = "leaderworkerset.x-k8s.io/v1"
+
+
+def lws(namespace: str, name: str) -> TargetKey:
+    return TargetKey(namespace, name, "LeaderWorkerSet", "leaderworkerset.x-k8s.io")
+
+
+class Slow:
+    """An API server that answers so many requests a reading, and then no more: as a slow one does within a deadline."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.left, self.asked = most, most, Counter[str]()
+
+    async def get(self, path: str, **_: str) -> dict[str, Any]:
+        if path in RESOURCES:
+            return {"resources": RESOURCES[path]}
+        namespace, name = path.split("/")[5], path.removesuffix("/scale").rpartition("/")[2]
+        self.asked[f"{namespace}/{name}"] += 1
+        self.left -= 1
+        if self.left < 0:
+            await asyncio.Event().wait()
+        if name.startswith("none"):
+            raise NotFound(path)
+        meta = {"uid": name, "resourceVersion": "7"}
+        return {"metadata": meta, "spec": {"replicas": 2}, "status": {"replicas": 2, "selector": "a=b"}}
+
+
+async def test_a_tenant_with_thousands_of_unreadable_targets_waits_for_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S6: 12,000 targets that do not exist kept another tenant's from being read at all."""
+    monkeypatch.setattr(scale, "LONGEST_READING", 0.01)
+    api, clock = Slow(100), [0.0]
+    targets = TargetReader(api, ClusterCache(), lambda: clock[0])
+    victim = lws("tenant-b", "vllm")
+    wanted = {lws("tenant-a", f"none-{n:05}"): LWS_VERSION for n in range(2_000)} | {victim: LWS_VERSION}
+    await targets.read(wanted)
+    assert targets.cache.workload(victim) is not None
+    seen = api.asked["tenant-b/vllm"]
+    for _ in range(3):
+        clock[0] += 15.0
+        api.left = api.most
+        await targets.read(wanted)
+        assert api.asked["tenant-b/vllm"] > seen
+        seen = api.asked["tenant-b/vllm"]
+    # Those that were not reached come before those that were: nobody is asked twice while others wait.
+    assert max(count for name, count in api.asked.items() if name.startswith("tenant-a")) == 1
+
+
+async def test_targets_that_cannot_be_scaled_are_asked_for_again_less_and_less_often() -> None:
+    api, clock, key = Slow(10_000), [0.0], lws("chat", "none")
+    targets = TargetReader(api, ClusterCache(), lambda: clock[0])
+    for _ in range(40):  # ten minutes
+        await targets.read({key: LWS_VERSION})
+        clock[0] += 15.0
+    assert targets.fault(key).fault is Fault.NO_TARGET
+    assert 10 <= api.asked["chat/none"] <= 13
+    # Of another version of the API, or named anew, it is asked for at once.
+    before = api.asked["chat/none"]
+    targets.forget({})
+    await targets.read({key: LWS_VERSION})
+    assert api.asked["chat/none"] == before + 1
+
+
+async def test_a_failure_keeps_no_frames() -> None:
+    """S6: 150 KB for each target, as the exception was kept with its traceback."""
+    targets, key = TargetReader(Slow(10), ClusterCache(), lambda: 0.0), lws("chat", "none")
+    await targets.read({key: LWS_VERSION})
+    fault = targets.fault(key)
+    assert (fault.__traceback__, fault.__context__, fault.__cause__) == (None, None, None)

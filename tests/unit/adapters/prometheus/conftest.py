@@ -99,10 +99,14 @@ class FakePrometheus:
         ranged = asked.path.endswith("/query_range")
         if _is_layout(asked.parameters["query"]):
             data = [
-                {"metric": {"__name__": f"{name}_bucket", "le": le}, "value": [self.at, str(count)]}
+                {
+                    "metric": {"__name__": f"{name}_bucket", "le": le, "namespace": "chat"},
+                    "value": [self.at, str(count)],
+                }
                 for name, counts in self.layout.items()
                 for le, count in counts.items()
             ]
+            data.append({"metric": {"part": "targets"}, "value": [self.at, "1"]})
         elif ranged:
             times = [float(asked.parameters[key]) for key in ("start", "end", "step")]
             data = [{"metric": row["metric"], "values": list(_over(times, row["value"][1]))} for row in self.rows]
@@ -122,7 +126,7 @@ class FakePrometheus:
 
 
 def _is_layout(query: str) -> bool:
-    return query.startswith("count by (__name__, le)")
+    return query.startswith("topk by (__name__, ")
 
 
 def _over(times: list[float], text: str) -> Iterator[tuple[float, str]]:

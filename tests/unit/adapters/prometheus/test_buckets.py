@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.adapters.prometheus.samples import NO_BUCKETS, Layout, with_own_buckets
+from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
+from servingpool.adapters.prometheus.samples import NO_BUCKETS, BucketCount, Layout, with_own_buckets
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 
 VLLM_TTFT = (
@@ -23,7 +23,7 @@ def layout(*groups: tuple[int, str]) -> Layout:
     for pods, texts in groups:
         for text in [*texts.split(), "+Inf"]:
             counts[text] = counts.get(text, 0) + pods
-    return Layout.read(("ttft", text, float(count)) for text, count in counts.items())
+    return Layout.read(BucketCount("ttft", text, float(count)) for text, count in counts.items())
 
 
 def test_the_two_buckets_around_a_bound_and_a_few_neighbours_are_read():
@@ -70,7 +70,7 @@ SECONDS = st.lists(st.integers(1, 10_000), min_size=1, max_size=40, unique=True)
 
 @given(le=SECONDS, ours=st.floats(0.001, 200.0), theirs=st.lists(st.floats(0.001, 200.0), max_size=8))
 def test_buckets_of_a_pool_do_not_depend_on_other_pools(le, ours, theirs):
-    found = Layout.read([("ttft", repr(value), 3.0) for value in [*(value / 100 for value in le), math.inf]])
+    found = Layout.read([BucketCount("ttft", repr(value), 3.0) for value in [*(value / 100 for value in le), math.inf]])
     alone, together = (
         with_own_buckets(page(tuple(found.choose("ttft", bounds))), ours, None) for bounds in ({ours}, {ours, *theirs})
     )
@@ -100,18 +100,40 @@ def page(bounds: tuple[float, ...]) -> ReplicaMetrics:
     return ReplicaMetrics("llama-0", 0.0, time_to_first_token=histogram, time_per_output_token=histogram)
 
 
-def test_le_that_is_no_number_is_an_error():
-    with pytest.raises(ValueError, match="could not convert"):
-        Layout.read([("ttft", "soon", 1.0)])
-
-
 @given(
     le=SECONDS,
     bound=st.floats(0.001, 200.0),
 )
 def test_the_bracket_of_every_bound_is_always_taken(le, bound):
     bounds = sorted(value / 100 for value in le)
-    chosen = Layout.read([("ttft", repr(value), 3.0) for value in [*bounds, math.inf]]).choose("ttft", {bound})
+    chosen = Layout.read([BucketCount("ttft", repr(value), 3.0) for value in [*bounds, math.inf]]).choose(
+        "ttft", {bound}
+    )
     above = bisect_right(bounds, bound * (1 + 1e-9))
     assert set(bounds[max(0, above - 1) : above + 1]) <= set(chosen)
     assert list(chosen) == sorted(chosen)
+
+
+@given(le=SECONDS, theirs=SECONDS, pods=st.integers(1, 1_000), bound=st.floats(0.01, 200.0))
+def test_pods_of_another_namespace_push_no_bucket_out(le, theirs, pods, bound):
+    """However many buckets they have around the bound, and however many they are."""
+    own = [BucketCount("ttft", repr(value / 100), 3.0, "ours") for value in sorted(le)]
+    foreign = [BucketCount("ttft", repr(bound * (0.9 + value / 50_000)), float(pods), "theirs") for value in theirs]
+    alone, beside = Layout.read(own), Layout.read([*own, *foreign])
+    assert alone.choose("ttft", {bound}).keys() <= beside.choose("ttft", {bound}).keys()
+
+
+def test_of_very_many_buckets_those_of_most_pods_are_known():
+    """A page may have a hundred thousand, and choosing among them takes its time for all."""
+    own = [BucketCount("ttft", le, 3.0) for le in VLLM_TTFT.split()]
+    odd = [BucketCount("ttft", str(1 + number / 1e6), 1.0) for number in range(100_000)]
+    crowded = Layout.read([*odd, *own])
+    assert [len(one.bounds) for one in crowded.buckets["ttft"]] == [MOST_BUCKETS]
+    assert {1.0, 2.5} <= crowded.choose("ttft", {2.0}).keys()
+
+
+def test_namespaces_with_the_same_buckets_are_one():
+    counts = [BucketCount("ttft", le, 3.0, f"n{number}") for number in range(500) for le in VLLM_TTFT.split()]
+    alike = Layout.read(counts)
+    assert len(alike.buckets["ttft"]) == 1
+    assert alike.engines == 1_500

@@ -9,6 +9,8 @@ import pytest
 from servingpool.adapters.prometheus import EngineMetrics, ReadRequest, page, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of, shipped
 from servingpool.adapters.prometheus.engines.profile import Figure
+from servingpool.adapters.prometheus.gateways import shipped_gateways
+from servingpool.adapters.prometheus.plan import FIELDS
 from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 
@@ -179,8 +181,15 @@ def test_llamacpp_tells_tokens_and_their_seconds():
     assert (metrics.prompt_tokens, metrics.cached_prompt_tokens, metrics.prefill_seconds) == (200, 96, 0.015234)
 
 
+def test_llamacpp_before_it_counted_cached_tokens_tells_those_it_computed():
+    name = "llamacpp-0.3.32"
+    metrics, found = read(name), page.find(profile_of("llamacpp"), page.parse(text_of(name)))
+    assert (metrics.prompt_tokens, metrics.cached_prompt_tokens) == (6886.0, NOT_EXPOSED)
+    assert page.lacking(found, tpot=True) == []
+
+
 def test_no_profile_reads_another_engines_page():
-    for name in (*BUSY, "llamacpp-b0c1e570"):
+    for name in (*BUSY, "llamacpp-b0c1e570", "llamacpp-0.3.32"):
         samples = page.parse(text_of(name))
         readers = [engine for engine, profile in shipped().items() if page.read(profile, samples)]
         assert readers == [engine_of(name)]
@@ -191,3 +200,25 @@ def test_a_page_that_is_html_is_refused():
         page.parse("<html><body>Sign in</body></html>")
     with pytest.raises(ValueError, match="it has no sample"):
         page.parse("# nothing\n")
+
+
+@pytest.mark.parametrize("path", sorted(ENGINES.glob("*.txt")), ids=lambda path: path.stem)
+def test_a_label_of_the_engines_own_changes_no_figure(path: Path) -> None:
+    """Such as the tenant, which several engines and gateways add by a switch: each has a part of every count."""
+    gateway = path.stem.removeprefix("gateway-")
+    known = {name: one.metrics for name, one in shipped_gateways().items()} if gateway != path.stem else shipped()
+    profile = known[max((name for name in known if gateway.startswith(name)), key=len)]
+    plain = page.parse(path.read_text())
+    parts = [
+        page.Sample(one.name, {**one.labels, "tenant": tenant}, one.value * share)
+        for one in plain
+        for tenant, share in ((("a", 0.25), ("b", 0.75)) if one.name not in profile.gauges else (("", 1.0),))
+    ]
+    whole, divided = (page.read(profile, samples, REQUEST) for samples in (plain, parts))
+    assert whole
+    assert divided.keys() == whole.keys()
+    for model, metrics in whole.items():
+        for name in FIELDS:
+            one, other = getattr(metrics, name), getattr(divided[model], name)
+            assert other == (pytest.approx(one) if isinstance(one, float) else one)
+    assert page.ambiguous(profile, parts) == []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
+import json
 import socket
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from servingpool.adapters.prometheus import NotAsked, PrometheusBackend, http_client, workers
+from servingpool.adapters.prometheus import NotAsked, PrometheusBackend, TooLarge, bounds, http_client, plan, workers
 from servingpool.adapters.prometheus import backend as backend_module
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
 from servingpool.decision.observation import Unknown
@@ -60,22 +63,6 @@ async def test_a_redirect_is_not_followed(prometheus, backend, request_2s_100ms,
 async def test_a_login_page_or_broken_json_is_unknown(prometheus, backend, request_2s_100ms, raw, body):
     prometheus.raw = raw(200, body)
     assert "did not answer with query results" in await reason(backend, request_2s_100ms)
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"metric": {"__name__": "vllm:num_requests_running"}, "value": [NOW, "1"]},
-        {"metric": {"namespace": "chat", "pod": "a", "model_name": "llama"}, "value": [NOW, "many"]},
-        {"metric": {"namespace": "chat", "pod": "a", "model_name": "llama"}, "histogram": [NOW, {}]},
-        {"metric": {"__name__": "something_else"}, "value": ["soon", "1"]},
-        {"value": [NOW, "1"]},
-        7,
-    ],
-)
-async def test_rows_of_another_shape_are_unknown(prometheus, backend, request_2s_100ms, row):
-    prometheus.rows.append(row)
-    assert "in an unexpected format" in await reason(backend, request_2s_100ms)
 
 
 async def test_a_reply_that_is_broken_in_its_middle_is_unknown(prometheus, backend, request_2s_100ms, raw):
@@ -234,7 +221,7 @@ async def test_a_query_that_was_never_sent_does_not_count_as_slow(prometheus, op
         "Prometheus backend 'default' was busy with other queries for 0.15 s",
         "Prometheus backend 'default' was busy with other queries for 0.15 s",
     ]
-    assert [type(reading) for reading in readings] == [Unknown, NotAsked, NotAsked]
+    assert [type(reading) for reading in readings] == [TooLarge, NotAsked, NotAsked]
 
 
 def test_a_read_of_which_one_slice_was_sent_counts_as_read():
@@ -257,12 +244,83 @@ async def test_an_answer_cut_short_is_unknown(prometheus, backend, request_2s_10
     assert "closed the connection early" in await reason(backend, request_2s_100ms)
 
 
-async def test_an_endless_answer_is_cut_off(
+BOUNDS = {
+    "bytes": ("LARGEST_REPLY", 2**20, "answered with more than 1 MiB"),
+    "room": ("REPLIES", bounds.Room(2**20), "answered with more than there is room for beside other answers"),
+    "rows": ("MOST_ROWS", 4_999, "answered with more than 4999 rows"),
+    "samples": ("MOST_SAMPLES", 999, "answered with samples of more than 999 pods"),
+}
+
+
+@pytest.mark.parametrize("which", BOUNDS)
+async def test_an_answer_over_a_bound_is_unknown_and_the_next_one_is_read(
+    prometheus, backend, request_2s_100ms, monkeypatch: pytest.MonkeyPatch, which
+):
+    """As a Prometheus may answer about some tenant's page: what is held for it is given back."""
+    name, bound, said = BOUNDS[which]
+    monkeypatch.setattr(bounds, name, bound)
+    if name == "MOST_SAMPLES":
+        monkeypatch.setattr(workers, name, bound)
+        monkeypatch.setattr(plan, name, bound)
+    prometheus.expose("llama-0")
+    small = await backend.read(request_2s_100ms, NOW)
+    rows = list(prometheus.rows)
+    for number in range(1_000):
+        prometheus.expose(f"llama-{number}", model_name="x" * 300)
+    reading = await backend.read(request_2s_100ms, NOW)
+    assert isinstance(reading, TooLarge)
+    assert reading.reason == f"Prometheus backend 'default' {said}"
+    prometheus.rows = rows
+    for _ in range(10):
+        assert (await backend.read(request_2s_100ms, NOW)).samples == small.samples
+
+
+async def test_a_packed_answer_is_bounded_by_what_it_unpacks_to(
     prometheus, backend, request_2s_100ms, raw, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(http_client, "LARGEST_REPLY", 1_000)
-    prometheus.raw = raw(200, b" " * 5_000)
-    assert "closed the connection early" in await reason(backend, request_2s_100ms)
+    monkeypatch.setattr(bounds, "LARGEST_REPLY", 2**20)
+    packed = gzip.compress(b" " * 100 * 2**20)
+    prometheus.raw = raw(200, packed, {"Content-Encoding": "gzip"})
+    tracemalloc.start()
+    assert "answered with more than 1 MiB" in await reason(backend, request_2s_100ms)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 80 * 2**20
+
+
+@pytest.mark.parametrize("kind", [["a"], {"a": 1}, 7, None, True])
+async def test_an_error_type_that_is_no_text_is_an_error_all_the_same(prometheus, backend, request_2s_100ms, raw, kind):
+    prometheus.raw = raw(400, json.dumps({"status": "error", "errorType": kind}).encode())
+    assert await reason(backend, request_2s_100ms) == "Prometheus backend 'default' answered HTTP 400"
+
+
+@pytest.mark.parametrize("how", ["bearer", "basic", "header"])
+async def test_credentials_that_an_error_repeats_do_not_reach_the_log(
+    prometheus, open_backend, request_2s_100ms, raw, tmp_path, caplog, how
+):
+    (tmp_path / "secret").write_text("s3cret")
+    settings: dict[str, dict[str, object]] = {
+        "bearer": {"bearer_token_file": tmp_path / "secret"},
+        "basic": {"basic_auth": {"username": "me", "password_file": tmp_path / "secret"}},
+        "header": {"headers": {"X-Key": "s3cret"}},
+    }
+    backend = open_backend(**settings[how])
+    prometheus.raw = raw(401, b"denied: s3cret, bWU6czNjcmV0, s\\u0033cret")
+    assert "HTTP 401" in await reason(backend, request_2s_100ms)
+    prometheus.raw = raw(200, b"<html>s3cret")
+    assert "did not answer with query results" in await reason(backend, request_2s_100ms)
+    (tmp_path / "secret").write_text("s3cret\r\nX-Other: 1")  # no header, which the client's exception repeats
+    await reason(backend, request_2s_100ms)
+    assert "Prometheus backend 'default'" in caplog.text
+    assert "s3cret" not in caplog.text
+    assert "bWU6czNjcmV0" not in caplog.text
+
+
+async def test_what_an_error_says_reaches_the_log_without_controls(prometheus, backend, request_2s_100ms, raw, caplog):
+    prometheus.raw = raw(500, b"\x1b[2Jdisk is full\n")
+    await reason(backend, request_2s_100ms)
+    assert "disk is full" in caplog.text
+    assert "\x1b" not in caplog.text
 
 
 async def test_a_prometheus_that_is_down_is_unknown(open_backend, request_2s_100ms):

@@ -16,8 +16,12 @@ NONE = None
 FIGURES = {
     "envoy-ai-gateway-0.5": (NONE, 6, 7),
     "envoy-ai-gateway-0.5-after": (NONE, 10, 8),
-    "inference-extension-1.2": (1, 11, NONE),
-    "inference-extension-1.2-after": (0, 11, NONE),
+    "inference-extension-1.0": (NONE, 11, NONE),
+    "inference-extension-1.0-after": (NONE, 11, NONE),
+    "inference-extension-1.2": (NONE, 10, NONE),
+    "inference-extension-1.2-after": (NONE, 11, NONE),
+    "inference-extension-1.5": (1, 11, NONE),
+    "inference-extension-1.5-after": (0, 11, NONE),
     "litellm-1.105.7": (NONE, 6, 3),
     "litellm-1.105.7-noworkers": (NONE, 1, NONE),
     "llm-d-epp-0.10.0": (1, 11, 7),
@@ -50,6 +54,15 @@ def test_queue_arrivals_and_ttft_are_what_the_gateway_counted(name: str) -> None
     ttft = metrics.time_to_first_token
     shown = (metrics.waiting, metrics.begun, ttft.count if isinstance(ttft, Histogram) else ttft)
     assert tuple(None if one is NOT_EXPOSED else one for one in shown) == FIGURES[name]
+
+
+def test_a_queue_that_names_no_model_is_read_beside_the_models_own_figures() -> None:
+    """inference-extension 1.1 and 1.2; of other pages the model's own queue counts."""
+    profile = shipped_gateways()["inference-extension"]
+    for name, queue in (("1.2", 1.0), ("1.2-after", 0.0), ("1.0", NOT_EXPOSED)):
+        samples = page.parse((ENGINES / f"gateway-inference-extension-{name}.txt").read_text())
+        found = page.read(profile.metrics, samples)
+        assert found.get("", found["org/model"]).waiting == queue
 
 
 def test_the_client_waits_in_the_gateways_queue_and_its_ttft_says_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import string
 from dataclasses import replace
@@ -19,7 +20,7 @@ from servingpool.adapters.prometheus.diagnosis import LONGEST_QUERY, Cause, caus
 from servingpool.adapters.prometheus.engines import profile_of, shipped
 from servingpool.adapters.prometheus.plan import MOST_SLICES, ROWS_PER_SLICE, Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope, quote
-from servingpool.adapters.prometheus.samples import Layout
+from servingpool.adapters.prometheus.samples import BucketCount, Layout
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "vllm-0.32.0-metrics.txt"
 NOW = 1_790_000_000.0
@@ -41,7 +42,7 @@ async def test_twenty_thousand_pods_are_read_in_slices(prometheus, backend, requ
     prometheus.layout[TTFT] = dict.fromkeys(prometheus.layout[TTFT], 20_000)
     reading = await backend.read(request_2s_100ms, NOW)
     assert reading.queries == 7
-    endings = [re.findall(r'pod=~"\.\+\[(\w+)\]"', query)[0] for query in prometheus.queries()]
+    endings = [re.findall(r'pod=~"\.\*\[(\w+)\]"', query)[0] for query in prometheus.queries()]
     assert sorted("".join(endings)) == sorted(string.ascii_lowercase + string.digits)
 
 
@@ -49,7 +50,7 @@ def test_a_reply_stays_small_where_the_slos_of_many_pools_ask_for_every_bucket()
     queries, bounds = Queries(profile_of("vllm")), frozenset(index / 1000 for index in range(1, 9_999))
     page = text_string_to_metric_families(RECORDED.read_text())
     every = [
-        (family.name, sample.labels["le"], 20_000.0)
+        BucketCount(family.name, sample.labels["le"], 20_000.0)
         for family in page
         if family.name in queries.histograms
         for sample in family.samples
@@ -167,6 +168,7 @@ def test_a_label_by_which_figures_choose_is_kept_whatever_is_added_up():
     assert re.findall(r"(sum|max) by \(([^)]*)\)", term) == [
         ("sum", "__name__, kind, exported_kind, namespace, pod"),
         ("max", "__name__, kind, exported_kind, namespace, pod"),
+        ("sum", "__name__, kind, exported_kind, job, instance, namespace, pod"),
     ]
 
 
@@ -211,9 +213,11 @@ def test_a_routers_series_of_its_engines_are_told_from_an_engines_without_a_mode
 
 
 async def test_long_queries_are_posted_and_short_ones_are_not(prometheus, backend, request_2s_100ms):
+    prometheus.rows.append({"metric": {}, "value": [NOW, "1"]})
+    assert await backend.check() is None
     await backend.read(request_2s_100ms, NOW)
-    layout, pages = prometheus.asked
-    assert (layout.method, pages.method) == ("GET", "POST")
+    short, _, pages = prometheus.asked
+    assert (short.method, pages.method) == ("GET", "POST")
     assert len(pages.parameters["query"]) > 2_000
 
 
@@ -274,3 +278,24 @@ async def test_a_path_prefix_and_own_label_names_are_kept(prometheus, open_backe
     assert ("chat", "llama-0") in reading.samples
     assert prometheus.asked[0].path == "/prometheus/api/v1/query"
     assert "kubernetes_pod_name" in prometheus.queries()[0]
+
+
+async def test_every_query_of_the_present_names_the_namespaces_of_its_pools(prometheus, backend, request_2s_100ms):
+    """Else the page of any pod in the cluster would be read with them."""
+    prometheus.expose("llama-0")
+    request = replace(request_2s_100ms, namespaces=frozenset({"chat", "code"}), explain=frozenset({("chat", "a")}))
+    await backend.read(request, NOW)
+    for query in prometheus.queries() + prometheus.queries(layout=True):
+        for selector in re.findall(r"\{[^}]*\}", query):
+            lost = "sglang" in selector or 'pod=""' in selector or 'namespace=""' in selector
+            assert lost or 'namespace=~"chat|code"' in selector or 'namespace=~"chat"' in selector, selector
+
+
+async def test_each_read_follows_its_own_look_up(prometheus, open_backend, request_2s_100ms):
+    """Look-ups of five hundred label sets would else come before the second query of the first one."""
+    backend = open_backend(concurrency=1)
+    prometheus.expose("llama-0")
+    others = [replace(request_2s_100ms, match_labels=(("tenant", name),)) for name in "abc"]
+    await asyncio.gather(*(backend.read(other, NOW) for other in others))
+    asked = [re.findall(r'tenant="(.)"', asked.parameters["query"])[0] for asked in prometheus.asked]
+    assert asked == ["a", "a", "b", "b", "c", "c"]

@@ -11,7 +11,7 @@ import pytest
 
 from servingpool.adapters.prometheus import BackendConfig, MetricsUnavailable
 from servingpool.adapters.prometheus import workers as workers_module
-from servingpool.adapters.prometheus.http_client import PrometheusClient, Unsent
+from servingpool.adapters.prometheus.http_client import Excess, PrometheusClient, Unsent
 from servingpool.adapters.prometheus.workers import Workers
 
 
@@ -96,4 +96,4 @@ async def test_a_query_that_hangs_is_late_and_those_queued_after_it_are_unsent(
     await asyncio.to_thread(began.wait)
     answers = await asyncio.gather(*jobs, return_exceptions=True)
     stop.set()
-    assert [type(answer) for answer in answers] == [MetricsUnavailable, Unsent, Unsent]
+    assert [type(answer) for answer in answers] == [Excess, Unsent, Unsent]

@@ -89,8 +89,9 @@ class Group(NamedTuple):
 
     excluded: tuple[tuple[str, tuple[str, ...]], ...]
     """Labels and values that a series must not have, sorted."""
-    parts_by: tuple[str, ...] = ()
-    """Labels that the parts of a total have beside it: of series that differ in these alone the greatest counts."""
+    copies: tuple[str, ...] = ()
+    """Labels of copies of a figure, and of the parts beside a total: of series that differ in these alone the greatest
+    counts."""
     split: str = ""
     """A label by which figures choose among a metric's series."""
     any_model: bool = False
@@ -187,8 +188,10 @@ class EngineMetrics(_Section):
     """Label with the served model's name; series without it are not the engine's. None: all series of the pool's pods
     count, whatever `spec.model` is."""
     sum_over: tuple[Label, ...] = ()
-    """Labels of one pod's series that are added up, such as the rank. Series that differ in others only, which scraping
-    adds or a second exporter, are the same figure seen twice: the greatest counts."""
+    """Labels of one pod's series that are added up, such as the rank. Series of one scrape that differ in labels which
+    no list names are added up too, unless they are gauges: those are unknown then, since they may be copies."""
+    copies_by: tuple[Label, ...] = ()
+    """Labels of one pod's series that are copies of one figure, such as the process: the greatest counts."""
     excluded: LabelValues = Field(default_factory=dict)
     """Label values whose series are no part of any figure."""
     time_to_first_token_from: Origin = Origin.UNKNOWN
@@ -226,15 +229,23 @@ class EngineMetrics(_Section):
 
     def added(self, group: int) -> tuple[str, ...]:
         """Those of `sum_over` that hold in a group."""
-        return tuple(label for label in self.sum_over if label not in self.groups[group].parts_by)
+        return tuple(label for label in self.sum_over if label not in self.groups[group].copies)
 
     def _group(self, series: Series) -> Group:
         excluded = tuple(sorted((self.excluded | series.excluded).items()))
-        return Group(excluded, tuple(sorted(series.parts_by)), series.split[0], series.any_model)
+        copies = tuple(sorted({*self.copies_by, *series.parts_by}))
+        return Group(excluded, copies, series.split[0], series.any_model)
 
     def named_in(self, group: int) -> Label | None:
         """The label with the model's name that the series of a group have; None where they have none."""
         return None if self.groups[group].any_model else self.model_label
+
+    @cached_property
+    def gauges(self) -> frozenset[str]:
+        """Metrics that tell what is there now. Series of them that differ may be parts, or copies of one figure."""
+        return frozenset(
+            one.name for each in (Figure.RUNNING, Figure.WAITING) for one in self.figures.get(each, ()) if one.name
+        )
 
     @property
     def lacks(self) -> tuple[Figure, ...]:

@@ -91,8 +91,10 @@ class GatewayProfile(_Section):
     model_label: Label | None = None
     """Label with the served model's name. None: all series of the gateway count, so a pool must name its workload."""
     sum_over: tuple[Label, ...] = ()
-    """Labels of one pod's series that are added up. Series that differ in others only, which scraping adds, are the
-    same figure seen twice: the greatest counts."""
+    """Labels of one pod's series that are added up. Series of one scrape that differ in labels that no list names are
+    added up too, unless they are gauges: those are unknown then, since they may be copies."""
+    copies_by: tuple[Label, ...] = ()
+    """Labels of one pod's series that are copies of one figure, such as the process: the greatest counts."""
     excluded: LabelValues = Field(default_factory=dict)
     """Label values whose series are no part of any figure."""
     at_zero: AtZero | None = None
@@ -124,6 +126,12 @@ class GatewayProfile(_Section):
         """Whether it counts all that decisions need, so that an engine behind it may export nothing."""
         return all(figure in self.figures for figure in METERING)
 
+    @property
+    def held_have_arrived(self) -> bool:
+        """Whether arrivals count a request while the queue holds it, by a sum of both."""
+        queues = {one.name for one in self.figures.get(GatewayFigure.QUEUE, ())}
+        return any(queues.intersection(one.sum) for one in self.figures.get(GatewayFigure.ARRIVALS, ()))
+
     @cached_property
     def metrics(self) -> EngineMetrics:
         """The same in the form that queries are written from."""
@@ -131,6 +139,7 @@ class GatewayProfile(_Section):
             silent="the gateway exports no metrics",
             model_label=self.model_label,
             sum_over=self.sum_over,
+            copies_by=self.copies_by,
             excluded=self.excluded,
             figures={READ_AS[figure]: series for figure, series in self.figures.items()},
         )

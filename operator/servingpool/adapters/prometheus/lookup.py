@@ -1,0 +1,174 @@
+"""The look-up: which buckets there are, and which pods have series that cannot be read as they stand.
+
+It counts over all series, so it is asked now and then, and its answer is used for each reading until the next.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
+from servingpool.adapters.prometheus.promql import ADDRESS, SCRAPING, Queries, Scope, any_of, apart, quote
+from servingpool.adapters.prometheus.rows import NUMBER, Unread, bound_of
+from servingpool.adapters.prometheus.samples import BucketCount, Layout
+
+DOUBLED = "doubled"
+"""The part of the rows that tell pods whose series Prometheus has from several addresses."""
+NATIVE = "native"
+"""The part of the rows that tell pods whose histograms are stored as native ones alone."""
+UNREADABLE = "unreadable"
+"""The part of the rows that tell buckets whose bound is no number."""
+TWINS = "twins"
+"""The part of the rows that are `up` of several targets at one address."""
+OWN = "own "
+"""Begins the part of a row that is there where a label that tells targets apart is an engine's own elsewhere."""
+TARGETS = "targets"
+"""The part of the row that is there where there is `up` at all."""
+MOST_UNREADABLE = 3
+"""Series with an unreadable bucket that are named, of each namespace."""
+MOST_LEARNED = 12
+"""Labels by which targets are told apart."""
+MOST_TWINS = 2
+"""Addresses of each namespace of which all `up` are asked for, to learn which labels tell their targets apart."""
+
+
+def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str = "") -> str:
+    """How many series there are of each bucket: (`__name__`, `le`, namespace) -> count. And rows of the other parts.
+
+    `targets`: the labels by which targets are told apart so far. With a window, such as `1h:5m`: rows of what was there
+    at any of its steps too, and only buckets and targets.
+    """
+    series = queries.select([f"{name}_bucket" for name in queries.histograms], scope)
+    parts = [_counts(queries, series)]
+    if window:
+        past = " or ".join(f"last_over_time({one}[{window}])" for one in series)
+        parts.append(apart(_counts(queries, [past]), "past"))
+    else:
+        parts += [apart(_native(queries, scope), NATIVE), apart(_unreadable(queries, scope), UNREADABLE)]
+        # Of a federation `instance` is the federated server's.
+        parts += [] if queries.labels.exported else [apart(_doubled(queries, scope), DOUBLED)]
+    return " or ".join([*parts, _targets(queries, scope, targets, window)])
+
+
+def read(queries: Queries, rows: Iterable[Mapping[str, Any]], targets: Sequence[str]) -> tuple[Layout, bool]:
+    """The layout that the rows of a `look_up` tell; and whether more of what tells targets apart was learned from them.
+
+    Rows that cannot be read are in `Layout.unread`.
+    """
+    unread = Unread(queries.owned[:2])
+    apart_rows: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for part, row in unread.readable(rows, _parsed):
+        apart_rows[part].append(row)
+    counts = list(unread.readable(apart_rows["past"], lambda row: _bucket(queries, row)))
+    pods = {
+        part: frozenset(unread.readable(apart_rows[part], lambda row: queries.pod_of(row["metric"])))
+        for part in (DOUBLED, NATIVE)
+    }
+    for row in apart_rows[UNREADABLE]:
+        unread.add(row)
+    learned = _learned(queries, apart_rows[TWINS], targets)
+    learned = tuple(one for one in learned if f"{OWN}{one}" not in apart_rows)
+    if not apart_rows[TARGETS]:
+        learned = (*targets, *(one for one in SCRAPING if one not in targets))
+    layout = Layout.read(counts, pods[DOUBLED], native=pods[NATIVE], targets=learned, unread=unread)
+    return layout, bool({*learned} - {*targets}) and bool(apart_rows[TWINS])
+
+
+def _parsed(row: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """A row and its part; that of buckets is "past" whether they are there now or were."""
+    labels = row["metric"]
+    if not all(isinstance(text, str) for text in labels.values()):
+        raise TypeError("a label that is no text")
+    return labels.get("part", "past"), row
+
+
+def _bucket(queries: Queries, row: Mapping[str, Any]) -> BucketCount:
+    labels, (namespace, own_namespace) = row["metric"], queries.owned[0]
+    name, text = labels["__name__"], labels["le"]
+    bound_of(text)
+    return BucketCount(
+        name.removesuffix("_bucket"), text, float(row["value"][1]), labels.get(own_namespace) or labels[namespace]
+    )
+
+
+def _learned(queries: Queries, twins: Iterable[Mapping[str, Any]], targets: Sequence[str]) -> tuple[str, ...]:
+    """The labels by which targets are told apart, with those in which `up` at one address differ."""
+    same: defaultdict[tuple[str, ...], list[Mapping[str, str]]] = defaultdict(list)
+    for row in twins:
+        labels = row["metric"]
+        same[tuple(labels.get(one, "") for one in (*queries.owner, *targets))].append(labels)
+    found = {
+        name
+        for alike in same.values()
+        for name in set().union(*alike)
+        if name not in {"part", "__name__"} and len({labels.get(name, "") for labels in alike}) > 1
+    }
+    # Those that scraping is known for first: whoever has targets that differ in many others must not push them out.
+    new = sorted(found - {*targets}, key=lambda name: (name not in SCRAPING, name))
+    return (*targets, *new[: max(0, MOST_LEARNED - len(targets))])
+
+
+def _targets(queries: Queries, scope: Scope, targets: Sequence[str], window: str) -> str:
+    """`up` of some pods that several targets with equal values of these labels scrape; and whether there is any."""
+    up = _up(queries, scope)
+    if window:
+        up = [f"last_over_time({one}[{window}])" for one in up]
+    every, by, space = f"({' or '.join(up)})", ", ".join((*queries.owner, *targets)), _space(queries)
+    alike = f"{every} and on ({by}) topk by ({space}) ({MOST_TWINS}, count by ({by}) ({every}) > 1)"
+    parts = [apart(alike, TWINS), apart(f"count({every})", TARGETS)]
+    return " or ".join([*parts, *(apart(_own(queries, scope, one, every), f"{OWN}{one}") for one in targets[2:])])
+
+
+def _own(queries: Queries, scope: Scope, label: str, up: str) -> str:
+    """Series with a label that their target does not have: there it is the engine's, and its series are added up.
+
+    Else the targets of one tenant would change how the series of all others are read.
+    """
+    names = [*queries.profile.gauges, *(f"{name}_count" for name in queries.histograms)]
+    by = ", ".join((*queries.owner, *ADDRESS, label))
+    series = queries.select(names, scope, f'{label}!=""')
+    return f"count(({' or '.join(series)}) unless on ({by}) {up})"
+
+
+def _up(queries: Queries, scope: Scope) -> list[str]:
+    """Of all targets that may be of the scope: whether scraping them works."""
+    (namespaces, (pod, _), _) = queries.owned
+    if not scope.namespaces:
+        return [f'up{{{pod}!=""}}']
+    return [f"up{{{label}=~{any_of(scope.namespaces)}}}" for label in namespaces if label]
+
+
+def _native(queries: Queries, scope: Scope) -> str:
+    """Pods with histograms that have no series of their own for sum, count and buckets."""
+    native, classic = (
+        queries.select([f"{name}{suffix}" for name in queries.histograms], scope) for suffix in ("", "_count")
+    )
+    by = ", ".join(queries.owner)
+    return f"count by ({by}) ({' or '.join(native)}) unless on ({by}) ({' or '.join(classic)})"
+
+
+def _unreadable(queries: Queries, scope: Scope) -> str:
+    """Buckets whose bound is no number, or that have none."""
+    by = ", ".join(("__name__", "le", *queries.owner))
+    series = queries.select([f"{name}_bucket" for name in queries.histograms], scope, f"le!~{quote(NUMBER)}")
+    return f"topk by ({_space(queries)}) ({MOST_UNREADABLE}, count by ({by}) ({' or '.join(series)}))"
+
+
+def _counts(queries: Queries, series: Sequence[str]) -> str:
+    """Of each namespace the buckets of most pods: a page may have a hundred thousand."""
+    space = _space(queries)
+    return f"topk by (__name__, {space}) ({MOST_BUCKETS}, count by (__name__, le, {space}) ({' or '.join(series)}))"
+
+
+def _space(queries: Queries) -> str:
+    """The labels of the namespace."""
+    return ", ".join(label for label in queries.owned[0] if label)
+
+
+def _doubled(queries: Queries, scope: Scope) -> str:
+    """Pods with the same series at several addresses."""
+    by = queries.by(*queries.own())
+    addresses = f"max by ({by}, instance) ({' or '.join(queries.clock(scope))})"
+    return f"count by ({queries.by()}) (count by ({by}) ({addresses}) > 1)"

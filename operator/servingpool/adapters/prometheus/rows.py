@@ -1,0 +1,105 @@
+"""Rows of Prometheus' answers that cannot be read are left out and counted.
+
+A reading is of all tenants' pools together, and any page that is scraped can hold series that nobody can read. One of
+them must not cost the others their samples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+ROW_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What reading a row of another shape raises."""
+NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|[+-]?[Ii]nf"
+"""How the upper bound of a bucket may be written, as a regular expression of both Python and Prometheus."""
+MOST_NAMED = 1_000
+"""Pods with unreadable series that are named; further ones are counted."""
+MOST_NAMED_OF_ONE = 10
+"""The same of one namespace: whoever has many must not have those of others go unnamed."""
+_NUMBER = re.compile(NUMBER, re.ASCII)
+_LONGEST_NUMBER = 64
+
+
+def bound_of(text: object) -> float:
+    """The upper bound of a bucket, in the histogram's unit. ValueError where it is no number."""
+    if not isinstance(text, str) or len(text) > _LONGEST_NUMBER or _NUMBER.fullmatch(text) is None:
+        raise ValueError("no number")
+    return float(text)
+
+
+@dataclass(slots=True)
+class Unread:
+    """The rows of one answer that were left out."""
+
+    labels: tuple[tuple[str, str], ...] = (("namespace", ""), ("pod", ""))
+    """Names of the labels with namespace and pod; to each the one that wins over it, or nothing."""
+    count: int = 0
+    pods: dict[tuple[str, str], str] = field(default_factory=dict)
+    """What is wrong, by namespace and pod: the first ones."""
+    _named: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
+    """How many of each namespace."""
+
+    def add(self, row: object) -> None:
+        """Leave a row out."""
+        self.count += 1
+        key = self._pod(row)
+        if self._room(key):
+            self.pods[key] = self._why(row)
+
+    def include(self, other: Unread) -> None:
+        """Add what was left out of another answer."""
+        self.count += other.count
+        for key, why in other.pods.items():
+            if self._room(key):
+                self.pods[key] = why
+
+    def _room(self, key: tuple[str, str]) -> bool:
+        """Whether this pod is to be named too; then it counts for its namespace."""
+        named = self._named[key[0]]
+        if key in self.pods or len(self.pods) >= MOST_NAMED or named >= MOST_NAMED_OF_ONE:
+            return False
+        self._named[key[0]] = named + 1
+        return True
+
+    def readable(self, rows: Iterable[Mapping[str, Any]], parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
+        """What `parse` makes of each row, without those at which it raises one of `ROW_ERRORS`."""
+        for row in rows:
+            try:
+                found = parse(row)
+            except ROW_ERRORS:
+                self.add(row)
+                continue
+            yield found
+
+    def _pod(self, row: object) -> tuple[str, str]:
+        """Of whose page the row is, as far as it tells."""
+        labels = row.get("metric") if isinstance(row, dict) else None
+        found = labels if isinstance(labels, dict) else {}
+        (namespace, own_namespace), (pod, own_pod) = self.labels
+        values = found.get(own_namespace) or found.get(namespace), found.get(own_pod) or found.get(pod)
+        told = [value if isinstance(value, str) else "" for value in values]
+        return told[0], told[1]
+
+    def _why(self, row: object) -> str:
+        labels = row.get("metric") if isinstance(row, dict) else None
+        if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+            return "Prometheus answered with a row that is no series"
+        name = shown(labels.get("__name__", "a series"))
+        for (label, own), value in zip(self.labels, self._pod(row), strict=True):
+            if not value:
+                return f"{name} has no label {own or label}"
+        if "le" in labels or name.endswith("_bucket"):
+            text = labels.get("le")
+            return f"{name} has no label le" if text is None else f"{name} has a bucket le={shown(text)!r}"
+        return f"{name} has a value that is no number"
+
+
+def shown(text: str, longest: int = 40) -> str:
+    """A text from outside in a sentence: short, on one line, without controls."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in text[: longest + 1])
+    return plain if len(plain) <= longest else f"{plain[:longest]}..."

@@ -1,0 +1,135 @@
+"""What is asked of one Prometheus in a round, in which parts, and who comes first.
+
+A query asks for the namespaces of the pools that it is for, and no others: whatever is scraped elsewhere costs nobody
+here. Namespaces have turns, so that whoever has thousands of pools waits for himself. Where the query for several
+namespaces is too much for Prometheus, each is asked for by itself for a while: then only the one that is too much is
+not read.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from servingpool.adapters.prometheus import FleetReading, NotAsked, ReadRequest, TooLarge
+from servingpool.adapters.prometheus.bounds import NAMES_OF_NAMESPACES
+from servingpool.decision.observation import Unknown
+
+Share = tuple[str, tuple[tuple[str, str], ...]]
+"""Engine or gateway, and extra labels: what pools of a backend that are read together share."""
+ALONE_FOR = 60.0
+"""Seconds for which each namespace of a query that was too much is asked for by itself."""
+TOO_MUCH_FOR = 3600.0
+"""The same, of one that was too much by itself."""
+
+
+class Part(NamedTuple):
+    """What is asked for at once."""
+
+    gateway: bool
+    share: Share
+    group: int | str
+    """Of namespaces; or the one that is asked for by itself."""
+
+
+@dataclass(slots=True)
+class Turns:
+    """The parts of one backend."""
+
+    asked: dict[Part, ReadRequest] = field(default_factory=dict)
+    """In this round, those that come first at first."""
+    _round: int = 0
+    _last: dict[Part, int] = field(default_factory=dict)
+    """The round of each one's last turn, answered or not."""
+    _of: dict[tuple[bool, Share, str], Part] = field(default_factory=dict)
+    """By namespace."""
+    _alone: dict[str, float] = field(default_factory=dict)
+    """Namespaces that are asked for by themselves, and until when, in Unix time in seconds."""
+
+    def begin(self, engines: Mapping[Share, ReadRequest], gateways: Mapping[Share, ReadRequest], now: float) -> None:
+        """Divide what is wanted, and bring it into order."""
+        self._round += 1
+        self._alone = {one: until for one, until in self._alone.items() if now < until <= now + TOO_MUCH_FOR}
+        self._of, wanted = {}, {}
+        # The gateways first: their queries are small, and for all pools.
+        for gateway, requests in ((True, gateways), (False, engines)):
+            for share, request in requests.items():
+                for group, namespaces in _groups(request.namespaces, self._alone).items():
+                    part = Part(gateway, share, group)
+                    self._of.update(((gateway, share, namespace), part) for namespace in namespaces)
+                    explain = frozenset(pod for pod in request.explain if pod[0] in namespaces)
+                    wanted[part] = replace(request, namespaces=frozenset(namespaces), explain=explain)
+        self.asked = {part: wanted[part] for part in self._order(wanted)}
+
+    def end(self, answers: Mapping[Part, FleetReading | Unknown], now: float) -> None:
+        """Remember whose turn it was, and who was too much."""
+        unasked = {part for part, answer in answers.items() if isinstance(answer, NotAsked)}
+        self._last = {part: self._last.get(part, 0) if part in unasked else self._round for part in answers}
+        some = any(isinstance(answer, FleetReading) for answer in answers.values())
+        for part, answer in answers.items():
+            if isinstance(answer, TooLarge):
+                namespaces = self.asked[part].namespaces
+                # Where nothing is answered at all, it is no namespace's doing.
+                lasts = ALONE_FOR if len(namespaces) > 1 else TOO_MUCH_FOR if some else 0.0
+                for one in namespaces if lasts else ():
+                    self._alone[one] = max(now + lasts, self._alone.get(one, 0.0))
+
+    def part(self, share: Share, namespace: str, *, gateway: bool = False) -> Part | None:
+        """What pools of this namespace are read by; None where nothing was asked for them."""
+        return self._of.get((gateway, share, namespace))
+
+    def _order(self, wanted: Mapping[Part, ReadRequest]) -> list[Part]:
+        """One part of each namespace in turn, of each those that have waited longest first."""
+        own: defaultdict[str, list[Part]] = defaultdict(list)
+        for part in sorted(wanted, key=lambda one: (not one.gateway, self._last.get(one, 0))):
+            for namespace in wanted[part].namespaces:
+                own[namespace].append(part)
+        rank: dict[Part, int] = {}
+        for parts in own.values():
+            for place, part in enumerate(parts):
+                rank[part] = min(place, rank.get(part, place))
+        return sorted(wanted, key=lambda one: (rank.get(one, 0), self._last.get(one, 0)))
+
+
+def _groups(namespaces: Collection[str], alone: Collection[str]) -> dict[int | str, list[str]]:
+    """Namespaces that are asked for together. A new one changes the group of few others."""
+    together = [one for one in namespaces if one not in alone]
+    number = max(1, math.ceil(sum(map(len, together)) / NAMES_OF_NAMESPACES))
+    found: defaultdict[int | str, list[str]] = defaultdict(list)
+    for one in sorted(namespaces):
+        found[one if one in alone else zlib.crc32(one.encode()) % number].append(one)
+    return dict(found)
+
+
+@dataclass(slots=True)
+class Asked:
+    """What pools of one share want together."""
+
+    ttft_bounds: set[float] = field(default_factory=set)
+    tpot_bounds: set[float] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+
+    def request(self, share: Share, *, gateway: bool = False) -> ReadRequest:
+        """The same as a request."""
+        return ReadRequest(
+            engine=share[0],
+            ttft_bounds=frozenset(self.ttft_bounds),
+            tpot_bounds=frozenset(self.tpot_bounds),
+            match_labels=share[1],
+            gateway=gateway,
+            namespaces=frozenset(self.namespaces),
+        )
+
+    def add(self, namespace: str, ttft: float | None, tpot: float | None = None) -> None:
+        """One pool more."""
+        self.namespaces.add(namespace)
+        self.ttft_bounds |= _known(ttft)
+        self.tpot_bounds |= _known(tpot)
+
+
+def _known(bound: float | None) -> set[float]:
+    return set() if bound is None else {bound}

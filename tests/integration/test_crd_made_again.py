@@ -1,0 +1,65 @@
+"""The custom resource definitions are deleted and made again while the operator runs, on a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from servingpool_lab.api_client import ApiError
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+
+from .operators import OperatorProcess, install, serving_pool
+
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/servingpools.servingpool.dev"
+PATIENCE = 240.0
+"""Seconds: a kind that nobody watches is looked for once a minute, and then has half a minute."""
+
+pytestmark = pytest.mark.timeout(600, func_only=True)
+
+
+@pytest.fixture
+def plane(control_plane: ControlPlane, namespace: str) -> Iterator[ControlPlane]:
+    install(control_plane, namespace)
+    yield control_plane
+    install(control_plane, namespace)
+
+
+def exists(plane: ControlPlane, path: str) -> bool:
+    try:
+        plane.client.get(path)
+    except ApiError:
+        return False
+    return True
+
+
+def apply_pool(plane: ControlPlane, namespace: str) -> bool:
+    """Whether the API server takes one by now."""
+    try:
+        plane.apply(serving_pool(namespace, "chat"))
+    except ApiError:
+        return False
+    return True
+
+
+def test_pools_of_a_definition_that_is_made_again_are_served_or_the_probe_fails(
+    plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    settings = {
+        "interval": "1s",
+        "backends": [{"name": "default", "url": "http://127.0.0.1:9"}],
+        "leaderElection": {"enabled": False},
+    }
+    path = f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools/chat"
+    with OperatorProcess(plane, tmp_path, settings).running() as operator:
+        plane.client.delete(CRD)
+        wait_until(lambda: not exists(plane, CRD), 60, "the definition is gone")
+        install(plane, namespace)
+        wait_until(lambda: apply_pool(plane, namespace), 60, "a pool is taken")
+
+        def served_or_unwell() -> bool:
+            return bool(plane.client.get(path).get("status", {}).get("conditions")) or operator.healthy() != 200
+
+        wait_until(served_or_unwell, PATIENCE, "the pool is judged, or the operator asks to be restarted")

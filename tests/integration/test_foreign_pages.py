@@ -1,0 +1,242 @@
+"""Pages that nobody here wrote, on a real Prometheus: labels of the engine's own, and series that nobody can read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    Cause,
+    FleetReading,
+    PrometheusBackend,
+    ReadRequest,
+    with_own_buckets,
+)
+from servingpool.decision.observation import ReplicaMetrics, Unknown
+from servingpool_lab.binaries import ensure_binaries
+
+from .operators import prometheus
+
+NAMESPACE = "foreign"
+LE = ("0.5", "2.0", "+Inf")
+
+
+def histogram(name: str, labels: str, late: int, count: int, seconds: float) -> str:
+    lines = [f'{name}_bucket{{{labels},le="{le}"}} {count - late if le != "+Inf" else count}' for le in LE]
+    return "\n".join([*lines, f"{name}_sum{{{labels}}} {seconds}", f"{name}_count{{{labels}}} {count}"]) + "\n"
+
+
+def vllm(*tenants: tuple[str, int, int, float], gauges: str = "") -> str:
+    """A page of vLLM whose request metrics have a label more: the tenant, its requests, those late for 2 s, seconds."""
+    text = gauges or 'vllm:num_requests_running{model_name="m"} 30\nvllm:num_requests_waiting{model_name="m"} 12\n'
+    for tenant, count, late, seconds in tenants:
+        labels = f'model_name="m",tenant="{tenant}"' if tenant else 'model_name="m"'
+        text += histogram("vllm:time_to_first_token_seconds", labels, late, count, seconds)
+        text += histogram("vllm:inter_token_latency_seconds", labels, 0, 199 * count, 597.0)
+        text += f"vllm:generation_tokens_total{{{labels}}} {200 * count}\nvllm:prompt_tokens_total{{{labels}}} {800 * count}\n"
+    return text
+
+
+def sglang(*tenants: tuple[str, int, int, float]) -> str:
+    """The same of SGLang with `--tokenizer-metrics-allowed-custom-labels`: the scheduler's metrics have no such label."""
+    of = 'engine_type="unified",model_name="m",tp_rank="0"'
+    text = f"sglang:num_running_reqs{{{of}}} 30\nsglang:num_queue_reqs{{{of}}} 12\n"
+    for mode, count in (("prefill_compute", 216_000), ("prefill_cache", 0), ("decode", 54_000)):
+        text += f'sglang:realtime_tokens_total{{mode="{mode}",{of}}} {count}\n'
+    for tenant, count, late, seconds in tenants:
+        labels = f'model_name="m",tenant="{tenant}",is_streaming="true"'
+        text += histogram("sglang:time_to_first_token_seconds", labels, late, count, seconds)
+        text += histogram("sglang:inter_token_latency_seconds", labels, 0, 199 * count, 597.0)
+    return text
+
+
+THREE = (("a", 100, 0, 40.0), ("b", 90, 45, 243.0), ("c", 80, 80, 400.0))
+PLAIN = vllm(("", 270, 125, 683.0))
+
+
+def running(label: str, *values: str) -> str:
+    """Gauges that have a label more."""
+    each = (f'vllm:num_requests_running{{model_name="m",{label}="{value}"}} 30\n' for value in values)
+    return "".join(each) + 'vllm:num_requests_waiting{model_name="m"} 12\n'
+
+
+PAGES = {
+    "plain": PLAIN,
+    "tenants": vllm(*THREE),
+    "gauges": vllm(*THREE, gauges=running("tenant", "a", "b")),
+    "processes": vllm(("", 270, 125, 683.0), gauges=running("pid", "7", "8")),
+    "sglang": sglang(*THREE),
+    "twice": vllm(*THREE),
+    "pair": vllm(*THREE),
+    "services": vllm(*THREE),
+    "shadowed": vllm(*THREE),
+    "odd": PLAIN + 'vllm:time_to_first_token_seconds_bucket{model_name="m",le="abc"} 1\n'
+    'vllm:time_to_first_token_seconds_bucket{model_name="m",vmrange="1.000e-01...1.136e-01"} 3\n',
+    "hostile": PLAIN,
+    "native": "".join(
+        f"# TYPE vllm:{name} histogram\n" + "".join(line for line in PLAIN.splitlines(True) if name in line)
+        for name in ("time_to_first_token_seconds", "inter_token_latency_seconds")
+    )
+    + "".join(line for line in PLAIN.splitlines(True) if "_seconds" not in line),
+}
+"""Pods of one namespace."""
+READ = PAGES.keys() - {"gauges", "native", "hostile", "sglang"}
+"""Those of which every figure is as on the plain page."""
+
+
+ELSEWHERE = "elsewhere"
+CROWDED = PLAIN + "".join(
+    f'vllm:time_to_first_token_seconds_bucket{{model_name="m",le="{middle * (1 + step / 100):.4f}"}} 0\n'
+    for middle in (1.7, 3.4, 0.85, 6.8, 0.425)
+    for step in range(-4, 5)
+)
+
+
+def configuration(target: str) -> dict[str, Any]:
+    def job(name: str, pod: str, more: dict[str, str] | None = None, **settings: Any) -> dict[str, Any]:
+        labels = {"namespace": NAMESPACE, "pod": pod, **(more or {})}
+        path = f"/pods/{NAMESPACE}/{pod}/metrics"
+        return {
+            "job_name": name,
+            "metrics_path": path,
+            "static_configs": [{"targets": [target], "labels": labels}],
+            **settings,
+        }
+
+    jobs = [job(pod, pod) for pod in PAGES if pod not in {"pair", "services", "shadowed", "native", "hostile"}]
+    jobs.append(job("again", "twice"))  # a ServiceMonitor and a PodMonitor that match the same pod
+    # As after two Prometheus servers wrote to one store; as of two Services in front of a pod.
+    for name, label in (("pair", "prometheus_replica"), ("services", "service")):
+        one = job(name, name)
+        one["static_configs"] = [
+            {"targets": [target], "labels": one["static_configs"][0]["labels"] | {label: value}} for value in "ab"
+        ]
+        jobs.append(one)
+    # Twins that differ in a label which is an engine's own elsewhere: whoever has them must not change those.
+    one = job("hostile", "hostile")
+    one["static_configs"] = [
+        {"targets": [target], "labels": one["static_configs"][0]["labels"] | {"tenant": value}} for value in "ab"
+    ]
+    jobs.append(one)
+    jobs.append(job("shadowed", "shadowed", {"tenant": "platform", "model_name": "gpu"}))
+    crowded = job("crowded", "crowded")
+    crowded["static_configs"][0]["labels"]["namespace"] = ELSEWHERE
+    crowded["metrics_path"] = f"/pods/{ELSEWHERE}/crowded/metrics"
+    jobs.append(crowded)
+    lost = job("lost", "plain")  # a target without a namespace
+    del lost["static_configs"][0]["labels"]["namespace"]
+    jobs += [lost, job("native", "native", convert_classic_histograms_to_nhcb=True, scrape_native_histograms=True)]
+    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+
+
+@pytest.fixture(scope="module")
+def url(
+    pod_metrics: dict[tuple[str, str], str], metrics_target: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    pod_metrics.update({(NAMESPACE, pod): page for pod, page in PAGES.items()})
+    pod_metrics[ELSEWHERE, "crowded"] = CROWDED
+    directory = tmp_path_factory.mktemp("foreign")
+    with prometheus(ensure_binaries("prometheus")["prometheus"], configuration(metrics_target), directory) as url:
+        yield url
+
+
+async def read(url: str, engine: str = "vllm") -> FleetReading:
+    """A reading with all pods of an engine, by a look-up that saw them all."""
+    request = ReadRequest(engine, ttft_bounds=frozenset({2.0}))
+    wanted = {"sglang"} if engine == "sglang" else {*(PAGES.keys() - {"sglang"}), "crowded"}
+    for _ in range(600):
+        for complete in (False, True):
+            backend = PrometheusBackend(BackendConfig(url=url))
+            reading = await backend.read(request, time.time())
+            await backend.close()
+            assert not isinstance(reading, Unknown), reading.reason
+            seen = {pod for _, pod in (*reading.samples, *reading.causes)}
+            if not wanted <= seen:
+                break
+            if complete:
+                return reading
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"not scraped in 600 looks: {sorted(seen)}")
+
+
+def figures(metrics: ReplicaMetrics) -> dict[str, Any]:
+    ttft, itl = metrics.time_to_first_token, metrics.inter_token_latency
+    assert not isinstance(ttft, Unknown)
+    assert not isinstance(itl, Unknown)
+    return {
+        "requests": ttft.count,
+        "late": ttft.count - dict(zip(ttft.bounds, ttft.counts, strict=True))[2.0],
+        "seconds": ttft.total,
+        "between": itl.count,
+        "tokens": (metrics.prompt_tokens, metrics.generation_tokens),
+        "gauges": (metrics.running, metrics.waiting),
+    }
+
+
+async def test_a_label_of_the_engines_own_is_added_up_and_one_of_scraping_is_not(url: str) -> None:
+    reading = await read(url)
+    samples = {one.replica: one for one in reading.select(NAMESPACE, PAGES, "m").samples}
+    assert samples.keys() == READ | {"native"}
+    samples["sglang"] = (await read(url, "sglang")).samples[NAMESPACE, "sglang"]["m"]
+    right = {
+        "requests": 270.0,
+        "late": 125.0,
+        "seconds": 683.0,
+        "between": 53_730.0,
+        "tokens": (216_000.0, 54_000.0),
+        "gauges": (30.0, 12.0),
+    }
+    pods = READ | {"sglang"}
+    assert {pod: figures(samples[pod]) for pod in pods} == dict.fromkeys(pods, right)
+
+
+async def test_a_gauge_with_a_label_that_nobody_named_is_unknown_and_told(url: str) -> None:
+    missing = (await read(url)).select(NAMESPACE, PAGES.keys() - {"sglang"}, "m").missing
+    assert {pod: one.cause for pod, one in missing.items()} == dict.fromkeys(("gauges", "hostile"), Cause.AMBIGUOUS)
+    assert missing["gauges"].reason.startswith("its gauges have several series that differ in a label")
+
+
+async def test_series_that_nobody_can_read_are_left_out_and_named(url: str) -> None:
+    selection = (await read(url)).select(NAMESPACE, PAGES, "m")
+    assert list(selection.unreadable) == ["odd"]
+    assert "vllm:time_to_first_token_seconds_bucket has" in selection.unreadable["odd"]
+
+
+async def test_histograms_that_are_stored_as_native_ones_are_told(url: str) -> None:
+    selection = (await read(url)).select(NAMESPACE, PAGES, "m")
+    assert selection.native == ("native",)
+    (sample,) = (one for one in selection.samples if one.replica == "native")
+    assert isinstance(sample.time_to_first_token, Unknown)
+    assert sample.running == 30
+
+
+async def test_buckets_of_another_namespace_push_none_out_and_its_pages_are_not_read(url: str) -> None:
+    """Another tenant's page has its own buckets just around the bound and its multiples."""
+    await read(url)
+    backend = PrometheusBackend(BackendConfig(url=url))
+    for namespaces in (frozenset({NAMESPACE, ELSEWHERE}), frozenset({NAMESPACE})):
+        request = ReadRequest(ttft_bounds=frozenset({1.7}), namespaces=namespaces)
+        reading = await backend.read(request, time.time())
+        assert not isinstance(reading, Unknown)
+        assert {namespace for namespace, _ in reading.samples} == namespaces
+        ttft = with_own_buckets(reading.samples[NAMESPACE, "plain"]["m"], 1.7, None).time_to_first_token
+        assert not isinstance(ttft, Unknown)
+        assert ttft.bounds == (0.5, 2.0)
+    await backend.close()
+
+
+async def test_the_past_is_read_as_the_present(url: str) -> None:
+    await read(url)
+    backend, end = PrometheusBackend(BackendConfig(url=url)), time.time()
+    request = ReadRequest(ttft_bounds=frozenset({2.0}))
+    past = await backend.history(request, start=end - 3, end=end, step=1, namespaces=[NAMESPACE])
+    await backend.close()
+    assert not isinstance(past, Unknown)
+    last = past[-1][1]
+    assert {pod: figures(last[NAMESPACE, pod]["m"])["requests"] for pod in READ} == dict.fromkeys(READ, 270.0)
+    assert (NAMESPACE, "gauges") not in last

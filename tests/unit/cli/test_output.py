@@ -1,0 +1,127 @@
+"""S13: what a stranger named reaches no terminal raw, and is no markup."""
+
+from __future__ import annotations
+
+import ast
+import io
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.table import Table as RichTable
+from rich.text import Text
+
+import servingpool.cli
+from servingpool.adapters.cluster.refusals import ClusterError
+from servingpool.api.serving_pool import ServingPool
+from servingpool.catalogue.plain import plain
+from servingpool.cli import explained, logs
+from servingpool.cli.get import Table
+from servingpool.cli.kubectl import sentence
+from servingpool.cli.output import LINES, echo, terminal
+
+HOSTILE = (
+    "\x1b]0;PWNED\x07",
+    "\x1b[2J\x1b[31mred",
+    "a\r\nFAKE LINE",
+    "\x9b31m",
+    "\u202egnp.exe",
+    "\x7f\x08\x00",
+    "[/nope]",
+    "[link=http://a.example]b[/link]",
+    ":bomb:",
+)
+
+
+def controls(text: str) -> list[str]:
+    return [one for one in text if not one.isprintable() and one not in LINES]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_text_on_one_line_has_no_controls_and_loses_no_letter(text: str) -> None:
+    shown = plain(text)
+    assert shown.isprintable()
+    assert all(one in shown for one in text if one.isprintable())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_is_printed_has_no_controls(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    echo(f"model {text} is served")
+    echo(text.encode(), err=True)
+    printed = capsys.readouterr()
+    assert not controls(printed.out + printed.err)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_tables_and_panels_take_no_markup_and_no_controls(text: str) -> None:
+    file = io.StringIO()
+    table = RichTable()
+    table.add_column(text)
+    table.add_row(text)
+    console = terminal(file=file, width=200, force_terminal=False)
+    console.print(table)
+    console.print(Text(text, style="bold"))
+    assert not controls(file.getvalue())
+    for letters in text.split():
+        if letters.isprintable():
+            assert letters in file.getvalue()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_get_prints_a_line_for_each_pool(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"cells": [text], "object": {"metadata": {"namespace": "chat"}}}
+    Table(wide=False, everywhere=True).show({"columnDefinitions": [{"name": "Model"}], "rows": [row, row]})
+    lines = capsys.readouterr().out.split("\n")
+    assert len(lines) == 4
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_explain_shows_a_pool_whose_strings_are_a_strangers(text: str) -> None:
+    at = "2026-01-01T10:00:00Z"
+    change = {"at": at, "from": 2, "to": 4, "why": text, "by": text}
+    condition: dict[str, Any] = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "TargetNotFound",
+        "message": text,
+        "lastTransitionTime": at,
+    }
+    limit = {"name": text, "before": 6, "after": 4, "reason": text}
+    decision = {"at": at, "replicas": 4, "verdict": "Hold", "reason": text, "limits": [limit], "warnings": [text]}
+    raw = {
+        "metadata": {"namespace": "chat", "name": "pool", "uid": "u", "generation": 1},
+        "spec": {
+            "model": text,
+            "slo": {"timeToFirstToken": "2s"},
+            "targets": [{"name": "vllm", "min": 1, "max": 8}],
+        },
+        "status": {"conditions": [condition], "lastDecision": decision, "history": [change], "replicas": 2},
+    }
+    file = io.StringIO()
+    explained.show(ServingPool.read(raw), terminal(file=file, width=200))
+    assert not controls(file.getvalue())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_log_line_and_a_refusal_stay_one_line(text: str) -> None:
+    record = logging.LogRecord("a", logging.INFO, "p", 1, "pool %s", (text,), None)
+    assert logs._Plain("%(message)s").format(record).isprintable()
+    assert sentence(ClusterError(f"Cannot scale {text}")).isprintable()
+
+
+def test_commands_print_by_this_module_alone() -> None:
+    """`typer.echo`, `print` and a Console of their own would print what a stranger wrote as it is."""
+    raw = {"typer.echo", "typer.secho", "click.echo", "print", "Console", "rich.print"}
+    found = []
+    for path in Path(servingpool.cli.__file__).parent.glob("*.py"):
+        if path.name == "output.py":
+            continue
+        found += [
+            f"{path.name}:{node.lineno}"
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if (isinstance(node, ast.Call) and ast.unparse(node.func) in raw)
+            or (isinstance(node, ast.Attribute) and ast.unparse(node) in raw)
+        ]
+    assert not found

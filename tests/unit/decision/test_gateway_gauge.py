@@ -1,0 +1,91 @@
+"""The length of a gateway's queue that nothing moves, or that jumps in one scrape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from servingpool.decision.decide import Outcome
+from servingpool.decision.observation import GatewayMetrics, Observation, Unknown
+
+from .test_zero import AFTER, Gated
+from .world import POOL, Batched, Engine, World
+
+
+@dataclass
+class Queued(World):
+    """Replicas behind a gateway that shows `queue`, and no counter."""
+
+    queue: float = 0.0
+
+    def _engine(self, ready_at: float) -> Engine:
+        engine = super()._engine(ready_at)
+        return Batched(engine.name, engine.ready_at, running=0.0)
+
+    def observation(self) -> Observation:
+        return replace(super().observation(), gateway=GatewayMetrics(scraped_at=self.now, queue=self.queue))
+
+
+def last(outcomes: list[Outcome]) -> str:
+    return outcomes[-1].decision.reason
+
+
+def test_a_queue_that_a_gateway_forgot_holds_no_fleet_and_is_told() -> None:
+    without, world = Queued(replicas=6), Queued(replicas=6)
+    without.run(20.0, 30)
+    world.run(20.0, 30)
+    world.queue = 40.0
+    for _ in range(200):
+        expected, found = without.tick(0.0).decision, world.tick(0.0).decision
+        assert found.replicas <= expected.replicas + 1
+    assert expected.replicas == found.replicas == 1
+    assert "40 requests in the gateway's queue since 2023-11-14 22:43 UTC, and none comes or is served" in found.reason
+    assert found.figures.longest_wait == 0.0
+    world.queue = 41.0
+    assert "not believed" not in last(world.run(0.0, 1))
+
+
+def test_a_queue_of_the_same_length_is_believed_while_engines_work() -> None:
+    world = Queued(replicas=3, queue=40.0, obey=False)
+    found = world.run(6.0, 30)[-1].decision
+    assert found.figures.queue == 40.0
+    assert "not believed" not in found.reason
+
+
+@pytest.mark.parametrize("queue", [1e6, 2.0**64 - 1.0, 1e12])
+def test_a_queue_that_is_long_in_one_scrape_orders_nothing(queue: float) -> None:
+    world = Queued(replicas=2, pool=replace(POOL, max_replicas=60))
+    world.run(4.0, 30)
+    standing = world.requested
+    world.queue = queue
+    first = world.tick(4.0).decision
+    assert "requests in the gateway's queue after one scrape is more than can have come" in first.reason
+    world.queue = 0.0
+    assert max(one.decision.replicas for one in world.run(4.0, 10)) <= standing
+
+
+def test_a_queue_that_the_next_scrape_shows_too_is_believed() -> None:
+    world = Queued(replicas=2, pool=replace(POOL, max_replicas=60))
+    world.run(4.0, 30)
+    world.queue = 20_000.0
+    assert world.tick(4.0).decision.replicas <= 2
+    world.queue = 19_000.0
+    assert world.tick(4.0).decision.replicas > 2
+
+
+def test_a_pool_goes_to_zero_and_stays_there_beside_a_queue_that_a_gateway_forgot() -> None:
+    world = Gated(holds=True)
+    world.run(20.0, 30)
+    observe = world.observation
+
+    def forgotten() -> Observation:
+        seen = observe()
+        told = seen.gateway.queue
+        return replace(seen, gateway=replace(seen.gateway, queue=told if isinstance(told, Unknown) else told + 3.0))
+
+    world.observation = forgotten  # type: ignore[method-assign]
+    world.run(0.0, AFTER / 60.0 + 10.0)
+    assert world.requested == 0
+    assert {one.decision.replicas for one in world.run(0.0, 20)} == {0}
+    assert world.tick(0.2).decision.replicas >= 1

@@ -1,0 +1,167 @@
+"""One damaged figure in one scrape of one replica."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
+from servingpool.decision.state import Memory
+
+from .world import POOL, World
+
+RATE = 4.0
+FIGURES = (
+    *("running", "waiting", "generation_tokens", "prompt_tokens", "cached_prompt_tokens", "admission_rejections"),
+    *("begun", "time_to_first_token.count", "time_to_first_token.total", "time_to_first_token.counts"),
+    *("inter_token_latency.count", "inter_token_latency.total", "inter_token_latency.counts"),
+    *("time_per_output_token.count", "time_per_output_token.counts"),
+)
+DAMAGE: dict[str, Callable[[float], float]] = {
+    "2^64 - 1": lambda _: 2.0**64 - 1.0,
+    "10^12 more": lambda figure: figure + 1e12,
+    "10^6 more": lambda figure: figure + 1e6,
+    "gone": lambda _: 0.0,
+}
+
+
+@dataclass
+class Scraped(World):
+    """Replicas with every figure, of which one may be damaged in the first one's sample."""
+
+    figure: str = ""
+    damage: Callable[[float], float] = lambda figure: figure
+
+    def observation(self) -> Observation:
+        seen = super().observation()
+        assert not isinstance(seen.metrics, Unknown)
+        pages = [whole(one) for one in seen.metrics]
+        if self.figure:
+            pages[0] = damaged(pages[0], self.figure, self.damage)
+        return replace(seen, metrics=tuple(pages))
+
+
+def whole(page: ReplicaMetrics) -> ReplicaMetrics:
+    ttft, prompts = page.time_to_first_token, page.prompt_tokens
+    assert not isinstance(ttft, Unknown)
+    assert not isinstance(prompts, Unknown)
+    return replace(page, cached_prompt_tokens=0.3 * prompts, admission_rejections=100.0, begun=ttft.count)
+
+
+def damaged(page: ReplicaMetrics, figure: str, damage: Callable[[float], float]) -> ReplicaMetrics:
+    name, _, part = figure.partition(".")
+    held: Any = getattr(page, name)
+    if part == "counts":
+        held = replace(held, counts=(*held.counts[:-1], damage(held.counts[-1])))
+    else:
+        held = replace(held, **{part: damage(getattr(held, part))}) if part else damage(held)
+    return replace(page, **{name: held})
+
+
+@cache
+def begun() -> Scraped:
+    """Two replicas, half an hour of steady load."""
+    world = Scraped(replicas=2, pool=replace(POOL, max_replicas=60))
+    world.run(RATE, 30)
+    return world
+
+
+def fleet(figure: str, damage: Callable[[float], float], minutes: float = 20.0) -> list[Outcome]:
+    """From the scrape on in which the figure is damaged."""
+    was = begun()
+    engines = [replace(one) for one in was.engines]
+    world = replace(was, figure=figure, damage=damage, memory=was.memory)
+    world.engines, world.serial = engines, was.serial
+    first = world.tick(RATE)
+    world.figure = ""
+    return [first, *world.run(RATE, minutes)]
+
+
+@cache
+def undamaged() -> list[int]:
+    return [one.decision.replicas for one in fleet("", lambda figure: figure)]
+
+
+def excess(found: list[Outcome]) -> list[int]:
+    return [one.decision.replicas - usual for one, usual in zip(found, undamaged(), strict=False)]
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("figure", FIGURES)
+def test_it_costs_one_replica_for_one_cold_start_at_most(figure: str, how: str) -> None:
+    found = fleet(figure, DAMAGE[how])
+    assert all(-1 <= one <= 1 for one in excess(found)), excess(found)
+    assert sum(one > 0 for one in excess(found)) <= 30
+
+
+@pytest.mark.parametrize("how", ["10^12 more", "10^6 more"])
+@pytest.mark.parametrize(
+    "figure",
+    ["waiting", "prompt_tokens", "begun", "time_to_first_token.count", "inter_token_latency.count"],
+)
+def test_so_it_is_in_a_pool_of_a_request_a_minute_that_knows_nothing_usual(figure: str, how: str) -> None:
+    world = Scraped(replicas=1, pool=replace(POOL, max_replicas=60))
+    world.run(0.015, 15)
+    world.figure, world.damage = figure, DAMAGE[how]
+    found = [world.tick(0.015)]
+    world.figure = ""
+    assert max(one.decision.replicas for one in [*found, *world.run(0.015, 5)]) <= 2
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(figure=st.sampled_from(FIGURES), power=st.floats(0.0, 19.0))
+def test_so_it_is_whatever_the_figure_is_raised_by(figure: str, power: float) -> None:
+    assert max(excess(fleet(figure, lambda held: held + 10.0**power, minutes=8.0))) <= 2
+
+
+@pytest.mark.parametrize(
+    ("figure", "told"),
+    [
+        ("prompt_tokens", "vllm-1: 1e+12 prompt tokens in 15 s"),
+        ("waiting", "vllm-1: 1e+12 requests waiting after one scrape is more than can have come"),
+        ("time_to_first_token.count", "vllm-1: 1e+12 requests with a first token in 15 s"),
+    ],
+)
+def test_it_is_told_with_pod_and_figure(figure: str, told: str) -> None:
+    first, second, *_ = fleet(figure, DAMAGE["10^12 more"], minutes=1.0)
+    assert first.memory.damaged == told
+    assert told in first.decision.reason
+    assert second.memory.damaged is None
+
+
+def test_a_counter_that_stays_higher_counts_on_from_there() -> None:
+    was = begun()
+    world = replace(was, memory=was.memory)
+    world.engines, world.serial = [replace(one) for one in was.engines], was.serial
+    world.tick(RATE)
+    world.engines[0].prompt += 1e12
+    found = world.run(RATE, 10)
+    assert max(one.decision.replicas for one in found) <= max(undamaged()) + 1
+    assert [one.memory.damaged is None for one in found[:3]] == [False, True, True]
+    assert found[-1].decision.figures.prompt_rate == pytest.approx(4000.0, rel=0.01)
+
+
+def test_a_real_surge_of_forty_times_the_usual_is_believed_by_the_second_scrape() -> None:
+    was = begun()
+    world = replace(was, memory=was.memory, obey=False)
+    world.engines, world.serial = [replace(one) for one in was.engines], was.serial
+    found = [world.tick(160.0) for _ in range(4)]
+    assert found[1].decision.replicas > 2
+    assert found[3].decision.figures.arrivals == pytest.approx(160.0, rel=0.2)
+
+
+def test_the_same_observation_a_second_time_changes_nothing() -> None:
+    was = begun()
+    world = replace(was, figure="prompt_tokens", damage=DAMAGE["10^12 more"])
+    world.engines = [replace(one) for one in was.engines]
+    once = world.tick(RATE)
+    again = decide(world.observation(), world.pool, once.memory, world.now)
+    assert again.decision == once.decision
+    assert isinstance(again.memory, Memory)

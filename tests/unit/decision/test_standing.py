@@ -1,0 +1,119 @@
+"""Gauges that nothing moves: left behind by aborted requests, or of an engine that hangs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from servingpool.catalogue.limits import LimitName
+from servingpool.decision.decide import Outcome
+from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
+
+from .world import POOL, Batched, Engine, World, applied
+
+ABORTED = Pool(Slo(time_to_first_token=2.5, time_per_output_token=0.1), min_replicas=1, max_replicas=12)
+
+
+@dataclass
+class Left(World):
+    """Replicas of which the first shows `shown` for ever: requests running and waiting."""
+
+    shown: tuple[float, float] | None = None
+    hung: bool = False
+    """The first one serves nothing either."""
+
+    def _engine(self, ready_at: float) -> Engine:
+        engine = super()._engine(ready_at)
+        return Batched(engine.name, engine.ready_at, running=0.0)
+
+    def observation(self) -> Observation:
+        seen = super().observation()
+        if self.shown is None or isinstance(seen.metrics, Unknown):
+            return seen
+        running, waiting = self.shown
+        pages = [replace(one, running=running, waiting=waiting) if self.first(one) else one for one in seen.metrics]
+        return replace(seen, metrics=tuple(pages))
+
+    def first(self, page: ReplicaMetrics) -> bool:
+        return page.replica == "vllm-1"
+
+    def scale(self, replicas: int) -> None:
+        """The first replica is never the one that goes: it looks the busiest."""
+        while self.requested > replicas:
+            (self.ordered or self.engines).pop()
+        self.ordered += [self.now] * (replicas - self.requested)
+
+    def serve_all(self, minutes: float) -> list[Outcome]:
+        return self.run(32.0, minutes, prompt=800.0, output=200.0)
+
+
+@pytest.mark.parametrize("waiting", [0.0, 1.0, 15.0])
+def test_what_aborted_requests_left_behind_costs_one_replica_at_most_and_is_told(waiting: float) -> None:
+    without, world = Left(pool=ABORTED, replicas=8), Left(pool=ABORTED, replicas=8)
+    without.serve_all(60)
+    world.serve_all(60)
+    world.shown = (106.0, waiting)
+    for _ in range(90 * 4):
+        expected, found = without.tick(0.0).decision.replicas, world.tick(0.0)
+        assert found.decision.replicas <= expected + 1
+    assert expected == 1
+    assert "no progress at vllm-1 (" in found.decision.reason
+    assert f"({106.0 + waiting:.0f} requests since 2023-11-14 23:13 UTC)" in found.decision.reason
+    assert [one.replica for one in found.decision.standing] == ["vllm-1"]
+    assert found.decision.figures.longest_wait == 0.0
+    assert LimitName.REQUESTS_WAIT not in applied(found)
+
+
+def test_a_queue_that_nothing_moves_orders_one_replica_in_a_young_pool_without_traffic() -> None:
+    world = Left(pool=ABORTED, replicas=3)
+    world.run(4.0, 6)
+    world.shown = (0.0, 15.0)
+    assert max(world.tick(0.0).decision.replicas for _ in range(120)) <= 4
+
+
+def test_beside_an_engine_that_hangs_the_others_load_is_served_and_it_is_made_up_for() -> None:
+    class Hangs(Left):
+        def tick(self, rate: float, **mix: float) -> Outcome:
+            first = self.engines[0]
+            before = (first.requests, first.output, first.prompt, first.decode_steps, first.decode_seconds)
+            outcome = super().tick(rate, **mix)
+            if self.hung:
+                first.requests, first.output, first.prompt, first.decode_steps, first.decode_seconds = before
+            return outcome
+
+    world = Hangs(pool=replace(ABORTED, max_replicas=20), replicas=8, obey=False)
+    usual = world.serve_all(60)[-1].decision
+    world.hung, world.shown = True, (106.0, 15.0)
+    last = world.serve_all(30)[-1].decision
+    assert "so 1 more is kept" in last.reason
+    assert last.replicas <= usual.replicas + 1
+    assert last.figures.arrivals == pytest.approx(28.0, rel=0.05), "the others' rate, and none of the one that hangs"
+
+
+def test_a_gauge_that_moves_again_is_believed_again() -> None:
+    world = Left(pool=ABORTED, replicas=3, obey=False)
+    world.serve_all(30)
+    world.shown = (106.0, 15.0)
+    world.run(0.0, 10)
+    world.shown = (106.0, 400.0)
+    found = world.tick(0.0)
+    assert found.decision.standing == ()
+    assert found.decision.figures.queue == pytest.approx(400.0)
+
+
+def test_a_prompt_that_takes_two_minutes_to_compute_is_no_engine_that_stands_still() -> None:
+    world = Left(pool=ABORTED, replicas=3, obey=False)
+    world.serve_all(30)
+    world.shown = (1.0, 0.0)
+    assert all(one.decision.standing == () for one in world.run(0.0, 2))
+
+
+def test_the_last_replica_stays_while_what_it_shows_is_not_believed() -> None:
+    pool = replace(POOL, min_replicas=0, idle_after=600.0, gateway="router")
+    world = Left(pool=pool, replicas=1)
+    world.run(4.0, 30)
+    world.shown = (3.0, 0.0)
+    assert world.run(0.0, 60)[-1].decision.replicas >= 1

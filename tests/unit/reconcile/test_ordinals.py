@@ -1,0 +1,114 @@
+"""Targets whose pods are numbered: who goes first, and pods that start one after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster import kinds
+
+from . import fake_cluster, test_other_kinds
+from .fake_cluster import TICK
+from .test_other_kinds import LWS, STS, OtherKinds, Resource
+
+
+class Numbered(OtherKinds):
+    """`dead` pods are not Ready any more. In turn: a pod is made once all before it are Ready."""
+
+    dead: frozenset[str] = frozenset()
+    in_turn = False
+
+    def _show_group(self, service: Any, first: str, created: float, ready: float | None) -> None:
+        super()._show_group(service, first, created, None if first in self.dead else ready)
+
+    def show(self, name: str) -> None:
+        orders = self.services[name].orders
+        if self.in_turn:
+            self.services[name].orders = orders[:1]
+        super().show(name)
+        self.services[name].orders = orders
+
+    def serve_on(self) -> None:
+        for service in self.services.values() if self.in_turn else ():
+            service.orders[1:] = [self.now + TICK] * len(service.orders[1:])
+        super().serve_on()
+
+
+@pytest.fixture(autouse=True)
+def _numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (fake_cluster, test_other_kinds):
+        monkeypatch.setattr(module, "pod", lambda name, number: f"{name}-{number}")
+
+
+def numbered(resource: Resource = STS, *, replicas: int, pods: int = 1, fewest: int = 1, **spec: Any) -> Numbered:
+    cluster = Numbered()
+    cluster.resource, cluster.pods = resource, pods
+    cluster.serve(replicas=replicas, rate=2.0)
+    target = {"apiVersion": f"{resource[0]}/{resource[1]}", "kind": resource[2], "name": "vllm", "max": 10}
+    cluster.pool(targets=[target | {"min": fewest}], **spec)
+    return cluster
+
+
+@pytest.mark.parametrize(("resource", "pods"), [(STS, 1), (LWS, 2)])
+def test_a_scale_down_is_judged_by_the_lowest_ordinals_that_stay(resource: Resource, pods: int) -> None:
+    cluster = numbered(resource, replicas=4, pods=pods)
+    cluster.dead = frozenset({"vllm-0", "vllm-1"})
+    cluster.step(minutes=90)
+    seen = cluster.state().observation
+    assert seen is not None
+    assert [one.ordinal for one in seen.starting] == [0, 1]
+    assert [after for *_, after in cluster.writes.scales] == [3], "one serves, and one is enough"
+    assert [one.ordinal for one in seen.ready] == [2]
+    assert "of the 1 lowest ordinals, which stay, vllm-0 is not Ready" in cluster.status()["lastDecision"]["reason"]
+    cluster.dead = frozenset()
+    cluster.step(minutes=60)
+    assert cluster.writes.scales[-1][2] == 1
+
+
+def test_an_order_of_pods_that_start_one_after_another_takes_as_many_cold_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(test_other_kinds.SPECS[STS], "podManagementPolicy")
+    cluster = numbered(replicas=1)
+    cluster.in_turn = True
+    cluster.step(minutes=10)
+    assert cluster.status()["lastDecision"]["horizon"] == "2m15s"
+    assert cluster.message("Ready") == (
+        "StatefulSet vllm can be scaled. Pods of StatefulSet vllm start one after another, so each waits for all "
+        "before it. Recreate it with podManagementPolicy: Parallel, and they start together."
+    )
+    at = cluster.now
+    target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "vllm", "min": 5, "max": 8}
+    cluster.pool(targets=[target])
+    cluster.step(minutes=0.5)
+    assert cluster.writes.scales == [(("chat", "vllm"), 1, 5)]
+    assert cluster.status()["lastDecision"]["horizon"] == "8m15s"
+    while len(cluster.services["vllm"].engines) < 5:
+        cluster.step()
+    took = cluster.now - at
+    assert 4 * 100.0 <= took <= 4 * 120.0 + 15.0
+    cluster.step()
+    assert cluster.status()["lastDecision"]["horizon"] == "1m55s", "as measured: one start, and one interval"
+
+
+@pytest.mark.parametrize(
+    ("sort", "pod", "number"),
+    [
+        (kinds.STATEFUL_SET, "vllm-12", 12),
+        (kinds.STATEFUL_SET, "vllm-router-0", None),
+        (kinds.STATEFUL_SET, "vllm-x", None),
+        (kinds.LEADER_WORKER_SET, "vllm-3", 3),
+        (kinds.LEADER_WORKER_SET, "vllm-3-1", None),
+        (kinds.DEPLOYMENT, "vllm-1", None),
+    ],
+)
+def test_a_number_is_that_of_the_pod_in_its_own_set(sort: kinds.Sort, pod: str, number: int | None) -> None:
+    assert kinds.ordinal(sort, "vllm", pod) == number
+
+
+@pytest.mark.parametrize("policy", [{}, {"podManagementPolicy": "OrderedReady"}])
+def test_a_stateful_set_starts_one_after_another_unless_it_says_otherwise(policy: dict[str, str]) -> None:
+    assert kinds.in_turn(kinds.STATEFUL_SET, {"spec": policy})
+    assert not kinds.in_turn(kinds.STATEFUL_SET, {"spec": {"podManagementPolicy": "Parallel"}})
+    assert not kinds.in_turn(kinds.LEADER_WORKER_SET, {"spec": policy})
