@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from .fake_cluster import START, FakeCluster, stamp
+from ..decision.world import START  # noqa: TID252, tests are no package of an installed name
+from .fake_cluster import FakeCluster, stamp
 from .test_other_kinds import LWS
 from .test_other_kinds import world as of_kind
 
@@ -29,7 +30,7 @@ def paths(raw: Any, above: Path = ()) -> Iterator[Path]:
         yield from paths(value, (*above, key))
 
 
-def mutated(raw: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
+def mutated(raw: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
     found: Any = copy.deepcopy(raw)
     place = found
     try:
@@ -50,7 +51,9 @@ class Mutating(FakeCluster):
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         self.random = random.Random(seed)
-        self.kind, self.path, self.value = "", (), None
+        self.kind = ""
+        self.path: Path = ()
+        self.value: Any = None
         self.seen: dict[str, dict[str, Any]] = {}
         """An object of each kind, as it should be."""
         for name in ("workload", "replica_set", "pod", "autoscaler", "pool", "budget"):
