@@ -63,12 +63,14 @@ def claims_in(
     A pool with GPUs that are unknown keeps what it is assumed to hold, and orders nothing.
     """
     found = {one.target: _standing(one) for one in members}
-    fenced = {one.key for one in members if one.unknown is not None}
+    unknown = {one.key for one in members if one.unknown is not None}
     pools: defaultdict[Key, list[Member]] = defaultdict(list)
     for one in members:
         pools[one.key].append(one)
     for key, parts in pools.items():
-        asked = [each for each in wanted.get(key, ()) if each.acts and abs(now - each.at) < STALE and key not in fenced]
+        asked = [
+            each for each in wanted.get(key, ()) if each.acts and abs(now - each.at) < STALE and key not in unknown
+        ]
         claims = _of_pool("/".join(key), asked, {one.name: found[one.target] for one in parts}, budget.floor(*key))
         found |= {one.target: claims[one.name] for one in parts}
     return tuple(found[one.target] for one in members)

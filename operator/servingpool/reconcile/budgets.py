@@ -276,8 +276,12 @@ def _room(shared: Shared, free: int) -> dict[TargetKey, int]:
     for one, claim in parts:
         leaving[one.key] += max(0, claim.held - shared.grants[claim.pool].share * claim.gpus)
     found = {}
+    closed = {one.key for one in shared.members if one.unknown is not None}
     for one, claim in parts:
         grant = shared.grants[claim.pool]
+        if one.key in closed:
+            found[one.target] = 0
+            continue
         due = max(grant.most, min(grant.share, grant.most + leaving[one.key] // claim.gpus))
         found[one.target] = due + free // claim.gpus
     return found

@@ -59,11 +59,15 @@ class TestSqueezed:
         world.step(minutes=10)
         assert world.ordered == (1, 1)
 
-    def test_a_running_pool_gives_way_as_a_whole_to_the_min_of_a_higher_priority(self) -> None:
+    def test_a_running_pool_gives_way_as_a_whole_to_the_floor_of_another_and_not_to_its_min(self) -> None:
         world = RoleCluster(rate=8.0)
         world.pool()
         rival(world, 4)
         budget(world, 5 * GPUS)
+        run(world, 40, 6 * GPUS)
+        assert world.ordered == (1, 1), "its mins stood first"
+        floors = [{"namespace": "chat", "pool": "rival", "gpus": 4 * GPUS}]
+        budget(world, 5 * GPUS, generation=2, floors=floors)
         run(world, 40, 6 * GPUS)
         assert world.ordered == (0, 0)
         assert [one["due"] for one in status(world)["pools"]][1] == 0, "no GPU is kept free for it"
