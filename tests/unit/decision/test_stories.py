@@ -548,4 +548,4 @@ def test_a_queue_blocks_scale_downs_however_far_prometheus_and_the_operator_diff
         world.tick(2.0)
         decision, memory = decide(world.observation(), POOL, memory, world.now + ahead)
     assert decision.figures.longest_wait > 30.0
-    assert decision.replicas == 8
+    assert decision.replicas >= 8
