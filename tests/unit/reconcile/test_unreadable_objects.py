@@ -139,7 +139,7 @@ def test_for_any_mutated_object_every_other_pool_decides_as_without_it(
     world.cache.see_pool(clean, gone=False)
     world.step()
     assert world.condition("Ready", "bad") == ("True", "SucceededGetScale"), "it comes back"
-    assert not world.cache.kinds_left_out()
+    assert not world.cache.left_out.kinds()
 
 
 def test_a_budget_in_any_form_ends_no_tick() -> None:
@@ -179,11 +179,24 @@ def test_what_cannot_be_read_is_named_at_the_pools_around_it_until_it_can() -> N
     assert world.condition("ObjectsRead", "good") == ("False", "UnreadableObjects")
     assert world.message("ObjectsRead", "good").startswith("Left out, because not readable: Pod bad-")
     assert "Invalid isoformat string: 'yesterday'" in world.message("ObjectsRead", "good")
-    assert world.cache.kinds_left_out() == {"Pod": 2}
+    assert world.cache.left_out.kinds() == {"Pod": 2}
     world.kind = ""
     world.step(minutes=1)
-    assert not world.cache.kinds_left_out()
+    assert not world.cache.left_out.kinds()
     assert world.condition("ObjectsRead", "good") == ("True", "AllObjectsRead")
+
+
+def test_nothing_is_removed_because_a_pod_cannot_be_read() -> None:
+    """Its share of the load is not seen where its samples are not, and would be missed."""
+    world = two()
+    world.services["bad"].rate = 24.0
+    world.step(minutes=30)
+    before = len(world.services["bad"].engines)
+    assert before > 2
+    world.kind, world.path, world.value = "pod", ("status", "conditions"), 7
+    world.hidden |= {engine.name for engine in world.services["bad"].engines[1:]}
+    world.step(minutes=30)
+    assert len(world.services["bad"].engines) >= before
 
 
 def test_a_deployment_that_cannot_be_read_does_not_count_as_missing() -> None:
