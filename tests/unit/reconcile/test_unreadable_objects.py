@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from .fake_cluster import START, FakeCluster, stamp
+from .fake_cluster import FakeCluster, stamp
 from .test_other_kinds import LWS
 from .test_other_kinds import world as of_kind
 
@@ -20,6 +20,7 @@ IDENTITY = {("kind",), ("metadata",), ("metadata", "name"), ("metadata", "namesp
 """What the API server itself makes sure of."""
 MUTATIONS = 250
 Path = tuple[str | int, ...]
+CREATED = stamp(1_700_000_000.0)
 
 
 def paths(raw: Any, above: Path = ()) -> Iterator[Path]:
@@ -29,7 +30,7 @@ def paths(raw: Any, above: Path = ()) -> Iterator[Path]:
         yield from paths(value, (*above, key))
 
 
-def mutated(raw: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
+def mutated(raw: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
     found: Any = copy.deepcopy(raw)
     place = found
     try:
@@ -50,7 +51,9 @@ class Mutating(FakeCluster):
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         self.random = random.Random(seed)
-        self.kind, self.path, self.value = "", (), None
+        self.kind = ""
+        self.path: Path = ()
+        self.value: Any = None
         self.seen: dict[str, dict[str, Any]] = {}
         """An object of each kind, as it should be."""
         for name in ("workload", "replica_set", "pod", "autoscaler", "pool", "budget"):
@@ -144,7 +147,7 @@ def test_for_any_mutated_object_every_other_pool_decides_as_without_it(
 
 def test_a_budget_in_any_form_ends_no_tick() -> None:
     world = two()
-    meta = {"name": "bad", "uid": "b", "generation": 1, "creationTimestamp": stamp(START)}
+    meta = {"name": "bad", "uid": "b", "generation": 1, "creationTimestamp": CREATED}
     selector = {"matchLabels": {"team": "bad"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
     spec = {"gpus": 100, "poolSelector": selector, "floors": [{"namespace": "chat", "pool": "bad", "gpus": 4}]}
     raw = {"kind": "GPUBudget", "metadata": meta, "spec": spec}
@@ -224,7 +227,7 @@ def test_a_pool_with_more_labels_than_are_kept_is_refused() -> None:
 def test_pods_of_others_that_count_as_replicas_are_named() -> None:
     world = of_kind(LWS, pods=1, label="")
     owner = [{"kind": "ReplicaSet", "name": "router-1", "uid": "rs-router", "controller": True}]
-    router = {"namespace": "chat", "name": "router-x", "uid": "r", "creationTimestamp": stamp(START)}
+    router = {"namespace": "chat", "name": "router-x", "uid": "r", "creationTimestamp": CREATED}
     raw = {"metadata": {**router, "labels": {"app": "vllm", "leader": "yes"}, "ownerReferences": owner}}
     world.cache.see_pod(raw, gone=False)
     world.step(minutes=1)
