@@ -99,7 +99,7 @@ class _Assembly:
                 lambda: actor.failures | reporter.failures,
                 lambda: reconciler.shared,
                 lambda: self.watches.left_out,
-                self._cache.kinds_left_out,
+                self._cache.left_out.kinds,
             )
         )
         if config.metrics_port:

@@ -114,7 +114,7 @@ def _collect(
         )
         for name, spec, workload in zip(names_of(pool), pool.spec.targets, workloads, strict=True)
     )
-    left_out = cache.left_out(pool.metadata.namespace)
+    left_out = cache.left_out.around(pool.metadata.namespace)
     return Collected(pool, now, targets, observation, selection, readings.gateway_profile(pool), left_out=left_out)
 
 

@@ -125,7 +125,7 @@ class Reconciler:
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
         for key, raw in self._cache.pools.items():
             pool = self.states.parse(key, raw)
-            overlong = self._cache.unreadable(KIND, key)
+            overlong = self._cache.left_out.why(KIND, key)
             pool = pool if overlong is None else overlong
             problem = _invalid(pool) if isinstance(pool, str) else self._readings.problem(pool)
             if problem is None and isinstance(pool, ServingPool):

@@ -12,10 +12,10 @@ from servingpool.reconcile.collect import Collected
 def judge_objects(seen: Collected) -> tuple[Reason, str] | None:
     """Reason and message; None where nothing is to be said."""
     targets = [target.workload for target in seen.targets]
-    own = [f"{workload.key}: {each}" for workload in targets for each in workload.left_out]
+    own = [f"{one.key}: {'; '.join(one.left_out)}" for one in targets if one.left_out]
     around, count = seen.left_out
-    if own or around:
-        objects = _named([*own, *around], len(own) + count)
+    if count:
+        objects = _named([*own, *(each for each in around if each not in own)], count)
         return Reason.UNREADABLE_OBJECTS, Reason.UNREADABLE_OBJECTS.message(objects=objects)
     target = next((target for target in seen.targets if target.strangers), None)
     if target is None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ..decision.world import START  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import FakeCluster, stamp
 from .test_other_kinds import LWS
 from .test_other_kinds import world as of_kind
@@ -21,6 +20,7 @@ IDENTITY = {("kind",), ("metadata",), ("metadata", "name"), ("metadata", "namesp
 """What the API server itself makes sure of."""
 MUTATIONS = 250
 Path = tuple[str | int, ...]
+CREATED = stamp(1_700_000_000.0)
 
 
 def paths(raw: Any, above: Path = ()) -> Iterator[Path]:
@@ -142,12 +142,12 @@ def test_for_any_mutated_object_every_other_pool_decides_as_without_it(
     world.cache.see_pool(clean, gone=False)
     world.step()
     assert world.condition("Ready", "bad") == ("True", "SucceededGetScale"), "it comes back"
-    assert not world.cache.kinds_left_out()
+    assert not world.cache.left_out.kinds()
 
 
 def test_a_budget_in_any_form_ends_no_tick() -> None:
     world = two()
-    meta = {"name": "bad", "uid": "b", "generation": 1, "creationTimestamp": stamp(START)}
+    meta = {"name": "bad", "uid": "b", "generation": 1, "creationTimestamp": CREATED}
     selector = {"matchLabels": {"team": "bad"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
     spec = {"gpus": 100, "poolSelector": selector, "floors": [{"namespace": "chat", "pool": "bad", "gpus": 4}]}
     raw = {"kind": "GPUBudget", "metadata": meta, "spec": spec}
@@ -182,11 +182,24 @@ def test_what_cannot_be_read_is_named_at_the_pools_around_it_until_it_can() -> N
     assert world.condition("ObjectsRead", "good") == ("False", "UnreadableObjects")
     assert world.message("ObjectsRead", "good").startswith("Left out, because not readable: Pod bad-")
     assert "Invalid isoformat string: 'yesterday'" in world.message("ObjectsRead", "good")
-    assert world.cache.kinds_left_out() == {"Pod": 2}
+    assert world.cache.left_out.kinds() == {"Pod": 2}
     world.kind = ""
     world.step(minutes=1)
-    assert not world.cache.kinds_left_out()
+    assert not world.cache.left_out.kinds()
     assert world.condition("ObjectsRead", "good") == ("True", "AllObjectsRead")
+
+
+def test_nothing_is_removed_because_a_pod_cannot_be_read() -> None:
+    """Its share of the load is not seen where its samples are not, and would be missed."""
+    world = two()
+    world.services["bad"].rate = 24.0
+    world.step(minutes=30)
+    before = len(world.services["bad"].engines)
+    assert before > 2
+    world.kind, world.path, world.value = "pod", ("status", "conditions"), 7
+    world.hidden |= {engine.name for engine in world.services["bad"].engines[1:]}
+    world.step(minutes=30)
+    assert len(world.services["bad"].engines) >= before
 
 
 def test_a_deployment_that_cannot_be_read_does_not_count_as_missing() -> None:
@@ -214,7 +227,7 @@ def test_a_pool_with_more_labels_than_are_kept_is_refused() -> None:
 def test_pods_of_others_that_count_as_replicas_are_named() -> None:
     world = of_kind(LWS, pods=1, label="")
     owner = [{"kind": "ReplicaSet", "name": "router-1", "uid": "rs-router", "controller": True}]
-    router = {"namespace": "chat", "name": "router-x", "uid": "r", "creationTimestamp": stamp(START)}
+    router = {"namespace": "chat", "name": "router-x", "uid": "r", "creationTimestamp": CREATED}
     raw = {"metadata": {**router, "labels": {"app": "vllm", "leader": "yes"}, "ownerReferences": owner}}
     world.cache.see_pod(raw, gone=False)
     world.step(minutes=1)

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from typing import TypeVar
 
-from servingpool.adapters.cluster import input_limits, kinds, objects
+from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.autoscaling import paused
-from servingpool.adapters.cluster.objects import (
-    NO_OWNER,
-    Autoscaler,
-    Key,
-    Owner,
-    Pod,
-    Raw,
-    TargetKey,
-    Unreadable,
-    Workload,
-)
-from servingpool.adapters.cluster.refusals import said
+from servingpool.adapters.cluster.left_out import LeftOut, reason, tolerant
+from servingpool.adapters.cluster.objects import NO_OWNER, Autoscaler, Key, Owner, Pod, Raw, TargetKey, Workload
 from servingpool.adapters.cluster.selector import Selector
 from servingpool.api.group import KIND
-
-log = logging.getLogger(__name__)
 
 Owned = tuple[str, str]
 """Namespace and uid of an object that may own others."""
@@ -35,38 +21,7 @@ LONGEST_CHAIN = 8
 """Owners above a pod that are followed: from a worker of a group to its leader, and to what made that."""
 
 
-See = Callable[..., None]
 Place = TypeVar("Place")
-
-
-def _tolerant(kind: str) -> Callable[[See], See]:
-    """An object of this kind that cannot be read is left out and kept in `unreadable`; it costs no other object."""
-
-    def tolerant(see: See) -> See:
-        @functools.wraps(see)
-        def seen(cache: ClusterCache, raw: Raw, *, gone: bool) -> None:
-            namespace, name = objects.key_of(raw)
-            known_as = "ScaledObject" if raw.get("kind") == "ScaledObject" else kind, name
-            before = cache.read_again(namespace, *known_as)
-            try:
-                see(cache, raw, gone=gone)
-            except Exception as defect:
-                see(cache, {"kind": known_as[0], "metadata": raw["metadata"]}, gone=True)
-                if not gone:
-                    why = _why(defect)
-                    cache.leave_out(namespace, *known_as, why)
-                    if why != before:
-                        log.warning("%s %s/%s cannot be read and is left out: %s", known_as[0], namespace, name, why)
-
-        return seen
-
-    return tolerant
-
-
-def _why(defect: Exception) -> str:
-    if isinstance(defect, Unreadable):
-        return said(str(defect))
-    return said(f"its fields are not as expected ({type(defect).__name__}: {str(defect)[: input_limits.REASON]})")
 
 
 def _remove(held: dict[Place, dict[str, Pod]], place: Place, uid: str) -> None:
@@ -93,8 +48,7 @@ class ClusterCache:
         """Labels by name."""
         self.edition = 0
         """Rises with each change of a budget or of a namespace."""
-        self._unreadable: defaultdict[str, dict[tuple[str, str], str]] = defaultdict(dict)
-        """Namespace to the objects that are left out, by kind and name: why."""
+        self.left_out = LeftOut()
         self._workloads: dict[TargetKey, Workload] = {}
         self._revisions: dict[Owned, Owner] = {}
         """ReplicaSets to what controls them."""
@@ -105,8 +59,6 @@ class ClusterCache:
         """Namespace to its pods by uid."""
         self._labelled: dict[str, dict[str, dict[str, list[Pod]]]] = {}
         """Namespace to a label's name to its values to their pods; made when asked for, while no pod changes."""
-        self._partly: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
-        """Namespace to the pods, by uid, that are read in part."""
         self._owners: dict[str, Owned] = {}
         """Pod uid to what controls it."""
         self._costly: dict[str, str] = {}
@@ -114,7 +66,7 @@ class ClusterCache:
         self._autoscalers: dict[tuple[str, Key], Autoscaler] = {}
         self._autoscaled: defaultdict[TargetKey, set[tuple[str, Key]]] = defaultdict(set)
 
-    @_tolerant(KIND)
+    @tolerant(KIND)
     def see_pool(self, raw: Raw, *, gone: bool) -> None:
         """A ServingPool was added, changed or deleted; likewise for the others."""
         key, uid = objects.key_of(raw), raw["metadata"]["uid"]
@@ -124,7 +76,7 @@ class ClusterCache:
         self.pools[key] = objects.pool(raw)
         overlong = objects.overlong(raw)
         if overlong is not None:
-            self.leave_out(key[0], KIND, key[1], overlong)
+            self.left_out.note(KIND, key, overlong)
 
     def forget_pool(self, key: Key, uid: str) -> None:
         """A ServingPool no longer exists; another one of its name may."""
@@ -132,7 +84,7 @@ class ClusterCache:
         if key in self.pools and self.pools[key]["metadata"]["uid"] == uid:
             del self.pools[key]
 
-    @_tolerant("GPUBudget")
+    @tolerant("GPUBudget")
     def see_budget(self, raw: Raw, *, gone: bool) -> None:
         """A GPUBudget."""
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
@@ -144,7 +96,7 @@ class ClusterCache:
             del self.budgets[name]
             self.edition += 1
 
-    @_tolerant("Namespace")
+    @tolerant("Namespace")
     def see_namespace(self, raw: Raw, *, gone: bool) -> None:
         """A namespace."""
         name, labels = raw["metadata"]["name"], raw["metadata"].get("labels") or {}
@@ -155,23 +107,30 @@ class ClusterCache:
             self.namespaces[name] = labels
             self.edition += 1
 
-    @_tolerant("Deployment")
+    @tolerant("Deployment")
     def see_workload(self, raw: Raw, *, gone: bool) -> None:
         """A Deployment."""
         key, uid = TargetKey(*objects.key_of(raw)), raw["metadata"]["uid"]
         if not gone:
-            self._workloads[key] = objects.workload(raw, self._workloads.get(key))
+            found = self._workloads[key] = objects.workload(raw, self._workloads.get(key))
+            self._note(found)
         elif key in self._workloads and self._workloads[key].uid == uid:
             del self._workloads[key]
 
     def see_target(self, key: TargetKey, found: Workload | None) -> None:
         """A target of another kind was read; None if it cannot be scaled, or nobody asks for it any more."""
+        self.left_out.forget(key.kind, key[:2])
         if found is not None:
             self._workloads[key] = found
+            self._note(found)
         else:
             self._workloads.pop(key, None)
 
-    @_tolerant("ReplicaSet")
+    def _note(self, workload: Workload) -> None:
+        if workload.left_out:
+            self.left_out.note(workload.key.kind, workload.key[:2], "; ".join(workload.left_out))
+
+    @tolerant("ReplicaSet")
     def see_replica_set(self, raw: Raw, *, gone: bool) -> None:
         """A ReplicaSet."""
         namespace, uid = objects.key_of(raw)[0], raw["metadata"]["uid"]
@@ -185,11 +144,11 @@ class ClusterCache:
             self._revisions[namespace, uid] = owner
             self._revisions_of[namespace, owner.uid].add(uid)
 
-    @_tolerant("Pod")
+    @tolerant("Pod")
     def see_pod(self, raw: Raw, *, gone: bool) -> None:
         """A pod."""
         namespace, uid = objects.key_of(raw)[0], raw["metadata"]["uid"]
-        pod = None if gone else objects.pod(raw)
+        pod = None if gone else self._read(raw)
         self._forget_pod(namespace, uid)
         if pod is not None:
             owned = self._owners[uid] = namespace, pod.owner.uid
@@ -197,7 +156,13 @@ class ClusterCache:
             if pod.cost is not None and pod.cost.ours and not pod.going:
                 self._costly[uid] = namespace
             if pod.left_out:
-                self._partly[namespace][uid] = pod
+                self.left_out.note("Pod", (namespace, pod.name), pod.left_out)
+
+    def _read(self, raw: Raw) -> Pod:
+        try:
+            return objects.pod(raw)
+        except Exception as defect:  # if nothing tells whose it is, it is left out by the same exception
+            return objects.unread_pod(raw, reason(defect))
 
     def _forget_pod(self, namespace: str, uid: str) -> None:
         # Its former ReplicaSet, not the one it names now: a pod that is relabelled by hand is released.
@@ -207,9 +172,8 @@ class ClusterCache:
         if before is not None:
             _remove(self._pods, before, uid)
         _remove(self._spaces, namespace, uid)
-        _remove(self._partly, namespace, uid)
 
-    @_tolerant("HorizontalPodAutoscaler")
+    @tolerant("HorizontalPodAutoscaler")
     def see_autoscaler(self, raw: Raw, *, gone: bool) -> None:
         """An HPA or a ScaledObject; one that KEDA has paused scales nothing."""
         name = (raw["kind"], objects.key_of(raw))
@@ -260,35 +224,6 @@ class ClusterCache:
         times = Counter(tops)
         most = max(times, key=lambda kind: (times[kind], kind), default="")
         return [pod for pod, kind in zip(pods, tops, strict=True) if kind != most]
-
-    def leave_out(self, namespace: str, kind: str, name: str, why: str) -> None:
-        """This object is not read."""
-        self._unreadable[namespace][kind, name] = why
-
-    def read_again(self, namespace: str, kind: str, name: str) -> str | None:
-        """This object is read, or gone. Why it was not before; None where it was."""
-        before = self._unreadable.get(namespace, {}).pop((kind, name), None)
-        if not self._unreadable.get(namespace, True):
-            del self._unreadable[namespace]
-        return before
-
-    def unreadable(self, kind: str, key: Key) -> str | None:
-        """Why this object is not read; None where it is."""
-        return self._unreadable.get(key[0], {}).get((kind, key[1]))
-
-    def left_out(self, namespace: str) -> tuple[list[str], int]:
-        """Objects of a namespace that are not read, or in part, each with the reason: some of them, and how many."""
-        whole, partly = self._unreadable.get(namespace, {}), self._partly.get(namespace, {})
-        found = (f"{kind} {name}: {why}" for (kind, name), why in whole.items())
-        pods = (f"Pod {pod.name}: {pod.left_out}" for pod in partly.values())
-        return list(islice(chain(found, pods), input_limits.TOLD)), len(whole) + len(partly)
-
-    def kinds_left_out(self) -> Counter[str]:
-        """How many objects of each kind are not read, or in part. May be called by another thread."""
-        found = Counter(kind for names in list(self._unreadable.values()) for kind, _ in list(names))
-        found.update(workload.key.kind for workload in list(self._workloads.values()) if workload.left_out)
-        found.update(Pod=sum(map(len, list(self._partly.values()))))
-        return +found
 
     def runs(self, namespace: str, uid: str, now: float) -> bool:
         """Whether this pod exists, has not ended, and is not one that its node should have ended by now."""

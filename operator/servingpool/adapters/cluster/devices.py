@@ -35,9 +35,15 @@ class Devices(NamedTuple):
 
     def amount(self, resource: str) -> int | Unknown:
         """So much of this extended resource."""
+        if self == UNREAD:
+            return Unknown("a pod cannot be read")
         if resource in self.unreadable:
             return Unknown(f"an amount of {resource} is no quantity")
         return sum(amount for name, amount in self.resources if name == resource)
+
+
+UNREAD = Devices(unreadable=("",))
+"""Of a pod that cannot be read."""
 
 
 def containers(pod: Raw) -> list[Raw]:

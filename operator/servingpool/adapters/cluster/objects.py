@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from servingpool.adapters.cluster import input_limits, kinds
 from servingpool.adapters.cluster.arguments import batch_limit, words_of
-from servingpool.adapters.cluster.devices import Devices, containers, devices_of, gpus_of
+from servingpool.adapters.cluster.devices import UNREAD, Devices, containers, devices_of, gpus_of
 from servingpool.adapters.cluster.drain import Drain, read_drain
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.selector import Selector
@@ -298,6 +298,25 @@ def pod(raw: Raw) -> Pod:
         placed=bool((raw.get("spec") or {}).get("nodeName")),
         holds_until=_holds_until(meta),
         left_out="" if bounded else LABELS_TOO_LONG,
+    )
+
+
+def unread_pod(raw: Raw, why: str) -> Pod:
+    """A pod that cannot be read: a Ready replica, so that nothing is removed because it is not seen to serve."""
+    meta = raw["metadata"]
+    labels = meta.get("labels") if isinstance(meta.get("labels"), dict) else {}
+    known = {name: value for name, value in labels.items() if isinstance(value, str)}
+    return Pod(
+        name=meta["name"],
+        uid=meta["uid"],
+        owner=owner_of(meta),
+        created_at=0.0,
+        ready_since=0.0,
+        unschedulable=False,
+        going="deletionTimestamp" in meta,
+        labels=known if input_limits.size_of(known) <= input_limits.LABELS else NO_LABELS,
+        devices=UNREAD,
+        left_out=why,
     )
 
 

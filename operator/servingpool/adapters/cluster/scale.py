@@ -256,7 +256,7 @@ class TargetReader:
             return Unscalable(failure.fault, failure.detail)
         if key.sort != kinds.DEPLOYMENT:
             return Unscalable(Fault.FAILED)
-        unreadable = self.cache.unreadable(key.kind, key[:2])
+        unreadable = self.cache.left_out.why(key.kind, key[:2])
         return Unscalable(Fault.NO_TARGET) if unreadable is None else Unscalable(Fault.FAILED, unreadable)
 
     async def read(self, wanted: Mapping[TargetKey, str]) -> None:
