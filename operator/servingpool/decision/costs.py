@@ -163,9 +163,6 @@ def miss_penalty(
     demand with the fleets that each penalty would have chosen. The margin is in standard errors of the sum of misses,
     from blocks of ten minutes, for the misses of one burst come together.
 
-    A past that fleets would have met at loads that nobody has seen is no proof that they hold: then the first of these
-    moments count as if the engine were full.
-
     `greatest` where none does, or nothing came. `held`: seconds for which a fleet keeps what was recommended.
     """
     past = forecast.past(curve.load_for(allowance), params)
@@ -175,14 +172,12 @@ def miss_penalty(
     weighed = sizes(curve, allowance, float(max(observed.max(), past.outlook.samples.max())), most)
     costs = CostMatrix(States.of(past.outlook, curve, allowance), curve, weighed)
     late = past.counts[:, None] * observed * curve.cost(observed / weighed.fleets)
-    # What a load costs that nobody has met is known within about a cold start, half of `held`.
-    unmet, surprised = observed * curve.surprise(observed / weighed.fleets), max(1, round(0.5 * held / SPACING))
     within = allowance * float(past.counts @ past.observed)
     rows, moments = np.arange(len(late)), past.moments
     # Of what was seen and is no longer remembered the budget has the sum: the error falls with the root of all of it.
     margin = params.penalty_margin * math.sqrt(min(1.0, KEPT * SPACING / max(forecast.seen, 1.0)))
-    steady = past.counts[:, None] * observed * curve.steady(observed / weighed.fleets)
     believed = np.maximum(past.counts[moments:], NOTHING)
+    unavoidable = curve.floor * past.counts * past.observed
     block = np.ones(BLOCK)
     held_for = round(held / SPACING)
 
@@ -192,14 +187,13 @@ def miss_penalty(
             kept = _highest_of_last(held_for, costs.choose(params.hysteresis * penalty)[: moments - 1])
             chosen[1:moments] = np.maximum(chosen[1:moments], kept)
         spent = late[rows, chosen]
-        # What misses whatever comes is no burst.
-        bursts = np.maximum(0.0, spent - steady[rows, chosen])
+        # What misses at any fleet size comes evenly, and is no burst.
+        bursts = np.maximum(0.0, spent - unavoidable)
         squares = float((bursts[moments:] ** 2 / believed).sum())
         if moments:
             # Of blocks that begin at every moment: where a block's edge falls must not move the penalty.
             squares += float((np.convolve(bursts[:moments], block) ** 2).sum()) / BLOCK
-        surprises = np.sort(unmet[rows[:moments], chosen[:moments]])[-surprised:]
-        return float(spent.sum() + surprises.sum()) + margin * math.sqrt(squares) <= within
+        return float(spent.sum()) + margin * math.sqrt(squares) <= within
 
     low, high = params.least_penalty, greatest
     if not holds(high):

@@ -54,10 +54,8 @@ def engine_after(
 ) -> tuple[StepTimeFit, Saturation]:
     """What is known of steps and full batches after `elapsed` seconds. `limit`: requests that the arguments admit."""
     params, seen = pool.params, engine.steps or engine.prefills
-    fit = fit.update(seen, elapsed=elapsed, params=params, prefills=pool.prefills)
-    step = fit.solve(params)
-    return fit, saturation.update(
-        [one for one in engine.full if step is None or not one.prefills(step)],
+    return fit.update(seen, elapsed=elapsed, params=params, prefills=pool.prefills), saturation.update(
+        engine.full,
         busiest=engine.busiest,
         running=engine.most_running,
         limit=limit,

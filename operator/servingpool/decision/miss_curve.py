@@ -13,7 +13,7 @@ enough for the status of the resource, and a person can read it ("at load 0.6, 3
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -33,11 +33,6 @@ KNEES = np.geomspace(0.06, 1.2, 32)
 LOG_KNEES = np.log(KNEES)
 STEEPNESS = np.array([2.5, 5.0, 10.0, 20.0])
 FLOORS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.36, 0.48, 0.6, 0.7, 0.8, 0.88, 0.95])
-FALLING = FLOORS[3:]
-"""Shares at a load of 1 of what falls with the load, as long as nobody has seen that it does not."""
-UNPROVEN = math.log(1e-2)
-"""Logarithm of how unlikely a floor is, beside misses that fall by half as the load does. Only light load tells the two
-apart. Taken for a floor, what prompts of 100,000 tokens cost at a load of 0.6 took a fleet from 15 replicas to 7."""
 DOUBT = 90.0
 """Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
 NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)
@@ -64,14 +59,9 @@ OBSERVED = Shape(0.2, 16.0, 0.4)
 
 
 class _Grid(NamedTuple):
-    """What is the same for every pool.
-
-    3,712 cells: knees ascend, each with all steepnesses, each with all floors and then all shares that fall instead.
-    """
+    """What is the same for every pool. 2,048 cells: knees ascend, each with all steepnesses, each with all floors."""
 
     floor: Array
-    falling: Array
-    """Share at a load of 1."""
     log_steepness: Array
     """(knees x steepnesses,)"""
     log_prior_of_floor: Array
@@ -82,26 +72,23 @@ class _Grid(NamedTuple):
     log_hit: Array
     """(knees x steepnesses, bins), with the floor's part apart: a hit is (1 - floor) (1 - rise)."""
     log_hit_of_floor: Array
-    """(floors, bins)"""
+    """(floors,)"""
 
 
 @cache
 def _grid() -> _Grid:
     knee, steep = (axis.ravel() for axis in np.meshgrid(KNEES, STEEPNESS, indexing="ij"))
     rise = 1.0 / (1.0 + (BINS / knee[:, None]) ** -steep[:, None])
-    floors = np.concatenate((np.outer(FLOORS, np.ones(len(BINS))), np.outer(FALLING, np.minimum(BINS, 1.0))))
-    share = (floors + (1.0 - floors) * rise[:, None, :]).reshape(-1, len(BINS))
+    share = (FLOORS[:, None] + (1.0 - FLOORS[:, None]) * rise[:, None, :]).reshape(-1, len(BINS))
     miss = np.clip(share, 1e-9, 1.0)
-    rarity = -0.8 * np.arange(len(FLOORS))
     return _Grid(
-        floor=np.tile(np.concatenate((FLOORS, np.zeros(len(FALLING)))), len(rise)),
-        falling=np.tile(np.concatenate((np.zeros(len(FLOORS)), FALLING)), len(rise)),
+        floor=np.tile(FLOORS, len(rise)),
         log_steepness=np.log(steep),
-        log_prior_of_floor=np.concatenate((rarity + UNPROVEN * (FLOORS >= FALLING[0]), rarity[-len(FALLING) :])),
+        log_prior_of_floor=np.linspace(0.0, -0.8 * (len(FLOORS) - 1), len(FLOORS)),
         miss=miss,
         log_miss=np.ascontiguousarray(np.log(miss).T),
         log_hit=np.log(np.clip(1.0 - rise, 1e-9, 1.0)),
-        log_hit_of_floor=np.log(1.0 - floors),
+        log_hit_of_floor=np.log(1.0 - FLOORS),
     )
 
 
@@ -115,17 +102,9 @@ class Curve:
     """Expected share that misses at any fleet size."""
     limit: float
     """The load beyond which queues grow without end."""
-    falling: float
-    """Expected share, at a load of 1, of misses that may fall as the load does: nobody saw them stay."""
     aftermath: float
     """Misses after an overload for each in it: a fleet that was short by x drains the queue with what it has to spare,
     about a quarter, so the requests of the next 4x are late too."""
-    unmet: Array
-    """Misses, at each of BINS, that a load which nobody has met may cost in addition, those after it included."""
-
-    def surprise(self, load: Array) -> Array:
-        """`unmet` at each load."""
-        return np.interp(np.log(np.maximum(load, 1e-6)), LOG_BINS, self.unmet)
 
     def cost(self, load: Array) -> Array:
         """Share of misses, with those that follow an overload until its queue is gone: may exceed 1."""
@@ -137,28 +116,14 @@ class Curve:
 
     def load_for(self, share: float) -> float:
         """The highest load with at most this share of misses; the table's lowest where there is none."""
-        return _load_for(self.miss, share)
-
-    def steady(self, load: Array) -> Array:
-        """Share of misses at each load that come evenly, in no burst."""
-        return self.floor + self.falling * np.minimum(load, 1.0)
-
-    def allowance(self, share: float, certain: float) -> float:
-        """The share of misses up to `share`, and with this part of those that fall with the load in addition."""
-        spared = certain * self.falling * np.minimum(BINS, 1.0)
-        load = _load_for(np.maximum.accumulate(self.miss - spared), share)
-        return max(share, float(self.at(np.array([load]))[0]))
-
-
-def _load_for(miss: Array, share: float) -> float:
-    above = int(miss.searchsorted(share, "right"))
-    if above == 0:
-        return float(BINS[0])
-    if above == len(BINS):
-        return float(BINS[-1])
-    low, high = miss[above - 1], miss[above]
-    part = (share - low) / max(high - low, 1e-12)
-    return float(np.exp(LOG_BINS[above - 1] + part * (LOG_BINS[above] - LOG_BINS[above - 1])))
+        above = int(self.miss.searchsorted(share, "right"))
+        if above == 0:
+            return float(BINS[0])
+        if above == len(BINS):
+            return float(BINS[-1])
+        low, high = self.miss[above - 1], self.miss[above]
+        part = (share - low) / max(high - low, 1e-12)
+        return float(np.exp(LOG_BINS[above - 1] + part * (LOG_BINS[above] - LOG_BINS[above - 1])))
 
 
 def _bin(load: float) -> int:
@@ -195,16 +160,6 @@ class MissCurve:
         """After `elapsed` seconds in which the engine was not the one that the evidence is of."""
         return self._faded(math.exp(-elapsed / DOUBT))
 
-    def seen_no_worse(self, load: float, than: float, enough: float) -> bool:
-        """Whether `enough` requests met about this load, and of them no larger share was late `than` at about that."""
-        (requests, late), (others, late_of_others) = self._around(load), self._around(than)
-        return requests > enough and late * others <= late_of_others * requests
-
-    def _around(self, load: float) -> tuple[float, float]:
-        """Requests that met about a load, and those late."""
-        near = slice(max(0, _bin(load) - 1), _bin(load) + 2)
-        return math.fsum(self.requests[near]), math.fsum(self.late[near])
-
     def _faded(self, keep: float) -> MissCurve:
         return MissCurve(tuple(count * keep for count in self.requests), tuple(count * keep for count in self.late))
 
@@ -219,21 +174,16 @@ class MissCurve:
         moved = (np.interp(at, bins, counts[1:-1], left=0.0, right=0.0) for counts in (self.requests, self.late))
         return MissCurve(*(tuple((counts * (BINS <= 1.0)).tolist()) for counts in moved))
 
-    def posterior(
-        self, *, expected_knee: float, highest_knee: float, shape: Shape, enough: float, params: Params
-    ) -> Curve:
-        """The curve, given where physics expects the knee and the load beyond which it is not to lie.
-
-        A load was met where `enough` requests met it or a higher one.
-        """
+    def posterior(self, *, expected_knee: float, highest_knee: float, shape: Shape, params: Params) -> Curve:
+        """The curve, given where physics expects the knee and the load beyond which it is not to lie."""
         grid = _grid()
         late = np.array(self.late)
         met = np.array(self.requests) - late
         of_knee = -0.5 * ((LOG_KNEES - math.log(expected_knee)) / shape.knee_spread) ** 2
         of_steepness = -0.5 * ((grid.log_steepness - math.log(shape.steepness)) / shape.steepness_spread) ** 2
         of_knee[highest_knee * 1.05 < KNEES] -= BEYOND_PHYSICS
-        prior = of_steepness + of_knee.repeat(len(STEEPNESS))
-        weight = np.add.outer(grid.log_hit @ met + prior, grid.log_hit_of_floor @ met + grid.log_prior_of_floor).ravel()
+        of_rise = grid.log_hit @ met + of_steepness + of_knee.repeat(len(STEEPNESS))
+        weight = np.add.outer(of_rise, met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor).ravel()
         late_bins = np.flatnonzero(late > NO_EVIDENCE)
         if len(late_bins):
             bins = slice(late_bins[0], late_bins[-1] + 1)
@@ -244,19 +194,4 @@ class MissCurve:
         weight = np.exp(weight[likely] - highest)
         weight /= weight.sum()
         miss = np.maximum.accumulate(weight @ grid.miss.take(likely, axis=0))
-        met_up_to = float(BINS[np.cumsum(self.requests[::-1])[::-1] > enough].max(initial=0.0))
-        curve = Curve(
-            miss,
-            floor=float(weight @ grid.floor[likely]),
-            limit=highest_knee,
-            falling=float(weight @ grid.falling[likely]),
-            aftermath=params.aftermath,
-            unmet=np.zeros(len(BINS)),
-        )
-        # The engine may be full at any load beyond what was met and what physics expects: its steps do not tell.
-        walls = np.where(max(met_up_to, expected_knee) < KNEES, np.exp(of_knee - of_knee.max()), 0.0)
-        if walls.sum() <= 0.0:
-            return curve
-        over = BINS / KNEES[:, None] - 1.0
-        queued = np.where(over > 0.0, 1.0 + params.aftermath * over, 0.0)
-        return replace(curve, unmet=np.maximum(0.0, walls @ queued / walls.sum() - curve.cost(BINS)))
+        return Curve(miss, float(weight @ grid.floor[likely]), highest_knee, params.aftermath)

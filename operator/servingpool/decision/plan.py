@@ -141,8 +141,7 @@ def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier | None
     most = BEYOND * pool.max_replicas if frontier is None else frontier
     curve, allowed = posterior(profile.curve, pool, step), pool.slo.allowed
     ratio = profile.calibration.ratio(params)
-    share = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=ratio, params=params)
-    allowance = share if curve.floor > allowed else curve.allowance(share, certain=1.0 - params.planned)
+    allowance = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=ratio, params=params)
     penalty = memory.penalty
     if penalty is None:
         greatest, held = params.greatest_penalty / allowed, memory.scale_down_window(pool)

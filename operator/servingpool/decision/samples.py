@@ -62,10 +62,6 @@ class Sample:
     """The sample after this one, which was not believed; None where the last one was."""
     moved_at: float = 0.0
     """Unix time in seconds of the scrape at which a counter or a gauge was last another one, or no request was held."""
-    running: float = math.nan
-    """Requests in the batch; NaN where it was not exposed."""
-    stood: int = 0
-    """Scrapes in a row up to this one at which requests had waited for too long beside a batch that did not grow."""
 
     def stands_still(self, after: float) -> bool:
         """Whether it has held the same requests for `after` seconds and counted nothing.
@@ -158,7 +154,6 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
         buckets,
         figures,
         _queue_after(metrics, figures, before, full_from),
-        running=_or_nan(metrics.running),
         held=held,
         moved_at=metrics.scraped_at if moved or before is None or held <= 0.0 else before.moved_at,
     )

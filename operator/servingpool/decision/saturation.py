@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from servingpool.decision.params import Params
-from servingpool.decision.step_time import StepTime
 
 LEAST_SECONDS = 10.0
 """Replica-seconds of a full replica before it is believed: one observation's."""
@@ -23,8 +22,6 @@ LEAST_BATCH, MOST_BATCH = 0.05, 8192.0
 """Requests that decode in a full batch: fewer than one where prefills fill it; more is a damaged sample."""
 ANOTHER = 2.0
 """Times smaller a full batch must be than the known one, to be another limit and not a mean of both."""
-LEAST_DECODING = 0.5
-"""Share of a step that decoding takes at least where the batch is what limits a replica."""
 CHANGED = 0.1
 """Relative change of the batch that is worth new units of work."""
 
@@ -33,7 +30,7 @@ class Full(NamedTuple):
     """What one replica did in an interval at both ends of which requests had waited for too long."""
 
     room: bool
-    """Its batch was smaller than others, or has not stood for long: it may have had room in between."""
+    """Its batch was smaller than others: it may have been idle in between."""
     seconds: float
     requests: float
     """That got their first token."""
@@ -41,16 +38,6 @@ class Full(NamedTuple):
     """Generated."""
     decoding: float
     """Requests in the batch that decoded, summed over the seconds."""
-    itl: float = 0.0
-    """Seconds of a step; 0 where it is not known."""
-
-    def prefills(self, step: StepTime) -> bool:
-        """Whether the greater part of the time went into prompts.
-
-        Beside a prompt of 100,000 tokens nothing is admitted for seconds, however much room the batch has: 3.7 requests
-        that decoded there were taken for the full batch of an engine that takes 256.
-        """
-        return step.seconds(self.decoding / self.seconds, 0.0) < LEAST_DECODING * self.itl
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +59,6 @@ class Saturation:
     def known(self) -> bool:
         """Whether it is known how many decode in a full batch."""
         return math.isfinite(self.batch)
-
-    @property
-    def yielded(self) -> float:
-        """Tokens/s of a full replica; 0 where none was seen."""
-        return self.tokens / self.seconds if self.seconds >= LEAST_SECONDS else 0.0
 
     def update(
         self,

@@ -11,9 +11,7 @@ from servingpool.decision.miss_curve import BINS, ESTIMATED, Curve, MissCurve
 from servingpool.decision.params import DEFAULT
 
 ALLOWANCE = 0.05
-KNEE = Curve(
-    np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0, falling=0.0, unmet=np.zeros(len(BINS))
-)
+KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0)
 """None is late up to 0.4536, BINS[23], all are from 0.5105, BINS[24], and beyond 1 the queue is late as well."""
 BURST = Outlook(np.array([2.0]), np.array([[2.0, 8.0]]), np.array([[0.9, 0.1]]))
 """Two replicas' work is expected, and in one of ten cases it is eight."""
@@ -79,7 +77,7 @@ def test_every_size_up_to_64_is_weighed_and_few_beyond() -> None:
 
 
 def test_need_doubles_when_demand_does() -> None:
-    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.9, shape=ESTIMATED, enough=60.0, params=DEFAULT)
+    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.9, shape=ESTIMATED, params=DEFAULT)
     small, large = (need(certain(level), curve, 0.1, 20.0, most=1000) for level in (20.0, 40.0))
     assert large == pytest.approx(2.0 * small, abs=2.0)
 

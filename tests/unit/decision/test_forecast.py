@@ -161,7 +161,7 @@ def test_a_forgotten_initial_fleet_does_not_coarsen_what_may_come(seen: float, r
     """An almost idle pool that began with 256: demands below 1% of the highest are not distinguished."""
     forecast = Forecast(pairs=np.array([(0.01, 0.01, 0.01)] * 240), mean=0.01, seen=seen, initial_replicas=256)
     outlook = outlook_of(forecast, 0.01, 0.01).with_and_without_initial()
-    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, enough=60.0, params=DEFAULT)
+    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
     assert cheapest(outlook, curve, 0.05, (20.0,), 512).replicas[1, 0] == replicas
 
 

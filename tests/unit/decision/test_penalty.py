@@ -18,9 +18,7 @@ from servingpool.decision.miss_curve import BINS, ESTIMATED, Curve, MissCurve
 from servingpool.decision.params import DEFAULT
 
 ALLOWANCE, GREATEST = 0.03, 200.0
-KNEE = Curve(
-    np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0, falling=0.0, unmet=np.zeros(len(BINS))
-)
+KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0)
 """None is late up to load 0.4536, all are from 0.5105, and beyond 1 the queue is late as well."""
 CALM = Forecast(pairs=np.array([(2.0, 2.0, 2.0)] * 480), mean=2.0, seen=14400.0)
 
@@ -115,9 +113,7 @@ def test_the_less_was_observed_the_larger_the_margin() -> None:
 @pytest.mark.parametrize(("floor", "more"), [(0.02, 0.005), (0.05, 0.005), (0.3, 0.02)])
 def test_misses_at_any_fleet_size_need_no_margin(floor: float, more: float) -> None:
     allowance = floor + more
-    with_floor = Curve(
-        floor + (1.0 - floor) * KNEE.miss, floor=floor, limit=1.0, aftermath=4.0, falling=0.0, unmet=np.zeros(len(BINS))
-    )
+    with_floor = Curve(floor + (1.0 - floor) * KNEE.miss, floor=floor, limit=1.0, aftermath=4.0)
     assert penalty(CALM, with_floor, allowance, greatest=GREATEST, most=100, held=0.0) < 0.2 * GREATEST
 
 
@@ -129,7 +125,7 @@ def test_half_a_minute_later_two_hours_of_bursts_give_about_the_same_penalty(see
     levels = np.ones(KEPT + 44)
     levels[random.integers(0, len(levels), 6)] = 6.0
     moves = list(zip(levels[:-4].tolist(), levels[:-4].tolist(), levels[4:].tolist(), strict=True))
-    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, enough=60.0, params=DEFAULT)
+    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
 
     def after(moved: int) -> float:
         forecast = Forecast(pairs=np.array(moves[moved : moved + KEPT]), mean=float(levels.mean()), seen=14400.0)

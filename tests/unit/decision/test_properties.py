@@ -140,7 +140,7 @@ def curves(draw) -> Curve:
         curve = curve.update(
             late_at=load, on_time_at=load, requests=20.0, late=20.0 * late, elapsed=15.0, params=DEFAULT
         )
-    return curve.posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, enough=60.0, params=DEFAULT)
+    return curve.posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -196,7 +196,7 @@ def test_the_learned_curve_only_rises_with_load(evidence, expected, share):
         curve = curve.update(
             late_at=load, on_time_at=load, requests=20.0, late=20.0 * late, elapsed=15.0, params=DEFAULT
         )
-    posterior = curve.posterior(expected_knee=expected, highest_knee=1.0, shape=ESTIMATED, enough=60.0, params=DEFAULT)
+    posterior = curve.posterior(expected_knee=expected, highest_knee=1.0, shape=ESTIMATED, params=DEFAULT)
     assert (np.diff(posterior.miss) >= 0).all()
     assert 0.0 <= posterior.miss[0]
     assert posterior.miss[-1] <= 1.0
