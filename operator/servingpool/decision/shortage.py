@@ -23,7 +23,7 @@ class Shortage:
     def seen(self, ordered: int, ready: int, starting: int, now: float) -> Shortage:
         """After another observation: so many replicas are ordered, Ready, and not Ready yet."""
         missing = ordered > ready + starting
-        since = (now if self.uncreated_since is None else self.uncreated_since) if missing else None
+        since = min(now, now if self.uncreated_since is None else self.uncreated_since) if missing else None
         return replace(self, reached=min(ordered, max(self.reached, ready)), uncreated_since=since)
 
     def refused(self, now: float, params: Params) -> bool:
