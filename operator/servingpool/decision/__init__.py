@@ -16,6 +16,6 @@ A map, in the order of a tick:
   which one), `mix` (the cheapest one), `fleet` (from a capacity to replicas of each), `parts` (what is said of each)
 - prefill and decode apart: `roles` (what each is asked for, and both as one answer)
 - report: `report` (figures and the sentence)
-- GPU budgets, after all pools are decided: `holding` (what pods hold), `course` (misses at each size), `part_claims` (a
-  claim for each of several targets), `claims`, `worth`, `sharing` (who gets what)
+- GPU budgets, after all pools are decided: `holding` (what pods hold), `course` (misses at each size), `claims`,
+  `part_claims` (a claim for each of several targets), `worth` (of a replica), `sharing` (who gets what)
 """

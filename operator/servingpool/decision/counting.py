@@ -59,7 +59,7 @@ def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
     )
     if ratio is None:
         taught = replace(taught, forecast=Forecast())
-    return replace(memory.interrupted(), profile=taught, shortages=memory.shortages)
+    return replace(memory.interrupted(), profile=taught)
 
 
 def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -> Fleet:

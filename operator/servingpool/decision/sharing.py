@@ -93,7 +93,8 @@ def share(
 
     `gpus` is the budget. `lending`: a floor that its pool does not want is lent to others until it does.
     `leaving`: GPUs of pods that end and belong to no pool any more; they are due to pools, and not free.
-    `before`: replicas of each pool that were firm until now. Nobody gets its min from another pool's min that stands.
+    `before`: GPUs of each pool that were firm until now: no other pool's min, priority or need takes them. In GPUs, for
+    a pool may ask for more of them for each replica than it did.
     """
     ranked = sorted(claims, key=lambda claim: (-claim.priority, claim.pool))
     sharing = [claim for claim in ranked if not claim.fixed and claim.gpus > 0]
@@ -103,7 +104,7 @@ def share(
     _give_floors(deal, sharing, pairs)
     own = Counter[str]() if lending else _set_aside(deal, ranked)
     for stands in (
-        {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0)) for claim in sharing},
+        {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0) // claim.gpus) for claim in sharing},
         {claim.pool: min(claim.least, claim.standing) for claim in sharing},
     ):
         _give_mins(deal, [claim for claim in sharing if stands[claim.pool] > 0], pairs, own, stands)

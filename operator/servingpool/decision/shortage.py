@@ -26,7 +26,7 @@ class Shortage:
         `in_turn`: they start one after another, so that while one loads the others have no pod.
         """
         missing = ordered > ready + starting and not (in_turn and starting)
-        since = (now if self.uncreated_since is None else self.uncreated_since) if missing else None
+        since = min(now, now if self.uncreated_since is None else self.uncreated_since) if missing else None
         return replace(self, reached=min(ordered, max(self.reached, ready)), uncreated_since=since)
 
     def refused(self, now: float, params: Params) -> bool:

@@ -252,7 +252,7 @@ class Memory:
     def interrupted(self) -> Memory:
         """The memory after a break: what was learned is kept, what was in windows must be observed again."""
         window = SampleWindow(buckets=self.window.buckets)
-        return Memory(self.without_forecasts().profile, window=window, interval=self.interval)
+        return Memory(self.without_forecasts().profile, window=window, interval=self.interval, shortages=self.shortages)
 
 
 class UpdateResult(NamedTuple):

@@ -238,12 +238,12 @@ class Budgets:
         return frozenset(each for each in left if self._holdings.leaving(name, each, now))
 
     def _before(self, budget: GPUBudget, members: Sequence[Member]) -> Mapping[str, int]:
-        """Replicas of each pool that were firm until now; of a new leader its share, as the status has it."""
+        """GPUs of each pool that were firm until now; of a new leader its share, as the status has it."""
         known = self.latest.get(budget.metadata.name)
         if known is not None:
-            return {pool: grant.firm for pool, grant in known.grants.items()}
+            return {claim.pool: known.grants[claim.pool].firm * claim.gpus for claim in known.claims}
         due = {(one.namespace, one.name): one.due or 0 for one in budget.status.pools}
-        return {one.claimed_as: due.get(one.key, 0) // max(1, one.held.each) for one in members if not one.name}
+        return {one.claimed_as: due.get(one.key, 0) for one in members if not one.name}
 
     def _share(
         self, budget: GPUBudget, members: tuple[Member, ...], taken: Mapping[str, Sequence[str]], now: float

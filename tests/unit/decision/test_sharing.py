@@ -443,7 +443,7 @@ def test_no_pool_falls_below_its_floor_or_its_min_by_anothers_doing(
         )
         others = list({each.pool: each for each in hostile}.values())
         grants = share(gpus, [*pools, *others], lending=lending, before=before)
-        before = {pool: grant.firm for pool, grant in grants.items()}
+        before = {each.pool: grants[each.pool].firm * each.gpus for each in (*pools, *others)}
         for at, each in enumerate(pools):
             most = grants[each.pool].most
             promised = max(each.least, each.floor // each.gpus)
