@@ -189,7 +189,10 @@ def test_what_is_bad_comes_first_and_says_what_to_do(scene: Scene) -> None:
     scene.store(raw)
     page = flat(scene.page(ONE))
     assert "False: NoShutdownTimeout" in page
-    assert "Add --shutdown-timeout (since vLLM 0.18) with the longest request&#39;s seconds to vLLM&#39;s arguments." in page
+    assert (
+        "Add --shutdown-timeout (since vLLM 0.18) with the longest request&#39;s seconds to vLLM&#39;s arguments."
+        in page
+    )
     assert page.index(">DrainReady<") < page.index(">MetricsAvailable<")
     assert '<th scope="row">TooManyReplicas</th><td>9 → 4</td><td class="why">max is 4</td>' in page
     assert "Raise max if there are GPUs, or relax the SLO." in page
