@@ -337,9 +337,11 @@ class FakeCluster:
             "lifecycle": {"preStop": {"sleep": {"seconds": 15}}},
             "resources": {} if name in self.claims else {"limits": {"nvidia.com/gpu": "4"}},
         }
+        before = service.spec
         service.spec = {"terminationGracePeriodSeconds": 150, "containers": [container]}
         service.spec |= {"resourceClaims": self.claims[name]} if name in self.claims else {}
         service.spec |= {"nodeSelector": self.nodes[name]} if name in self.nodes else {}
+        service.number.generation += service.spec != before  # the API server counts each change of a spec
         template = {"spec": service.spec}
         spec = {"replicas": service.replicas, "template": template}
         meta: dict[str, Any] = {"namespace": "chat", "name": name, "uid": f"d-{name}"}

@@ -233,8 +233,14 @@ def workload(raw: Raw, held: Workload | None = None) -> Workload:
     key, meta = TargetKey(*key_of(raw)), raw["metadata"]
     replicas = int((raw.get("spec") or {}).get("replicas", 1))
     if held is not None and (held.uid, held.generation) == (meta["uid"], meta.get("generation")):
-        setter = _who_set_replicas(meta, REPLICAS)
-        return replace(held, replicas=replicas, set_by=setter, parent=parent_of(key, meta))
+        return replace(
+            held,
+            replicas=replicas,
+            set_by=_who_set_replicas(meta, REPLICAS),
+            parent=parent_of(key, meta),
+            ending="deletionTimestamp" in meta,
+            refusal=_refusal(raw),
+        )
     return target(key, raw, kinds.pod_specs(key.sort, raw) or (), replicas=replicas)
 
 
