@@ -178,8 +178,12 @@ def _beyond(gpus: int, sharing: Sequence[Claim], kept: Sequence[Claim]) -> int:
 
 def idle_in(claims: Sequence[Claim], shares: Mapping[str, int]) -> int:
     """GPUs that count as held for pods which have no node, and are not their pool's share."""
-    shared = {claim.pool: 0 if claim.fixed else shares.get(claim.pool, 0) for claim in claims}
-    return sum(max(0, one.ordered - max(one.standing, shared[one.pool])) * one.gpus for one in claims)
+    found = 0
+    for claim in claims:
+        due = 0 if claim.fixed else shares.get(claim.pool, 0)
+        without_node = (claim.ordered - max(claim.standing, due)) * claim.gpus
+        found += max(0, min(without_node, claim.held - claim.standing * claim.gpus))
+    return found
 
 
 def _pairs(sharing: Iterable[Claim]) -> Mapping[str, Sequence[Claim]]:
