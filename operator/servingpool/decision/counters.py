@@ -59,7 +59,7 @@ FIELDS = FIGURES + 6
 
 RATE_SCRAPES = 2.0
 """A rate over one pair of scrapes swings with their phase."""
-SEVERAL, GROWS = 3, 0.1
+SEVERAL, GROWS = 2, 0.1
 """Scrapes in a row at which a batch stood before it is full, and the part of itself by which one grows: requests wait
 beside one that has room while a long prompt is computed, and it grows when that is done."""
 LEAST_TOKENS = 50.0

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from servingpool.catalogue.notes import Note
-from servingpool.decision.budget import SLOW_AIM
 from servingpool.decision.costs import cheapest, miss_penalty
 from servingpool.decision.course import Course
 from servingpool.decision.decision import AtZero, Plan
@@ -123,9 +122,7 @@ def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier | None
     curve, allowed = posterior(profile.curve, pool, step), pool.slo.allowed
     ratio = profile.calibration.ratio(params)
     share = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=ratio, params=params)
-    allowance = (
-        share if curve.floor > allowed else curve.allowance(share, certain=1.0 - params.planned / (SLOW_AIM * ratio))
-    )
+    allowance = share if curve.floor > allowed else curve.allowance(share, certain=1.0 - params.planned)
     penalty = memory.penalty
     if penalty is None:
         greatest, held = params.greatest_penalty / allowed, memory.scale_down_window(pool)

@@ -215,7 +215,7 @@ def test_the_queue_is_believed_where_the_histogram_excludes_it_and_the_reason_sa
     assert figures.attainment < 0.2
     assert slo_met(figures, 0.95) is False
     assert figures.load > 1.0
-    assert "a full replica serves 0.9 requests/s, 8 at a time" in outcome.decision.reason
+    assert "a full replica serves 0.89 requests/s, 8 at a time" in outcome.decision.reason
 
 
 def test_the_last_minutes_are_judged_anew_once_the_histogram_is_known_to_exclude_the_queue() -> None:
