@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.prometheus.page import parse
+from servingpool.adapters.prometheus.scrape_errors import explained_error
 from servingpool.api.gpu_budget import GPUBudget
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.status import Status
@@ -65,6 +66,8 @@ PARSERS: dict[str, Callable[[int], object]] = {
     "blanks in a query": lambda n: query("a" + " " * n),
     "brackets in a query": lambda n: query("(" * n),
     "braces in a query": lambda n: query("{" * n),
+    "an error of a scrape": lambda n: explained_error("expected " * (n // 9)),
+    "a content type": lambda n: explained_error('Content-Type "' * (n // 14)),
     "a page": lambda n: page('a{b="c"} 1\n' * (n // 11)),
     "a long label of a page": lambda n: page('a{b="' + "c" * n + '"} 1\n'),
     "escapes of a page": lambda n: page('a{b="' + "\\\\" * (n // 2) + '"} 1\n'),
