@@ -56,6 +56,12 @@ class LimitName(StrEnum):
         "Scale-down is blocked until the rollout ends.",
         "If it does not end, check the rollout.",
     )
+    MISSES_REMAIN = (
+        "MissesRemain",
+        "scale-down blocked: {missed:.0%} of requests miss the SLO, and fewer replicas were not seen to miss no more",
+        "Scale-down is blocked: it seems that no replica count meets the SLO, and too many requests miss it now.",
+        "Relax the bound that is missed, use faster replicas, or lower max.",
+    )
     CALIBRATING = (
         "Calibrating",
         "calibrating: {detail}",

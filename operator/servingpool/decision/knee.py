@@ -17,13 +17,14 @@ def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:
     """The miss curve as believed now."""
     highest = _highest(pool, step)
     observed = math.isfinite(step.batch) and highest >= HIGHEST_KNEE
-    highest = min(HIGHEST_KNEE, highest)
+    highest = min(HIGHEST_KNEE, highest, max(LOWEST_KNEE, step.full))
     share = FULL_KNEE_SHARE if observed else pool.params.knee_share
     return evidence.posterior(
         expected_knee=max(LOWEST_KNEE, share * highest),
         highest_knee=highest,
         shape=OBSERVED if observed else ESTIMATED,
         params=pool.params,
+        most_floor=max(pool.slo.allowed, evidence.late_at_light_load(enough_for(pool.slo.allowed))),
     )
 
 
@@ -51,4 +52,9 @@ def tpot_infeasible(pool: Pool, step: StepTime) -> bool:
 
 def has_evidence(evidence: MissCurve, share: float) -> bool:
     """Whether enough requests were seen to speak of misses as rare as `share`, and not the prior alone."""
-    return math.fsum(evidence.requests) > 3.0 / share
+    return math.fsum(evidence.requests) > enough_for(share)
+
+
+def enough_for(share: float) -> float:
+    """Requests that tell of misses as rare as `share`."""
+    return 3.0 / share

@@ -10,6 +10,7 @@ from servingpool.decision.bounds import Bound, Bounds
 from servingpool.decision.decision import AtZero, Limited, Plan, shown
 from servingpool.decision.fleet import Fleet
 from servingpool.decision.gateway_demand import clock, span
+from servingpool.decision.knee import enough_for
 from servingpool.decision.lateness import Lateness
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.ordinals import fewest, lowest, not_ready
@@ -51,6 +52,7 @@ def limit(
         return _bounded(answer, requested, pool, bounds, fleet)
     answer = Limited(pool.whole(plan.need))
     answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now)
+    answer = _while_misses_remain(answer, requested, pool, memory, plan)
     if not idle and not memory.calibrated(pool):
         answer = _while_calibrating(answer, requested, pool, memory)
     if not idle:
@@ -152,6 +154,17 @@ def _lowest_stay(answer: Limited, observation: Observation, pool: Pool, memory: 
     stay = min(fewest(standing, wanted, memory.start(pool)), observation.requested)
     unready = not_ready(standing[:wanted])
     return answer.at_least(stay, LimitName.LOWEST_STAY, replicas=stay, wanted=wanted, unready=unready)
+
+
+def _while_misses_remain(answer: Limited, requested: float, pool: Pool, memory: Memory, plan: Plan) -> Limited:
+    """That no fleet holds the SLO is a belief: it saves replicas only where fewer were seen to miss no more."""
+    missed = memory.window.last(pool.params.recent_window).misses.share
+    if plan.feasible or missed <= plan.allowed or answer.replicas <= 0.0:
+        return answer
+    evidence, enough = memory.profile.curve, enough_for(plan.allowed)
+    if evidence.seen_no_worse(plan.level / answer.replicas, plan.level / max(requested, 1.0), enough):
+        return answer
+    return answer.at_least(requested, LimitName.MISSES_REMAIN, missed=missed)
 
 
 def _while_calibrating(answer: Limited, requested: float, pool: Pool, memory: Memory) -> Limited:

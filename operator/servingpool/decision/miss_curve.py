@@ -33,6 +33,10 @@ KNEES = np.geomspace(0.06, 1.2, 32)
 LOG_KNEES = np.log(KNEES)
 STEEPNESS = np.array([2.5, 5.0, 10.0, 20.0])
 FLOORS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.36, 0.48, 0.6, 0.7, 0.8, 0.88, 0.95])
+UNPROVEN = 1000.0
+"""Logarithm of how unlikely a floor is, for each e times that it exceeds what light load has shown."""
+LIGHT, ENOUGH_LIGHT = 0.5, 4.0
+"""Light load is at most this share of the heaviest that was met; and times `enough` requests that must have met it."""
 DOUBT = 90.0
 """Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
 NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)
@@ -160,6 +164,28 @@ class MissCurve:
         """After `elapsed` seconds in which the engine was not the one that the evidence is of."""
         return self._faded(math.exp(-elapsed / DOUBT))
 
+    def seen_no_worse(self, load: float, than: float, enough: float) -> bool:
+        """Whether `enough` requests met about this load, and of them no larger share was late `than` at about that."""
+        (requests, late), (others, late_of_others) = self._around(load), self._around(than)
+        return requests > enough and late * others <= late_of_others * requests
+
+    def _around(self, load: float) -> tuple[float, float]:
+        """Requests that met about a load, and those late."""
+        near = slice(max(0, _bin(load) - 1), _bin(load) + 2)
+        return math.fsum(self.requests[near]), math.fsum(self.late[near])
+
+    def late_at_light_load(self, enough: float) -> float:
+        """Share of the requests at the lightest load that were late; 0 where too few met at most half of the heaviest.
+
+        Only light load tells what misses at any fleet size from what falls as the load does.
+        """
+        below, late = np.cumsum(self.requests), np.cumsum(self.late)
+        heaviest = BINS[int(below.searchsorted(below[-1] - enough))] if below[-1] > enough else 0.0
+        lightest = int(below.searchsorted(ENOUGH_LIGHT * enough))
+        if lightest == len(BINS) or BINS[lightest] > LIGHT * heaviest:
+            return 0.0
+        return float(late[lightest] / below[lightest])
+
     def _faded(self, keep: float) -> MissCurve:
         return MissCurve(tuple(count * keep for count in self.requests), tuple(count * keep for count in self.late))
 
@@ -174,8 +200,13 @@ class MissCurve:
         moved = (np.interp(at, bins, counts[1:-1], left=0.0, right=0.0) for counts in (self.requests, self.late))
         return MissCurve(*(tuple((counts * (BINS <= 1.0)).tolist()) for counts in moved))
 
-    def posterior(self, *, expected_knee: float, highest_knee: float, shape: Shape, params: Params) -> Curve:
-        """The curve, given where physics expects the knee and the load beyond which it is not to lie."""
+    def posterior(
+        self, *, expected_knee: float, highest_knee: float, shape: Shape, params: Params, most_floor: float = 1.0
+    ) -> Curve:
+        """The curve, given where physics expects the knee and the load beyond which it is not to lie.
+
+        `most_floor`: share of misses beyond which a floor is not proven.
+        """
         grid = _grid()
         late = np.array(self.late)
         met = np.array(self.requests) - late
@@ -183,7 +214,9 @@ class MissCurve:
         of_steepness = -0.5 * ((grid.log_steepness - math.log(shape.steepness)) / shape.steepness_spread) ** 2
         of_knee[highest_knee * 1.05 < KNEES] -= BEYOND_PHYSICS
         of_rise = grid.log_hit @ met + of_steepness + of_knee.repeat(len(STEEPNESS))
-        weight = np.add.outer(of_rise, met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor).ravel()
+        of_floor = met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor
+        of_floor -= UNPROVEN * np.log(np.maximum(FLOORS / most_floor, 1.0))
+        weight = np.add.outer(of_rise, of_floor).ravel()
         late_bins = np.flatnonzero(late > NO_EVIDENCE)
         if len(late_bins):
             bins = slice(late_bins[0], late_bins[-1] + 1)

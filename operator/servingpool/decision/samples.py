@@ -54,6 +54,10 @@ class Sample:
     """NaN where an optional one was absent."""
     queue: Queue | None = None
     """None where it was never exposed."""
+    running: float = math.nan
+    """Requests in the batch; NaN where it was not exposed."""
+    stood: int = 0
+    """Scrapes in a row up to this one at which requests had waited for too long beside a batch that did not grow."""
     held: float = 0.0
     """Requests that its gauges show in the engine, running and waiting."""
     jumped: tuple[Reading, Reading] = (NOT_EXPOSED, NOT_EXPOSED)
@@ -154,6 +158,7 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
         buckets,
         figures,
         _queue_after(metrics, figures, before, full_from),
+        running=_or_nan(metrics.running),
         held=held,
         moved_at=metrics.scraped_at if moved or before is None or held <= 0.0 else before.moved_at,
     )
