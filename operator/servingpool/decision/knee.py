@@ -17,7 +17,7 @@ def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:
     """The miss curve as believed now."""
     highest = _highest(pool, step)
     observed = math.isfinite(step.batch) and highest >= HIGHEST_KNEE
-    highest = min(HIGHEST_KNEE, highest, max(LOWEST_KNEE, step.full))
+    highest = min(HIGHEST_KNEE, highest)
     share = FULL_KNEE_SHARE if observed else pool.params.knee_share
     return evidence.posterior(
         expected_knee=max(LOWEST_KNEE, share * highest),

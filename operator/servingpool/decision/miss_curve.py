@@ -212,7 +212,7 @@ class MissCurve:
         met = np.array(self.requests) - late
         of_knee = -0.5 * ((LOG_KNEES - math.log(expected_knee)) / shape.knee_spread) ** 2
         of_steepness = -0.5 * ((grid.log_steepness - math.log(shape.steepness)) / shape.steepness_spread) ** 2
-        of_knee[highest_knee * 1.05 < KNEES] -= BEYOND_PHYSICS
+        of_knee[highest_knee * 1.05 < KNEES] -= BEYOND_PHYSICS if shape is not OBSERVED else UNPROVEN
         of_rise = grid.log_hit @ met + of_steepness + of_knee.repeat(len(STEEPNESS))
         of_floor = met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor
         of_floor -= UNPROVEN * np.log(np.maximum(FLOORS / most_floor, 1.0))
