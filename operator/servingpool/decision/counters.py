@@ -60,9 +60,9 @@ FIELDS = FIGURES + 6
 
 RATE_SCRAPES = 2.0
 """A rate over one pair of scrapes swings with their phase."""
-SEVERAL, GROWS = 2, 0.1
-"""Scrapes in a row at which a batch stood before it is full, and the part of itself by which one grows: requests wait
-beside one that has room while a long prompt is computed, and it grows when that is done."""
+GREW = 0.1
+"""Part of itself by which a batch grows between two scrapes where it has room: requests wait beside it while a long
+prompt is computed, and it grows when that is done."""
 LEAST_TOKENS = 50.0
 """Decoded in an interval, below which their mean ITL is noise."""
 LONGEST_SHORT = 10.0
@@ -147,8 +147,8 @@ class _Served:
     restarted: bool
     tells: bool
     """Its TTFT histogram may tell of the wait in `before` and `now`: counted at the first token, by the same engine."""
-    stood: int
-    """As of its last sample."""
+    grew: bool
+    """Its batch is larger than at the scrape before, so that it had room."""
 
     def stuck(self, after: float) -> bool:
         """Whether nothing was served while the next request waited for longer than `after` seconds."""
@@ -224,9 +224,8 @@ def diff_counters(
         at_once = all(one.figures[BEGUN] == one.figures[TTFT_COUNT] for one in (before, now))
         tells = not restarted and at_once and not _shows_no_wait(metrics, ttft_bound)
         tells = tells and (shown_anew or now.queue is None)
-        stood = _stood(before, now, _wait(now.queue, gateway), pool.slo.queue_bound)
-        samples[metrics.replica] = replace(now, stood=stood)
-        served.append(_Served(replica.target, *queues_shown, seconds, increase, step, restarted, tells, stood))
+        grew = now.running > (1.0 + GREW) * before.running + 1.0
+        served.append(_Served(replica.target, *queues_shown, seconds, increase, step, restarted, tells, grew))
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
     standing = ready.keys() | {replica.name for replica in observation.starting}
     samples = {name: one for name, one in previous.items() if name in standing} | samples
@@ -343,7 +342,7 @@ def _engine(
         prefills=prefills,
         full=tuple(
             # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
-            _full(one, room=one.stood < SEVERAL or (one.room and not observation.metered))
+            _full(one, room=one.grew or (one.room and not observation.metered))
             for one, begin, end in waits
             # An engine that hangs serves nothing, whatever its batch: it is `stuck`, and not full.
             if min(begin, end) >= pool.slo.queue_bound and one.increase[BEGUN] + one.increase[GENERATED] > 0.0
@@ -509,13 +508,6 @@ def _late_by_queue(
     if bound is not None and begin + end > 0.0:
         late = requests * 0.5 * ((begin + ttft > bound) + (end + ttft > bound))
     return requests * 0.5 * (begin + end), late
-
-
-def _stood(before: Sample, now: Sample, wait: float, bound: float) -> int:
-    """Scrapes in a row at which requests had waited for too long beside a batch that did not grow."""
-    if wait < bound or math.isnan(now.running):
-        return 0
-    return before.stood + 1 if now.running <= (1.0 + GROWS) * before.running + 1.0 else 1
 
 
 def _full(one: _Served, *, room: bool) -> Full:

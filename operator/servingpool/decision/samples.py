@@ -56,8 +56,6 @@ class Sample:
     """None where it was never exposed."""
     running: float = math.nan
     """Requests in the batch; NaN where it was not exposed."""
-    stood: int = 0
-    """Scrapes in a row up to this one at which requests had waited for too long beside a batch that did not grow."""
     held: float = 0.0
     """Requests that its gauges show in the engine, running and waiting."""
     jumped: tuple[Reading, Reading] = (NOT_EXPOSED, NOT_EXPOSED)

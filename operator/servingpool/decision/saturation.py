@@ -30,7 +30,7 @@ class Full(NamedTuple):
     """What one replica did in an interval at both ends of which requests had waited for too long."""
 
     room: bool
-    """Its batch was smaller than others, or has not stood for long: it may have had room in between."""
+    """Its batch was smaller than others, or grew: it may have had room in between."""
     seconds: float
     requests: float
     """That got their first token."""
@@ -59,11 +59,6 @@ class Saturation:
     def known(self) -> bool:
         """Whether it is known how many decode in a full batch."""
         return math.isfinite(self.batch)
-
-    @property
-    def yielded(self) -> float:
-        """Tokens/s of a full replica; 0 where none was seen."""
-        return self.tokens / self.seconds if self.seconds >= LEAST_SECONDS else 0.0
 
     def update(
         self,

@@ -174,7 +174,6 @@ class Memory:
             tokens=self.window.tokens_a_step(pool.params),
             prompt_tokens=prompt,
             steps=steps,
-            yielded=self.profile.saturation.yielded,
         )
 
     def calibrated(self, pool: Pool) -> bool:

@@ -69,8 +69,6 @@ class StepTime:
     """Tokens that a step yields for each request: more than one with speculative decoding."""
     stretch: float = 1.0
     """Work of the usual request over what it would be without a limit on the batch."""
-    full: float = 1.0
-    """Load of a replica that was seen full: below 1 where its steps took longer than these coefficients say."""
 
     def seconds(self, decoding: float, prefill_tokens: float) -> float:
         """Duration of a step with so much in it."""
@@ -90,18 +88,12 @@ class StepTime:
         """Seconds from one token to the next where there is no load."""
         return self.base / self.tokens
 
-    def limited(
-        self, *, batch: float, tokens: float, prompt_tokens: float, steps: float, yielded: float = 0.0
-    ) -> StepTime:
-        """With this full batch and yield, where the usual request has so many prompt tokens and decoding steps.
-
-        `yielded`: tokens/s of a full replica; 0 where none was seen.
-        """
+    def limited(self, *, batch: float, tokens: float, prompt_tokens: float, steps: float) -> StepTime:
+        """With this full batch and yield, where the usual request has so many prompt tokens and decoding steps."""
         free = replace(self, tokens=tokens)
         limited = replace(free, batch=batch)
-        without, work = free.work(prompt_tokens, steps), limited.work(prompt_tokens, steps)
-        full = yielded / (tokens * steps) * work if yielded > 0.0 < steps else 1.0
-        return replace(limited, stretch=work / without, full=min(1.0, full)) if without > 0.0 else limited
+        without = free.work(prompt_tokens, steps)
+        return replace(limited, stretch=limited.work(prompt_tokens, steps) / without) if without > 0.0 else limited
 
 
 @dataclass(frozen=True, slots=True)
