@@ -18,13 +18,17 @@ def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:
     highest = _highest(pool, step)
     observed = math.isfinite(step.batch) and highest >= HIGHEST_KNEE
     highest = min(HIGHEST_KNEE, highest)
+    allowed = pool.slo.allowed
+    # A floor that no fleet holds the SLO with is proven by light load alone. Where hardly a request was seen there is
+    # nothing to prove: the prior is all that is known.
+    proven = max(allowed, evidence.late_at_light_load(enough_for(allowed))) if has_evidence(evidence, allowed) else 1.0
     share = FULL_KNEE_SHARE if observed else pool.params.knee_share
     return evidence.posterior(
         expected_knee=max(LOWEST_KNEE, share * highest),
         highest_knee=highest,
         shape=OBSERVED if observed else ESTIMATED,
         params=pool.params,
-        most_floor=max(pool.slo.allowed, evidence.late_at_light_load(enough_for(pool.slo.allowed))),
+        most_floor=proven,
     )
 
 

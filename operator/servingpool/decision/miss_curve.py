@@ -34,9 +34,11 @@ LOG_KNEES = np.log(KNEES)
 STEEPNESS = np.array([2.5, 5.0, 10.0, 20.0])
 FLOORS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.36, 0.48, 0.6, 0.7, 0.8, 0.88, 0.95])
 UNPROVEN = 1000.0
-"""Logarithm of how unlikely a floor is, for each e times that it exceeds what light load has shown."""
-LIGHT, ENOUGH_LIGHT = 0.5, 4.0
-"""Light load is at most this share of the heaviest that was met; and times `enough` requests that must have met it."""
+"""Logarithm of how unlikely a floor is, for each e times that it exceeds what light load has shown, and a knee beyond a
+full replica: no number of requests says otherwise."""
+LIGHT, ENOUGH_LIGHT = 2 / 3, 4.0
+"""Light load is at most this share of the heaviest that was met; and times `enough` requests that must have met it. At a
+half an outage of ten minutes, which misses at any load, kept a fleet at 12 instead of 8 replicas for two hours."""
 DOUBT = 90.0
 """Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
 NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)
@@ -175,7 +177,7 @@ class MissCurve:
         return math.fsum(self.requests[near]), math.fsum(self.late[near])
 
     def late_at_light_load(self, enough: float) -> float:
-        """Share of the requests at the lightest load that were late; 0 where too few met at most half of the heaviest.
+        """Share late of the requests at the lightest load; 0 where too few met a load that is LIGHT.
 
         Only light load tells what misses at any fleet size from what falls as the load does.
         """
@@ -212,7 +214,8 @@ class MissCurve:
         met = np.array(self.requests) - late
         of_knee = -0.5 * ((LOG_KNEES - math.log(expected_knee)) / shape.knee_spread) ** 2
         of_steepness = -0.5 * ((grid.log_steepness - math.log(shape.steepness)) / shape.steepness_spread) ** 2
-        of_knee[highest_knee * 1.05 < KNEES] -= BEYOND_PHYSICS if shape is not OBSERVED else UNPROVEN
+        # Beyond a replica that was seen full a queue grows: who is on time there has come before it.
+        of_knee[highest_knee * 1.05 < KNEES] -= UNPROVEN if shape is OBSERVED else BEYOND_PHYSICS
         of_rise = grid.log_hit @ met + of_steepness + of_knee.repeat(len(STEEPNESS))
         of_floor = met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor
         of_floor -= UNPROVEN * np.log(np.maximum(FLOORS / most_floor, 1.0))
