@@ -371,6 +371,18 @@ def test_a_batch_that_was_never_full_is_larger_than_any_that_ran() -> None:
     )
 
 
+def test_a_batch_that_grows_while_requests_wait_is_not_full() -> None:
+    fleet = Fleet(pool=replace(POOL, max_replicas=3))
+    for cap in range(4, 32, 4):
+        for engine in fleet.engines:
+            engine.cap = cap
+        fleet.tick(40.0)
+        assert not fleet.memory.profile.saturation.known
+    for _ in range(6):
+        fleet.tick(40.0)
+    assert fleet.memory.profile.saturation.batch == pytest.approx(28.0, rel=0.1), "it has stood since"
+
+
 def test_a_smaller_limit_than_before_is_found_though_a_larger_batch_ran_once() -> None:
     fleet = Fleet()
     for engine in fleet.engines:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from servingpool.decision.miss_curve import BINS, DOUBT, ESTIMATED, FLOORS, KNEES, STEEPNESS, Curve, MissCurve
+from servingpool.decision.miss_curve import BINS, DOUBT, ESTIMATED, FLOORS, KNEES, OBSERVED, STEEPNESS, Curve, MissCurve
 from servingpool.decision.params import DEFAULT
 
 
@@ -19,9 +19,11 @@ def seen(
     return curve.update(late_at=load, on_time_at=on_time, requests=requests, late=late, elapsed=elapsed, params=DEFAULT)
 
 
-def believed(evidence: MissCurve) -> Curve:
+def believed(evidence: MissCurve, most_floor: float = 1.0) -> Curve:
     """Where physics expects the knee at 0.6 and not beyond 0.9."""
-    return evidence.posterior(expected_knee=0.6, highest_knee=0.9, shape=ESTIMATED, params=DEFAULT)
+    return evidence.posterior(
+        expected_knee=0.6, highest_knee=0.9, shape=ESTIMATED, params=DEFAULT, most_floor=most_floor
+    )
 
 
 def test_misses_at_a_load_pull_the_safe_load_below_it() -> None:
@@ -39,6 +41,42 @@ def test_requests_that_miss_at_any_load_raise_the_floor_not_the_fleet() -> None:
     posterior = believed(curve)
     assert posterior.floor == pytest.approx(0.04, abs=0.015)
     assert posterior.load_for(0.04 + 0.02) > 0.3
+
+
+def test_misses_at_heavy_load_alone_are_no_floor() -> None:
+    """Prompts of 100,000 tokens at a load of 0.5 to 0.6 were taken for one, and the fleet shrank into more of them."""
+    curve = MissCurve()
+    for load, late in ((0.5, 7.0), (0.55, 8.0), (0.6, 9.0)) * 40:
+        curve = seen(curve, load=load, requests=100.0, late=late, elapsed=15.0)
+    assert curve.late_at_light_load(60.0) == 0.0
+    posterior = believed(curve, most_floor=0.05)
+    assert posterior.floor <= 0.05
+    assert posterior.load_for(0.05) < 0.5, "what attains 95% is lighter than what was seen, and not heavier"
+
+
+def test_light_load_alone_proves_a_floor() -> None:
+    curve = MissCurve()
+    for load in (0.6, 0.3) * 60:
+        curve = seen(curve, load=load, requests=100.0, late=10.0, elapsed=15.0)
+    assert curve.late_at_light_load(60.0) == pytest.approx(0.1)
+    assert believed(curve, most_floor=0.1).floor == pytest.approx(0.1, abs=0.03)
+
+
+def test_misses_that_fall_with_the_load_are_no_floor() -> None:
+    curve = MissCurve()
+    for load, late in ((0.6, 10.0), (0.3, 2.0)) * 60:
+        curve = seen(curve, load=load, requests=100.0, late=late, elapsed=15.0)
+    assert curve.late_at_light_load(60.0) == pytest.approx(0.02)
+
+
+def test_requests_on_time_beyond_a_full_replica_have_come_before_its_queue() -> None:
+    """A step of the ramp met three replicas for half a minute at a load of 0.9 to 1.2, and "the SLO holds up to 0.96"."""
+    curve = MissCurve()
+    for _ in range(40):
+        curve = seen(curve, load=0.95, requests=12.0, late=0.0, elapsed=15.0)
+    posterior = curve.posterior(expected_knee=0.9, highest_knee=1.0, shape=OBSERVED, params=DEFAULT)
+    assert posterior.load_for(0.03) < 0.9
+    assert posterior.miss[BINS > 1.2].min() > 0.9
 
 
 @pytest.mark.parametrize("overloaded", [0, 3])

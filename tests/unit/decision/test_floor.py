@@ -1,0 +1,103 @@
+"""That no fleet size holds the SLO is a belief, and a belief saves no replica while too many requests miss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from servingpool.catalogue.limits import LimitName
+from servingpool.decision.decision import Limited
+from servingpool.decision.knee import enough_for
+from servingpool.decision.limits import _while_misses_remain
+from servingpool.decision.miss_curve import MissCurve
+from servingpool.decision.params import DEFAULT
+from servingpool.decision.plan import plan
+from servingpool.decision.state import UpdateResult
+from servingpool.decision.step_time import StepTime
+
+from .world import POOL, World
+
+ENOUGH = enough_for(POOL.slo.allowed)
+
+
+def evidence(*ticks: tuple[float, float, int]) -> MissCurve:
+    """Loads, the share late of a hundred requests there, and for how many ticks."""
+    curve = MissCurve()
+    for load, late, count in ticks:
+        for _ in range(count):
+            curve = curve.update(
+                late_at=load, on_time_at=load, requests=100.0, late=100.0 * late, elapsed=15.0, params=DEFAULT
+            )
+    return curve
+
+
+def limited(curve: MissCurve, missed: float, replicas: int, requested: int = 8, *, level: float = 2.0) -> Limited:
+    """The answer for `replicas`, where the floor is believed to be above what is allowed."""
+    world = World(replicas=requested, obey=False)
+    for _ in range(30):
+        world.tick(6.0)
+    memory = replace(world.memory, profile=replace(world.memory.profile, curve=curve))
+    world.memory.window.rows[:, -2:] = 100.0, 100.0 * missed
+    step = memory.step_time(POOL)
+    found = plan(world.observation(), POOL, UpdateResult(memory, step, memory.window.demand(step, 15.0, DEFAULT)))
+    believed = replace(found, curve=replace(found.curve, floor=0.2), level=level)
+    return _while_misses_remain(Limited(replicas), float(requested), POOL, memory, believed)
+
+
+def test_fewer_replicas_are_not_ordered_because_the_slo_seems_lost() -> None:
+    answer = limited(evidence((0.25, 0.2, 40)), missed=0.2, replicas=4)
+    assert answer.replicas == 8.0
+    assert [one.name for one in answer.applied] == [LimitName.MISSES_REMAIN]
+    assert "20% of requests miss the SLO" in answer.applied[0].reason
+
+
+def test_fewer_replicas_are_ordered_where_they_were_seen_to_miss_no_more() -> None:
+    assert limited(evidence((0.25, 0.2, 40), (0.5, 0.19, 40)), missed=0.2, replicas=4).replicas == 4.0
+    assert limited(evidence((0.25, 0.2, 40), (0.5, 0.3, 40)), missed=0.2, replicas=4).replicas == 8.0
+
+
+def test_a_belief_blocks_nothing_once_few_requests_miss() -> None:
+    assert limited(evidence((0.25, 0.2, 40)), missed=0.01, replicas=4).replicas == 4.0
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    engine=st.builds(
+        StepTime,
+        base=st.floats(0.005, 0.06),
+        per_request=st.floats(0.0, 0.001),
+        per_prefill_token=st.floats(1e-6, 2e-4),
+    ),
+    spells=st.lists(st.tuples(st.floats(0.2, 20.0), st.floats(0.0, 0.6), st.integers(8, 30)), min_size=2, max_size=3),
+)
+def test_a_believed_floor_never_shrinks_a_fleet_into_more_misses(engine, spells):
+    """Random engines and traffic, and any share of misses that has nothing to do with the load."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.unit.decision.world.ENGINE", engine)
+        world = World(replicas=6)
+        for rate, failing, ticks in spells:
+            for _ in range(ticks):
+                _tick(world, rate, failing)
+
+
+def _tick(world: World, rate: float, failing: float) -> None:
+    requested, curve = world.requested, world.memory.profile.curve
+    on_time = {engine.name: engine.requests - engine.late for engine in world.engines}
+    obey, world.obey = world.obey, False
+    outcome = world.tick(rate)
+    for engine in world.engines:
+        more = max(0.0, engine.requests - engine.late - on_time.get(engine.name, 0.0))
+        engine.late += failing * more
+    world.obey = obey
+    figures, replicas = outcome.decision.figures, outcome.decision.replicas
+    floor, missed = figures.miss_floor, world.memory.window.last(DEFAULT.recent_window).misses
+    believed = isinstance(floor, float) and floor > world.pool.slo.allowed
+    if believed and missed.share > world.pool.slo.allowed and replicas < min(requested, world.pool.max_replicas):
+        level = figures.load * len(world.engines)
+        now, then = level / requested, level / replicas
+        assert isinstance(curve, MissCurve)
+        assert world.memory.profile.curve.seen_no_worse(then, now, ENOUGH)
+    world.scale(replicas)
