@@ -37,8 +37,8 @@ UNPROVEN = 1000.0
 """Logarithm of how unlikely a floor is, for each e times that it exceeds what light load has shown, and a knee beyond a
 full replica: no number of requests says otherwise."""
 LIGHT, ENOUGH_LIGHT = 2 / 3, 4.0
-"""Light load is at most this share of the heaviest that was met; and times `enough` requests that must have met it. At a
-half an outage of ten minutes, which misses at any load, kept a fleet at 12 instead of 8 replicas for two hours."""
+"""Light load is at most this share of the heaviest that was met; and times `enough` requests that must have met it. At
+a half an outage of ten minutes, which misses at any load, kept a fleet at 12 instead of 8 replicas for two hours."""
 DOUBT = 90.0
 """Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
 NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.decision import Limited
+from servingpool.decision.decision import Limited, Plan
 from servingpool.decision.knee import enough_for
 from servingpool.decision.limits import _while_misses_remain
 from servingpool.decision.miss_curve import MissCurve
@@ -42,7 +42,9 @@ def limited(curve: MissCurve, missed: float, replicas: int, requested: int = 8, 
     memory = replace(world.memory, profile=replace(world.memory.profile, curve=curve))
     world.memory.window.rows[:, -2:] = 100.0, 100.0 * missed
     step = memory.step_time(POOL)
+    assert step is not None
     found = plan(world.observation(), POOL, UpdateResult(memory, step, memory.window.demand(step, 15.0, DEFAULT)))
+    assert isinstance(found, Plan)
     believed = replace(found, curve=replace(found.curve, floor=0.2), level=level)
     return _while_misses_remain(Limited(replicas), float(requested), POOL, memory, believed)
 
