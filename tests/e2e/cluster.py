@@ -52,6 +52,8 @@ class Cluster:
         self._admin = None
         # Its image is not in a local node image, and no test needs a volume.
         self.client.delete("/api/v1/namespaces/local-path-storage")
+        # One is enough for one node, and its request is room for six engines.
+        self.client.patch("/apis/apps/v1/namespaces/kube-system/deployments/coredns/scale", {"spec": {"replicas": 1}})
         eventually(lambda: self._available("kube-system", "coredns"), 240, "cluster DNS")
 
     def delete(self) -> None:

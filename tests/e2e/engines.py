@@ -98,8 +98,9 @@ def _emulate(engine: Engine, container: Manifest) -> None:
         f"--load-jitter={engine.load_jitter:g}",
         *engine.arguments,
     ]
-    # No GPU on this node, and an emulated step costs next to no CPU. A node of two cores must hold thirty of them.
-    container["resources"] = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+    # No GPU on this node, and an emulated step costs next to no CPU. A node of two cores must hold seventy of them: that
+    # many are ordered where a slow machine makes every pool of a whole run grow at once.
+    container["resources"] = {"requests": {"cpu": "15m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
     # Loading takes seconds here, not minutes.
     container["startupProbe"]["periodSeconds"] = 1
 

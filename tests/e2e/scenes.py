@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from servingpool.api import duration
@@ -150,6 +151,12 @@ class Scene:
             f"the end of {self.name}'s traffic",
             every=2.0,
         )
+
+    def end(self, load: LoadGenerator) -> dict[str, Any]:
+        """Ends its traffic; the figures, once the last answer is there."""
+        course = self.running()
+        self.course = replace(course, duration=time.time() - course.begun_at)
+        return load.end(course, ttft=self.ttft, tpot=self.tpot)
 
     def spent(self, prometheus: PrometheusRelease) -> dict[str, Any]:
         """Columns of a result: replica-seconds from container start to exit, drains included, and the most at once."""

@@ -181,7 +181,7 @@ def test_replicas_without_a_node_are_told(cluster: Cluster, load: LoadGenerator,
     assert "untolerated taint" in refusal(cluster), refusal(cluster)
     cluster.taint()
     started = time.monotonic()
-    eventually(lambda: cluster.ready(STUCK, STUCK) >= 2, 60, "the others serve, now that they have a node")
+    eventually(lambda: cluster.ready(STUCK, STUCK) >= 2, 180, "the others serve, now that they have a node")
     wait_condition(cluster, STUCK, STUCK, "Ready", ("True", "SucceededGetScale"), 60)
     results.add(
         scenario="replicas without a node: a taint that they do not tolerate",

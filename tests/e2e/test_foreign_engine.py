@@ -13,9 +13,11 @@ from . import foreign
 from .cluster import Cluster
 from .images import build_foreign
 from .load import LoadGenerator
+from .pools import status
 from .prometheus import PrometheusRelease
 from .results import Results
 from .scenes import Scene, percent, row
+from .slow import in_time, too_slow
 from .timeline import Recorder, Sample, answers, attained, false_claim, over_ordered
 from .waiting import eventually
 
@@ -164,7 +166,9 @@ def judge(scene: Scene, cluster: Cluster, load: LoadGenerator, prometheus: Prome
         slo_met_wrongly_s=claim,
     )
     assert figures["outcomes"] == {"ok": figures["requests"]}
-    assert settled["attainment"] >= scene.floor
+    floor = f"{scene.floor:.0%} once settled, {percent(settled['attainment'])}%"
+    slow = too_slow(figures, status(cluster, scene.name, scene.name), scene.load_seconds)
+    in_time({floor: settled["attainment"] >= scene.floor}, slow)
     assert claim < CLAIM_SECONDS[scene.name]
     assert told is not None
     assert clients is not None
