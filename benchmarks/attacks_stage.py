@@ -126,7 +126,8 @@ class Stage:
             path = f"/apis/apps/v1/namespaces/{name}/replicasets/{one['metadata']['name']}"
             with contextlib.suppress(ApiError):
                 admin.patch(path, {"metadata": {"finalizers": None}})
-        admin.request("DELETE", POOLS.format(name), timeout_seconds=120.0)
+        with contextlib.suppress(ApiError, OSError):  # thousands take longer than a request may; the namespace goes too
+            admin.request("DELETE", POOLS.format(name), timeout_seconds=120.0)
         admin.delete(f"/api/v1/namespaces/{name}")
 
     def budget(self, gpus: int, namespace: str = "", **spec: Any) -> None:
