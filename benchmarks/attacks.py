@@ -25,6 +25,8 @@ from attacks_stage import INTERVAL, VICTIM, Operator, Stage, Tenant, stage
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "build" / "benchmarks" / "attacks.json"
+PAGE, HEADING = ROOT / "docs" / "records" / "attacks.md", "## As measured"
+"""What stands below the heading is written by each run."""
 PROBE_EVERY, PROBE_PATIENCE = 0.05, 300.0
 LOOP, ROUNDS = 0.2, 2.5
 """Bars: seconds, and intervals between two readings of the victim."""
@@ -205,7 +207,24 @@ def keep(name: str, found: dict[str, Any]) -> None:
     """Beside those of earlier runs."""
     FIGURES.parent.mkdir(parents=True, exist_ok=True)
     earlier = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
-    FIGURES.write_text(json.dumps({**earlier, name: found}, indent=1))
+    every = {**earlier, name: found}
+    FIGURES.write_text(json.dumps(every, indent=1))
+    PAGE.write_text(PAGE.read_text().partition(HEADING)[0] + table(every))
+
+
+def table(every: dict[str, Any]) -> str:
+    """The page's section."""
+    head = ("attack", "what", "memory, MiB", "longest step, s CPU (wall)", "/healthz, s", "read within, ticks")
+    rows = [(*head, "replicas", "besides"), ("---",) * 8]
+    for attack in ATTACKS:
+        if found := every.get(attack.name):
+            step = f"{found['step_cpu']:.3f} ({found['step_wall']:.3f})"
+            replicas = f"{found['before']}, then {found['fewest']} to {found['most']}"
+            read = f"{found['rounds']:.1f}"
+            figures = (attack.what, str(found["memory"]), step, f"{found['probe']:.2f}", read, replicas)
+            rows.append((f"`{attack.name}`", *figures, found["said"].partition(". ")[0]))
+    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"{HEADING}\n\nThe chart's limit is {limit():.0f} MiB, the interval {INTERVAL:g} s.\n\n{lines}\n"
 
 
 def line(attack: Attack, found: dict[str, Any]) -> str:
