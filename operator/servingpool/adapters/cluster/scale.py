@@ -166,7 +166,7 @@ async def read_target(
             raise Unscalable(Fault.FAILED, f"its selector is longer than {input_limits.SELECTOR} characters")
         if selector is None:
             raise Unscalable(Fault.NO_SELECTOR)
-        replicas, standing = int(spec.get("replicas", 0)), int(status.get("replicas", 0))
+        replicas, standing = (objects.count(one.get("replicas", 0)) for one in (spec, status))
         if held is not None and held[0] == version:
             found = replace(held[1], replicas=replicas)
         else:
@@ -179,6 +179,8 @@ async def read_target(
         raise Unscalable(Fault.NO_TARGET) from error
     except Forbidden as error:
         raise Unscalable(Fault.FORBIDDEN, str(error)) from error
+    except (TypeError, ValueError) as error:
+        raise Unscalable(Fault.FAILED, f"its fields are not as expected ({type(error).__name__}: {error})") from error
     return version, replace(found, resource=resource, selector=selector, standing=standing)
 
 
