@@ -64,8 +64,12 @@ test-vllm: $(STAMP)  ## The operator's reading against a real vLLM (VLLM_PYTHON,
 test-ollama: $(STAMP)  ## Real Ollama processes behind a real LiteLLM, scaled on the local control plane (OLLAMA, or built: 20 min, once); or skips
 	@$(LANE) $@ $(BIN)/python -m pytest -s tests/ollama
 
-soak: $(STAMP)  ## The core's promises on 100,000 random sequences of observations; SOAK_EXAMPLES for fewer
-	@SOAK_EXAMPLES=$(SOAK_EXAMPLES) LANE_NOTE="$(SOAK_EXAMPLES) examples" $(LANE) $@ $(BIN)/python -m pytest -s --timeout 0 tests/unit/decision/test_properties.py tests/unit/decision/test_sharing.py tests/unit/decision/test_part_claims.py tests/unit/reconcile/test_learned_profile.py
+# Sequences of observations; and rows, objects, profiles, files, selectors and arguments from outside.
+FUZZED := decision/test_properties.py decision/test_sharing.py decision/test_part_claims.py reconcile/test_learned_profile.py \
+	reconcile/test_unreadable_objects.py adapters/prometheus/test_rows.py adapters/cluster/test_fuzzed_words.py backtest/test_fuzzed_files.py
+soak: $(STAMP)  ## The promises on 100,000 random sequences and as many inputs of each kind; SOAK_EXAMPLES for fewer, FUZZ_SEED to repeat
+	@export FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM}; SOAK_EXAMPLES=$(SOAK_EXAMPLES) LANE_NOTE="$(SOAK_EXAMPLES) examples, seed $$FUZZ_SEED" $(LANE) $@ \
+		$(BIN)/python -m pytest -s --timeout 0 $(addprefix tests/unit/,$(FUZZED))
 
 e2e: $(STAMP)  ## A fresh kind cluster, the chart installed with Helm, every scenario; needs Docker and kind. See tests/e2e/README.md
 	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain and not vllm and not llamacpp" $(TESTS)

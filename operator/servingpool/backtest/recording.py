@@ -196,7 +196,7 @@ def decode(document: Any) -> Chunk:
             requested=tuple((float(at), float(count)) for at, count in document["requested"]),
             scrapes=tuple(map(_scrapes, document["scrapes"])),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise RecordingError(f"is damaged: a chunk lacks {error}") from error
 
 

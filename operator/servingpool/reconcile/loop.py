@@ -17,6 +17,7 @@ from dataclasses import astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
+from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
 from servingpool.adapters.cluster.scale import Fault, TargetReader
 from servingpool.api.conditions import Reason
@@ -54,7 +55,11 @@ NO_BUDGETS: Mapping[str, Shared] = MappingProxyType({})
 NO_PRICES: Mapping[str, Price] = MappingProxyType({})
 WRITES_AT_ONCE = 16
 LONGEST_ACTING = 30.0
-"""Seconds for all writes of a tick: with a slow API server, the next tick is due by then."""
+"""Seconds for all writes of a tick."""
+LEAST_ACTING = 3.0
+"""Seconds in which writes begin, however long reading took."""
+ROUND = 0.8
+"""Share of the interval after which no further pool's writes begin: the next round would begin late, for all."""
 YIELD_EVERY = 20
 """Pools between two turns of the event loop, so that the watches and the lease are served (about 30 ms)."""
 
@@ -107,6 +112,8 @@ class Reconciler:
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
         self._acting = 0
         """Rounds that write."""
+        self._postponed: set[Key] = set()
+        """Pools whose writes did not begin in their last round, for there was no time."""
         self._under_way: dict[Key, Due] = {}
         """Pools that are decided on in this tick, and not acted for yet."""
         self.states = PoolStates(self._cache.pools)
@@ -123,7 +130,9 @@ class Reconciler:
             return Tick(pools=len(self._cache.pools))
         readable: list[ServingPool] = []
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
-        for key, raw in self._cache.pools.items():
+        for count, (key, raw) in enumerate(tuple(self._cache.pools.items())):
+            if count % YIELD_EVERY == YIELD_EVERY - 1:  # all are parsed anew after each write to them
+                await asyncio.sleep(0)
             pool = self.states.parse(key, raw)
             overlong = self._cache.left_out.why(KIND, key)
             pool = pool if overlong is None else overlong
@@ -134,7 +143,9 @@ class Reconciler:
             elif problem is not None:
                 unreadable.append((raw, problem))
         done = self._done()  # of rounds that took longer than the last tick
+        await asyncio.sleep(0)
         wanted = self._wanted(readable)
+        await asyncio.sleep(0)
         counted = named_versions(raw for raw, _ in unreadable) if self._cache.budgets else {}
         counted = {key: version for key, version in counted.items() if key not in wanted}
         self._targets.forget({**wanted, **counted})
@@ -148,6 +159,7 @@ class Reconciler:
         if not self._acting:  # else marks would be removed before their scale-down
             await self._actor.sweep(self._leading)
         self.states.forget()
+        self._postponed &= self._cache.pools.keys()
         self._judge_rest(tuple(self._under_way))
         self._budgets.budgets.settle(now)
         self.snapshot, self.shared = snapshot(self.states), MappingProxyType(dict(self._budgets.budgets.latest))
@@ -175,7 +187,8 @@ class Reconciler:
         self, unreadable: list[tuple[Raw, tuple[Reason, str]]], counted: Mapping[TargetKey, str], now: float
     ) -> Tick:
         """Say what is wrong with these pools, and read their targets, whose GPUs budgets count."""
-        done = await self._carry_out([self._refuse(raw, *problem, now) for raw, problem in unreadable])
+        begin_by = self._begin_by()
+        done = await self._carry_out([self._refuse(raw, *problem, now) for raw, problem in unreadable], begin_by)
         await self._targets.read(counted)
         return Tick(failed=_failures(done))
 
@@ -197,9 +210,13 @@ class Reconciler:
 
     async def _round(self, backend: str, own: list[ServingPool], wanted: Mapping[TargetKey, str], now: float) -> Tick:
         """Read one backend, decide and act for its pools."""
+        begin_by = self._begin_by()
         targets = {key: wanted[key] for pool in own for key in keys_of(pool)}
+        await asyncio.sleep(0)
+        there = list(filter(self._there, own))
+        await asyncio.sleep(0)
         (queries, unreadable), _ = await asyncio.gather(
-            self._readings.read(backend, list(filter(self._there, own)), now), self._targets.read(targets)
+            self._readings.read(backend, there, now), self._targets.read(targets)
         )
         if not self._leading():
             return Tick(queries=queries, unreadable=unreadable)
@@ -208,7 +225,7 @@ class Reconciler:
         if starting:
             await self._teach(backend, own, now)
         due, failed = await self._decide(own, now)
-        done = await self._carry_out(due)
+        done = await self._carry_out(due, begin_by)
         if not starting:
             await self._teach(backend, own, now)
         return Tick(
@@ -281,28 +298,42 @@ class Reconciler:
         meta, state = self.states.of_refused(raw)
         return state, Refusal(meta, now, reason, message)
 
-    async def _carry_out(self, due: list[Due]) -> list[bool | BaseException]:
+    def _begin_by(self) -> float:
+        """When the writes of a round that begins now must have begun, by the event loop's clock."""
+        return asyncio.get_running_loop().time() + ROUND * self._interval
+
+    async def _carry_out(self, due: list[Due], begin_by: float) -> list[bool | BaseException]:
         """Act and report for every pool. For each, whether replicas were changed, or what went wrong."""
-        gate = self._gate
-        until = asyncio.get_running_loop().time() + LONGEST_ACTING
+        gate, begun = self._gate, asyncio.get_running_loop().time()
+        until, begin_by = begun + LONGEST_ACTING, max(begin_by, begun + LEAST_ACTING)
+        due.sort(key=lambda each: each[1].meta.key not in self._postponed)
         # Scale-ups do not wait for the marks of other pools.
-        due = sorted(due, key=lambda each: not each[1].grows)
+        due = sorted(in_turns(due, lambda each: each[1].meta.namespace), key=lambda each: not each[1].grows)
         self._under_way.update((each.meta.key, (state, each)) for state, each in due)
         self._acting += 1
         try:
             done = await asyncio.gather(
-                *(self._carry_out_one(state, each, gate, until) for state, each in due), return_exceptions=True
+                *(self._carry_out_one(state, each, gate, begin_by, until) for state, each in due),
+                return_exceptions=True,
             )
         finally:
             self._acting -= 1
             self._judge_rest({each.meta.key for _, each in due})
+        if late := sum(each.meta.key in self._postponed for _, each in due):
+            log.warning("The API server is slow: of %d pools %d are written at the next tick.", len(due), late)
         for (_, each), outcome in zip(due, done, strict=True):
             if isinstance(outcome, BaseException):
                 log.error("Writes for a pool failed; others continue.", exc_info=outcome, extra=each.meta.log_fields)
         return done
 
-    async def _carry_out_one(self, state: PoolState, due: Planned, gate: asyncio.Semaphore, until: float) -> bool:
+    async def _carry_out_one(
+        self, state: PoolState, due: Planned, gate: asyncio.Semaphore, begin_by: float, until: float
+    ) -> bool:
         async with gate:
+            if asyncio.get_running_loop().time() >= begin_by:
+                self._postponed.add(due.meta.key)
+                return False
+            self._postponed.discard(due.meta.key)
             # Reading, and the writes before this one, take seconds: the pool may have changed.
             if not self._may_act(due.meta):
                 return False

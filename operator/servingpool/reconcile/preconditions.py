@@ -171,7 +171,10 @@ def owners(pools: Mapping[Key, Raw]) -> dict[Key, dict[TargetKey, Key]]:
     """
     oldest: dict[TargetKey, Key] = {}
     found: dict[Key, dict[TargetKey, Key]] = {}
-    for key, raw in sorted(pools.items(), key=lambda each: (each[1]["metadata"]["creationTimestamp"], each[0])):
+    # As text: what one object has there must not end the tick of all.
+    ages = {key: str(raw["metadata"].get("creationTimestamp")) for key, raw in pools.items()}
+    for key in sorted(pools, key=lambda each: (ages[each], each)):
+        raw = pools[key]
         own = found[key] = {}
         for target in named(key, raw):
             own[target] = oldest.get(target, key)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from servingpool.decision.bounds import Window
@@ -18,12 +16,13 @@ from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 
+from ..fuzzing import EXAMPLES, fuzzed  # noqa: TID252, tests are no package of an installed name
 from .world import Engine
 
 Life = tuple[Pool, list["Spell"]]
 Sequence = tuple[Pool, list[tuple[float, Observation]]]
 
-SEQUENCES = int(os.environ.get("SOAK_EXAMPLES", "240"))
+SEQUENCES = EXAMPLES
 PROGRESS = 500
 """Sequences between two lines of progress, in a soak."""
 
@@ -187,6 +186,4 @@ def tell_progress() -> None:
         sys.stderr.write(f"{number} of {SEQUENCES} sequences\n")
 
 
-def of_all_sequences(share: float) -> settings:
-    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-    return settings(max_examples=max(1, round(share * SEQUENCES)), deadline=None, suppress_health_check=slow)
+of_all_sequences = fuzzed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from dataclasses import replace
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import NotFound
+from servingpool.adapters.cluster.objects import Key
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 from servingpool.reconcile import loop
 
+from ..adapters.cluster.virtual_time import now as virtual_now  # noqa: TID252
+from ..adapters.cluster.virtual_time import run  # noqa: TID252
 from .fake_cluster import FakeCluster
 from .stories import ONE_MINUTE, settled
 
@@ -152,6 +156,39 @@ def test_an_api_server_that_hangs_leaves_the_rest_for_the_next_tick(
     assert "The API server is slow" in caplog.text
     world.step()
     assert len(world.writes.scales) == 1
+
+
+def test_a_namespace_with_very_many_pools_to_write_delays_no_others_round(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """1,500 pools of one tenant that are told that they have no target: the round took three ticks, for all."""
+    world = settled()
+    one = copy.deepcopy(world.cache.pools["chat", "pool"])
+    for number in range(400):
+        meta = {"name": f"far-{number}", "namespace": "tenant", "uid": f"far-{number}"}
+        spec = {**one["spec"], "targets": [{"name": f"none-{number}", "max": 1}]}
+        world.cache.see_pool({"metadata": {**one["metadata"], **meta}, "spec": spec, "status": {}}, gone=False)
+    written: set[str] = set()
+    write_status = world.write_status
+
+    async def slow(pool: Key, changes: Any) -> None:
+        await asyncio.sleep(1.0)
+        written.add(pool[1])
+        await write_status(pool, changes)
+
+    monkeypatch.setattr(world, "write_status", slow)
+    decided: list[int] = []
+
+    async def ticks() -> None:
+        for tick in range(4):
+            world.serve_on()
+            decided.append((await world.loop.tick(world.now)).decided)
+            await asyncio.sleep(15.0 * (tick + 1) - virtual_now())
+
+    run(ticks)
+    assert decided == [1, 1, 1, 1]
+    assert {f"far-{number}" for number in range(400)} <= written
+    assert "The API server is slow: of 401 pools" in caplog.text
 
 
 def test_a_pool_that_was_not_read_keeps_its_status_until_its_samples_are_stale() -> None:

@@ -231,7 +231,7 @@ def overlong(raw: Raw) -> str | None:
 def workload(raw: Raw, held: Workload | None = None) -> Workload:
     """Read a Deployment. `held`: as it was read last; what its spec says is not read again while that is the same."""
     key, meta = TargetKey(*key_of(raw)), raw["metadata"]
-    replicas = int((raw.get("spec") or {}).get("replicas", 1))
+    replicas = count((raw.get("spec") or {}).get("replicas", 1))
     if held is not None and (held.uid, held.generation) == (meta["uid"], meta.get("generation")):
         return replace(
             held,
@@ -242,6 +242,14 @@ def workload(raw: Raw, held: Workload | None = None) -> Workload:
             refusal=_refusal(raw),
         )
     return target(key, raw, kinds.pod_specs(key.sort, raw) or (), replicas=replicas)
+
+
+def count(value: Any) -> int:
+    """A number of replicas. TypeError or ValueError where it is none."""
+    found = int(value)
+    if found < 0:
+        raise ValueError(f"{found} replicas")
+    return found
 
 
 def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> Workload:

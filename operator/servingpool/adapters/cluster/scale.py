@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Protocol
 
 from servingpool.adapters.cluster import input_limits, kinds, objects
@@ -21,6 +22,7 @@ from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.devices import devices_of, gpus_of
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound
+from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.objects import Kind, Raw, TargetKey, Workload
 from servingpool.adapters.cluster.paths import base_of, path_of, plural_of
@@ -164,7 +166,7 @@ async def read_target(
             raise Unscalable(Fault.FAILED, f"its selector is longer than {input_limits.SELECTOR} characters")
         if selector is None:
             raise Unscalable(Fault.NO_SELECTOR)
-        replicas, standing = int(spec.get("replicas", 0)), int(status.get("replicas", 0))
+        replicas, standing = (objects.count(one.get("replicas", 0)) for one in (spec, status))
         if held is not None and held[0] == version:
             found = replace(held[1], replicas=replicas)
         else:
@@ -177,6 +179,8 @@ async def read_target(
         raise Unscalable(Fault.NO_TARGET) from error
     except Forbidden as error:
         raise Unscalable(Fault.FORBIDDEN, str(error)) from error
+    except (TypeError, ValueError) as error:
+        raise Unscalable(Fault.FAILED, f"its fields are not as expected ({type(error).__name__}: {error})") from error
     return version, replace(found, resource=resource, selector=selector, standing=standing)
 
 
@@ -263,7 +267,9 @@ class TargetReader:
         """Read these targets, given with their API group and version; Deployments aside, which are watched."""
         now = self._clock()
         due = [key for key, version in wanted.items() if key.sort != kinds.DEPLOYMENT and self._due(key, version, now)]
-        waiting = iter(self._in_turns(due))
+        # Of each namespace those that were tried longest ago first.
+        due.sort(key=lambda one: self._tried_at.get(one, -math.inf))
+        waiting = iter(in_turns(due, attrgetter("namespace")))
 
         async def serve() -> None:
             for key in waiting:
@@ -289,15 +295,6 @@ class TargetReader:
         failure = self._failures.get(key)
         # The pause is compared from both sides, so that a clock that steps back does not make it long.
         return failure is None or failure.version != version or not now < failure.again <= now + LONGEST_PAUSE
-
-    def _in_turns(self, due: Iterable[TargetKey]) -> list[TargetKey]:
-        """One target of each namespace in turn, of each those that were tried longest ago first."""
-        turn: Counter[str] = Counter()
-        ranked: list[tuple[int, float, TargetKey]] = []
-        for key in sorted(due, key=lambda one: self._tried_at.get(one, -math.inf)):
-            ranked.append((turn[key.namespace], self._tried_at.get(key, -math.inf), key))
-            turn[key.namespace] += 1
-        return [key for _, _, key in sorted(ranked, key=lambda one: one[:2])]
 
     def forget(self, wanted: Mapping[TargetKey, str]) -> None:
         """Keep only these targets: no pool names the others any more."""

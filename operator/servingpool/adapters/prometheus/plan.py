@@ -84,24 +84,34 @@ class Plan:
         return self.queries.samples(self.buckets, scope, self.targets)
 
 
+class _Rows(dict[SampleKey, Row]):
+    """A row for each sample that is asked for. Half a million are, every tick: what is looked up here costs nothing."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self._width = width
+
+    def __missing__(self, sample: SampleKey) -> Row:
+        """A new one. TypeError where its key is no text, or too long a one; ValueError where there are too many."""
+        if not all(isinstance(each, str) and len(each) <= MOST_TEXT for each in sample):
+            raise TypeError("a label that is no text, or too long")
+        if len(self) > MOST_SAMPLES:
+            raise ValueError("too many samples")  # see `read_samples`
+        row = self[sample] = [None] * self._width
+        return row
+
+
 class Table:
     """The rows of one evaluation, gathered by sample."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self.rows: dict[SampleKey, Row] = {}
+        self.rows = _Rows(columns.width)
         self.unread = columns.unread()
         self.several: set[PodKey] = set()
         """Pods with a sample that is left out, for its gauges have several series in one scrape."""
         self.lacks_buckets = False
         """Some sample had a histogram that matters, and none of its buckets was among those asked for."""
-
-    def add(self, sample: SampleKey) -> Row:
-        """The row of a sample that had none. TypeError where its key is no text, or too long a one."""
-        if not all(isinstance(each, str) and len(each) <= MOST_TEXT for each in sample):
-            raise TypeError("a label that is no text, or too long")
-        row = self.rows[sample] = [None] * self._columns.width
-        return row
 
     def samples(
         self, at: float, staleness: float
@@ -172,9 +182,7 @@ def gather(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Table:
     for sample, column, row in columns.locate(rows, unread):
         try:
             value = float(row["value"][1])
-            if len(found) > MOST_SAMPLES:
-                break  # too many: see `read_samples`
-            (found.get(sample) or table.add(sample))[column] = value
+            found[sample][column] = value
         except ROW_ERRORS:
             unread.add(row)
     return table
@@ -191,7 +199,7 @@ def gather_range(rows: Iterable[Mapping[str, Any]], columns: Columns, start: flo
                 table = tables.get(at)
                 if table is None:
                     table = tables[at] = Table(columns)
-                (table.rows.get(sample) or table.add(sample))[column] = value
+                table.rows[sample][column] = value
         except ROW_ERRORS:
             unread.add(row)
     return tables

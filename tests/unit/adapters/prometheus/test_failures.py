@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import json
 import socket
@@ -273,6 +274,26 @@ async def test_an_answer_over_a_bound_is_unknown_and_the_next_one_is_read(
     prometheus.rows = rows
     for _ in range(10):
         assert (await backend.read(request_2s_100ms, NOW)).samples == small.samples
+
+
+@pytest.mark.parametrize("ending", ["", "{"])
+async def test_an_answer_that_is_refused_is_let_go_of_at_once(
+    prometheus, backend, request_2s_100ms, raw, monkeypatch: pytest.MonkeyPatch, ending
+):
+    """Too long, or no JSON. A hostile server's were there until the collector came by: 1.2 GiB, beyond the limit."""
+    monkeypatch.setattr(bounds, "LARGEST_REPLY", 2**22 - (0 if ending else 2**20))
+    prometheus.raw = raw(200, b" " * (2**22 - 2**16) + ending.encode())
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(8):
+            await reason(backend, request_2s_100ms)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert held < 2**22
 
 
 async def test_a_packed_answer_is_bounded_by_what_it_unpacks_to(

@@ -25,6 +25,8 @@ from servingpool.adapters.prometheus.rows import Unread, bound_of, shown
 from servingpool.adapters.prometheus.samples import BucketCount, Layout
 from servingpool.adapters.prometheus.scrape_errors import explained_error
 
+from ...fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name
+
 NOW = 1_790_000_000.0
 TTFT = "vllm:time_to_first_token_seconds"
 PODS = ("a", "b", "c")
@@ -94,6 +96,7 @@ def mutated(rows: list[dict[str, Any]], place: int, change: Callable[[dict[str, 
     return whose, json.loads(json.dumps(rows))
 
 
+@fuzzed(4.0)
 @given(place=st.integers(0, 14), change=mutations())
 def test_one_row_costs_no_other_pod_its_sample(place, change):
     whole = gather(answer(), PLAN.columns).samples(NOW, 60.0)[0]
@@ -106,6 +109,7 @@ def test_one_row_costs_no_other_pod_its_sample(place, change):
         assert (pod, pod) not in stale
 
 
+@fuzzed(4.0)
 @given(place=st.integers(0, 14), change=mutations())
 def test_one_row_costs_no_other_pod_its_past(place, change):
     rows = [{"metric": row["metric"], "values": [[at, row["value"][1]] for at in STEPS]} for row in answer()]
@@ -119,6 +123,7 @@ def test_one_row_costs_no_other_pod_its_past(place, change):
             assert found[pod, pod] == whole[at].samples(NOW, 1e3)[0][pod, pod]
 
 
+@fuzzed(4.0)
 @given(place=st.integers(0, 3), change=mutations())
 def test_one_row_costs_no_other_bucket(place, change):
     rows: list[dict[str, Any]] = [
@@ -133,6 +138,7 @@ def test_one_row_costs_no_other_bucket(place, change):
     assert all(map(math.isfinite, found))
 
 
+@fuzzed(4.0)
 @given(place=st.integers(0, 2), change=mutations())
 def test_one_row_costs_no_other_pod_its_cause(place, change):
     rows = [{"metric": {"part": "up", "namespace": pod, "pod": pod}, "value": [NOW, "0"]} for pod in PODS]
@@ -141,6 +147,7 @@ def test_one_row_costs_no_other_pod_its_cause(place, change):
     assert all(found[pod, pod].reason.startswith("its scrape fails") for pod in {*PODS} - {whose})
 
 
+@fuzzed(4.0)
 @given(place=st.integers(0, 2), change=mutations())
 def test_one_row_costs_no_other_figure_of_the_operators_own_record(place, change):
     names = ("servingpool_min_replicas", "servingpool_max_replicas", "servingpool_last_change_to_replicas")

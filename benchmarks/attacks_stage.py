@@ -1,0 +1,331 @@
+"""The stage on which attacks are played: a real control plane, a real Prometheus, a victim under load, a tenant."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import http.server
+import json
+import os
+import re
+import ssl
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.integration.operators import ACCOUNT, NAMESPACE, Service, Traffic, deployment, install, serving_pool
+
+from servingpool.api.group import API_VERSION, PLURAL
+from servingpool_lab.api_client import ApiClient, ApiError
+from servingpool_lab.control_plane import ControlPlane, free_ports
+from servingpool_lab.processes import SupervisedProcess, open_local, wait_until
+from servingpool_lab.prometheus import Prometheus
+
+INTERVAL = 15.0
+"""Seconds, as the chart's default."""
+SCRAPE = 5.0
+VICTIM = "victim"
+"""Namespace, Deployment, pool and model."""
+RATE = 25.0
+"""Requests a second of the victim: work for 2.2 replicas."""
+AT_ONCE = 16
+POOLS = f"/apis/{API_VERSION}/namespaces/{{}}/{PLURAL}"
+WATCHER = Path(__file__).with_name("attacks_operator.py")
+
+
+@dataclass
+class Tenant:
+    """One namespace, and a client with the rights of `edit` in it and no others."""
+
+    namespace: str
+    client: ApiClient
+    traffic: Traffic
+
+    def create(self, path: str, manifests: Iterable[dict[str, Any]], seconds: float = 60.0) -> None:
+        """Create objects at a path, `{}` of which is the namespace."""
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            where = path.format(self.namespace)
+            list(threads.map(lambda one: self.client.request("POST", where, one, timeout_seconds=seconds), manifests))
+
+    def deploy(self, name: str, replicas: int, **template: Any) -> None:
+        """A Deployment; `template` replaces fields of its pods' spec."""
+        made = deployment(self.namespace, name, replicas)
+        made["spec"]["template"]["spec"] |= template
+        self.create("/apis/apps/v1/namespaces/{}/deployments", [made])
+
+    def pool(self, name: str, **spec: Any) -> None:
+        """A ServingPool."""
+        self.create(POOLS, [serving_pool(self.namespace, name, **{"behavior": {}, **spec})])
+
+    def serve(self, name: str, rate: float = 0.5, replicas: int = 1, **template: Any) -> None:
+        """A Deployment whose pods are scraped."""
+        self.deploy(name, replicas, **template)
+        self.traffic.services[self.namespace, name] = Service(name, rate)
+
+
+@dataclass
+class Stage:
+    """What attacks act on."""
+
+    directory: Path
+    plane: ControlPlane
+    traffic: Traffic
+    prometheus: Prometheus
+    pages: dict[tuple[str, str], str]
+    more: dict[str, str] = field(default_factory=dict)
+    """What each page of a namespace has besides the engine's figures."""
+    once: dict[str, Callable[[str], str]] = field(default_factory=dict)
+    """By namespace: what the next scrape of one of its pods gets in place of the page."""
+    wait_of_a_query: float = 0.0
+    """Seconds by which every query is delayed."""
+    gateway: dict[str, Any] | None = None
+    """Of the backend `shared`."""
+    clock: Path = field(init=False)
+    proxy: str = field(init=False)
+    """URL of the Prometheus, with `wait_of_a_query`."""
+    hostile: str = field(init=False)
+    """URL of a Prometheus that answers with 250 MB."""
+
+    def __post_init__(self) -> None:
+        self.clock = self.directory / "clock"
+        self.proxy, self.hostile = _serve(_Delayed, stage=self), _serve(_Hostile)
+
+    def tenant(self, name: str) -> Tenant:
+        """A new namespace with an account of its own."""
+        admin = self.plane.client
+        self.plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        wait_until(lambda: exists(admin, account), 60, account)
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+        subject = {"kind": "ServiceAccount", "name": "default", "namespace": name}
+        binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "roleRef": role}
+        self.plane.apply({**binding, "metadata": {"name": "edit", "namespace": name}, "subjects": [subject]})
+        token = admin.create(f"{account}/token", {"spec": {"expirationSeconds": 7200}})["status"]["token"]
+        trusted = ssl.create_default_context(cafile=str(self.plane.directory / "ca.crt"))
+        return Tenant(name, ApiClient(self.plane.url, trusted, token), self.traffic)
+
+    def leave(self, tenant: Tenant) -> None:
+        """Undo what an attack did, as far as others would notice."""
+        admin, name = self.plane.client, tenant.namespace
+        self.more.pop(name, None)
+        self.wait_of_a_query, self.gateway = 0.0, None
+        self.clock.write_text("0")
+        self.load(RATE)
+        for key in [key for key in self.traffic.services if key[0] == name]:
+            del self.traffic.services[key]
+        for budget in admin.items(f"/apis/{API_VERSION}/gpubudgets"):
+            admin.delete(f"/apis/{API_VERSION}/gpubudgets/{budget['metadata']['name']}")
+        for one in admin.items(f"/apis/apps/v1/namespaces/{name}/replicasets"):
+            path = f"/apis/apps/v1/namespaces/{name}/replicasets/{one['metadata']['name']}"
+            with contextlib.suppress(ApiError):
+                admin.patch(path, {"metadata": {"finalizers": None}})
+        with contextlib.suppress(ApiError, OSError):  # thousands take longer than a request may; the namespace goes too
+            admin.request("DELETE", POOLS.format(name), timeout_seconds=120.0)
+        admin.delete(f"/api/v1/namespaces/{name}")
+
+    def budget(self, gpus: int, namespace: str = "", **spec: Any) -> None:
+        """A GPUBudget of all pools, or of those of a namespace."""
+        chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}} if namespace else {}
+        made = {"apiVersion": API_VERSION, "kind": "GPUBudget", "metadata": {"name": "shared"}}
+        self.plane.apply({**made, "spec": {"gpus": gpus, **chosen, **spec}})
+
+    def load(self, rate: float) -> None:
+        """Another load of the victim."""
+        self.traffic.services[VICTIM, VICTIM].rate = rate
+
+    def deployment(self, namespace: str = VICTIM, name: str = VICTIM) -> dict[str, Any]:
+        """As it is stored."""
+        return self.plane.client.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
+
+    def replicas(self, namespace: str = VICTIM, name: str = VICTIM) -> int:
+        """Those that are ordered."""
+        return int(self.deployment(namespace, name)["spec"].get("replicas", 0))
+
+    def conditions(self, namespace: str, name: str) -> dict[str, str]:
+        """Status, reason and message of each, in one text."""
+        found = self.plane.client.get(f"{POOLS.format(namespace)}/{name}").get("status", {}).get("conditions", [])
+        return {one["type"]: f"{one['status']} {one['reason']}: {one['message']}" for one in found}
+
+    @contextlib.contextmanager
+    def operator(self, name: str) -> Iterator[Operator]:
+        """`servingpool run` with its own service account, until the context ends."""
+        made = Operator(self, name)
+        made.process.start()
+        try:
+            yield made
+        finally:
+            made.process.stop()
+
+
+class Operator:
+    """The process, and what it says of itself."""
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self.health, metrics = free_ports(2)
+        self.page = f"http://127.0.0.1:{metrics}/metrics"
+        self.steps, config = (stage.directory / f"{name}.{what}" for what in ("steps", "json"))
+        self.steps.write_text("")
+        shared = {"name": "shared", "url": stage.prometheus.url}
+        backends = [
+            {"name": "default", "url": stage.proxy if stage.wait_of_a_query else stage.prometheus.url},
+            {"name": "hostile", "url": stage.hostile},
+            {**shared, "gateway": stage.gateway} if stage.gateway else shared,
+        ]
+        settings = {"interval": f"{INTERVAL:g}s", "healthPort": self.health, "metricsPort": metrics}
+        config.write_text(json.dumps({**settings, "backends": backends}))
+        account = stage.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+        command = (sys.executable, WATCHER, self.steps, stage.clock, "run")
+        self.process = SupervisedProcess(
+            name,
+            [*map(str, command), f"--config={config}", "--log-format=text", f"--kubeconfig={account}"],
+            stage.directory / f"{name}.log",
+            environment={**os.environ, "POD_NAMESPACE": NAMESPACE, "PYTHONUNBUFFERED": "1"},
+        )
+
+    def samples(self, namespace: str, pool: str) -> dict[str, float]:
+        """The operator's figures of one pool, by name; conditions that it has by type and status."""
+        with open_local(self.page, 30.0) as answer:
+            text = answer.read().decode()
+        found = {}
+        for line in text.splitlines():
+            if f'namespace="{namespace}"' in line and f'pool="{pool}"' in line and not line.startswith("#"):
+                name = re.sub(r'\{.*type="(\w+)".*', r" \1", line.partition(" ")[0])
+                status = re.search(r'status="(\w+)"', line)
+                key = f"{name} {status[1]}" if status else name.partition("{")[0]
+                found[key] = float(line.rpartition(" ")[2])
+        return found
+
+    def memory(self) -> float:
+        """MiB: the most that it ever held."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
+
+
+def exists(client: ApiClient, path: str) -> bool:
+    """Whether an object is there."""
+    try:
+        client.get(path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def stage(directory: Path) -> Iterator[Stage]:
+    """Everything, with a victim that has served for a while."""
+    pages: dict[tuple[str, str], str] = {}
+    flags = {"kube-apiserver": ["--max-requests-inflight=800", "--max-mutating-requests-inflight=400"]}
+    with contextlib.ExitStack() as until:
+        plane = until.enter_context(ControlPlane(directory, default_load_seconds=2.0, flags=flags))
+        for number in range(2):
+            plane.add_gpu_node(f"gpu-{number}", gpus=8)
+        install(plane, VICTIM)
+        server: dict[str, Any] = {}
+        target = _serve(_Pages, of=server).removeprefix("http://")
+        viewer = plane.viewer_kubeconfig("prometheus")
+        prometheus = Prometheus(directory / "prometheus", viewer, target, scrape_interval_seconds=SCRAPE)
+        traffic = until.enter_context(Traffic(plane, pages))
+        made = Stage(directory, plane, traffic, until.enter_context(prometheus), pages)
+        server["stage"] = made
+        made.clock.write_text("0")
+        victim = deployment(VICTIM, VICTIM, 4)
+        victim["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+        plane.apply(victim)
+        traffic.services[VICTIM, VICTIM] = Service(VICTIM, RATE)
+        plane.apply(serving_pool(VICTIM, VICTIM, behavior={}, targets=[{"name": VICTIM, "min": 1, "max": 8}]))
+        yield made
+
+
+def _serve(handler: type[http.server.BaseHTTPRequestHandler], **given: Any) -> str:
+    """Answer by this handler, in threads; its URL."""
+    made = type(handler.__name__, (handler,), given)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), made)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+class _Quiet(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Requests are no news."""
+
+    def send(self, body: bytes, kind: str, *, packed: bool = False, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(body)
+
+
+class _Pages(_Quiet):
+    """The page of every pod."""
+
+    of: dict[str, Any]
+
+    def do_GET(self) -> None:
+        _, _, namespace, pod, _ = self.path.split("/")
+        found: Stage = self.of["stage"]
+        text = found.pages.get((namespace, pod), "")
+        if text and namespace in found.once:
+            text = found.once.pop(namespace)(text)
+        self.send((text + found.more.get(namespace, "")).encode(), "text/plain; version=0.0.4")
+
+
+class _Delayed(_Quiet):
+    """Prometheus, some time later."""
+
+    stage: Stage
+
+    def do_GET(self) -> None:
+        self._pass(None)
+
+    def do_POST(self) -> None:
+        self._pass(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def _pass(self, body: bytes | None) -> None:
+        time.sleep(self.stage.wait_of_a_query)
+        kind = {"Content-Type": self.headers["Content-Type"]} if body else {}
+        request = urllib.request.Request(self.stage.prometheus.url + self.path, body, kind)
+        try:
+            with open_local(request, 60.0) as answer:
+                self.send(answer.read(), "application/json")
+        except urllib.error.HTTPError as error:
+            self.send(error.read(), "application/json", status=error.code)
+
+
+class _Hostile(_Quiet):
+    """Answers in turn with 250 MB of small rows, and with the same packed."""
+
+    turn = 0
+    labels = b'"__name__":"vllm:num_requests_running","namespace":"s10","pod":"a","model_name":"m"'
+    row = b'{"metric":{' + labels + b'},"value":[1,"1"]}'
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer()
+
+    def _answer(self) -> None:
+        made = type(self)
+        made.turn += 1
+        self.send(_large(packed=made.turn % 2 == 0), "application/json", packed=made.turn % 2 == 0)
+
+
+@functools.cache
+def _large(*, packed: bool) -> bytes:
+    rows = b",".join([_Hostile.row] * (250 * 2**20 // len(_Hostile.row)))
+    body = b'{"status":"success","data":{"resultType":"vector","result":[' + rows + b"]}}"
+    return gzip.compress(body, 1) if packed else body
