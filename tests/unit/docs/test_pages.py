@@ -136,8 +136,9 @@ def test_links_lead_to_files_and_none_leaves_the_site(page: Path) -> None:
         assert [link for link, path in found if DOCS not in path.parents] == []
 
 
-def test_every_test_that_stands_behind_a_feature_exists() -> None:
-    rows = re.findall(r"`((?:unit|integration|e2e)/[\w/]+\.py)::(\w+)`", (DOCS / "records" / "fleets.md").read_text())
+@pytest.mark.parametrize("page", ["fleets.md", "cases.md"])
+def test_every_test_that_stands_behind_a_feature_or_a_case_exists(page: str) -> None:
+    rows = re.findall(r"`((?:unit|integration|e2e|chart)/[\w/]+\.py)::(\w+)`", (DOCS / "records" / page).read_text())
     assert len(rows) > 30
     tests = Path(__file__).parents[2]
     missing = [f"{path}::{name}" for path, name in rows if f"def {name}(" not in (tests / path).read_text()]
