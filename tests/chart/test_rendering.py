@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -232,11 +233,30 @@ def test_helm_test_asks_prometheus_as_the_operator_does(render: Render, case: st
     assert [each for each in runs["env"] if each["name"] not in own] == asks.get("env", [])
 
 
-def test_a_long_release_name_makes_valid_names(helm: Helm) -> None:
-    done = helm("template", "a" * 53, CHART)
-    names = [each["metadata"]["name"] for each in yaml.safe_load_all(done.stdout) if each]
-    assert names
-    assert all(len(name) <= 63 + len("-dashboard") for name in names)
+@pytest.mark.parametrize("override", ["nameOverride", "fullnameOverride", None])
+@pytest.mark.parametrize("length", [40, 53, 59, 63])
+def test_long_names_make_valid_names(helm: Helm, override: str | None, length: int) -> None:
+    """The API server takes no label of more than 63 characters, and no Service's name; others may have 253."""
+    more = () if override is None else ("--set", f"{override}={'b' * length}")
+    extras = ("--set", "grafanaDashboard.enabled=true,serviceMonitor.enabled=true,networkPolicy.enabled=true")
+    done = helm("template", "a" * min(length, 53), CHART, *more, *extras)
+    objects = [each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] != "CustomResourceDefinition"]
+    assert objects
+    assert [value for each in objects for value in _labels(each) if len(value) > 63] == []
+    for each in objects:
+        assert len(each["metadata"]["name"]) <= (63 if each["kind"] == "Service" else 253)
+
+
+def _labels(value: Any) -> Iterator[str]:
+    """The values of all labels and selectors in an object."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _labels(each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key in {"labels", "matchLabels", "selector"} and isinstance(each, dict):
+                yield from (one for one in each.values() if isinstance(one, str))
+            yield from _labels(each)
 
 
 # Helm replaces a list as a whole: who sets one key of a backend sets them all.

@@ -136,7 +136,7 @@ def reason(
 
 
 def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], pool: Pool) -> list[str]:
-    """What was read and is not believed, a sentence each."""
+    """What was read and is not believed, and what is wrong before the engines, a sentence each."""
     found = []
     if memory.damaged is not None and memory.coverage > 0.0:
         found.append(Note.DAMAGED.message(figures=memory.damaged))
@@ -144,8 +144,9 @@ def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], p
         more = 0 if isinstance(plan, Unknown) else plan.stuck
         said = Note.STANDS_STILL.message(replicas=told_standing(standing))
         found.append(f"{said}, so {more} more {'is' if more == 1 else 'are'} kept" if more else said)
-    queue = doubted_queue(memory.gateway_gauge, pool.params.stands_still)
-    return found if queue is None else [*found, queue]
+    queue, rise = doubted_queue(memory.gateway_gauge, pool.params.stands_still), memory.profile.lost_caches.rise
+    found += [] if queue is None else [queue]
+    return found if rise is None else [*found, Note.CACHES_LOST.message(rise=rise)]
 
 
 def told_standing(standing: Sequence[Standing]) -> str:

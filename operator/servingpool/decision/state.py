@@ -14,6 +14,7 @@ from servingpool.decision.gateway_demand import NEVER_ZERO, Busy, GatewayDemand,
 from servingpool.decision.gateway_gauge import GatewayGauge
 from servingpool.decision.gateway_requests import Unbegun
 from servingpool.decision.kinds import Kinds
+from servingpool.decision.lost_caches import LostCaches
 from servingpool.decision.metered import Shares
 from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.observation import Reading, Unknown
@@ -60,6 +61,7 @@ class Profile:
     """The gateway's series were gone at 0 replicas."""
     kinds: Kinds = ()
     """Of each target, where the pool has several; `fit` and `saturation` are then those of the reference."""
+    lost_caches: LostCaches = field(default_factory=LostCaches)
     reference: str = ""
     """The target in whose replicas capacity is counted; empty where the pool has one."""
 

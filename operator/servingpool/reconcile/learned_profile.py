@@ -29,6 +29,8 @@ from servingpool.decision.cold_start import LONGEST, ColdStart
 from servingpool.decision.forecast import KEPT, MOST_WORK, Forecast
 from servingpool.decision.gateway_demand import Busy, Vanished
 from servingpool.decision.kinds import LEAST_SPEED, MOST_SPEED, Kind
+from servingpool.decision.lost_caches import KEPT as KEPT_CHANGES
+from servingpool.decision.lost_caches import LostCaches
 from servingpool.decision.miss_curve import BINS, MissCurve
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.queue_in_ttft import PAIRS, QueueInTtft
@@ -46,6 +48,8 @@ SLOWEST_STEP = 100.0
 ANOTHER_BATCH = 1.25
 """Full batch over the one that its sums give, or the reverse: the core follows a change of a tenth."""
 
+LARGEST_RISE = 20.0
+"""Logarithm of a rise of work per request: no prompt is hundreds of millions of times as long as another."""
 LATEST = 4e9
 """Unix time in seconds, in the year 2096: a later one is damaged, and would not be told as a date."""
 
@@ -72,6 +76,14 @@ Demands = Annotated[
 Counts = Annotated[
     tuple[Annotated[float, Field(ge=0.0, le=MOST_REQUESTS)], ...],
     Field(min_length=len(BINS), max_length=len(BINS)),
+    BeforeValidator(_split),
+    PlainSerializer(_text, when_used="json"),
+]
+
+
+Rises = Annotated[
+    tuple[Annotated[float, Field(ge=0.0, le=LARGEST_RISE)], ...],
+    Field(max_length=KEPT_CHANGES),
     BeforeValidator(_split),
     PlainSerializer(_text, when_used="json"),
 ]
@@ -185,6 +197,13 @@ class _Vanished(_Part):
     gateway: Annotated[str, Field(max_length=512)]
 
 
+class _LostCaches(_Part):
+    after_more: Rises = ()
+    after_fewer: Rises = ()
+    compared: NonNegative = 0.0
+    rose: NonNegative = 0.0
+
+
 class _Kind(_Part):
     target: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
     fit: _Fit
@@ -216,6 +235,7 @@ class _LearnedProfile(_Part):
     at_gateway: bool = False
     busy: _Busy = _Busy()
     vanished: _Vanished | None = None
+    lost_caches: _LostCaches = _LostCaches()
     kinds: Annotated[tuple[_Kind, ...], Field(max_length=MOST_TARGETS)] = ()
     reference: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
 
@@ -263,6 +283,7 @@ def load(data: object) -> Profile:
         at_gateway=kept.at_gateway,
         busy=Busy(**dict(kept.busy)),
         vanished=None if kept.vanished is None else Vanished(**dict(kept.vanished)),
+        lost_caches=LostCaches(**dict(kept.lost_caches)),
         kinds=tuple(
             Kind(
                 one.target,

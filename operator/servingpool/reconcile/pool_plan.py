@@ -68,6 +68,8 @@ class Learned:
     """Seconds from order to Ready, as measured; None if no start was seen."""
     ttft_inferred: bool = False
     """The engines tell no time to first token."""
+    caches_lost: float | None = None
+    """By which share work per request rises after each change of replicas; None where it is not known to."""
     vanished: float | None = None
     """Unix time in seconds from which on the gateway's series were gone at 0 replicas."""
     reference: str = ""
@@ -272,6 +274,7 @@ def learned(learning: Memory, kept: Memory) -> Learned:
         buckets=buckets._replace(ttft=buckets.client) if at_gateway else buckets,
         cold_start=starts.expected(0.0) if starts.seconds else None,
         ttft_inferred=kept.unbegun is not None,
+        caches_lost=kept.profile.lost_caches.rise,
         vanished=None if learning.profile.vanished is None else learning.profile.vanished.at,
         reference=learning.profile.reference,
     )

@@ -207,6 +207,7 @@ def _slo_condition(plan: PoolPlan) -> Condition:
                 said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
         said += _believed(plan) + [told for side in plan.each for told in _estimated(side)]
     said += [] if plan.decision.warning is None else [plan.decision.warning]
+    said += [told for side in plan.each for told in _caches_lost(side)]
     return _condition(plan, reason, " ".join(said))
 
 
@@ -214,6 +215,12 @@ def _estimated(plan: PoolPlan) -> list[str]:
     slo, role = plan.seen.pool.spec.slo, role_of(plan.seen.pool)
     said = estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token, parted=bool(role))
     return [of_role(role, one) for one in said]
+
+
+def _caches_lost(plan: PoolPlan) -> list[str]:
+    rise = plan.learned.caches_lost
+    said = "" if rise is None else Note.CACHES_LOST.message(rise=rise)
+    return [of_role(role_of(plan.seen.pool), f"{said[0].upper()}{said[1:]}.")] if said else []
 
 
 def _believed(plan: PoolPlan) -> list[str]:
