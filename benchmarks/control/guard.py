@@ -69,12 +69,12 @@ def computed(cases: Sequence[Case], jobs: int) -> tuple[dict[str, float], Found]
         for piece in pieces
     }
     costs = {
-        slug: next(
+        case.slug: next(
             run.cost
-            for fleet in report["fleets"]
-            if (run := Run.read(0.0, fleet)).score["peak_replicas"] == report["best"]
+            for fleet in statics[case.slug]["fleets"]
+            if (run := Run.read(0.0, fleet)).score["peak_replicas"] == statics[case.slug]["best"]
         )
-        for slug, report in statics.items()
+        for case in cases
     }
     return costs, found
 

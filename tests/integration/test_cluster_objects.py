@@ -136,12 +136,17 @@ def test_a_router_that_a_stateful_sets_selector_matches_is_no_replica(cluster: C
     wait_until(lambda: cluster.plane.client.get(path)["spec"]["replicas"] < 3, PATIENCE * 2, "it is scaled down")
 
 
-def test_slices_of_a_device_are_no_devices_in_whatever_form_they_are_stored(cluster: Cluster) -> None:
-    name = "huawei.com/Ascend910B"
-    cluster.plane.apply(limited("ascend", {name: "1", f"{name}-memory": "16000", f"{name}-core": "50"}))
-    raw = stored(cluster, "ascend")
+@pytest.mark.parametrize(
+    ("name", "memory", "kept"), [("Ascend910B", "16000", "16k"), ("Ascend910B4", "16384", "16384")]
+)
+def test_slices_of_a_device_are_no_devices_in_whatever_form_they_are_stored(
+    cluster: Cluster, name: str, memory: str, kept: str
+) -> None:
+    device, workload = f"huawei.com/{name}", name.lower()
+    cluster.plane.apply(limited(workload, {device: "1", f"{device}-memory": memory, f"{device}-core": "50"}))
+    raw = stored(cluster, workload)
     limits = raw["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
-    assert limits[f"{name}-memory"] == "16k"
+    assert limits[f"{device}-memory"] == kept
     assert objects.workload(raw).gpus == 1
 
 
