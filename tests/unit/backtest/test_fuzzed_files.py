@@ -84,7 +84,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("profile") / "profile.yaml"
 
 
-@fuzzed(1.0)
+@fuzzed(0.5)
 @given(
     at=st.integers(0, len(PROFILE)),
     put=st.text(max_size=40)

@@ -426,7 +426,7 @@ LIVES = st.lists(
 )
 
 
-@of_all_sequences(8.0)
+@of_all_sequences(2.0)
 @given(beside_hostile(), LIVES)
 def test_no_pool_falls_below_its_floor_or_its_min_by_anothers_doing(
     budget: tuple[int, bool, list[Claim]], steps: list[tuple[int, int, float | None, list[Claim]]]

@@ -23,7 +23,7 @@ VALUES = st.from_regex("([a-z0-9]([-a-z0-9.]{0,12}[a-z0-9])?)?", fullmatch=True)
 LABELS = st.dictionaries(NAMES, VALUES, max_size=5)
 
 
-@fuzzed(2.0)
+@fuzzed(1.0)
 @given(text=LINES | st.text(alphabet="ab,=!() in\tt", max_size=200), labels=LABELS)
 def test_any_text_is_a_selector_within_bounds_or_none(text: str, labels: dict[str, str]) -> None:
     found = selector.parse(text)
@@ -53,7 +53,7 @@ def terms(draw: st.DrawFn) -> tuple[str, Any]:
     return chosen
 
 
-@fuzzed(2.0)
+@fuzzed(1.0)
 @given(written=st.lists(terms(), min_size=1, max_size=6), labels=LABELS, known=st.booleans())
 def test_a_selector_selects_as_the_api_server_does(
     written: list[tuple[str, Any]], labels: dict[str, str], *, known: bool
@@ -82,7 +82,7 @@ CONTAINERS = st.fixed_dictionaries(
 )
 
 
-@fuzzed(2.0)
+@fuzzed(1.0)
 @given(containers=st.lists(CONTAINERS, max_size=3))
 def test_any_command_is_read_within_bounds(containers: list[dict[str, Any]]) -> None:
     said = words_of(containers)
@@ -99,7 +99,7 @@ PLAIN = st.from_regex("--?[a-oq-z][a-z-]{0,12}(=[a-z0-9/]{0,12})?|[a-z0-9/.]{1,2
 )
 
 
-@fuzzed(2.0)
+@fuzzed(1.0)
 @given(
     before=st.lists(PLAIN, max_size=6),
     after=st.lists(PLAIN, max_size=6),
