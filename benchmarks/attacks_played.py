@@ -232,7 +232,7 @@ def s14(stage: Stage, tenant: Tenant) -> Played:
     tenant.pool("own", model=VICTIM, metrics={"backend": "shared"})
     yield SIX_TICKS
     status = stage.plane.client.get(f"{POOLS.format(tenant.namespace)}/own")["status"]
-    told = "77" in str(status.get("lastDecision", {}).get("queueDepth", ""))
+    told = status.get("queueDepth") == 77
     return f"the tenant's pool reads the victim's demand: {'yes' if told else 'no'}"
 
 

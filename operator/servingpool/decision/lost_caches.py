@@ -76,7 +76,7 @@ class LostCaches:
         """By which share work per request rises after a change; None where it is not known to."""
         found = (*self.after_more, *self.after_fewer)
         rises = [one for one in found if one > 0.0]
-        both = self.after_more and self.after_fewer
+        both = any(self.after_more) and any(self.after_fewer)
         if not both or len(rises) < max(PROOF, len(found) - 1) or self.rose > USUAL * self.compared:
             return None
         return math.expm1(math.fsum(rises) / len(rises))

@@ -167,14 +167,19 @@ class MissCurve:
         return self._faded(math.exp(-elapsed / DOUBT))
 
     def seen_no_worse(self, load: float, than: float, enough: float) -> bool:
-        """Whether `enough` requests met about this load, and of them no larger share was late `than` at about that."""
-        (requests, late), (others, late_of_others) = self._around(load), self._around(than)
-        return requests > enough and late * others <= late_of_others * requests
+        """Whether at this load, or a little more, no larger share was late `than` at that one, or a little less.
 
-    def _around(self, load: float) -> tuple[float, float]:
-        """Requests that met about a load, and those late."""
-        near = slice(max(0, _bin(load) - 1), _bin(load) + 2)
-        return math.fsum(self.requests[near]), math.fsum(self.late[near])
+        False where fewer than `enough` requests met either.
+        """
+        heavier, lighter = slice(_bin(load), _bin(load) + 2), slice(max(0, _bin(than) - 1), _bin(than) + 1)
+        requests, late = math.fsum(self.requests[heavier]), math.fsum(self.late[heavier])
+        others, late_of_others = math.fsum(self.requests[lighter]), math.fsum(self.late[lighter])
+        return min(requests, others) > enough and late * others <= late_of_others * requests
+
+    def floor_proven(self, enough: float, allowed: float) -> float:
+        """The highest floor that may be believed: `allowed`, or what light load has shown, up to the next of FLOORS."""
+        shown = self.late_at_light_load(enough)
+        return allowed if shown <= allowed else float(FLOORS[min(int(FLOORS.searchsorted(shown)), len(FLOORS) - 1)])
 
     def late_at_light_load(self, enough: float) -> float:
         """Share late of the requests at the lightest load; 0 where too few met a load that is LIGHT.

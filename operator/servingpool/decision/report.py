@@ -136,7 +136,7 @@ def reason(
 
 
 def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], pool: Pool) -> list[str]:
-    """What was read and is not believed, and what is wrong before the engines, a sentence each."""
+    """What was read and is not believed, and what the router does wrong, a sentence each."""
     found = []
     if memory.damaged is not None and memory.coverage > 0.0:
         found.append(Note.DAMAGED.message(figures=memory.damaged))

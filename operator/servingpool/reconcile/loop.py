@@ -320,7 +320,7 @@ class Reconciler:
             self._acting -= 1
             self._judge_rest({each.meta.key for _, each in due})
         if late := sum(each.meta.key in self._postponed for _, each in due):
-            log.warning("The API server is slow: of %d pools %d are written at the next tick.", len(due), late)
+            log.warning("No time is left in this round: of %d pools %d are written at the next tick.", len(due), late)
         for (_, each), outcome in zip(due, done, strict=True):
             if isinstance(outcome, BaseException):
                 log.error("Writes for a pool failed; others continue.", exc_info=outcome, extra=each.meta.log_fields)

@@ -62,6 +62,24 @@ def test_light_load_alone_proves_a_floor() -> None:
     assert believed(curve, most_floor=0.1).floor == pytest.approx(0.1, abs=0.03)
 
 
+@pytest.mark.parametrize("share", [0.07, 0.15])
+def test_a_floor_between_two_that_are_weighed_is_believed_once_it_is_proven(share: float) -> None:
+    curve = MissCurve()
+    for load in (0.6, 0.3) * 120:
+        curve = seen(curve, load=load, requests=100.0, late=100.0 * share, elapsed=15.0)
+    proven = curve.floor_proven(60.0, 0.05)
+    assert proven >= share
+    assert believed(curve, most_floor=proven).floor > 0.05, "no fleet size holds the SLO"
+
+
+def test_fewer_replicas_are_no_worse_only_where_both_loads_were_met() -> None:
+    curve = MissCurve()
+    for _ in range(40):
+        curve = seen(curve, load=0.5, requests=100.0, late=30.0, elapsed=15.0)
+    assert not curve.seen_no_worse(0.5, 0.25, 60.0), "nothing is known of the present load"
+    assert not curve.seen_no_worse(0.57, 0.5, 60.0), "nor of a load that is a little more"
+
+
 def test_misses_that_fall_with_the_load_are_no_floor() -> None:
     curve = MissCurve()
     for load, late in ((0.6, 10.0), (0.3, 2.0)) * 60:

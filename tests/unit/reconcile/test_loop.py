@@ -188,7 +188,7 @@ def test_a_namespace_with_very_many_pools_to_write_delays_no_others_round(
     run(ticks)
     assert decided == [1, 1, 1, 1]
     assert {f"far-{number}" for number in range(400)} <= written
-    assert "The API server is slow: of 401 pools" in caplog.text
+    assert "No time is left in this round: of 401 pools" in caplog.text
 
 
 def test_a_pool_that_was_not_read_keeps_its_status_until_its_samples_are_stale() -> None:
