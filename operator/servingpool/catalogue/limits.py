@@ -58,7 +58,7 @@ class LimitName(StrEnum):
     )
     MISSES_REMAIN = (
         "MissesRemain",
-        "scale-down blocked: {missed:.0%} of requests miss the SLO, and nothing shows that fewer replicas would do as well",
+        "scale-down blocked: {missed:.0%} of requests miss the SLO, and nothing shows that fewer replicas do as well",
         "Scale-down is blocked: it seems that no replica count meets the SLO, and too many requests miss it now.",
         "Relax the bound that is missed, use faster replicas, or lower max.",
     )
