@@ -341,8 +341,8 @@ def _engine(
         steps=() if pool.prefills and prefills else tuple(steps),
         prefills=prefills,
         full=tuple(
-            # Of metered engines only requests beyond the room of all replicas wait: a batch that stands has none.
-            _full(one, room=one.grew or (one.room and not observation.metered))
+            # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
+            _full(one, room=(one.grew or one.room) and not observation.metered)
             for one, begin, end in waits
             # An engine that hangs serves nothing, whatever its batch: it is `stuck`, and not full.
             if min(begin, end) >= pool.slo.queue_bound and one.increase[BEGUN] + one.increase[GENERATED] > 0.0

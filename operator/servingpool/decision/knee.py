@@ -21,7 +21,9 @@ def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:
     allowed = pool.slo.allowed
     # A floor that no fleet holds the SLO with is proven by light load alone. Where hardly a request was seen there is
     # nothing to prove: the prior is all that is known.
-    proven = evidence.floor_proven(enough_for(allowed), allowed) if has_evidence(evidence, allowed) else 1.0
+    # Where the gateway judges, much of a miss is beyond the engines, and no fleet size would prove it.
+    judged = has_evidence(evidence, allowed) and not pool.slo.at_gateway
+    proven = evidence.floor_proven(enough_for(allowed), allowed) if judged else 1.0
     share = FULL_KNEE_SHARE if observed else pool.params.knee_share
     return evidence.posterior(
         expected_knee=max(LOWEST_KNEE, share * highest),
