@@ -7,7 +7,7 @@ seen besides.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ Played = Generator[float, None, str]
 TWO_TICKS, SIX_TICKS, LONG = 30.0, 90.0, 200.0
 SETS, DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/statefulsets", "/apis/apps/v1/namespaces/{}/deployments"
 TTFT = "vllm:time_to_first_token_seconds_bucket"
+GATEWAY = {"name": "inference-extension", "namespace": "gateways", "models": {VICTIM: [VICTIM]}}
+"""Every namespace may use it; the victim's model is the victim's."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Attack:
     """It is played before the operator starts."""
     query_wait: float = 0.0
     """Seconds by which Prometheus' answers are late."""
+    gateway: Mapping[str, Any] | None = None
+    """Gateway of the backend `shared` in the operator's configuration."""
     grows: int = 0
     """Replicas that the victim rightly gets meanwhile at most."""
 
@@ -280,8 +284,8 @@ ATTACKS = (
     Attack("s10-labels", "3 labels of 5 MB", s10_labels),
     Attack("s10-answers", "a Prometheus that answers with 250 MB, plain and packed", s10_answers),
     Attack("s11", "one scrape with a queue of 10^6, one with 10^12 tokens", s11, grows=1),
-    Attack("s12", "the system clock set back by 600 s amid a rise of load", s12, grows=4),
-    Attack("s14", "a pool with the victim's model behind a shared gateway", s14),
+    Attack("s12", "the system clock is set back by 600 s while the load rises", s12, grows=4),
+    Attack("s14", "a pool that names the victim's model; both are behind one gateway", s14, gateway=GATEWAY),
     Attack("s15", "60 pools with 1.15 MB of labels each", s15),
     Attack("s17", "500 label sets without targets, 50 ms a query", s17, query_wait=0.05),
 )

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 
 from tests.integration.operators import ACCOUNT, NAMESPACE, Service, Traffic, deployment, install, serving_pool
 
+from servingpool.adapters.prometheus import page
 from servingpool.api.group import API_VERSION, PLURAL
 from servingpool_lab.api_client import ApiClient, ApiError
 from servingpool_lab.control_plane import ControlPlane, free_ports
@@ -85,8 +86,8 @@ class Stage:
     """By namespace: what the next scrape of one of its pods gets in place of the page."""
     wait_of_a_query: float = 0.0
     """Seconds by which every query is delayed."""
-    gateway: dict[str, Any] | None = None
-    """Of the backend `shared`."""
+    gateway: Mapping[str, Any] | None = None
+    """Gateway of the backend `shared` in the operator's configuration; None where it has none."""
     clock: Path = field(init=False)
     proxy: str = field(init=False)
     """URL of the Prometheus, with `wait_of_a_query`."""
@@ -193,14 +194,13 @@ class Operator:
         """The operator's figures of one pool, by name; conditions that it has by type and status."""
         with open_local(self.page, 30.0) as answer:
             text = answer.read().decode()
-        found = {}
-        for line in text.splitlines():
-            if f'namespace="{namespace}"' in line and f'pool="{pool}"' in line and not line.startswith("#"):
-                name = re.sub(r'\{.*type="(\w+)".*', r" \1", line.partition(" ")[0])
-                status = re.search(r'status="(\w+)"', line)
-                key = f"{name} {status[1]}" if status else name.partition("{")[0]
-                found[key] = float(line.rpartition(" ")[2])
-        return found
+        # Of thousands of pools only these lines are parsed: the operator shares the processor with us.
+        own = [line for line in text.splitlines() if f'namespace="{namespace}"' in line and f'pool="{pool}"' in line]
+        samples = page.parse("\n".join([*own, ""])) if own else []
+        return {
+            " ".join((one.name, *(one.labels[each] for each in ("type", "status") if each in one.labels))): one.value
+            for one in samples
+        }
 
     def memory(self) -> float:
         """MiB: the most that it ever held."""

@@ -25,7 +25,7 @@ from servingpool.backtest.run import backtest
 from servingpool.backtest.summary import Line, said, summary
 from servingpool.cli import recorded
 from servingpool.cli.demo import bound, duration
-from servingpool.cli.output import echo, terminal
+from servingpool.cli.output import echo, echo_json, terminal
 from servingpool.cli.report_file import write_report
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
@@ -138,7 +138,7 @@ def single(source: Path, asked: Asked, report: Path, *, figures: bool) -> int:
         return NOT_USABLE
     write_report(report, page(shown(found, _command())))
     if figures:
-        echo(orjson.dumps(found.to_dict()))
+        echo_json(orjson.dumps(found.to_dict()))
     else:
         echo(f"{sentence(found)}.\nReport: {report}")
     return 0 if found.held else MISSED
@@ -156,14 +156,14 @@ def several(files: Mapping[Path, str], asked: Asked, report: Path, *, form: str,
             echo(f"{one.line.target}: {one.line.failed or one.line.sentence}.", err=True)
             if form == "lines":
                 squeezed = base64.b64encode(zlib.compress(one.shown, 9)).decode()
-                echo(orjson.dumps({"line": asdict(one.line), "shown": squeezed}))
+                echo_json(orjson.dumps({"line": asdict(one.line), "shown": squeezed}))
             done.append(one)
     if form == "lines":
         return 0
     if form == "json":
         parts = b",".join(one.figures for one in done if one.figures)
         failed = orjson.dumps({one.line.target: one.line.failed for one in done if one.line.failed})
-        echo(b'{"format":%d,"pools":[%b],"failed":%b}' % (FORMAT, parts, failed))
+        echo_json(b'{"format":%d,"pools":[%b],"failed":%b}' % (FORMAT, parts, failed))
     return _written(done, report, told=form != "json")
 
 

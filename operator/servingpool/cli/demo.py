@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servingpool.cli.extras import needs
-from servingpool.cli.output import echo, terminal
+from servingpool.cli.output import echo_json, terminal
 
 if TYPE_CHECKING:
     from servingpool_simulation.demo import Comparison, Setup
@@ -113,7 +113,7 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
         import orjson
 
         document = {"verdict": found.verdict.value, "conclusion": found.sentence, **comparison.to_dict()}
-        echo(orjson.dumps(document))
+        echo_json(orjson.dumps(document))
     else:
         console = terminal()
         console.print(summary(comparison))

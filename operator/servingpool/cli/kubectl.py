@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servingpool.catalogue.plain import plain
-from servingpool.cli.output import echo
+from servingpool.cli.output import as_yaml, echo, echo_json
 from servingpool.cli.usage import wrong
 
 if TYPE_CHECKING:
@@ -34,11 +34,9 @@ def printed(found: Any, output: Output | str) -> None:
     if output == Output.JSON:
         import json
 
-        echo(json.dumps(found, indent=4))
+        echo_json(json.dumps(found, indent=4))
     else:
-        import yaml
-
-        echo(yaml.safe_dump(found, allow_unicode=True, sort_keys=False).rstrip())
+        echo(as_yaml(found).rstrip())
 
 
 def complete(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -19,6 +19,7 @@ from servingpool.cli.explain import explain
 from servingpool.cli.get import get
 from servingpool.cli.history import history
 from servingpool.cli.lab import lab
+from servingpool.cli.output import Commands
 from servingpool.cli.pause import pause, resume
 from servingpool.cli.record import record
 from servingpool.cli.run import run
@@ -26,6 +27,7 @@ from servingpool.cli.simulate import simulate
 from servingpool.cli.suggest import suggest
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,  # plain text, as kubectl's: Rich alone takes a tenth of a second to import
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.core import TyperGroup
 
 from servingpool.catalogue.plain import plain
 
@@ -17,11 +19,57 @@ if TYPE_CHECKING:
 
 LINES = "\n\t"
 """Characters that a text of several lines, such as YAML, may have."""
+_WRONG_USAGE: type[Any] = typer.BadParameter.__mro__[1]
+"""UsageError, the base of all that typer raises for wrong input: of click, or of typer's own copy of it."""
 
 
 def echo(text: str | bytes = "", *, err: bool = False, nl: bool = True) -> None:
     """Print lines. Controls are shown as escapes; cells that must stay on one line are made `plain` before."""
     typer.echo(plain(text if isinstance(text, str) else text.decode(errors="replace"), LINES), err=err, nl=nl)
+
+
+def echo_json(json: str | bytes) -> None:
+    """Print JSON: controls as its own escapes, so that a program reads what was meant."""
+    text = json if isinstance(json, str) else json.decode()
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() or one == "\n" else _in_json(one) for one in text)
+    typer.echo(text)
+
+
+def as_yaml(found: Any) -> str:
+    """Plain data as YAML, letters as they are; all but ASCII as YAML's own escapes where any of it is a control."""
+    import yaml
+
+    text = yaml.safe_dump(found, allow_unicode=True, sort_keys=False)
+    return text if plain(text, LINES) == text else yaml.safe_dump(found, allow_unicode=False, sort_keys=False)
+
+
+def _in_json(one: str) -> str:
+    units = one.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+class Commands(TyperGroup):
+    """All commands. What typer itself says of wrong input quotes that input: without controls, too."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Parse what is common to all commands."""
+        with _plain_errors():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the rest, and run the command."""
+        with _plain_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    try:
+        yield
+    except _WRONG_USAGE as error:
+        error.message = plain(error.message, LINES)
+        raise
 
 
 def terminal(**options: Any) -> Console:

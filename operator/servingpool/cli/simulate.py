@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servingpool.cli.extras import needs
-from servingpool.cli.output import echo, terminal
+from servingpool.cli.output import echo_json, terminal
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -109,7 +109,7 @@ def simulate(
     held = result.score.attainment >= result.slo.attainment
     if as_json:
         changes = [change.to_dict() for change in watched.changes]
-        echo(orjson.dumps({**result.to_dict(), "held": held, "changes": changes}))
+        echo_json(orjson.dumps({**result.to_dict(), "held": held, "changes": changes}))
     else:
         terminal().print(_shown(result, watched.changes, held=held))
     if not held:

@@ -158,7 +158,7 @@ class _Served:
     @property
     def room(self) -> bool:
         """Whether the batch may have had room in the interval."""
-        if self.now is None or self.before is None:
+        if self.grew or self.now is None or self.before is None:
             return True
         # The next request has waited since before the interval began, so there was no room for it all the time.
         stood = self.now.wait >= self.seconds and self.increase[ITL_SUM] > 0.0
@@ -342,7 +342,7 @@ def _engine(
         prefills=prefills,
         full=tuple(
             # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
-            _full(one, room=(one.grew or one.room) and not observation.metered)
+            _full(one, room=one.room and not observation.metered)
             for one, begin, end in waits
             # An engine that hangs serves nothing, whatever its batch: it is `stuck`, and not full.
             if min(begin, end) >= pool.slo.queue_bound and one.increase[BEGUN] + one.increase[GENERATED] > 0.0

@@ -18,20 +18,26 @@ def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:
     highest = _highest(pool, step)
     observed = math.isfinite(step.batch) and highest >= HIGHEST_KNEE
     highest = min(HIGHEST_KNEE, highest)
-    allowed = pool.slo.allowed
-    # A floor that no fleet holds the SLO with is proven by light load alone. Where hardly a request was seen there is
-    # nothing to prove: the prior is all that is known.
-    # Where the gateway judges, much of a miss is beyond the engines, and no fleet size would prove it.
-    judged = has_evidence(evidence, allowed) and not pool.slo.at_gateway
-    proven = evidence.floor_proven(enough_for(allowed), allowed) if judged else 1.0
     share = FULL_KNEE_SHARE if observed else pool.params.knee_share
     return evidence.posterior(
         expected_knee=max(LOWEST_KNEE, share * highest),
         highest_knee=highest,
         shape=OBSERVED if observed else ESTIMATED,
         params=pool.params,
-        most_floor=proven,
+        most_floor=_most_floor(evidence, pool),
     )
+
+
+def _most_floor(evidence: MissCurve, pool: Pool) -> float:
+    """The highest floor that may be believed: light load alone proves one with which no fleet holds the SLO.
+
+    Any may be where hardly a request was seen, for then the prior is all that is known; and where the gateway judges,
+    for much of a miss there is beyond the engines, and no fleet size would prove it.
+    """
+    allowed = pool.slo.allowed
+    if pool.slo.at_gateway or not has_evidence(evidence, allowed):
+        return 1.0
+    return evidence.floor_proven(enough_for(allowed), allowed)
 
 
 def _highest(pool: Pool, step: StepTime) -> float:

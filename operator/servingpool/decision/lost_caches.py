@@ -31,6 +31,8 @@ KEPT, PROOF = 3, 3
 """Changes that are kept of each direction, and how many of both after which work must have risen."""
 USUAL, FORGET = 0.05, 0.98
 """Share of comparisons without a change in which work may rise as well; and what is left of the past after one more."""
+OLD = 86_400.0
+"""Seconds without a change, after which nothing is said of changes."""
 LEAST_REQUESTS = 30.0
 """Of each side of a comparison."""
 SEEN = 0.8
@@ -78,6 +80,8 @@ class LostCaches:
         rises = [one for one in found if one > 0.0]
         both = any(self.after_more) and any(self.after_fewer)
         if not both or len(rises) < max(PROOF, len(found) - 1) or self.rose > USUAL * self.compared:
+            return None
+        if self.at - self.changed_at > OLD:
             return None
         return math.expm1(math.fsum(rises) / len(rises))
 

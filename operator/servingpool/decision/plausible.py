@@ -37,7 +37,7 @@ from servingpool.decision.samples import (
     fell,
     incomparable,
 )
-from servingpool.decision.step_time import FASTEST_STEP, StepTime
+from servingpool.decision.step_time import FASTEST_STEP, LARGEST_BATCH, StepTime
 
 FAR = 8.0
 """Times what the next figure says, from which on one is doubted."""
@@ -49,6 +49,8 @@ LONGEST_PROMPT = 1e6
 """Tokens. One prompt says nothing against the figures of short ones."""
 BUSY = 2.0
 """Seconds of work that a replica does in a second at most, by the step times that were learned."""
+QUICKER = 4.0
+"""Times as fast as steps without work were learned to be."""
 MOST_REQUESTS = 1000.0
 """Requests/s of one replica."""
 LONGEST_WAIT = 86_400.0
@@ -60,6 +62,7 @@ NAMES = {
     TTFT_COUNT: "requests with a first token",
     PROMPTS: "prompt tokens",
     ITL_COUNT: "inter-token latencies",
+    ITL_SUM: "seconds between tokens",
     GENERATED: "generation tokens",
     BEGUN: "requests begun",
     TPOT_COUNT: "requests finished",
@@ -136,14 +139,18 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
         [new - was if new > was else 0.0 for new, was in zip(figures, old, strict=True)],
         now.at - before.at,
     )
-    if known.requests > 0.0 and not any(map(gt, increase, known.often(seconds))):
-        return None
-    figure = _impossible(increase, now, before, seconds)
-    if figure is None:
-        figure = _beyond_others(increase, now, before, known, seconds)
-    if figure is None:
-        figure = _beyond_time(increase, known, seconds)
-    return None if figure is None else f"{increase[figure]:.3g} {NAMES[figure]} in {seconds:.0f} s"
+    figure = None
+    if known.requests <= 0.0 or any(map(gt, increase, known.often(seconds))):
+        figure = _impossible(increase, now, before, seconds)
+        if figure is None:
+            figure = _beyond_others(increase, now, before, known, seconds)
+        if figure is None:
+            figure = _beyond_time(increase, now, before, known, seconds)
+    if figure is not None:
+        return f"{increase[figure]:.3g} {NAMES[figure]} in {seconds:.0f} s"
+    if _shorter_than_their_buckets(increase, now, before):
+        return "first tokens in less time than their buckets say"
+    return None
 
 
 def _crossed(figures: Sequence[float]) -> bool:
@@ -157,6 +164,18 @@ def _crossed(figures: Sequence[float]) -> bool:
         or figures[QUEUE_TIME_LOWER] > most[2]
         or figures[QUEUE_TIME_UPPER] > most[2]
     )
+
+
+def _shorter_than_their_buckets(increase: Sequence[float], now: Sample, before: Sample) -> bool:
+    """Whether first tokens took less time in all than those that were late did, by more than one of them.
+
+    So a count that is too high by a few shows, though no more than usual came: its requests would all be late.
+    """
+    ends = now.buckets.ttft
+    if ends != before.buckets.ttft or ends.upper == math.inf:
+        return False
+    beyond, between = increase[TTFT_COUNT] - increase[TTFT_UPPER], increase[TTFT_UPPER] - increase[TTFT_LOWER]
+    return (beyond - 1.0) * ends.upper + between * ends.lower > increase[TTFT_SUM] * EQUAL
 
 
 def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds: float) -> int | None:
@@ -181,6 +200,9 @@ def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known
         figure = told[-1][1]
         if figure != PROMPTS or increase[PROMPTS] > LONGEST_PROMPT:
             return figure
+    began = increase[TTFT_COUNT] + max(before.held, known.most_running())
+    if increase[TPOT_COUNT] > (began + SLACK) * max(1.0, known.each[TPOT_COUNT]):  # who ends has begun
+        return TPOT_COUNT
     # Of what begins or ends as many more as are in the engine.
     most = FAR * max(told[-1][0] if told else 0.0, known.rate * seconds) + SLACK + now.held + before.held
     for figure in BESIDE:
@@ -189,13 +211,17 @@ def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known
     return None
 
 
-def _beyond_time(increase: Sequence[float], known: Usual, seconds: float) -> int | None:
+def _beyond_time(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
     """The figure that says more work than there was time for."""
     if increase[TTFT_SUM] > LONGEST_WAIT * (increase[TTFT_COUNT] + 1.0):
         return TTFT_SUM
+    if increase[ITL_SUM] > BUSY * seconds * max(LARGEST_BATCH, now.held, before.held):
+        return ITL_SUM  # each request of a batch waits for one token at a time
     step = known.step()
     if step is None:
         return PROMPTS if increase[PROMPTS] > LONGEST_PROMPT * (increase[TTFT_COUNT] + 1.0) else None
+    if increase[ITL_COUNT] * step.base > QUICKER * (increase[ITL_SUM] + seconds):
+        return ITL_COUNT
     prefill = step.per_prefill_token * (increase[PROMPTS] - increase[CACHED])
     decode = step.per_request * increase[ITL_COUNT]
     if max(prefill, decode) <= BUSY * seconds:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import TypeVar
 
 from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
@@ -51,6 +52,7 @@ REFUSALS = "(none)"
 """Round of the pools that no backend can be asked for. Names of backends have no brackets."""
 BUDGETS = "(budgets)"
 """Round that reads claims and reports budgets."""
+T = TypeVar("T")
 NO_BUDGETS: Mapping[str, Shared] = MappingProxyType({})
 NO_PRICES: Mapping[str, Price] = MappingProxyType({})
 WRITES_AT_ONCE = 16
@@ -130,9 +132,8 @@ class Reconciler:
             return Tick(pools=len(self._cache.pools))
         readable: list[ServingPool] = []
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
-        for count, (key, raw) in enumerate(tuple(self._cache.pools.items())):
-            if count % YIELD_EVERY == YIELD_EVERY - 1:  # all are parsed anew after each write to them
-                await asyncio.sleep(0)
+        # Each is parsed anew after a write to it.
+        async for key, raw in _giving_way(tuple(self._cache.pools.items())):
             pool = self.states.parse(key, raw)
             overlong = self._cache.left_out.why(KIND, key)
             pool = pool if overlong is None else overlong
@@ -143,6 +144,7 @@ class Reconciler:
             elif problem is not None:
                 unreadable.append((raw, problem))
         done = self._done()  # of rounds that took longer than the last tick
+        # Beside thousands of pools each of these is a step of the event loop of its own.
         await asyncio.sleep(0)
         wanted = self._wanted(readable)
         await asyncio.sleep(0)
@@ -242,9 +244,7 @@ class Reconciler:
         owned = owners(self._cache.pools)
         due: list[Due] = []
         failed = 0
-        for count, pool in enumerate(own):
-            if count % YIELD_EVERY == YIELD_EVERY - 1:
-                await asyncio.sleep(0)
+        async for pool in _giving_way(own):
             # A pool that was changed meanwhile is decided at the next tick.
             if self._readings.rests(pool) or not self.states.unchanged(pool.metadata):
                 continue
@@ -306,9 +306,7 @@ class Reconciler:
         """Act and report for every pool. For each, whether replicas were changed, or what went wrong."""
         gate, begun = self._gate, asyncio.get_running_loop().time()
         until, begin_by = begun + LONGEST_ACTING, max(begin_by, begun + LEAST_ACTING)
-        due.sort(key=lambda each: each[1].meta.key not in self._postponed)
-        # Scale-ups do not wait for the marks of other pools.
-        due = sorted(in_turns(due, lambda each: each[1].meta.namespace), key=lambda each: not each[1].grows)
+        due = write_order(due, self._postponed)
         self._under_way.update((each.meta.key, (state, each)) for state, each in due)
         self._acting += 1
         try:
@@ -416,6 +414,23 @@ class Reconciler:
                 else:
                     state.backfill_ended()
             await self._backfill.run(backend, fresh, now)
+
+
+def write_order(due: Iterable[Due], postponed: Container[Key]) -> list[Due]:
+    """Namespaces in turns, so that no other's scale-ups delay a namespace; of each, its scale-ups before its marks.
+
+    Among them those that were postponed go first.
+    """
+    first = sorted(due, key=lambda each: (not each[1].grows, each[1].meta.key not in postponed))
+    return in_turns(first, lambda each: each[1].meta.namespace)
+
+
+async def _giving_way(items: Iterable[T]) -> AsyncIterator[T]:
+    """Each of them; every YIELD_EVERY the event loop has a turn."""
+    for count, item in enumerate(items, 1):
+        if count % YIELD_EVERY == 0:
+            await asyncio.sleep(0)
+        yield item
 
 
 def _failures(outcomes: Iterable[object]) -> int:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import logging
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+import yaml
 from rich.table import Table as RichTable
 from rich.text import Text
+from typer.testing import CliRunner
 
 import servingpool.cli
 from servingpool.adapters.cluster.refusals import ClusterError
@@ -18,8 +22,9 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.plain import plain
 from servingpool.cli import explained, logs
 from servingpool.cli.get import Table
-from servingpool.cli.kubectl import sentence
-from servingpool.cli.output import LINES, echo, terminal
+from servingpool.cli.kubectl import Output, printed, sentence
+from servingpool.cli.main import app
+from servingpool.cli.output import LINES, echo, echo_json, terminal
 
 HOSTILE = (
     "\x1b]0;PWNED\x07",
@@ -51,6 +56,39 @@ def test_what_is_printed_has_no_controls(text: str, capsys: pytest.CaptureFixtur
     echo(text.encode(), err=True)
     printed = capsys.readouterr()
     assert not controls(printed.out + printed.err)
+
+
+@pytest.mark.parametrize(
+    "text", [*HOSTILE, "a\xa0b", "a\u3000b", "\u2028", "\x85", "\U000e0001", "\U0001f469\u200d\U0001f52c"]
+)
+def test_json_and_yaml_have_no_controls_and_are_read_as_they_were_meant(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"metadata": {"name": "pool"}, "spec": {"model": f"m{text}", text: [text]}}
+    echo_json(orjson.dumps(found))
+    one = capsys.readouterr().out
+    printed(found, Output.JSON)
+    other = capsys.readouterr().out
+    printed(found, Output.YAML)
+    third = capsys.readouterr().out
+    assert json.loads(one) == json.loads(other) == yaml.safe_load(third) == found
+    assert not controls(one + other + third)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_is_said_of_wrong_input_has_no_controls(text: str, tmp_path: Path) -> None:
+    manifest = {
+        "apiVersion": text,
+        "kind": "ServingPool",
+        "metadata": {"name": "pool"},
+        "spec": {"model": "m", "slo": {"timeToFirstToken": text}, "targets": [{"name": "vllm", "max": text}]},
+    }
+    file = tmp_path / "pool.yaml"
+    file.write_text(yaml.safe_dump(manifest), encoding="utf-8")
+    told = CliRunner().invoke(app, ["simulate", "--pool", str(file)])
+    assert told.exit_code == 2
+    assert "spec.slo.timeToFirstToken" in told.output
+    assert not controls(told.output)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -16,13 +16,12 @@ from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 
-from ..fuzzing import EXAMPLES, fuzzed  # noqa: TID252, tests are no package of an installed name
+from ..fuzzing import EXAMPLES  # noqa: TID252, tests are no package of an installed name
 from .world import Engine
 
 Life = tuple[Pool, list["Spell"]]
 Sequence = tuple[Pool, list[tuple[float, Observation]]]
 
-SEQUENCES = EXAMPLES
 PROGRESS = 500
 """Sequences between two lines of progress, in a soak."""
 
@@ -183,7 +182,4 @@ checked = itertools.count(1)
 def tell_progress() -> None:
     number = next(checked)
     if number % PROGRESS == 0:
-        sys.stderr.write(f"{number} of {SEQUENCES} sequences\n")
-
-
-of_all_sequences = fuzzed
+        sys.stderr.write(f"{number} of {EXAMPLES} sequences\n")

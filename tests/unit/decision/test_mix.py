@@ -35,7 +35,7 @@ def test_no_other_mix_of_that_capacity_is_cheaper(some: tuple[Offer, ...], need:
         return
     assert capacity(some, mix) >= need * ENOUGH * (1.0 - 1e-6)
     every = product(*(range(offer.least, offer.most + 1) for offer in some))
-    best = min(price(some, other) for other in every if capacity(some, other) >= need)
+    best = min((price(some, other) for other in every if capacity(some, other) >= need), default=math.inf)
     assert price(some, mix) <= best * (1.0 + 1e-6)
 
 

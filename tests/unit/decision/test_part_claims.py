@@ -14,7 +14,8 @@ from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, st
 from servingpool.decision.sharing import share, spare
 from servingpool.decision.worth import hull, worth
 
-from .sequences import of_all_sequences, tell_progress
+from ..fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name
+from .sequences import tell_progress
 from .test_sharing import RATES, STEPS, Fleet, both_or_none, need
 
 
@@ -177,7 +178,7 @@ def needs(draw: st.DrawFn) -> Needed:
     return three, draw(st.floats(0.0, 8.0)), draw(st.integers(0, 4)), draw(st.sampled_from((0, 1, 4)))
 
 
-@of_all_sequences(0.5)
+@fuzzed(0.5)
 @given(
     st.tuples(st.integers(1, 16), st.integers(1, 16)),
     st.booleans(),
@@ -215,7 +216,7 @@ def test_no_sequence_of_pools_with_several_targets_orders_more_than_a_budget(
             assert sum(each.truly_held for each in inside) <= size
 
 
-@of_all_sequences(0.5)
+@fuzzed(0.5)
 @given(pools(), needs(), st.sampled_from(RATES), st.integers(1, 16))
 def test_a_split_adds_up_and_what_each_replica_is_worth_never_rises(
     pools: list[Parts], needed: Needed, rate: float, number: int

@@ -101,6 +101,37 @@ def test_it_costs_one_replica_for_one_cold_start_at_most(figure: str, how: str) 
     assert sum(one > 0 for one in excess(found)) <= 30
 
 
+@pytest.mark.parametrize(
+    ("figure", "more"),
+    [
+        ("time_to_first_token.count", 56.0),
+        ("time_to_first_token.count", 150.0),
+        ("inter_token_latency.count", 30_000.0),
+        ("inter_token_latency.total", 60_000.0),
+    ],
+)
+def test_so_it_is_where_the_figure_is_one_that_other_times_bring(figure: str, more: float) -> None:
+    """All of twenty minutes had one replica more: requests that no bucket holds were late, steps took no time."""
+    assert sum(one > 0 for one in excess(fleet(figure, lambda held: held + more))) <= 8
+
+
+@pytest.mark.parametrize("more", [100.0, 300.0])
+def test_who_never_began_does_not_end_at_a_step_of_the_load(more: float) -> None:
+    """Five replicas more for 25 minutes: all of them counted as too slow."""
+    usual, found = (stepped("time_per_output_token.count", by) for by in (0.0, more))
+    assert max(one - other for one, other in zip(found, usual, strict=True)) <= 1
+
+
+def stepped(figure: str, more: float) -> list[int]:
+    """Replicas, minute by minute, from a load of five times the usual on; with its first scrape the damage comes."""
+    world = Scraped(replicas=2, pool=replace(POOL, max_replicas=60))
+    world.run(2.0, 30)
+    world.figure, world.damage = figure, lambda held: held + more
+    first = world.tick(10.0)
+    world.figure = ""
+    return [one.decision.replicas for one in [first, *world.run(10.0, 15)]]
+
+
 @pytest.mark.parametrize("how", ["10^12 more", "10^6 more"])
 @pytest.mark.parametrize(
     "figure",

@@ -24,13 +24,14 @@ from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
 
-from .sequences import HUGE_DEMAND, SEQUENCES, live, lives, of_all_sequences, sequences, tell_progress
+from ..fuzzing import EXAMPLES, fuzzed  # noqa: TID252, tests are no package of an installed name
+from .sequences import HUGE_DEMAND, live, lives, sequences, tell_progress
 from .world import plain, restored
 
-EXAMPLES = SEQUENCES // 2
+HALF = EXAMPLES // 2
 GREATEST_PENALTY = DEFAULT.greatest_penalty / 0.001
 """Of the tightest SLO, which allows one miss in a thousand."""
-UNKNOWN_AS_NAN, WITHOUT_AN_END = ("rows", "figures"), ("buckets", "batch", "bounds", "previous")
+UNKNOWN_AS_NAN, WITHOUT_AN_END = ("rows", "figures", "running"), ("buckets", "batch", "bounds", "previous")
 """Fields of a memory that may hold NaN, and those that may hold infinity."""
 
 
@@ -118,14 +119,14 @@ def assert_bounded(memory: Memory) -> None:
     assert all(entry[1] >= 0.0 for entry in memory.recommendations)
 
 
-@of_all_sequences(0.75)
+@fuzzed(0.75)
 @given(sequences())
 def test_any_sequence_keeps_the_promises(sequence):
     pool, observed = sequence
     check(pool, observed)
 
 
-@of_all_sequences(0.25)
+@fuzzed(0.25)
 @given(lives())
 @example(HUGE_DEMAND)
 def test_any_life_of_a_fleet_keeps_the_promises(life):
@@ -143,7 +144,7 @@ def curves(draw) -> Curve:
     return curve.posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=HALF, deadline=None)
 @given(
     curve=curves(),
     demands=st.lists(st.tuples(st.floats(0.0, 30.0), st.floats(1e-3, 1.0)), min_size=1, max_size=40),
@@ -165,7 +166,7 @@ def test_at_the_same_penalty_more_demand_never_needs_fewer_replicas(curve, deman
     assert need(more) >= need(0.0) - (0.0 if need(more) <= costs.SIZES else math.ceil(0.02 * need(more)))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=HALF, deadline=None)
 @given(
     pairs=st.lists(st.tuples(*[st.floats(0.0, 1e4)] * 3), max_size=KEPT),
     mean=st.floats(0.0, 1e4),
@@ -184,7 +185,7 @@ def test_an_outlook_is_a_distribution_of_finite_demands(pairs, mean, initial, le
     assert 0.0 <= outlook.expected[0] <= mean + usual + level
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=HALF, deadline=None)
 @given(
     evidence=st.lists(st.tuples(st.floats(0.03, 2.0), st.floats(0, 1)), max_size=40),
     expected=st.floats(0.06, 1.0),

@@ -14,7 +14,8 @@ from servingpool.decision.holding import Holding
 from servingpool.decision.sharing import HYSTERESIS, share, weight
 from servingpool.decision.worth import worth
 
-from .sequences import of_all_sequences, tell_progress
+from ..fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name
+from .sequences import tell_progress
 
 RATES = (0.0, 0.01, 0.3, 1.0, 4.0)
 
@@ -306,7 +307,7 @@ def both_or_none(claims: list[Claim], grants: Mapping[str, Grant]) -> bool:
     return all((found[pair, "prefill"] > 0) == (found[pair, "decode"] > 0) for pair, _ in found)
 
 
-@of_all_sequences(1.0)
+@fuzzed(1.0)
 @given(budgets(), st.lists(STEPS, min_size=10, max_size=60))
 def test_no_sequence_orders_more_than_the_budget(
     budget: tuple[int, bool, list[Claim]], steps: list[tuple[str, int, int, float]]
@@ -334,7 +335,7 @@ def test_no_sequence_orders_more_than_the_budget(
         assert sum(each.truly_held for each in fleets) <= gpus
 
 
-@of_all_sequences(1.0)
+@fuzzed(1.0)
 @given(budgets(), st.lists(st.tuples(st.integers(0, 6), st.sampled_from(RATES[1:])), min_size=4, max_size=4))
 def test_constant_needs_come_to_rest_and_stay_under_noise(
     budget: tuple[int, bool, list[Claim]], wants: list[tuple[int, float]]
@@ -364,7 +365,7 @@ def test_constant_needs_come_to_rest_and_stay_under_noise(
         assert [one.ordered for one in claims] == rest
 
 
-@of_all_sequences(0.2)
+@fuzzed(0.2)
 @given(budgets(), st.integers(0, 20), st.integers(0, 20), st.sampled_from(RATES))
 def test_a_pool_alone_decides_as_without_a_budget_that_is_large_enough(
     budget: tuple[int, bool, list[Claim]], ordered: int, wanted: int, rate: float
@@ -376,7 +377,7 @@ def test_a_pool_alone_decides_as_without_a_budget_that_is_large_enough(
     assert grant.detail == ""
 
 
-@of_all_sequences(0.2)
+@fuzzed(0.2)
 @given(budgets(), st.tuples(st.integers(1, 6), st.integers(1, 6)), st.tuples(st.integers(0, 16), st.integers(0, 16)))
 def test_roles_alone_both_run_where_one_of_each_fits_whatever_their_floors(
     budget: tuple[int, bool, list[Claim]], wants: tuple[int, int], floors: tuple[int, int]
@@ -426,7 +427,7 @@ LIVES = st.lists(
 )
 
 
-@of_all_sequences(2.0)
+@fuzzed(2.0)
 @given(beside_hostile(), LIVES)
 def test_no_pool_falls_below_its_floor_or_its_min_by_anothers_doing(
     budget: tuple[int, bool, list[Claim]], steps: list[tuple[int, int, float | None, list[Claim]]]

@@ -47,8 +47,9 @@ class Engine:
         load = served * work / seconds
         itl = ENGINE.base / (1.0 - load)
         self.requests += served
-        self.late += served if queued * work > 2.0 else served * 0.002
-        self.first_token_seconds += served * (0.3 + queued * work)
+        late = served if queued * work > 2.0 else served * 0.002
+        self.late += late
+        self.first_token_seconds += served * (0.3 + queued * work) + late * TTFT_BOUNDS[-1]
         self.decode_steps += served * output
         self.decode_seconds += served * output * itl
         self.prompt += served * prompt

@@ -31,10 +31,10 @@ from ..decision.sequences import (  # noqa: TID252, the same sequences as the co
     Sequence,
     live,
     lives,
-    of_all_sequences,
     sequences,
 )
 from ..decision.world import World, applied  # noqa: TID252, the core's own stories
+from ..fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name
 
 RELEASED = Path(__file__).parents[2] / "fixtures" / "profile-0.1.0.json"
 """As an operator of 0.1.0 wrote it to a status."""
@@ -254,13 +254,13 @@ def check(sequence: Sequence) -> None:
         assert dump(load(json.loads(json.dumps(data, allow_nan=False)))) == data
 
 
-@of_all_sequences(0.25)
+@fuzzed(0.25)
 @given(sequences())
 def test_a_profile_of_any_sequence_can_be_read_again(sequence: Sequence) -> None:
     check(sequence)
 
 
-@of_all_sequences(0.25)
+@fuzzed(0.25)
 @given(lives())
 @example(HUGE_DEMAND)
 def test_a_profile_of_any_life_of_a_fleet_can_be_read_again(life: Life) -> None:

@@ -41,7 +41,8 @@ def _with_ttft(page: ReplicaMetrics, bounds: tuple[float, ...]) -> ReplicaMetric
     ttft = page.time_to_first_token
     assert isinstance(ttft, Histogram)
     counts = tuple(ttft.count * min(1.0, bound / SLOWEST) for bound in bounds)
-    return replace(page, time_to_first_token=replace(ttft, bounds=bounds, counts=counts))
+    told = replace(ttft, bounds=bounds, counts=counts, total=ttft.count * SLOWEST / 2)
+    return replace(page, time_to_first_token=told)
 
 
 @pytest.fixture

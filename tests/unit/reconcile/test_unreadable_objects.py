@@ -19,7 +19,7 @@ VALUES: tuple[Any, ...] = (None, 7, -1, 1.5, True, "x", "", [], {}, [None], {"a"
 MISSING = object()
 IDENTITY = {("kind",), ("metadata",), ("metadata", "name"), ("metadata", "namespace"), ("metadata", "uid")}
 """What the API server itself makes sure of."""
-MUTATIONS = number(1.0)
+MUTATIONS = number(1.05)
 Path = tuple[str | int, ...]
 CREATED = stamp(1_700_000_000.0)
 

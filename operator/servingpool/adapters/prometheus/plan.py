@@ -184,6 +184,8 @@ def gather(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Table:
             value = float(row["value"][1])
             found[sample][column] = value
         except ROW_ERRORS:
+            if len(found) > MOST_SAMPLES:
+                break  # the answer is refused: see `read_samples`
             unread.add(row)
     return table
 
