@@ -151,7 +151,9 @@ ALERTS = (
         effect="Users wait longer than promised for the first token, or between tokens.",
         action=(
             "Run servingpool explain on the pool: it shows what limits the replicas. At max: raise max, or relax "
-            "the SLO. After a step in traffic the share recovers with time. In mode Recommend nothing is scaled."
+            "the SLO. If its reason says that no replica count meets the SLO, or names prefix caches, more replicas "
+            "do not help: see the page of symptoms. After a step in traffic the share recovers with time. In mode "
+            "Recommend nothing is scaled."
         ),
     ),
     Alert(
@@ -236,7 +238,7 @@ ALERTS = (
         wait="10m",
         expr='max by (namespace, pool, reason) (servingpool_condition{type="MetricsAvailable",status="False"})',
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} has no metrics to decide on: {{ $labels.reason }}.",
-        description="The need is unknown, so replicas stay as they are, whatever the load.",
+        description="The need is unknown, so replicas stay as they are, unless a queue is seen to grow.",
         effect="Requests may miss the SLO when traffic rises.",
         action=(
             "The pool's MetricsAvailable condition says why: Prometheus cannot be reached, the pods are not "

@@ -296,7 +296,7 @@ class Reason(Templated, StrEnum):
         "FailedGetMetrics",
         _NO_METRICS,
         "{detail}. Replicas stay as they are.",
-        "No usable metrics. Replicas change only to enforce min and max.",
+        "No usable metrics. Only min, max and a queue that is seen to grow (QueueGrows) change replicas.",
         "Check that Prometheus is reachable and that it scrapes the pods.",
     )
     NO_SERIES_FOR_MODEL = (

@@ -59,8 +59,8 @@ class LimitName(StrEnum):
     MISSES_REMAIN = (
         "MissesRemain",
         "scale-down blocked: {missed:.0%} of requests miss the SLO, and nothing shows that fewer replicas do as well",
-        "Scale-down is blocked: it seems that no replica count meets the SLO, and too many requests miss it now.",
-        "Relax the bound that is missed, use faster replicas, or lower max.",
+        "Scale-down is blocked: no replica count seems to meet the SLO, and too many requests of 5 minutes missed it.",
+        "servingpool explain shows which bound is missed. Mend engines that fail, relax it, or use faster replicas.",
     )
     CALIBRATING = (
         "Calibrating",

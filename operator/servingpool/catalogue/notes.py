@@ -277,7 +277,10 @@ class Note(Templated, StrEnum):
             "work per request rises by {rise:.0%} after each change of replicas: "
             "the router loses its prefix caches; use consistent hashing"
         ),
-        "In a decision's reason and SLOMet: seen after several changes in both directions, and not without a change.",
+        (
+            "In a decision's reason and SLOMet: seen after three changes, in both directions. It changes no decision. "
+            "Set the router to consistent hashing."
+        ),
     )
     STANDS_STILL = (
         "no progress at {replicas}: such gauges are not believed",
