@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attacks_stage import POOLS, RATE, VICTIM, Stage, Tenant
@@ -227,17 +227,27 @@ def s12(stage: Stage, _: Tenant) -> Played:
 
 
 def s14(stage: Stage, tenant: Tenant) -> Played:
-    tenant.serve("own")
     stage.plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gateways"}})
     stage.plane.apply(deployment("gateways", "epp", 1))
     queue = 'inference_extension_flow_control_queue_size{fairness_id="a",priority="0"} 77\n'
     sent = f'inference_objective_request_total{{model_name="{VICTIM}",target_model_name="{VICTIM}"}} 600\n'
     stage.more["gateways"] = f"# TYPE inference_objective_request_total counter\n{sent}{queue}"
-    tenant.pool("own", model=VICTIM, metrics={"backend": "shared"})
+    owner = replace(tenant, namespace=VICTIM, client=stage.plane.client)
+    for one in (tenant, owner):
+        one.serve("own", model=VICTIM)
+        one.pool("own", model=VICTIM, metrics={"backend": "shared"})
     yield SIX_TICKS
-    status = stage.plane.client.get(f"{POOLS.format(tenant.namespace)}/own")["status"]
-    told = status.get("queueDepth") == 77
-    return f"the tenant's pool reads the victim's demand: {'yes' if told else 'no'}"
+    queues = [
+        stage.plane.client.get(f"{POOLS.format(one.namespace)}/own")["status"].get("queueDepth")
+        for one in (tenant, owner)
+    ]
+    stage.plane.client.delete(f"{POOLS.format(VICTIM)}/own")
+    stage.plane.client.delete(f"{DEPLOYMENTS.format(VICTIM)}/own")
+    del stage.traffic.services[VICTIM, "own"]
+    result = "" if queues[0] is None and queues[1] == 77 else "FAILED: "
+    return (
+        f"{result}waiting at the gateway, as the victim's pool reads it: {queues[1]}; as the tenant's does: {queues[0]}"
+    )
 
 
 def s15(_: Stage, tenant: Tenant) -> Played:

@@ -65,10 +65,10 @@ class Tenant:
         """A ServingPool."""
         self.create(POOLS, [serving_pool(self.namespace, name, **{"behavior": {}, **spec})])
 
-    def serve(self, name: str, rate: float = 0.5, replicas: int = 1, **template: Any) -> None:
-        """A Deployment whose pods are scraped."""
+    def serve(self, name: str, rate: float = 0.5, replicas: int = 1, model: str = "", **template: Any) -> None:
+        """A Deployment whose pods are scraped. Its model has its name by default."""
         self.deploy(name, replicas, **template)
-        self.traffic.services[self.namespace, name] = Service(name, rate)
+        self.traffic.services[self.namespace, name] = Service(model or name, rate)
 
 
 @dataclass
