@@ -22,10 +22,13 @@ def counted(memory: Memory, observation: Observation, pool: Pool, now: float) ->
     or its speed is unknown and none of its replicas could tell.
     """
     profile = memory.profile
+    if not pool.targets and profile.reference:
+        memory = _of_one_target(memory)
+    shortages = seen(memory.shortages, observation, now)
+    # A memory has so many fields that a copy of it takes a hundredth of a decision.
+    memory = memory if shortages == memory.shortages else replace(memory, shortages=shortages)
     if not pool.targets:
-        memory = _of_one_target(memory) if profile.reference else memory
-        return replace(memory, shortages=seen(memory.shortages, observation, now))
-    memory = replace(memory, shortages=seen(memory.shortages, observation, now))
+        return memory
     serves = any(replica.target == profile.reference for replica in observation.ready)
     stays = any(target.name == profile.reference for target in pool.targets)
     if stays and (profile.fit.known or serves):

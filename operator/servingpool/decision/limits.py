@@ -158,8 +158,10 @@ def _lowest_stay(answer: Limited, observation: Observation, pool: Pool, memory: 
 
 def _while_misses_remain(answer: Limited, requested: float, pool: Pool, memory: Memory, plan: Plan) -> Limited:
     """That no fleet holds the SLO is a belief: it saves replicas only where fewer were seen to miss no more."""
+    if plan.feasible or not 0.0 < answer.replicas < requested:
+        return answer
     missed = memory.window.last(pool.params.recent_window).misses.share
-    if plan.feasible or missed <= plan.allowed or answer.replicas <= 0.0:
+    if missed <= plan.allowed:
         return answer
     evidence, enough = memory.profile.curve, enough_for(plan.allowed)
     if evidence.seen_no_worse(plan.level / answer.replicas, plan.level / max(requested, 1.0), enough):

@@ -76,10 +76,11 @@ class LostCaches:
     @property
     def rise(self) -> float | None:
         """By which share work per request rises after a change; None where it is not known to."""
+        if not (any(self.after_more) and any(self.after_fewer)):
+            return None
         found = (*self.after_more, *self.after_fewer)
         rises = [one for one in found if one > 0.0]
-        both = any(self.after_more) and any(self.after_fewer)
-        if not both or len(rises) < max(PROOF, len(found) - 1) or self.rose > USUAL * self.compared:
+        if len(rises) < max(PROOF, len(found) - 1) or self.rose > USUAL * self.compared:
             return None
         if self.at - self.changed_at > OLD:
             return None
@@ -106,13 +107,12 @@ class LostCaches:
             if change is not None:
                 change = change._replace(least=min(change.least, ready), most=max(change.most, ready))
             known = replace(known, changed_at=now, change=change)
-        measure = _Measure(window, samples, step, demand)
-        change = known.change
-        if change is not None:
-            return known if now < change.at + AFTER else known.judged(change, measure, now)
-        begin = max(known.changed_at + QUIET, known.compared_at)
-        if now < begin + BEFORE + AFTER:
+        change, begin = known.change, max(known.changed_at + QUIET, known.compared_at)
+        if now < (begin + BEFORE + AFTER if change is None else change.at + AFTER):
             return known
+        measure = _Measure(window, samples, step, demand)
+        if change is not None:
+            return known.judged(change, measure, now)
         rise = measure.rise(now - AFTER, now, 0.0)
         if rise is None:
             return replace(known, compared_at=now - BEFORE)

@@ -13,8 +13,10 @@ enough for the status of the resource, and a person can read it ("at load 0.6, 3
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -186,12 +188,11 @@ class MissCurve:
 
         Only light load tells what misses at any fleet size from what falls as the load does.
         """
-        below, late = np.cumsum(self.requests), np.cumsum(self.late)
-        heaviest = BINS[int(below.searchsorted(below[-1] - enough))] if below[-1] > enough else 0.0
-        lightest = int(below.searchsorted(ENOUGH_LIGHT * enough))
-        if lightest == len(BINS) or BINS[lightest] > LIGHT * heaviest:
+        below = list(accumulate(self.requests))
+        lightest = bisect_left(below, ENOUGH_LIGHT * enough)
+        if lightest == len(below) or BINS[lightest] > LIGHT * BINS[bisect_left(below, below[-1] - enough)]:
             return 0.0
-        return float(late[lightest] / below[lightest])
+        return sum(self.late[: lightest + 1]) / below[lightest]
 
     def _faded(self, keep: float) -> MissCurve:
         return MissCurve(tuple(count * keep for count in self.requests), tuple(count * keep for count in self.late))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import gt, itemgetter, lt
+from operator import gt, itemgetter, lt, sub
 
 from servingpool.decision.observation import Reading, ReplicaMetrics, Unknown
 from servingpool.decision.samples import (
@@ -80,11 +80,6 @@ NEVER_FALL = itemgetter(
 """Besides `samples.COUNTERS`: without a restart."""
 DERIVED = itemgetter(BEGUN, CACHED, REJECTED)
 """May fall by a little: some engines tell them as a difference."""
-CUMULATIVE = itemgetter(
-    *(TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_LOWER, TPOT_UPPER, ITL_SUM, QUEUE_TIME_LOWER, QUEUE_TIME_UPPER),
-    *(BEGUN, CACHED, REJECTED),
-)
-"""Both."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,17 +125,15 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
     figures, old = now.figures, before.figures
     if _crossed(figures):
         return "more in a bucket of a histogram than in all of it"
-    if any(map(lt, CUMULATIVE(figures), CUMULATIVE(old))):
+    if any(map(lt, figures, old)):
         if any(new * EQUAL < was for new, was in zip(NEVER_FALL(figures), NEVER_FALL(old), strict=True)):
             return "a sum or a bucket that fell"
         if any(new < 0.9 * was - SLACK for new, was in zip(DERIVED(figures), DERIVED(old), strict=True)):
             return "a count that fell"
-    increase, seconds = (
-        [new - was if new > was else 0.0 for new, was in zip(figures, old, strict=True)],
-        now.at - before.at,
-    )
+    increase, seconds = list(map(sub, figures, old)), now.at - before.at
     figure = None
     if known.requests <= 0.0 or any(map(gt, increase, known.often(seconds))):
+        increase = [max(0.0, more) for more in increase]
         figure = _impossible(increase, now, before, seconds)
         if figure is None:
             figure = _beyond_others(increase, now, before, known, seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import Observation, Replica
@@ -27,7 +27,7 @@ class Shortage:
         """
         missing = ordered > ready + starting and not (in_turn and starting)
         since = min(now, now if self.uncreated_since is None else self.uncreated_since) if missing else None
-        return replace(self, reached=min(ordered, max(self.reached, ready)), uncreated_since=since)
+        return Shortage(self.target, min(ordered, max(self.reached, ready)), since)
 
     def refused(self, now: float, params: Params) -> bool:
         """Whether pods are missing for so long that they are not late: a quota refuses them, for example."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
@@ -90,10 +90,12 @@ class StepTime:
 
     def limited(self, *, batch: float, tokens: float, prompt_tokens: float, steps: float) -> StepTime:
         """With this full batch and yield, where the usual request has so many prompt tokens and decoding steps."""
-        free = replace(self, tokens=tokens)
-        limited = replace(free, batch=batch)
-        without = free.work(prompt_tokens, steps)
-        return replace(limited, stretch=limited.work(prompt_tokens, steps) / without) if without > 0.0 else limited
+        base, per_request, per_token = self.base, self.per_request, self.per_prefill_token
+        limited = StepTime(base, per_request, per_token, batch, tokens, self.stretch)
+        without = self.work(prompt_tokens, steps)
+        if without <= 0.0:
+            return limited
+        return StepTime(base, per_request, per_token, batch, tokens, limited.work(prompt_tokens, steps) / without)
 
 
 @dataclass(frozen=True, slots=True)

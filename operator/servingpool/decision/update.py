@@ -213,7 +213,7 @@ def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Me
         arrived = demand.arrived - (0.0 if was is None else was.arrived)
         if arrived > 0.0:
             memory = replace(memory, score=_score(memory, Misses(arrived, arrived), now))
-    return replace(memory, demand=demand)
+    return memory if demand is memory.demand else replace(memory, demand=demand)
 
 
 def _engines(tick: _Tick, delta: CounterDelta) -> gateway_demand.Engines:
