@@ -47,7 +47,7 @@ fleet: $(STAMP)  ## An hour of three pools under one budget, two GPU types, to z
 # A file is whole in one of two processes, each with a control plane of its own: its tests may come in an order.
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool_lab.binaries
-	@$(LANE) $@ $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@$(LANE) $@ $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
 	@$(BIN)/python tools/build_keda.py

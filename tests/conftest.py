@@ -34,12 +34,6 @@ def _logging() -> Iterator[None]:
     yield from _kept()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules that wait for real programs begin first: at the end one of two processes would wait for them alone."""
-    items.sort(key=lambda item: "integration" not in item.path.parts)
-
-
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process of several hands over what it counted."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
