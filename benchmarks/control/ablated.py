@@ -1,8 +1,8 @@
 """What each parameter of today's core is worth: `python benchmarks/control/ablated.py`, two hours on two cores.
 
 On the cases of the guard that take an hour of traffic, each with one field of `Params` taken to where its idea has no
-effect. What was computed before, of the same sources, is known: it may be interrupted. Prints the table; --output
-writes it as a page, with the commit of the core.
+effect. Results are kept as long as the sources stay the same, so an interrupted run goes on where it ended. It prints
+the table; --output writes it as a page, with the commit of the core.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class Reconciler:
             return Tick(pools=len(self._cache.pools))
         readable: list[ServingPool] = []
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
-        # Each is parsed anew after a write to it.
+        # A write changes a pool's object, so it is parsed again.
         async for key, raw in _giving_way(tuple(self._cache.pools.items())):
             pool = self.states.parse(key, raw)
             overlong = self._cache.left_out.why(KIND, key)
@@ -144,7 +144,7 @@ class Reconciler:
             elif problem is not None:
                 unreadable.append((raw, problem))
         done = self._done()  # of rounds that took longer than the last tick
-        # Beside thousands of pools each of these is a step of the event loop of its own.
+        # With thousands of pools each part takes long: the event loop has a turn between them.
         await asyncio.sleep(0)
         wanted = self._wanted(readable)
         await asyncio.sleep(0)
@@ -417,16 +417,16 @@ class Reconciler:
 
 
 def write_order(due: Iterable[Due], postponed: Container[Key]) -> list[Due]:
-    """Namespaces in turns, so that no other's scale-ups delay a namespace; of each, its scale-ups before its marks.
+    """The order of writes: namespaces in turns, so that scale-ups of one delay no other.
 
-    Among them those that were postponed go first.
+    Within a namespace scale-ups precede deletion costs and status, and postponed writes precede new ones.
     """
     first = sorted(due, key=lambda each: (not each[1].grows, each[1].meta.key not in postponed))
     return in_turns(first, lambda each: each[1].meta.namespace)
 
 
 async def _giving_way(items: Iterable[T]) -> AsyncIterator[T]:
-    """Each of them; every YIELD_EVERY the event loop has a turn."""
+    """The items. The event loop has a turn every YIELD_EVERY items."""
     for count, item in enumerate(items, 1):
         if count % YIELD_EVERY == 0:
             await asyncio.sleep(0)

@@ -103,7 +103,7 @@ def check(pool: Pool, sequence: Iterable[tuple[float, Observation]]) -> None:
 def assert_bounded(memory: Memory) -> None:
     assert all_finite(memory, without={*UNKNOWN_AS_NAN, *WITHOUT_AN_END})
     assert not np.isinf(memory.window.rows).any()
-    assert not any(math.isinf(figure) for one in memory.samples.values() for figure in one.figures)
+    assert not any(math.isinf(figure) for one in memory.samples.values() for figure in (*one.figures, one.running))
     forecast = memory.profile.forecast
     assert len(pickle.dumps(memory)) < 90_000
     assert len(forecast.pairs) <= KEPT

@@ -194,7 +194,7 @@ def test_a_namespace_with_very_many_pools_to_write_delays_no_others_round(
 
 @dataclass(frozen=True)
 class Write:
-    """What is due for a pool, as far as the order reads it."""
+    """A stand-in for a planned write, with the fields that `write_order` reads."""
 
     name: str
     grows: bool = False

@@ -9,7 +9,6 @@ import gzip
 import json
 import math
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,13 @@ def path(name: str) -> Path:
 
 
 def play(name: str, story: str) -> Rows:
-    """As it is decided today, as it would be read."""
+    """The rows of a story that is played now, as `read` would return them."""
     rows = [{"story": story, **row} for row in decisions(RECORDINGS[name][story])]
     return [json.loads(json.dumps(row)) for row in rows]
 
 
 def read(name: str) -> Rows:
-    """As it was decided when the file was written."""
+    """The rows of a file."""
     return [json.loads(line) for line in gzip.decompress(path(name).read_bytes()).splitlines()]
 
 
@@ -52,7 +51,7 @@ def moved(before: Rows, now: Rows) -> str:
     ]
     told = f"{len(pairs)} of {len(before)} decisions moved, {sum(map(bool, far))} of them by replicas, at most "
     told += f"{max(far, default=0)}; {len(now)} were made."
-    return f"{told} The first:\n{_shown(pairs[:1])}"
+    return "\n".join([told, *map(json.dumps, pairs[0])]) if pairs else told
 
 
 def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
@@ -60,10 +59,6 @@ def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
     if None in needs:
         return old == new
     return {**old, "need": 0} == {**new, "need": 0} and math.isclose(*needs, rel_tol=SAME)
-
-
-def _shown(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> str:
-    return "\n".join(f"{json.dumps(old)}\n{json.dumps(new)}" for old, new in pairs)
 
 
 def main() -> None:

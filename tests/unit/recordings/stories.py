@@ -87,7 +87,7 @@ RECORDINGS: dict[str, dict[str, Callable[[], Iterator[FakeCluster]]]] = {
 
 
 def decisions(story: Callable[[], Iterator[FakeCluster]]) -> Iterator[dict[str, Any]]:
-    """What is decided for each pool at each tick, and what stands then: only what any design of the core must tell."""
+    """A row for each pool and tick: the decision and the replicas. Its fields depend on no design of the core."""
     begin = None
     for world in story():
         begin = world.now if begin is None else begin
