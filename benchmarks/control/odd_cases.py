@@ -36,8 +36,7 @@ ARCHIVE = LogNormal(median=5_000.0, spread=1.35, least=100, most=126_000)
 ANSWER = LogNormal(median=300.0, spread=0.8, least=1, most=4_000)
 
 PLAIN = ScrapeOptions()
-NO_QUEUE_TIME = ScrapeOptions(queue_time=False)
-QUIRKS = ScrapeOptions(queue_time=False, absent_until_used=True)
+QUIRKS = ScrapeOptions(absent_until_used=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,19 +223,15 @@ _BELIEFS = (
     Case("ramp-at-3", "load ramp", Kind.BURST, scenes.ramp, H100_70B, Slo(3.0, 0.1), 16, None),
 )
 FAMILY = (
-    *(OddCase(case, FROM_ADMISSION, NO_QUEUE_TIME) for case in _ADMITTED),
+    *(OddCase(case, FROM_ADMISSION) for case in _ADMITTED),
     *(
         OddCase(
             replace(case, slug=f"{case.slug}-turns", title=f"{case.title}, replicas take turns"),
             FROM_ADMISSION,
-            NO_QUEUE_TIME,
             routing=Routing.ROUND_ROBIN,
         )
         for case in _ADMITTED
         if case.slug in {"admitted-long", "admitted-ramp-64"}
-    ),
-    OddCase(
-        _chat("queue-time-8", "conversations, cap 8, queue time exported", _ADMITTED[0].profile, 20), FROM_ADMISSION
     ),
     OddCase(
         _chat("absent-8", "conversations, cap 8, series absent until used", _ADMITTED[0].profile, 20),
@@ -248,7 +243,7 @@ FAMILY = (
     OddCase(_chat("pauses", "a pause of 1 to 3 s every 3 minutes", _a100(pause_every=180.0), 16), OTHER),
     OddCase(_chat("half-speed", "one replica at half speed", A100_70B, 16), OTHER, half_speed=(0,)),
     OddCase(_chat("speculative", "3 tokens a step", _a100(tokens_per_step=3), 16), OTHER),
-    *(OddCase(case, STEP, NO_QUEUE_TIME, step_at=STEP_AT) for case in _STEPS),
+    *(OddCase(case, STEP, step_at=STEP_AT) for case in _STEPS),
     *(OddCase(case, BELIEF) for case in _BELIEFS),
 )
 ODD = {odd.case.slug: odd for odd in FAMILY}

@@ -50,8 +50,6 @@ class ScrapeOptions:
     """A gateway's queue and arrivals are shown too."""
     arrivals: bool = False
     """A gateway that holds no queue shows its arrivals."""
-    queue_time: bool = True
-    """The engines export their queue-time histogram; some simulators and other engines do not."""
     absent_until_used: bool = False
     """A histogram is absent from a replica's page until its first observation, a token counter until the first token.
 
@@ -94,7 +92,7 @@ _COUNTERS = (
     *("running", "waiting", "generation_tokens", "prompt_tokens", "cached_prompt_tokens"),
     *("admission_rejections", "begun", "prefill_seconds"),
 )
-_HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
+_HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token")
 _TOKEN_COUNTERS = ("generation_tokens", "prompt_tokens", "cached_prompt_tokens")
 
 
@@ -120,7 +118,6 @@ class Scraper:
             ("time_to_first_token", self.slo.time_to_first_token),
             ("inter_token_latency", self.slo.time_per_output_token),
             ("time_per_output_token", self.slo.time_per_output_token),
-            *((("queue_time", self.slo.time_to_first_token),) if self.options.queue_time else ()),
         ):
             which = getattr(conduct, name)
             if not isinstance(which, int):

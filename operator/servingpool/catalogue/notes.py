@@ -116,7 +116,7 @@ class Note(Templated, StrEnum):
     )
     WITNESS = (
         "The TTFT histogram excludes queue time, so the {witness} is used instead.",
-        "In SLOMet: late requests are counted from the queue's length, or from the engine's queue-time histogram.",
+        "In SLOMet: late requests are counted from the queue's length.",
     )
     TTFT_INFERRED = (
         "The engine exports no time to first token: it is estimated from queue length, gateway arrivals and prefill.",

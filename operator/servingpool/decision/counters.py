@@ -221,9 +221,9 @@ def diff_counters(
         shown_anew = now.queue is not before.queue
         queues_shown = (before.queue, now.queue) if shown_anew else (None, None)
         # At both scrapes: in a full batch one begins for each that ends, so the increases are equal anyway.
-        at_once = all(one.figures[BEGUN] == one.figures[TTFT_COUNT] for one in (before, now))
-        tells = not restarted and at_once and not _shows_no_wait(metrics, ttft_bound)
-        tells = tells and (shown_anew or now.queue is None)
+        at_once = before.begins_at_first_token and now.begins_at_first_token
+        tells = at_once and not restarted and (shown_anew or now.queue is None)
+        tells = tells and not _shows_no_wait(metrics, ttft_bound)
         grew = now.running > (1.0 + GREW) * before.running + 1.0
         served.append(_Served(replica.target, *queues_shown, seconds, increase, step, restarted, tells, grew))
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.

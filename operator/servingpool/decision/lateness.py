@@ -1,8 +1,8 @@
 """Which requests missed the SLO, by the witness that is believed.
 
-Three witnesses tell of late first tokens: the TTFT histogram, the length of the queue, the engine's queue-time
-histogram. A TTFT histogram may begin at admission, and then excludes the queue; so does every TTFT behind a gateway
-that queues. Where it excludes the queue the other two count, the more pessimistic one of them.
+Two witnesses tell of late first tokens: the TTFT histogram and the length of the queue. A TTFT histogram may begin at
+admission, and then excludes the queue; so does every TTFT behind a gateway that queues. Then the length of the queue
+counts.
 
 Where the SLO is measured at the gateway, its histogram of the client's TTFT counts alone.
 """
@@ -25,11 +25,9 @@ from servingpool.decision.window import KEPT_SECONDS, SampleWindow, Slice
 
 SPEED_WINDOW = 60.0
 """Seconds over which the mean time per output token is taken at least: a burst moves it within a minute."""
-MARGIN = 5.0
-"""Late requests beyond `queue_time_margin` times the other witness': the queue-time histogram counts a request at its
-end, so over minutes the two count different requests."""
-BY_TOKEN = 2.0
-"""Observations of TPOT for each request begun, from which on there is one a token: LMDeploy, NIM, old vLLM."""
+BY_TOKEN, FEW = 2.0, 5.0
+"""Observations of TPOT for each request begun, and beside them, from which on there is one a token: LMDeploy, NIM, old
+vLLM."""
 ANY = Bucket()
 """The bucket that holds every time."""
 
@@ -40,25 +38,6 @@ class Witness(StrEnum):
     GATEWAY = "gateway's TTFT histogram"
     HISTOGRAM = "TTFT histogram"
     QUEUE = "queue depth"
-    QUEUE_TIME = "queue-time histogram"
-
-
-class Testimony(NamedTuple):
-    """First tokens of a window, and how many were late, by each witness."""
-
-    requests: float
-    histogram: float
-    queue: float
-    """With the histogram's TTFT on top of the time in the queue."""
-    queue_time: float
-    """Of those that ended: beside new replicas a full one ends more late requests than begin there."""
-
-    def late(self, witness: Witness) -> float:
-        """Late requests by that witness, with what the histogram sees beside: a long prefill is no queue."""
-        if witness is Witness.HISTOGRAM or self.requests <= 0.0:
-            return self.histogram
-        waited = min(self.requests, self.queue if witness is Witness.QUEUE else self.queue_time)
-        return waited + self.histogram * (1.0 - waited / self.requests)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,14 +49,6 @@ class Lateness:
     """The TTFT histogram excludes the queue."""
     pool: Pool
 
-    def testimony(self, part: Slice) -> Testimony:
-        """What each witness says of a part of the window."""
-        bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
-        ttft = part.first_tokens.misses(pooled.first_tokens, self.window.buckets.ttft, bound)
-        queue_time = part.queue_times.misses(pooled.queue_times, self.window.buckets.queue_time, bound)
-        each = self._requests_per_first_token
-        return Testimony(each * ttft.requests, each * ttft.late, part.total(LATE_BY_QUEUE), queue_time.late)
-
     @cached_property
     def _requests_per_first_token(self) -> float:
         """Requests for each observed first token: more than 1 where several are prefilled, or some not judged."""
@@ -86,25 +57,28 @@ class Lateness:
 
     def _first_tokens(self, part: Slice) -> Misses:
         """Requests that got their first token, and those late, by the witness that is believed."""
-        if self.believed is not Witness.GATEWAY:
-            said = self.testimony(part)
-            return Misses(said.requests, said.late(self.believed))
         bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
+        if self.believed is not Witness.GATEWAY:
+            ttft = part.first_tokens.misses(pooled.first_tokens, self.window.buckets.ttft, bound)
+            each = self._requests_per_first_token
+            requests, late = each * ttft.requests, each * ttft.late
+            if self.believed is Witness.QUEUE and requests > 0.0:
+                # With what the histogram sees beside: a long prefill is no queue.
+                waited = min(requests, part.total(LATE_BY_QUEUE))
+                late = waited + late * (1.0 - waited / requests)
+            return Misses(requests, late)
         told = part.client_first_tokens.misses(pooled.client_first_tokens, self.window.buckets.client, bound)
         kept = self.window.last(KEPT_SECONDS)
         # A gateway may tell the TTFT of streaming requests only.
         each = max(1.0, kept.total(BEGUN) / max(kept.client_first_tokens.total, 1.0))
         return Misses(each * told.requests, each * told.late)
 
-    @cached_property
+    @property
     def believed(self) -> Witness:
         """Whom to believe now."""
         if self.pool.slo.at_gateway:
             return Witness.GATEWAY
-        params = self.pool.params
-        said = self.testimony(self.window.last(params.recent_window if self.queue_excluded else KEPT_SECONDS))
-        first, late = (Witness.QUEUE, said.queue) if self.queue_excluded else (Witness.HISTOGRAM, said.histogram)
-        return Witness.QUEUE_TIME if said.queue_time > params.queue_time_margin * late + MARGIN else first
+        return Witness.QUEUE if self.queue_excluded else Witness.HISTOGRAM
 
     def missed(self, part: Slice, *, output_tokens: bool = True) -> Misses:
         """Requests of a part of the window and how many broke either bound, or that of the first token only.
@@ -136,7 +110,7 @@ class Lateness:
     def _tpot_by_token(self) -> bool:
         """The TPOT histogram counts tokens: the late share of tokens is not that of requests."""
         kept = self.window.last(KEPT_SECONDS)
-        return kept.finished.total > BY_TOKEN * kept.total(BEGUN) + MARGIN
+        return kept.finished.total > BY_TOKEN * kept.total(BEGUN) + FEW
 
     def _speed(self, part: Slice) -> float:
         """Mean seconds of a token in a part of the window, or in the last minute where that is longer."""

@@ -45,8 +45,6 @@ class Params:
     to have the requests that its gauges show."""
     prefill_beside_queue: float = 2.0
     """Ratio, 1 to 4: TTFT from admission of requests that queued, over the mean. At 1 status was 3 to 7 points high."""
-    queue_time_margin: float = 1.5
-    """Ratio, 1 to 3: the queue-time histogram is believed where it counts so many times as many late requests."""
 
     # --- full replicas
     nearly_full: float = 0.9

@@ -22,9 +22,6 @@ from servingpool.decision.samples import (
     ITL_COUNT,
     ITL_SUM,
     PROMPTS,
-    QUEUE_TIME_COUNT,
-    QUEUE_TIME_LOWER,
-    QUEUE_TIME_UPPER,
     REJECTED,
     TPOT_COUNT,
     TPOT_LOWER,
@@ -66,17 +63,14 @@ NAMES = {
     GENERATED: "generation tokens",
     BEGUN: "requests begun",
     TPOT_COUNT: "requests finished",
-    QUEUE_TIME_COUNT: "times in the queue",
     REJECTED: "rejections",
     TTFT_SUM: "seconds to first tokens",
 }
 COUNTED_TOGETHER = (TTFT_COUNT, PROMPTS, ITL_COUNT, GENERATED)
 """Each moves with each request, and none of them is derived from another."""
-BESIDE = (BEGUN, TPOT_COUNT, QUEUE_TIME_COUNT, REJECTED)
+BESIDE = (BEGUN, TPOT_COUNT, REJECTED)
 """Move with requests too, some at other times of theirs; not all engines have them."""
-NEVER_FALL = itemgetter(
-    *(TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_LOWER, TPOT_UPPER, ITL_SUM, QUEUE_TIME_LOWER, QUEUE_TIME_UPPER)
-)
+NEVER_FALL = itemgetter(TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_LOWER, TPOT_UPPER, ITL_SUM)
 """Besides `samples.COUNTERS`: without a restart."""
 DERIVED = itemgetter(BEGUN, CACHED, REJECTED)
 """May fall by a little: some engines tell them as a difference."""
@@ -148,14 +142,12 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
 
 def _crossed(figures: Sequence[float]) -> bool:
     """Whether a histogram counts more up to a bound than in all."""
-    most = EQUAL * figures[TTFT_COUNT], EQUAL * figures[TPOT_COUNT], EQUAL * figures[QUEUE_TIME_COUNT]
+    most = EQUAL * figures[TTFT_COUNT], EQUAL * figures[TPOT_COUNT]
     return (
         figures[TTFT_LOWER] > most[0]
         or figures[TTFT_UPPER] > most[0]
         or figures[TPOT_LOWER] > most[1]
         or figures[TPOT_UPPER] > most[1]
-        or figures[QUEUE_TIME_LOWER] > most[2]
-        or figures[QUEUE_TIME_UPPER] > most[2]
     )
 
 

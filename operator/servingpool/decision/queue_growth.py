@@ -114,9 +114,7 @@ def _left(then: Look, now: Look) -> float | None:
 
 
 def _begun(metrics: ReplicaMetrics) -> float | None:
-    counts: list[Histogram | Reading] = [metrics.begun, metrics.time_to_first_token, metrics.queue_time]
-    counts.append(metrics.time_per_output_token)
-    for one in counts:
+    for one in (metrics.begun, metrics.time_to_first_token, metrics.time_per_output_token):
         if not isinstance(one, Unknown):
             return one.count if isinstance(one, Histogram) else one
     return None

@@ -14,15 +14,14 @@ from servingpool.decision.slo import Slo
 # Only raw figures: a reset shows as a counter that falls, and a derived figure falls without one.
 (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
 (ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED) = range(7, 13)
-(QUEUE_TIME_COUNT, QUEUE_TIME_LOWER, QUEUE_TIME_UPPER) = range(13, 16)
-BEGUN = 16
-FIGURES = 17
+BEGUN = 13
+FIGURES = 14
 
 COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
 PROGRESS = itemgetter(BEGUN, TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures of which one rises whenever an engine does anything for a request."""
-OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED, QUEUE_TIME_COUNT)
+OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED)
 """Figures that a sample may lack and be whole."""
 RESTARTED = 0.25
 """Share of what a counter was: an engine that restarted, and loaded its model, has counted less than that."""
@@ -31,11 +30,10 @@ EMPTY = Histogram((), (), 0.0, 0.0)
 
 
 class Buckets(NamedTuple):
-    """Buckets that hold the SLO's bounds; the queue time's and the client's are those of TTFT."""
+    """Buckets that hold the SLO's bounds; the client's are those of TTFT."""
 
     ttft: Bucket = Bucket()
     tpot: Bucket = Bucket()
-    queue_time: Bucket = Bucket()
     client: Bucket = Bucket()
     """Of the gateway's histogram."""
 
@@ -64,6 +62,11 @@ class Sample:
     """The sample after this one, which was not believed; None where the last one was."""
     moved_at: float = 0.0
     """Unix time in seconds of the scrape at which a counter or a gauge was last another one, or no request was held."""
+
+    @property
+    def begins_at_first_token(self) -> bool:
+        """Whether as many requests have left the queue as have their first token."""
+        return self.figures[BEGUN] == self.figures[TTFT_COUNT]
 
     def stands_still(self, after: float) -> bool:
         """Whether it has held the same requests for `after` seconds and counted nothing.
@@ -120,7 +123,7 @@ def with_empty_series(metrics: ReplicaMetrics, *, used: bool = False) -> Replica
 
 
 def _idle(metrics: ReplicaMetrics) -> bool:
-    histograms = (metrics.inter_token_latency, metrics.time_per_output_token, metrics.queue_time)
+    histograms = (metrics.inter_token_latency, metrics.time_per_output_token)
     counted = [metrics.generation_tokens, metrics.prompt_tokens]
     counted += [one.count if isinstance(one, Histogram) else one for one in histograms]
     return (
@@ -133,7 +136,6 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
     ttft, itl = metrics.time_to_first_token, metrics.inter_token_latency
     ttft_figures, ttft_bucket = _around(ttft, slo.time_to_first_token)
     tpot_figures, tpot_bucket = _around(metrics.time_per_output_token, slo.time_per_output_token)
-    queue_figures, queue_bucket = _around(metrics.queue_time, slo.time_to_first_token)
     figures = (
         *ttft_figures,
         ttft.total if isinstance(ttft, Histogram) else math.nan,
@@ -144,10 +146,9 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
         _or_nan(metrics.prompt_tokens),
         _or_nan(metrics.cached_prompt_tokens),
         _or_nan(metrics.admission_rejections),
-        *queue_figures,
         ttft_figures[0] if isinstance(metrics.begun, Unknown) else max(metrics.begun, ttft_figures[0]),
     )
-    buckets = Buckets(ttft_bucket, tpot_bucket, queue_bucket)
+    buckets = Buckets(ttft_bucket, tpot_bucket)
     held = 0.0 if isinstance(metrics.running, Unknown) else metrics.running
     held += 0.0 if isinstance(metrics.waiting, Unknown) else metrics.waiting
     moved = before is None or held != before.held or PROGRESS(figures) != PROGRESS(before.figures)
@@ -164,7 +165,9 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
 
 def bucket_changed(before: Sample, now: Sample) -> bool:
     """Whether a bound lies in another bucket now; without an observation there was none."""
-    counts = (TTFT_COUNT, TPOT_COUNT, QUEUE_TIME_COUNT)
+    if now.buckets == before.buckets:
+        return False
+    counts = (TTFT_COUNT, TPOT_COUNT)
     return any(
         old != new and before.figures[count] > 0.0
         for count, old, new in zip(counts, before.buckets, now.buckets, strict=False)
@@ -178,11 +181,12 @@ def incomparable(now: Sample, before: Sample, *, fallen: bool) -> bool:
     a restart, a counter that was one token lower for one scrape made 15 s of all requests since its start.
     `fallen`: whether one `fell`.
     """
-    absent, was_absent = (map(math.isnan, OPTIONAL(one.figures)) for one in (now, before))
-    if any(map(gt, absent, was_absent)):
+    if any(map(gt, map(math.isnan, OPTIONAL(now.figures)), map(math.isnan, OPTIONAL(before.figures)))):
         return True
+    if not fallen:
+        return False
     counters = zip(COUNTERS(now.figures), COUNTERS(before.figures), strict=True)
-    return fallen and any(new > RESTARTED * old > 0.0 for new, old in counters)
+    return any(new > RESTARTED * old > 0.0 for new, old in counters)
 
 
 def fell(now: Sample, before: Sample) -> bool:

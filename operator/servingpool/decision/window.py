@@ -35,9 +35,6 @@ from servingpool.decision.samples import (
     ITL_COUNT,
     NO_BUCKETS,
     PROMPTS,
-    QUEUE_TIME_COUNT,
-    QUEUE_TIME_LOWER,
-    QUEUE_TIME_UPPER,
     REJECTED,
     TPOT_COUNT,
     TPOT_LOWER,
@@ -320,11 +317,6 @@ class Slice:
     def finished(self) -> LatencyCount:
         """TPOT observations, likewise."""
         return LatencyCount.split(*map(self.total, (TPOT_COUNT, TPOT_LOWER, TPOT_UPPER)))
-
-    @cached_property
-    def queue_times(self) -> LatencyCount:
-        """Times in the engine's queue, at the bound of TTFT."""
-        return LatencyCount.split(*map(self.total, (QUEUE_TIME_COUNT, QUEUE_TIME_LOWER, QUEUE_TIME_UPPER)))
 
 
 def _or_nan(reading: Reading) -> float:
