@@ -28,9 +28,9 @@ Written by `python benchmarks/control/ablated.py --output docs/benchmarks/ablati
 **Simulated; no GPU ran.**
 
 Each row is the core without one idea: one field of `Params` is taken to where the idea has no effect
-(`benchmarks/control/ablations.py` has the values). Means over {cases} cases, seeds of each: {seeds}, of the
-attainment over all arrivals, and of GPU-hours over those with all ideas; the cases in which a seed misses the SLO; and
-the cases whose GPU-hours change least and most.
+(`benchmarks/control/ablations.py` of that commit has the values). Cases: {cases}; seeds of each: {seeds}.
+Attainment is over all arrivals, GPU-hours are over those with all ideas, both on the mean. Beside them: the cases in
+which a seed misses the SLO, and the cases whose GPU-hours change least and most.
 
 """
 

@@ -92,7 +92,7 @@ _COUNTERS = (
     *("running", "waiting", "generation_tokens", "prompt_tokens", "cached_prompt_tokens"),
     *("admission_rejections", "begun", "prefill_seconds"),
 )
-_HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token")
+_HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
 _TOKEN_COUNTERS = ("generation_tokens", "prompt_tokens", "cached_prompt_tokens")
 
 
@@ -118,6 +118,7 @@ class Scraper:
             ("time_to_first_token", self.slo.time_to_first_token),
             ("inter_token_latency", self.slo.time_per_output_token),
             ("time_per_output_token", self.slo.time_per_output_token),
+            ("queue_time", self.slo.time_to_first_token),
         ):
             which = getattr(conduct, name)
             if not isinstance(which, int):

@@ -134,7 +134,7 @@ async def test_every_figure_of_every_page_is_read_back(url: str, engine: str) ->
     for name in names:
         found, wanted = standing(reading.samples[NAMESPACE, name][model]), standing(on_page(name))
         # One fleet, one look at the buckets: a page's own neighbours of a bound are among more.
-        for field in ("time_to_first_token", "time_per_output_token"):
+        for field in ("time_to_first_token", "time_per_output_token", "queue_time"):
             ours, theirs = getattr(found, field), getattr(wanted, field)
             if not isinstance(theirs, Unknown):
                 counts = dict(zip(ours.bounds, ours.counts, strict=True))

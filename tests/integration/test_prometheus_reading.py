@@ -29,6 +29,7 @@ STARTED = time.time()
 REQUEST = ReadRequest(ttft_bounds=frozenset({2.0}), tpot_bounds=frozenset({0.1}))
 TTFT_BUCKETS = (0.5, 1.0, 2.5, 5.0, 7.5)
 TPOT_BUCKETS = (0.025, 0.05, 0.1, 0.15, 0.2, 0.4)
+QUEUE_BUCKETS = (2.0, 2.5)
 """Those next to the TTFT bound."""
 
 
@@ -85,6 +86,7 @@ def expected(page: str, pod: str, scraped_at: float) -> ReplicaMetrics:
         time_to_first_token=histogram(page, "time_to_first_token_seconds", TTFT_BUCKETS),
         inter_token_latency=histogram(page, "inter_token_latency_seconds", ()),
         time_per_output_token=histogram(page, "request_time_per_output_token_seconds", TPOT_BUCKETS),
+        queue_time=histogram(page, "request_queue_time_seconds", QUEUE_BUCKETS),
     )
 
 

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 FORMAT = 1
 """Of the file; rises when a key changes its meaning."""
 FIGURES = ("running", "waiting", "generation_tokens", "prompt_tokens", "cached_prompt_tokens", "begun")
-HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token")
+HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
 MOST_TEXT = 64 * 2**20
 """Bytes of one chunk as text: two hours of a hundred pods are a third of it."""
 GZIP = 31

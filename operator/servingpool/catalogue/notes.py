@@ -115,7 +115,7 @@ class Note(Templated, StrEnum):
         "In ObjectiveMissed: attainment over the last 5 minutes.",
     )
     WITNESS = (
-        "The TTFT histogram excludes queue time, so the {witness} is used instead.",
+        "The TTFT histogram excludes queue time, so the queue's length is used instead.",
         "In SLOMet: late requests are counted from the queue's length.",
     )
     TTFT_INFERRED = (

@@ -1,8 +1,8 @@
 """Which requests missed the SLO, by the witness that is believed.
 
 Two witnesses tell of late first tokens: the TTFT histogram and the length of the queue. A TTFT histogram may begin at
-admission, and then excludes the queue; so does every TTFT behind a gateway that queues. Then the length of the queue
-counts.
+admission, and then excludes the queue; so does every TTFT behind a gateway that queues. Where the queue is excluded,
+its length counts.
 
 Where the SLO is measured at the gateway, its histogram of the client's TTFT counts alone.
 """
@@ -26,8 +26,7 @@ from servingpool.decision.window import KEPT_SECONDS, SampleWindow, Slice
 SPEED_WINDOW = 60.0
 """Seconds over which the mean time per output token is taken at least: a burst moves it within a minute."""
 BY_TOKEN, FEW = 2.0, 5.0
-"""Observations of TPOT for each request begun, and beside them, from which on there is one a token: LMDeploy, NIM, old
-vLLM."""
+"""TPOT is counted by token, as LMDeploy, NIM and old vLLM do, beyond BY_TOKEN observations a request begun, and FEW."""
 ANY = Bucket()
 """The bucket that holds every time."""
 

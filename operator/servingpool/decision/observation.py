@@ -114,6 +114,9 @@ class ReplicaMetrics:
     """ITL; one observation per engine step and running request."""
     time_per_output_token: Histogram | Unknown = NOT_EXPOSED
     """TPOT, a request's mean ITL; one observation per finished request."""
+    queue_time: Histogram | Unknown = NOT_EXPOSED
+    """Seconds a request waited in the engine's queue; one observation a finished request. For recorded histories alone:
+    the autoscalers that they are compared with may scale on it, and the queue's length tells of lateness sooner."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,7 +208,7 @@ def _first_token(memory: Memory, pool: Pool, judge: Lateness) -> Reading:
     """TTFT at the SLO's percentile; with the time in the queue where the histogram excludes it."""
     inferred = memory.unbegun is not None and judge.believed is not Witness.GATEWAY
     shown = _mean_prefill(memory, pool) if inferred else memory.ttft_tail.at(pool.slo.attainment)
-    if judge.believed in {Witness.HISTOGRAM, Witness.GATEWAY} or isinstance(shown, Unknown):
+    if judge.believed is not Witness.QUEUE or isinstance(shown, Unknown):
         return shown
     rows = memory.window.last(pool.params.recent_window).rows
     begun, waited = rows[:, SUMS + BEGUN], rows[:, SUMS + WAITED]

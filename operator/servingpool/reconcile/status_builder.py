@@ -235,7 +235,7 @@ def _believed(plan: PoolPlan) -> list[str]:
     if figures.witness == Witness.HISTOGRAM:
         return where
     waits = [Note.WAITING_NOW.message(seconds=figures.longest_wait)] if figures.longest_wait >= 1.0 else []
-    return [*where, Note.WITNESS.message(witness=figures.witness), *waits]
+    return [*where, Note.WITNESS.message(), *waits]
 
 
 def _calibrating_condition(plan: PoolPlan) -> Condition:

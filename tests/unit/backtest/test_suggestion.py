@@ -41,7 +41,7 @@ FACTS = Facts(
     starts=(80.0, 95.0, 130.0),
     price=(12.0, "From the node label servingpool.dev/dollars-per-gpu-hour, for 4 GPUs."),
     drain="There is no preStop sleep.",
-    missing=("promptTokens",),
+    missing=("queueTime",),
 )
 
 
@@ -83,7 +83,7 @@ def test_it_says_what_is_lost_and_what_is_missing() -> None:
     assert "its metrics (vllm:num_requests_running) are replaced by the SLO" in text
     assert "its behavior (scaleDown) is lost" in text
     assert "Before a scale-down: There is no preStop sleep." in text
-    assert "Prometheus lacks, and decisions need: promptTokens" in text
+    assert "Prometheus lacks, and decisions need: queueTime" in text
 
 
 def test_a_scaled_object_loses_zero_and_its_schedule() -> None:

@@ -57,7 +57,7 @@ def test_each_figure_is_shown_with_its_value_and_its_series(tmp_path: Path) -> N
     assert lines["cachedPromptTokens"].startswith("100 ")
     assert lines["timeToFirstToken"] == '10, mean 0.5 s acme_ttft{model="m"}'
     assert lines["interTokenLatency"].startswith("40, mean 0.1 s (acme_decode_seconds_total) over (acme_steps_total - ")
-    assert lines["timePerOutputToken"] == "- the profile names no series for it"
+    assert lines["queueTime"] == "- the profile names no series for it"
 
 
 def test_helm_values_with_one_engine_are_taken_too(tmp_path: Path) -> None:
@@ -92,12 +92,10 @@ def test_a_page_of_another_label_is_told(tmp_path: Path) -> None:
         ("figures: {running: [{note: b}]}", "must have either name, or sum, or sum and count"),
         ("figures: {running: [{sum: [a], count: [b]}]}", "figures.running must have name, or sum alone, without count"),
         ("figures: {interTokenLatency: [{sum: [a]}]}", "interTokenLatency must have name, or sum and count together"),
-        (
-            "figures: {timeToFirstToken: [{name: a, labels: {b: c}}]}",
-            "figures.timeToFirstToken must not have labels, as a histogram",
-        ),
+        ("figures: {queueTime: [{name: a, labels: {b: c}}]}", "figures.queueTime must not have labels, as a histogram"),
         ("figures: {timeToFirstToken: [{sum: [a], count: [b]}]}", "must have a name: an SLO is judged by its buckets"),
         ("figures: {timePerOutputToken: [{sum: [a], count: [b]}]}", "figures.timePerOutputToken must have a name"),
+        ("figures: {queueTime: [{sum: [a], count: [b]}]}", "figures.queueTime must have a name: an SLO is judged"),
         ("figures: {begun: [{sum: [-a, -b]}]}", "figures.begun.0: Value error, must add a metric, got -a, -b"),
         ("figures: {running: [{name: a, labels: {b: []}}]}", "labels.b: Tuple should have at least 1 item"),
         ("figures: {running: [{name: a, excluded: {b: []}}]}", "excluded.b: Tuple should have at least 1 item"),

@@ -57,27 +57,17 @@ def seen(conduct: Conduct, at: float, trace: Trace | None = None, profile: Engin
     return metrics[0]
 
 
-def queue_times(
-    conduct: Conduct, at: float, trace: Trace | None = None, profile: EngineProfile = FLAT
-) -> tuple[float, float]:
-    """How many the engine's own page shows, and their sum."""
-    fleet = served(profile, conduct, crowd(24) if trace is None else trace, [at])
-    assert conduct.queue_time is not None
-    buckets = page.histogram(fleet.state.page[0], conduct.queue_time)
-    return float(buckets[: page.SUM].sum()), pytest.approx(float(buckets[page.SUM]))  # type: ignore[return-value]
-
-
 def counted(histogram: Histogram | Unknown) -> tuple[float, float]:
     assert isinstance(histogram, Histogram)
     return histogram.count, pytest.approx(histogram.total)  # type: ignore[return-value]
 
 
 def test_vllm_counts_a_first_token_when_it_comes_and_a_queue_time_at_the_end() -> None:
-    early = seen(VLLM, 3.03)
+    early, later = seen(VLLM, 3.03), seen(VLLM, 6.03)
     assert (early.running, early.waiting, early.generation_tokens, early.prompt_tokens) == (8, 16, 400, 4_000)
     assert counted(early.time_to_first_token) == (8, 0.48)
-    assert queue_times(VLLM, 3.03) == (0, 0.0)
-    assert queue_times(VLLM, 6.03) == (8, 0.0)
+    assert counted(early.queue_time) == (0, 0.0)
+    assert counted(later.queue_time) == (8, 0.0)
     assert (early.admission_rejections, early.begun, early.ttft_from_admission) == (0.0, NOT_EXPOSED, False)
 
 
@@ -129,8 +119,8 @@ def test_sglang_sets_its_gauges_at_a_prefill_after_40_decode_steps_and_when_idle
 def test_sglang_does_not_count_first_tokens_as_decoded_and_counts_queue_time_at_the_start() -> None:
     early = seen(SGLANG, 3.03)
     assert early.generation_tokens == 400 - 8
-    assert queue_times(SGLANG, 3.03) == (8, 0.0)
-    assert queue_times(SGLANG, 7.0) == (16, 8 * 6.0)
+    assert counted(early.queue_time) == (8, 0.0)
+    assert counted(seen(SGLANG, 7.0).queue_time) == (16, 8 * 6.0)
 
 
 def test_lmdeploy_sets_its_gauges_every_ten_seconds() -> None:
@@ -145,17 +135,16 @@ def test_lmdeploy_counts_ttft_from_its_handle_so_a_wait_for_kv_cache_is_in_it_an
     by_handles = seen(LMDEPLOY, 30.0)
     assert not by_handles.ttft_from_admission, "the profile says unknown, for a wait for KV cache is in it"
     assert counted(by_handles.time_to_first_token) == (24, 24 * 0.06)
-    assert queue_times(LMDEPLOY, 30.0) == (24, 0.0)
+    assert counted(by_handles.queue_time) == (24, 0.0)
     room_for_four = replace(FLAT, kv_tokens=2_048, max_model_len=1_024)
     by_cache = seen(LMDEPLOY, 30.0, crowd(8, output=12), room_for_four)
     assert counted(by_cache.time_to_first_token) == (8, 4 * 0.06 + 4 * (0.72 + 0.06))
-    assert queue_times(LMDEPLOY, 30.0, crowd(8, output=12), room_for_four) == (8, 4 * 0.72)
+    assert counted(by_cache.queue_time) == (8, 4 * 0.72)
 
 
 def test_nim_has_no_queue_time_and_counts_time_per_output_token_by_token() -> None:
     metrics = seen(NIM, 6.03)
-    assert NIM.queue_time is None
-    assert metrics.cached_prompt_tokens == NOT_EXPOSED
+    assert metrics.queue_time == metrics.cached_prompt_tokens == NOT_EXPOSED
     assert metrics.time_per_output_token == metrics.inter_token_latency
     assert counted(metrics.time_per_output_token) == (792, 792 * 0.06)
 

@@ -219,8 +219,16 @@ def test_series_are_absent_until_a_replica_first_uses_them_where_the_client_libr
     for idle in seen(ScrapeOptions(absent_until_used=True), 10.0, rate=1e-9):
         assert (idle.running, idle.waiting) == (0, 0)
         assert idle.time_to_first_token == idle.inter_token_latency == idle.time_per_output_token == NOT_EXPOSED
-        assert idle.generation_tokens == idle.prompt_tokens == idle.cached_prompt_tokens == NOT_EXPOSED
+        assert idle.queue_time == idle.generation_tokens == idle.prompt_tokens == idle.cached_prompt_tokens
+        assert idle.queue_time == NOT_EXPOSED
     for idle in seen(ScrapeOptions(), 10.0, rate=1e-9):
         assert idle.generation_tokens == 0
         assert isinstance(idle.time_to_first_token, Histogram)
     assert seen(ScrapeOptions(absent_until_used=True), 300.0) == seen(ScrapeOptions(), 300.0)
+
+
+def test_the_engines_own_queue_time_is_shown_around_the_ttft_bound() -> None:
+    for shown in seen(ScrapeOptions(), 300.0):
+        assert isinstance(shown.queue_time, Histogram)
+        assert shown.queue_time.bounds == (2.0, 2.5)
+        assert shown.queue_time.count > 100

@@ -248,7 +248,7 @@ class Layout:
             found[which[0]][Buckets.of(each, texts[which])] = None
         return cls({name: tuple(each) for name, each in found.items()}, engines.total(), frozenset(doubled), **more)
 
-    def choose(self, name: str, bounds: Collection[float]) -> dict[float, frozenset[str]]:
+    def choose(self, name: str, bounds: Collection[float], *, neighbours: bool = True) -> dict[float, frozenset[str]]:
         """The buckets of a histogram to read for these SLO bounds, ascending, with their texts.
 
         What is read for one bound does not depend on the others, and for one namespace not on the pods of others: their
@@ -256,7 +256,9 @@ class Layout:
         """
         found: dict[float, frozenset[str]] = {}
         for there in self.buckets.get(name, ()):
-            chosen = {place for bound in bounds for place in _places(there.bounds, there.rare, bound)}
+            chosen = {
+                place for bound in bounds for place in _places(there.bounds, there.rare, bound, neighbours=neighbours)
+            }
             for place in chosen:
                 le = there.bounds[place]
                 found[le] = found.get(le, frozenset()) | there.texts[place]
@@ -272,8 +274,9 @@ def with_own_buckets(sample: ReplicaMetrics, ttft: float | None, tpot: float | N
         _own(sample.time_to_first_token, ttft),
         _own(sample.inter_token_latency, None),
         _own(sample.time_per_output_token, tpot),
+        _own(sample.queue_time, ttft, neighbours=False),
     )
-    read = (sample.time_to_first_token, sample.inter_token_latency, sample.time_per_output_token)
+    read = (sample.time_to_first_token, sample.inter_token_latency, sample.time_per_output_token, sample.queue_time)
     if own == read:
         return sample
     return replace(
@@ -281,15 +284,16 @@ def with_own_buckets(sample: ReplicaMetrics, ttft: float | None, tpot: float | N
         time_to_first_token=own[0],
         inter_token_latency=own[1],
         time_per_output_token=own[2],
+        queue_time=own[3],
     )
 
 
-def _own(histogram: Histogram | Unknown, bound: float | None) -> Histogram | Unknown:
+def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: bool = True) -> Histogram | Unknown:
     if isinstance(histogram, Unknown):
         return histogram
     if bound is not None and not histogram.bounds:
         return NO_BUCKETS if histogram.count else histogram
-    places = () if bound is None else _places(histogram.bounds, frozenset(), bound)
+    places = () if bound is None else _places(histogram.bounds, frozenset(), bound, neighbours=neighbours)
     if len(places) == len(histogram.bounds):
         return histogram
     bounds, counts = ([column[place] for place in places] for column in (histogram.bounds, histogram.counts))
@@ -297,11 +301,12 @@ def _own(histogram: Histogram | Unknown, bound: float | None) -> Histogram | Unk
 
 
 @lru_cache(maxsize=4_096)
-def _places(bounds: tuple[float, ...], rare: frozenset[float], bound: float) -> tuple[int, ...]:
+def _places(bounds: tuple[float, ...], rare: frozenset[float], bound: float, *, neighbours: bool) -> tuple[int, ...]:
     """Where among ascending bounds the two around `bound` are, and its neighbours. `rare`: some pods lack them."""
     above = bisect_right(bounds, bound * (1 + _EQUAL))
-    nearest = (tuple(sorted(bounds, key=_from(bound * factor))) for factor in _NEIGHBOURS)
-    orders = (bounds[:above][::-1], bounds[above:], *nearest)
+    orders = [bounds[:above][::-1], bounds[above:]]
+    if neighbours:
+        orders += [tuple(sorted(bounds, key=_from(bound * factor))) for factor in _NEIGHBOURS]
     needed = {le for order in orders for le in _until_shared(order, rare)}
     return tuple(place for place, le in enumerate(bounds) if le in needed)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
 from servingpool.adapters.prometheus.samples import NO_BUCKETS, BucketCount, Layout, with_own_buckets
-from servingpool.decision.observation import Histogram, ReplicaMetrics
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 
 VLLM_TTFT = (
     "0.001 0.005 0.01 0.02 0.04 0.06 0.08 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 20.0 40.0 80.0 160.0 640.0 2560.0"
@@ -83,6 +83,7 @@ def test_what_an_slo_does_not_bound_has_no_buckets():
     own = with_own_buckets(read, None, 0.1)
     assert own.time_to_first_token == Histogram((), (), 9.0, 3.0)
     assert own.time_per_output_token == read.time_per_output_token
+    assert own.queue_time == NOT_EXPOSED
 
 
 def test_a_bound_without_any_bucket_is_unknown():

@@ -24,10 +24,10 @@ SMOOTH = {"generation_tokens": 703, "prompt_tokens": 6824, "time_to_first_token"
 """Ten requests have their first token; 703 tokens have come out, of those under way too."""
 ENDED = {"generation_tokens": 433, "prompt_tokens": 3288}
 """Six requests have ended, and one was aborted, which these engines leave out."""
-WARMED = {"generation_tokens": 707, "prompt_tokens": 6830, "cached_prompt_tokens": 768}
+WARMED = {"generation_tokens": 707, "prompt_tokens": 6830, "cached_prompt_tokens": 768, "queue_time": 12}
 """SGLang's warm-up is in it: two requests of four tokens for three."""
 BUSY: dict[str, dict[str, int | None]] = {
-    "lmdeploy-0.18.0": {**SMOOTH, "cached_prompt_tokens": 768, "inter_token_latency": 693},
+    "lmdeploy-0.18.0": {**SMOOTH, "cached_prompt_tokens": 768, "inter_token_latency": 693, "queue_time": 6},
     "nim-1.0.0": {**SMOOTH, "inter_token_latency": 693, "time_per_output_token": 693},
     "sglang-0.5.6.post2": {"generation_tokens": 459, "prompt_tokens": 3806, "time_to_first_token": 12},
     "sglang-0.5.10": {**WARMED, "time_to_first_token": 12, "time_per_output_token": 516},

@@ -42,6 +42,7 @@ class Figure(StrEnum):
     TIME_TO_FIRST_TOKEN = "timeToFirstToken"  # noqa: S105, no password
     INTER_TOKEN_LATENCY = "interTokenLatency"  # noqa: S105
     TIME_PER_OUTPUT_TOKEN = "timePerOutputToken"  # noqa: S105
+    QUEUE_TIME = "queueTime"
 
     @property
     def field(self) -> str:
@@ -49,7 +50,7 @@ class Figure(StrEnum):
         return self.name.lower()
 
 
-HISTOGRAMS = (Figure.TIME_TO_FIRST_TOKEN, Figure.INTER_TOKEN_LATENCY, Figure.TIME_PER_OUTPUT_TOKEN)
+HISTOGRAMS = (Figure.TIME_TO_FIRST_TOKEN, Figure.INTER_TOKEN_LATENCY, Figure.TIME_PER_OUTPUT_TOKEN, Figure.QUEUE_TIME)
 """Figures that are histograms of seconds; the others are gauges and counters."""
 JUDGED = tuple(figure for figure in HISTOGRAMS if figure is not Figure.INTER_TOKEN_LATENCY)
 """Those of which an SLO's bound needs the buckets."""
