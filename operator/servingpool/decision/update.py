@@ -32,7 +32,7 @@ from servingpool.decision.standing import standing_still
 from servingpool.decision.state import SCORE_BIN, Memory, Profile, Scored, UpdateResult
 from servingpool.decision.step_time import StepTime
 from servingpool.decision.usual import usual
-from servingpool.decision.window import Demand, Slice, rate_window
+from servingpool.decision.window import AT, Demand, Slice, rate_window
 
 LEAST_SPAN = 1.0
 """Seconds between two observations below which the second teaches nothing."""
@@ -278,6 +278,9 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     window = memory.window
     window.note(late, load=offered_load(pool, demand, window), work=demand.level)
     past_loads = memory.past_loads.update(now, window.load_of(demand.level))
+    by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
+    if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
+        memory = _judged_anew(memory, judge)
     # If an idle engine already breaks TPOT, misses of TPOT say nothing about fleet size. What is learned stays for
     # hours, so until the fit is known such requests teach nothing.
     infeasible = tpot_infeasible(pool, step)
@@ -375,6 +378,26 @@ def _budget(tick: _Tick, memory: Memory, carried: Misses, in_all: Misses, usual:
         below_max=requested < pool.max_replicas and not any(replica.unschedulable for replica in starting),
         params=pool.params,
     )
+
+
+def _judged_anew(memory: Memory, judge: Lateness) -> Memory:
+    """The memory once it is known that the TTFT histogram excludes the queue.
+
+    What it taught is dropped, and the last minutes' score is what the other witnesses say. Each tick is judged alone:
+    a witness counts those late for their first token and those late for the others, and over minutes that were bad for
+    both the same requests would count twice.
+    """
+    window = memory.window
+    window = window.judged_anew([judge.missed(Slice(window.rows[at : at + 1])) for at in range(len(window.rows))])
+    rows = window.rows[:-1]
+    ends = [*(entry.begin for entry in memory.score), math.inf][1:]
+    score = []
+    for scored, end in zip(memory.score, ends, strict=True):
+        misses = Slice(rows[(rows[:, AT] >= scored.begin) & (rows[:, AT] < end)]).misses
+        reaches = len(rows) and scored.begin >= rows[0, AT]
+        score.append(Scored(scored.begin, misses.requests, misses.late) if reaches else scored)
+    profile = replace(memory.profile, curve=MissCurve(), calibration=Calibration())
+    return replace(memory, window=window, profile=profile, score=tuple(score), predicted_by=None)
 
 
 def _carried(in_all: Misses, attribution: LoadAttribution) -> Misses:

@@ -6,6 +6,7 @@ replica-seconds per second, which is the number of replicas that it keeps fully 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -117,6 +118,12 @@ class SampleWindow:
     def note(self, misses: Misses, *, load: float, work: float) -> None:
         """Note the last tick's requests, those late, offered load and work; no slice sums them."""
         self.rows[-1, LOAD:] = load, work, misses.requests, misses.late
+
+    def judged_anew(self, misses: Sequence[Misses]) -> SampleWindow:
+        """The same with each tick's requests, and those late."""
+        rows = self.rows.copy()
+        rows[:, [JUDGED, LATE]] = [(tick.requests, tick.late) for tick in misses]
+        return SampleWindow(rows, self.buckets)
 
     def in_other_units(self, ratio: float) -> SampleWindow:
         """The same where what was work of 1 is work of `ratio`."""

@@ -217,6 +217,14 @@ def test_the_queue_is_believed_where_the_histogram_excludes_it_and_the_reason_sa
     assert "a full replica serves 0.89 requests/s, 8 at a time" in outcome.decision.reason
 
 
+def test_the_last_minutes_are_judged_anew_once_the_histogram_is_known_to_exclude_the_queue() -> None:
+    fleet = Fleet(pool=replace(POOL, max_replicas=3))
+    shown = [fleet.tick(5.0).decision.figures for _ in range(8)]
+    assert shown[-1].witness is Witness.QUEUE
+    late = sum(entry[2] for entry in fleet.memory.score)
+    assert late > 0.5 * sum(entry[1] for entry in fleet.memory.score)
+
+
 def test_a_queue_is_worked_off_and_the_replicas_for_it_are_removed() -> None:
     fleet = Fleet()
     for _ in range(40):

@@ -518,11 +518,11 @@ class FakeCluster:
         raw = self.cache.pools[pool]
         self._version += 1
         meta = {**raw["metadata"], "resourceVersion": str(self._version)}
-        self.cache.see_pool({**raw, "metadata": meta, "status": merged(raw["status"], changes)}, gone=False)
+        self.cache.see_pool({**raw, "metadata": meta, "status": merged(raw.get("status"), changes)}, gone=False)
 
     async def write_budget_status(self, name: str, changes: Status) -> None:
         raw = self.cache.budgets[name]
-        self.cache.see_budget({**raw, "status": merged(raw.get("status", {}), changes)}, gone=False)
+        self.cache.see_budget({**raw, "status": merged(raw.get("status"), changes)}, gone=False)
 
     async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:
         if "event" in self.writes.refuse:
