@@ -1,4 +1,4 @@
-"""What each parameter of today's core is worth: `python benchmarks/control/ablated.py`, two hours on two cores.
+"""What each parameter of today's core is worth: `python benchmarks/control/ablated.py`, 18 minutes on two cores.
 
 On the cases of the guard that take an hour of traffic, each with one field of `Params` taken to where its idea has no
 effect. Results are kept as long as the sources stay the same, so an interrupted run goes on where it ended. It prints

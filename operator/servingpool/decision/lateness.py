@@ -1,8 +1,8 @@
 """Which requests missed the SLO, by the witness that is believed.
 
-Two witnesses tell of late first tokens: the TTFT histogram and the length of the queue. A TTFT histogram may begin at
-admission, and then excludes the queue; so does every TTFT behind a gateway that queues. Where the queue is excluded,
-its length counts.
+Two witnesses tell of late first tokens: the TTFT histogram and the length of the queue. The histogram excludes the
+queue if the engine counts TTFT from admission, or if a gateway before the engine queues. Then the length of the queue
+is used.
 
 Where the SLO is measured at the gateway, its histogram of the client's TTFT counts alone.
 """
@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from servingpool.decision.counters import LATE_BY_QUEUE
-from servingpool.decision.latency_count import Misses, late_share_by_mean
+from servingpool.decision.latency_count import LatencyCount, Misses, late_share_by_mean
 from servingpool.decision.observation import Bucket, Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.queueing import Queue, overdue
@@ -48,29 +48,27 @@ class Lateness:
     """The TTFT histogram excludes the queue."""
     pool: Pool
 
-    @cached_property
-    def _requests_per_first_token(self) -> float:
-        """Requests for each observed first token: more than 1 where several are prefilled, or some not judged."""
-        kept = self.window.last(KEPT_SECONDS)
-        return max(1.0, kept.total(BEGUN) / max(kept.first_tokens.total, 1.0))
+    def _requests_per(self, told: LatencyCount) -> float:
+        """Requests for each TTFT that was `told` in the last twenty minutes; at least 1."""
+        return max(1.0, self.window.last(KEPT_SECONDS).total(BEGUN) / max(told.total, 1.0))
 
     def _first_tokens(self, part: Slice) -> Misses:
         """Requests that got their first token, and those late, by the witness that is believed."""
         bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
-        if self.believed is not Witness.GATEWAY:
-            ttft = part.first_tokens.misses(pooled.first_tokens, self.window.buckets.ttft, bound)
-            each = self._requests_per_first_token
-            requests, late = each * ttft.requests, each * ttft.late
-            if self.believed is Witness.QUEUE and requests > 0.0:
-                # With what the histogram sees beside: a long prefill is no queue.
-                waited = min(requests, part.total(LATE_BY_QUEUE))
-                late = waited + late * (1.0 - waited / requests)
+        if self.believed is Witness.GATEWAY:
+            told = part.client_first_tokens.misses(pooled.client_first_tokens, self.window.buckets.client, bound)
+            # A gateway may tell the TTFT of streaming requests only.
+            each = self._requests_per(self.window.last(KEPT_SECONDS).client_first_tokens)
+            return Misses(each * told.requests, each * told.late)
+        told = part.first_tokens.misses(pooled.first_tokens, self.window.buckets.ttft, bound)
+        # Several are prefilled together and told once, or some are not told.
+        each = self._requests_per(self.window.last(KEPT_SECONDS).first_tokens)
+        requests, late = each * told.requests, each * told.late
+        if self.believed is Witness.HISTOGRAM or requests <= 0.0:
             return Misses(requests, late)
-        told = part.client_first_tokens.misses(pooled.client_first_tokens, self.window.buckets.client, bound)
-        kept = self.window.last(KEPT_SECONDS)
-        # A gateway may tell the TTFT of streaming requests only.
-        each = max(1.0, kept.total(BEGUN) / max(kept.client_first_tokens.total, 1.0))
-        return Misses(each * told.requests, each * told.late)
+        # With what the histogram sees beside: a long prefill is no queue.
+        waited = min(requests, part.total(LATE_BY_QUEUE))
+        return Misses(requests, waited + late * (1.0 - waited / requests))
 
     @property
     def believed(self) -> Witness:

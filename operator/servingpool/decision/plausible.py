@@ -142,12 +142,12 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
 
 def _crossed(figures: Sequence[float]) -> bool:
     """Whether a histogram counts more up to a bound than in all."""
-    most = EQUAL * figures[TTFT_COUNT], EQUAL * figures[TPOT_COUNT]
+    ttft, tpot = EQUAL * figures[TTFT_COUNT], EQUAL * figures[TPOT_COUNT]
     return (
-        figures[TTFT_LOWER] > most[0]
-        or figures[TTFT_UPPER] > most[0]
-        or figures[TPOT_LOWER] > most[1]
-        or figures[TPOT_UPPER] > most[1]
+        figures[TTFT_LOWER] > ttft
+        or figures[TTFT_UPPER] > ttft
+        or figures[TPOT_LOWER] > tpot
+        or figures[TPOT_UPPER] > tpot
     )
 
 
