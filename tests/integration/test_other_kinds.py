@@ -305,6 +305,8 @@ def test_commands_take_any_kind_as_kubectl_names_it(cluster: Cluster, prometheus
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    names = ("sts", "cliques", "adapter")
+    wait_until(lambda: all(cluster.ready(name) for name in names), PATIENCE, "each has a ready pod to look at")
     for target, said in (
         ("sts/sts", f"StatefulSet {NAMESPACE}/sts"),
         ("podcliquescalinggroup.grove.io/cliques", f"PodCliqueScalingGroup {NAMESPACE}/cliques"),
