@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from servingpool.api.part import Part
 from servingpool.api.text import Text
@@ -34,6 +34,13 @@ class Condition(Part):
     """Time when `status` last changed."""
 
 
+def _of_this_version(given: Any) -> Any:
+    """The conditions whose types this version has: one unknown type would make the whole status unreadable."""
+    if not isinstance(given, list):
+        return given
+    return [one for one in given if not isinstance(one, dict) or one.get("type") in list(ConditionType)]
+
+
 Conditions = Annotated[
     tuple[Condition, ...],
     Field(
@@ -41,6 +48,7 @@ Conditions = Annotated[
         max_length=16,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     ),
+    BeforeValidator(_of_this_version),
 ]
 """At most one of each type."""
 

@@ -201,7 +201,7 @@ class Status(Part):
     """Generation of the spec that this status is about."""
     conditions: Conditions = ()
     """Conditions: Ready, MetricsAvailable, SLOMet, ScalingLimited, Calibrating, DrainReady; with min 0 ZeroReady; of
-    several targets TargetsAvailable and RoutingFollowsSpeed."""
+    several targets TargetsAvailable."""
     fleet: Word | None = None
     """Ready, desired and max replicas for `kubectl get`, such as `3/4/8`."""
     bounds: Bounds | None = None

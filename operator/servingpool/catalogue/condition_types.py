@@ -52,11 +52,6 @@ class ConditionType(StrEnum):
         Truth.TRUE,
         "Every target delivers the replicas that are ordered. Only pools of several targets have this condition.",
     )
-    ROUTING_FOLLOWS_SPEED = (
-        "RoutingFollowsSpeed",
-        Truth.TRUE,
-        "The gateway sends slow replicas fewer requests. Only pools of several targets have this condition.",
-    )
     OBJECTS_READ = (
         "ObjectsRead",
         Truth.TRUE,

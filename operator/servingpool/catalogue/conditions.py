@@ -579,38 +579,6 @@ class Reason(Templated, StrEnum):
         "Nodes or quota of a target ran out, so others are ordered in its place. One probe of it stays ordered.",
         "Add nodes or quota for the target, or lower its max. Once the probe is Ready the target is used again.",
     )
-    # RoutingFollowsSpeed
-    LEAST_LOADED = (
-        "LeastLoaded",
-        (ConditionType.ROUTING_FOLLOWS_SPEED, Truth.TRUE),
-        "Requests are spread by load ({held}). {cost}",
-        "The gateway sends a request to where the fewest run, so faster replicas get more of them.",
-        "Nothing. A gateway that weighs replicas by their speed would use fast ones in full.",
-    )
-    ROUND_ROBIN = (
-        "RoundRobin",
-        (ConditionType.ROUTING_FOLLOWS_SPEED, Truth.FALSE),
-        (
-            "Slow replicas hold more requests than fast ones ({held}), as under round robin. "
-            "{ready} Ready replicas then serve like {usable:.3g} of {reference}, instead of {whole:.3g}."
-        ),
-        "Each replica gets the same share, so the fleet serves its number times what the slowest replica serves.",
-        "Set the gateway to least-loaded routing. Or give this pool targets of about the same speed.",
-    )
-    SIMILAR_SPEEDS = (
-        "SimilarSpeeds",
-        (ConditionType.ROUTING_FOLLOWS_SPEED, Truth.TRUE),
-        "The speeds of the targets differ by less than {least:.0%}, so any routing fits.",
-        "Replicas of all targets serve about the same.",
-        "Nothing.",
-    )
-    ROUTING_UNKNOWN = (
-        "RoutingUnknown",
-        (ConditionType.ROUTING_FOLLOWS_SPEED, Truth.UNKNOWN),
-        "How the gateway spreads requests over the targets is unknown: {detail}.",
-        "It shows once replicas of two targets of known, different speed have served side by side.",
-        "Nothing.",
-    )
     # Counted, of a GPUBudget
     ALL_COUNTED = (
         "AllCounted",

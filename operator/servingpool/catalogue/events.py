@@ -14,7 +14,6 @@ WARNED = {
     ConditionType.DRAIN_READY: Truth.FALSE,
     ConditionType.ZERO_READY: Truth.FALSE,
     ConditionType.TARGETS_AVAILABLE: Truth.FALSE,
-    ConditionType.ROUTING_FOLLOWS_SPEED: Truth.FALSE,
 }
 """Conditions that post a Warning event when they turn to this status."""
 

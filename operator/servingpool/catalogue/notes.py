@@ -66,26 +66,6 @@ class Note(Templated, StrEnum):
         "No other target delivers.",
         "In TargetNotDelivering: nothing can be ordered in its place.",
     )
-    SLOW_FULL_FIRST = (
-        "Slow ones reach the SLO's bounds first, so fast ones are not used in full.",
-        "In LeastLoaded: what unequal replicas cost under routing that gives each as many running requests.",
-    )
-    FULL_USE = (
-        "Fast ones hold more, about as their speed allows.",
-        "In LeastLoaded: unequal replicas cost nothing under such routing.",
-    )
-    FEW_SPEEDS = (
-        "the speeds of fewer than two targets are known",
-        "In RoutingUnknown: a speed is known once the target and the reference have served.",
-    )
-    SELDOM_SIDE_BY_SIDE = (
-        "replicas of different speed served side by side for {seen} of the last half hour, and {wanted} are needed",
-        "In RoutingUnknown: the requests in their engines are compared.",
-    )
-    FEW_IN_ENGINES = (
-        "fewer than {least:g} requests a replica are in the engines",
-        "In RoutingUnknown: so few do not show how they are spread.",
-    )
     ALL_SAMPLES_LACK = (
         "Pods are scraped but do not export {names}",
         "In PartialMetrics and FailedGetMetrics: check the engine's version and its metrics options.",

@@ -13,6 +13,6 @@ A map, in the order of a tick:
 - keep: `state` (of a pool), `pool_states` (of all), `kept_memory` (what the core knows), `target_state` (of each
   target), `replica_drift` (who else scales it), `history`
 - report: `report`, `status_builder`, `decision_status`; conditions: `metrics_condition`, `limited_condition`,
-  `target_status`, `routing`, `draining`, `zero_ready`, `objects_condition`;
+  `target_status`, `draining`, `zero_ready`, `objects_condition`;
   `estimating` (how exact the attainment is)
 """

@@ -374,7 +374,7 @@ class Reconciler:
     def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""
         self._under_way.pop(due.meta.key, None)
-        told = build(due, outcome, state.status, state.scaled_at, state.history.told, state.routing)
+        told = build(due, outcome, state.status, state.scaled_at, state.history.told)
         state.judged(told.conditions)
         return told
 

@@ -21,8 +21,6 @@ from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.history import History
 from servingpool.reconcile.kept_memory import NO_ROLE, KeptMemory
 from servingpool.reconcile.pool_plan import PoolPlan
-from servingpool.reconcile.routing import NOT_SEEN, Spread, judge_routing
-from servingpool.reconcile.sides import role_of
 from servingpool.reconcile.target_state import TargetState
 from servingpool.reconcile.targets import SeenTarget, together
 
@@ -68,10 +66,6 @@ class PoolState:
     pool: ServingPool | None = None
     decision: Decision | None = None
     observation: Observation | None = None
-    spreads: dict[str, Spread] = field(default_factory=dict)
-    """How requests were spread over several targets, by role."""
-    routing: dict[str, tuple[Reason, str]] = field(default_factory=dict)
-    """Reason and message of that by role, of those whose targets stand in for each other."""
     sides: tuple[PoolPlan, ...] = ()
     """What was last decided for prefill and for decode, where targets have roles."""
     expense: Expense = field(default_factory=Expense)
@@ -95,11 +89,12 @@ class PoolState:
     @classmethod
     def of_status(cls, meta: Metadata, model: str, status: Status, raw: Raw) -> PoolState:
         """The state of a pool of which only the status is known."""
-        # A status that cannot be read is of another version: it is written anew as a whole.
-        unreadable = status == Status() and bool(raw.get("status"))
+        # A status that cannot be read, or has conditions that cannot, is of another version: all of it is written anew.
+        stored = raw.get("status") or {}
+        unread = (status == Status() and bool(stored)) or len(status.conditions) < len(stored.get("conditions") or ())
         history = History.found(status)
         kept = KeptMemory(model)
-        return cls(uid=meta.uid, kept=kept, status=status, status_write_unknown=unreadable, history=history)
+        return cls(uid=meta.uid, kept=kept, status=status, status_write_unknown=unread, history=history)
 
     def is_of(self, pool: ServingPool) -> bool:
         """Whether this state belongs to this pool and model."""
@@ -160,21 +155,6 @@ class PoolState:
         self.expense = plan.expense
         self.sides = plan.sides
         self.kept.decided(plan)
-        self.spreads = {
-            (role := role_of(side.seen.pool)): self.spreads.get(role, NOT_SEEN).seen(
-                side.seen.observation, plan.at, side.standing
-            )
-            for side in plan.each
-        }
-        self.routing = {role_of(side.seen.pool): judged for side in plan.each if (judged := self._routing(side))}
-
-    def _routing(self, side: PoolPlan) -> tuple[Reason, str] | None:
-        """How requests are spread in a pool without roles, or in one of its roles: each has its own verdict to keep."""
-        role, parts = role_of(side.seen.pool), side.decision.parts
-        if role and len(parts) == 1:
-            return None  # nothing stands in for it
-        before = self.routing.get(role)
-        return judge_routing(parts, side.learned.reference, self.spreads[role], None if before is None else before[0])
 
     def refused(self) -> None:
         """Nothing can be decided, so the last figures are no longer valid."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, condition_of, updated
 from servingpool.api.duration import brief
@@ -44,37 +43,24 @@ SEEN = (
 
 RANK = (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE)
 """Of what is judged of both roles, what is told first."""
-NO_ROUTING: Mapping[str, tuple[Reason, str]] = MappingProxyType({})
 
-OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE, ConditionType.ROUTING_FOLLOWS_SPEED)
+OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE)
 """Conditions that go when the spec changes: of a pool with min 0, or with several targets."""
 
 
 def build(
-    due: Planned,
-    outcome: ScaleOutcome,
-    held: Status,
-    scaled_at: float | None,
-    history: tuple[Change, ...],
-    routing: Mapping[str, tuple[Reason, str]] = NO_ROUTING,
+    due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None, history: tuple[Change, ...]
 ) -> Status:
     """The status of a pool after acting.
 
     `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
     last order that is worth telling; None if there was none since the start. `history` is the newest change first.
-    `routing`: how requests are spread over targets that stand in for each other, reason and message by role.
     """
-    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at, routing)
+    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at)
     return told.model_copy(update={"history": history})
 
 
-def _decided(
-    plan: PoolPlan,
-    outcome: ScaleOutcome,
-    held: Status,
-    scaled_at: float | None,
-    routing: Mapping[str, tuple[Reason, str]],
-) -> Status:
+def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
     """The status of a pool that was decided on, and scaled or not."""
     pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
     permission = plan.permission if outcome.failure is None else _failed(plan.permission, *outcome.failure)
@@ -89,10 +75,7 @@ def _decided(
         _calibrating_condition(plan),
         _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation, plan.standing).values())),
     ]
-    spread = _worst([(reason, of_role(role, said)) for role, (reason, said) in routing.items()])
-    judged += [
-        _condition(plan, *one) for one in (judge_zero(plan), _targets(plan), spread, _objects(plan, held)) if one
-    ]
+    judged += [_condition(plan, *one) for one in (judge_zero(plan), _targets(plan), _objects(plan, held)) if one]
     types = {one.type for one in judged}
     before = [one for one in held.conditions if one.type in types or one.type not in OF_SOME_POOLS]
     cold_start, done = plan.learned.cold_start, outcome.complete and outcome.ordered is not None

@@ -12,7 +12,7 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.cli.explained import show
 from servingpool.reconcile import pool_plan
 
-from .fake_cluster import FakeCluster, stamp
+from .fake_cluster import FakeCluster
 from .stories import settled
 from .test_lost_answers import short
 
@@ -137,17 +137,16 @@ def test_a_status_of_unknown_state_is_overwritten_completely(monkeypatch: pytest
 
 @pytest.mark.parametrize("spec", [{}, {"targets": []}])
 def test_a_status_that_cannot_be_read_leaves_nothing_behind(spec: dict[str, Any]) -> None:
-    """After a downgrade: one condition's type is not known to this version."""
+    """After a downgrade: a field is of another type in the newer version."""
     world = FakeCluster()
     world.serve(rate=6.0)
     world.pool(**spec)
     raw = world.cache.pools["chat", "pool"]
-    strange = {"type": "OfANewerVersion", "status": "True", "reason": "X", "lastTransitionTime": stamp(world.now)}
     world.cache.see_pool(
         {
             **raw,
             "status": {
-                "conditions": [strange],
+                "fleet": 7,
                 "throughput": {"generationTokensPerSecond": 9999.0},
                 "queueDepth": 77.0,
                 "latency": {"timeToFirstToken": "9s"},
@@ -158,6 +157,19 @@ def test_a_status_that_cannot_be_read_leaves_nothing_behind(spec: dict[str, Any]
     world.prometheus.silent = "503"
     world.step(minutes=10)
     assert world.status().get("throughput") is None, world.status()["throughput"]
+
+
+def test_a_condition_of_the_version_before_goes_at_the_first_write_and_what_was_learned_stays() -> None:
+    """RoutingFollowsSpeed was removed, so its type is unknown. Nothing else of this pool changes: its target is gone."""
+    world = settled()
+    gone(world)
+    raw, before = world.cache.pools["chat", "pool"], world.status()
+    removed = {**before["conditions"][0], "type": "RoutingFollowsSpeed"}
+    world.cache.see_pool({**raw, "status": {**before, "conditions": [*before["conditions"], removed]}}, gone=False)
+    world.restart()
+    world.step()
+    assert world.status()["conditions"] == before["conditions"]
+    assert world.status()["profile"] == before["profile"]
 
 
 def test_the_transition_time_is_when_the_failure_began() -> None:

@@ -38,15 +38,13 @@ def test_the_status_has_each_target_and_their_sums() -> None:
     assert sum(one.ready for one in status.targets) == status.ready_replicas == 4
     assert sum(one.desired for one in status.targets) == status.desired_replicas
     assert found.condition("TargetsAvailable") == ("True", "TargetsDeliver")
-    assert found.condition("RoutingFollowsSpeed") == ("True", "SimilarSpeeds")
 
 
 def test_a_pool_of_one_target_has_none_of_it() -> None:
     found = world([{"name": "on-demand", "min": 1, "max": 4}])
     found.step(minutes=2)
     assert "targets" not in found.status()
-    types = {one["type"] for one in found.status()["conditions"]}
-    assert not types & {"TargetsAvailable", "RoutingFollowsSpeed"}
+    assert "TargetsAvailable" not in {one["type"] for one in found.status()["conditions"]}
 
 
 def test_conditions_and_targets_go_with_the_second_target() -> None:
@@ -55,7 +53,7 @@ def test_conditions_and_targets_go_with_the_second_target() -> None:
     found.pool(targets=SEVERAL[:1])
     found.step()
     assert "targets" not in found.status()
-    assert not {one["type"] for one in found.status()["conditions"]} & {"TargetsAvailable", "RoutingFollowsSpeed"}
+    assert "TargetsAvailable" not in {one["type"] for one in found.status()["conditions"]}
 
 
 def test_a_refused_pool_has_no_targets() -> None:
