@@ -36,6 +36,8 @@ from servingpool_simulation.baselines.catalogue import BASELINES
 from servingpool_simulation.oracle import Effort
 
 PUBLISHED = store.ROOT / "docs" / "benchmarks"
+DRAWINGS = store.ROOT / "report" / "benchmarks"
+"""Plots that no page shows; not in git."""
 FIGURES = store.ROOT / "build" / "benchmarks"
 """For machines; not in git."""
 QUICK = store.ROOT / "report" / "control"
@@ -68,7 +70,7 @@ def main() -> None:
         chosen = [case for case in chosen if case.kind is Kind.BURST]
     found = _computed(crew, chosen, quick=options.quick, rest=not options.quick and not options.cases)
     folder = options.output or (QUICK if options.quick or options.cases else PUBLISHED)
-    pages.publish(found, folder)
+    pages.publish(found, folder, DRAWINGS if folder == PUBLISHED else folder)
     figures = FIGURES / ("control.json" if folder == PUBLISHED else "control-part.json")
     pages.write_figures(found, figures)
     if crew.changed:

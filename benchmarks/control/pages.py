@@ -1,4 +1,4 @@
-"""The published pages: README.md, a page for each case and the plots; and the figures for machines."""
+"""The published pages: README.md, cases.md and three plots; the other plots; and the figures for machines."""
 
 from __future__ import annotations
 
@@ -40,6 +40,15 @@ The oracle knows every arrival and the hardware, and pays cold starts. It is a c
 bound on the least GPU-hours that hold the SLO, not a proof of them, so a ratio below 1 is possible."""
 
 
+EXAMPLE = "conv"
+"""The case whose plots stand on the pages."""
+CASES_SAID = """\
+The tables behind [the comparison](README.md), which says on what the figures rest. A case has at most two tables:
+
+- Every policy, each baseline with its published defaults. "Of oracle" is GPU-hours over the oracle's.
+- The baselines tuned in hindsight: the value of the parameter with which each costs least, or comes closest. The
+  parameter and its default are in the comparison's table of [baselines](README.md#baselines-over-all-cases)."""
+"""Heads cases.md."""
 BASELINES_SAID = (
     "GPU-hours as multiples of the oracle's, mean over the cases where the policy holds the SLO. Tuned: the "
     "cheapest value of its one parameter that holds the SLO on that very trace and seed."
@@ -78,18 +87,20 @@ class Publication:
     command: str
 
 
-def publish(found: Publication, folder: Path) -> None:
-    """Writes all pages."""
-    folder.mkdir(parents=True, exist_ok=True)
+def publish(found: Publication, folder: Path, drawings: Path) -> None:
+    """Writes all pages. The plots that no page shows go to `drawings`."""
+    for each in (folder, drawings):
+        each.mkdir(parents=True, exist_ok=True)
     shown = [results for results in found.cases if results.our(history=False) is not None]
     for results in shown:
         slug = results.case.slug
-        (folder / f"frontier-{slug}.svg").write_text(plots.frontier(results))
-        (folder / f"course-{slug}.svg").write_text(plots.course(results))
-        (folder / f"{slug}.md").write_text(_case_page(results))
+        place = folder if slug == EXAMPLE else drawings
+        (place / f"frontier-{slug}.svg").write_text(plots.frontier(results))
+        (place / f"course-{slug}.svg").write_text(plots.course(results))
     if shown:
         (folder / "summary.svg").write_text(plots.summary(shown))
     (folder / "README.md").write_text(_front(found, shown))
+    (folder / "cases.md").write_text(_cases(found, shown))
 
 
 def write_figures(found: Publication, file: Path) -> None:
@@ -114,7 +125,7 @@ def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
         tables.goal_figures(judged),
         "</details>",
         "## Cases",
-        "GPU-hours as multiples of the oracle's. Each case has a page: plots, all baselines with defaults and tuned.",
+        "GPU-hours as multiples of the oracle's. [Each case's tables](cases.md) have every baseline.",
         tables.overview(shown),
         *_days(shown),
         "## What we lose, and where",
@@ -174,24 +185,36 @@ def how_tuned(slug: str) -> str:
     return "default" if slug in {"conv-day", "code-day", "clients-day", "replicas-300"} else "bisect"
 
 
-def _case_page(results: CaseResults) -> str:
+def _cases(found: Publication, shown: Sequence[CaseResults]) -> str:
+    drawn = (
+        f"`{found.command}` writes this page. It also draws each case, as on the plots of "
+        f"[{EXAMPLE}](#{EXAMPLE}), into `report/benchmarks`."
+    )
+    sections = [part for results in shown for part in _case(results)]
+    return "\n\n".join(("# Cases", CASES_SAID, drawn, *sections)) + "\n"
+
+
+def _case(results: CaseResults) -> list[str]:
     case, ours = results.case, results.our(history=False)
     assert ours is not None
-    tuned = tables.tuned_table(results)
     parts = [
-        f"# {case.title}",
+        f"## {case.slug}",
         (
-            f"{objective(case.slo)}. {ours.score['requests']:,} requests; 1 to {case.max_replicas} replicas of "
-            f"{case.profile.name}, {case.profile.gpus} GPU each. [All cases](README.md)"
+            f"{case.title}: {objective(case.slo)}. {ours.score['requests']:,} requests; 1 to {case.max_replicas} "
+            f"replicas of {case.profile.name}, {case.profile.gpus} GPU each."
         ),
-        f"![Attainment against GPU-hours](frontier-{case.slug}.svg)",
-        f"![Load, replicas and TTFT over time](course-{case.slug}.svg)",
-        "## Every policy, baselines with their published defaults",
+        *(_plots(case.slug) if case.slug == EXAMPLE else ()),
         tables.case_table(results),
-        "## Baselines tuned in hindsight" if tuned else "",
-        tuned,
+        tables.tuned_table(results),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return [part for part in parts if part]
+
+
+def _plots(slug: str) -> tuple[str, str]:
+    return (
+        f"![Attainment against GPU-hours](frontier-{slug}.svg)",
+        f"![Load, replicas and TTFT over time](course-{slug}.svg)",
+    )
 
 
 def _document(found: Publication) -> dict[str, Any]:

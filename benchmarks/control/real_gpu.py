@@ -1,6 +1,6 @@
 """A real vLLM on a real GPU beside the engine model, and what the operator's core makes of its pages.
 
-`python benchmarks/control/real_gpu.py` writes docs/benchmarks/real-gpu.md, in seconds. gpu/measure.py made the record.
+The first part of docs/benchmarks/real-gpu.md, which real_gpu_pair.py writes. gpu/measure.py made the record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from servingpool_simulation.hardware import engine_profile
 
 RECORDS = Path(__file__).parents[1] / "gpu"
 RECORD = RECORDS / "h200-8b.json.gz"
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "real-gpu.md"
 PROFILE = engine_profile("h200-8b-tp1")
 """The engine model with the step times that this project ships for that GPU and model."""
 ATTAINMENT = 0.95
@@ -200,7 +199,7 @@ def capacity(decision: Decision) -> float:
 TEXT = """\
 # A real vLLM on a real GPU
 
-Written by `python benchmarks/control/real_gpu.py` from a record of {date}: vLLM {vllm} on one {gpu}, with the
+Written by `python benchmarks/control/real_gpu_pair.py` from a record of {date}: vLLM {vllm} on one {gpu}, with the
 shape of Llama-3.1-8B in bf16 and random weights, at most 256 requests and 8,192 tokens in a step. FlashInfer's sampler
 was off. Four client processes on the same machine streamed the answers. Its first start took {start:.0f} s, most of it
 compilation. `python benchmarks/gpu/measure.py` makes such a record on any machine that has vLLM, in six minutes.
@@ -264,7 +263,7 @@ def ratios(record: Record, share: float, *names: str) -> str:
 
 
 def text(record: Record) -> str:
-    """The page."""
+    """That part."""
     about, last = record["about"], record["stages"][-1]
     requests = [measured(stage) for stage in record["stages"]]
     together = Latencies(*(np.concatenate([getattr(one, name) for one in requests]) for name in ("ttft", "tpot")))
@@ -300,7 +299,3 @@ def text(record: Record) -> str:
         prefills=table(("tokens", "client", "engine", "model", "deviation"), prefill_rows(record)),
         decodes=table(("requests", "measured", "model", "deviation"), decode_rows(record)),
     )
-
-
-if __name__ == "__main__":
-    PAGE.write_text(text(load()))

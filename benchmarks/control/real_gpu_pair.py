@@ -1,7 +1,7 @@
 """A real prefill engine and a real decode engine on one GPU: the handover, and what the core decides on their pages.
 
-`python benchmarks/control/real_gpu_pair.py` writes docs/benchmarks/real-gpu-pair.md from a record of
-gpu/measure_pair.py.
+`python benchmarks/control/real_gpu_pair.py` writes docs/benchmarks/real-gpu.md, in seconds: one engine alone by
+real_gpu.py, then the pair from a record of gpu/measure_pair.py.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import real_gpu
 from real_gpu import RECORDS, TTFT, Latencies, Record, known, load, ms, observed
 from tables import table
 
@@ -25,7 +26,7 @@ from servingpool_simulation.disaggregated import Transfer
 RECORD = RECORDS / "h200-8b-pair.json.gz"
 TPOT = 0.04
 SLO = Slo(TTFT, TPOT)
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "real-gpu-pair.md"
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "real-gpu.md"
 MODELLED = Transfer()
 """As the simulated pairs have it, of the same model."""
 
@@ -81,14 +82,13 @@ def decision_rows(steps: Sequence[tuple[float, tuple[Decision, Decision], Decisi
 
 
 TEXT = """\
-# A real prefill and decode pair on one GPU
+## A prefill and a decode engine on one GPU
 
-Written by `python benchmarks/control/real_gpu_pair.py` from a record of {date}: a prefill engine and a decode
-engine, both vLLM {vllm} with the shape of Llama-3.1-8B and random weights, shared one {gpu} and were joined by
-NIXL. The client does what vLLM's proxy does. Steps of the two disturb each other, so this is no measure of what a pair
-can serve; [one engine alone](real-gpu.md) is.
+From a record of {date}: a prefill engine and a decode engine, both vLLM {vllm} with the same shape and random weights,
+shared one {gpu} and were joined by NIXL. The client does what vLLM's proxy does. Steps of the two disturb each other,
+so this is no measure of what a pair can serve.
 
-## The handover
+### The handover
 
 One request at a time, medians in ms. Undivided: the decode engine computes the prompt itself.
 
@@ -98,7 +98,7 @@ The KV cache moved at {rate:.2f} GB/s, and {fixed:.0f} ms came on top, for NIXL,
 NVLink or 200 Gbit/s give many times that; what slowed it on this virtual machine was not looked into.
 The model of the simulated pairs has {rate_modelled:.0f} GB/s and {fixed_modelled:.0f} ms.
 
-## What the operator makes of a slow handover
+### What the operator makes of a slow handover
 
 {rate_asked} conversations/s for {seconds:.0f} s. The clients' first tokens came after {ttft} s (median / 95th
 percentile), and {attained:.1%} of the requests met TTFT 1 s and TPOT 40 ms. The prefill engine was never late.
@@ -112,7 +112,7 @@ was in no bound: attainment was read as 100%.
 
 
 def text(record: Record) -> str:
-    """The page."""
+    """The second part of the page."""
     about, (stage,), (fixed, rate) = record["about"], record["stages"], handover(record)
     clients, steps = measured(record), decisions(record)
     return TEXT.format(
@@ -133,5 +133,10 @@ def text(record: Record) -> str:
     )
 
 
+def page(one: Record, pair: Record) -> str:
+    """The whole."""
+    return f"{real_gpu.text(one)}\n{text(pair)}"
+
+
 if __name__ == "__main__":
-    PAGE.write_text(text(load(RECORD)))
+    PAGE.write_text(page(load(), load(RECORD)))

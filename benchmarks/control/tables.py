@@ -47,7 +47,7 @@ def overview(found: Sequence[CaseResults]) -> str:
         default, tuned = results.best_default(), results.best_tuned()
         rows.append(
             (
-                f"[{results.case.slug}]({results.case.slug}.md)",
+                f"[{results.case.slug}](cases.md#{results.case.slug})",
                 NOTHING if results.oracle is None else f"{results.oracle.cost:.1f}",
                 times(results.relative(ours)),
                 attained(ours),
@@ -109,16 +109,25 @@ def goal_figures(goals: Sequence[Goal]) -> str:
 
 def baselines_overall(found: Sequence[CaseResults]) -> str:
     """A line for each baseline: how often it holds the SLO, and at what cost where it does; ours for comparison."""
-    header = ("policy", "holds with defaults", "GPU-h there", "holds tuned in hindsight", "GPU-h there", "tuned is")
+    header = (
+        "policy",
+        "holds with defaults",
+        "GPU-h there",
+        "holds tuned in hindsight",
+        "GPU-h there",
+        "tuned is",
+        "default",
+    )
     rows = []
     for history, name in ((False, "**ours**"), (True, "**ours, with history**")):
         runs = [(results, results.our(history=history)) for results in found]
-        rows.append((name, *_share(runs), NOTHING, NOTHING, NOTHING))
+        rows.append((name, *_share(runs), *[NOTHING] * 4))
     for baseline in BASELINES:
         known = [(results, results.baselines[baseline.slug]) for results in found if baseline.slug in results.baselines]
         tuned = [(results, runs.tuned) for results, runs in known if len(runs.tried) > 1]
         defaults = [(results, runs.default) for results, runs in known]
-        rows.append((baseline.name, *_share(defaults), *_share(tuned, of=len(tuned)), baseline.parameter))
+        shares = (*_share(defaults), *_share(tuned, of=len(tuned)))
+        rows.append((baseline.name, *shares, baseline.parameter, f"{baseline.default:g}"))
     return table(header, rows)
 
 
@@ -170,7 +179,7 @@ def case_table(results: CaseResults) -> str:
 
 def tuned_table(results: CaseResults) -> str:
     """Each baseline at its best; empty where none was tuned."""
-    header = ("baseline", "parameter", "default", "best", "attains", "GPU-h", "of oracle", "values tried")
+    header = ("tuned in hindsight", "best", "attains", "GPU-h", "of oracle", "values tried")
     rows = []
     for runs in results.baselines.values():
         if len(runs.tried) < 2:
@@ -178,18 +187,8 @@ def tuned_table(results: CaseResults) -> str:
         # Where no value holds the SLO, the one that comes closest.
         value = runs.best if runs.best is not None else max(runs.tried, key=lambda each: runs.tried[each].attainment)
         run = runs.tried[value]
-        rows.append(
-            (
-                *(
-                    runs.baseline.name,
-                    runs.baseline.parameter,
-                    f"{runs.baseline.default:g}",
-                    f"{value:g}",
-                    attained(run),
-                ),
-                *(f"{run.cost:.1f}", times(results.relative(run)), f"{len(runs.tried)}"),
-            )
-        )
+        cost = (f"{run.cost:.1f}", times(results.relative(run)))
+        rows.append((runs.baseline.name, f"{value:g}", attained(run), *cost, f"{len(runs.tried)}"))
     return table(header, rows) if rows else ""
 
 

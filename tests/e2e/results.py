@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,8 @@ COLUMNS = {
 """Key and heading of the columns; whatever else a row has goes into a last one."""
 OTHERS = {"What each panel of the dashboard showed": "dashboard.md"}
 """Further tables of a run that are published with it."""
+LANES = "e2e-lanes.md"
+"""The page with a section for each lane but `make e2e`."""
 
 
 class Results:
@@ -58,7 +61,11 @@ class Results:
     def publish(self, folder: Path, name: str) -> None:
         """The table, and each other one of the run, into the project's documentation, with where they come from."""
         said = f"On {_machine()}, {datetime.now(UTC):%Y-%m-%d}, commit {_commit()}."
-        (folder / f"{name}.md").write_text(f"# What `make {name}` measured\n\n{said}\n\n{self.table()}")
+        if name == "e2e":
+            (folder / f"{name}.md").write_text(f"# What `make {name}` measured\n\n{said}\n\n{self.table()}")
+        else:
+            page = folder / LANES
+            page.write_text(with_section(page.read_text(), f"make {name}", f"{said}\n\n{self.table()}"))
         for title, file in OTHERS.items():
             if file in self._written:
                 text = (self.folder / file).read_text()
@@ -77,6 +84,14 @@ class Results:
         minutes = (time.monotonic() - self._started) / 60
         last = f"In all, cluster and images included: {minutes:.1f} min. {self.verdict}".rstrip()
         return "\n".join([*lines, "", *(part for note in self.notes for part in (note, "")), last, ""])
+
+
+def with_section(page: str, heading: str, text: str) -> str:
+    """A page with the text below a heading of the second level replaced; at its end, where it has no such heading."""
+    head, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
+    written = {section.partition("\n")[0]: section for section in sections}
+    written[heading] = f"{heading}\n\n{text}"
+    return head + "\n".join(f"## {section.rstrip()}\n" for section in written.values())
 
 
 def _machine() -> str:

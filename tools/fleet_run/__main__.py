@@ -6,7 +6,7 @@ import argparse
 
 from fleet_run.course import FleetRun
 from fleet_run.evidence import faults
-from fleet_run.page import PICTURE, page, remarks_of
+from fleet_run.page import page, remarks_of
 from fleet_run.picture import picture
 from fleet_run.record import Record
 from fleet_run.scene import HOUR, Pace
@@ -24,11 +24,9 @@ def main() -> int:
         run = FleetRun(options.directory.absolute(), ensure_binaries(*LAB), Pace(options.minutes))
         run.run().write(stored)
     record = Record.read(stored)
-    drawn = options.page.parent / PICTURE
-    drawn.parent.mkdir(parents=True, exist_ok=True)
     kept = remarks_of(options.page.read_text()) if options.page_only and options.page.is_file() else ""
     options.page.write_text(page(record, kept))
-    drawn.write_text(picture(record))
+    (options.directory / "run.svg").write_text(picture(record))
     return print_result(options.page, faults(record))
 
 

@@ -13,7 +13,6 @@ from fleet_run.scene import GPUS, HOUR, NODES, POOLS, ROUTER, Pace, Pool, idle_a
 from recording import percent, row
 from servingpool_simulation.prices import price
 
-PICTURE = "../images/fleet-run.svg"
 REMARKS = "## Remarks, by hand"
 """Heading of what a person adds to the page. `--page-only` keeps that part."""
 SHOWN = ("TargetsAvailable", "ScalingLimited", "ZeroReady", "SLOMet", "Ready", "MetricsAvailable")
@@ -43,7 +42,7 @@ def _head(record: Record) -> Iterator[str]:
     yield from ("# A recorded hour: three pools, two GPU types, 16 GPUs", "")
     yield (
         f"{record.minute(record.end):.0f} minutes in real time on {day}, on the local control plane. `make fleet` "
-        "repeats it and writes this page."
+        "repeats it, writes this page and draws the run as `build/fleet-run/run.svg`."
     )
     if record.minutes < HOUR:
         yield (
@@ -64,7 +63,7 @@ def _head(record: Record) -> Iterator[str]:
         f"The machine has {record.cores} cores. Its load average was {sum(loads) / len(loads):.1f}, at most "
         f"{max(loads):.1f}."
     )
-    yield from ("", f"![Requests, replicas of each target, and GPUs under the budget]({PICTURE})", "")
+    yield ""
 
 
 def _scene(record: Record) -> Iterator[str]:

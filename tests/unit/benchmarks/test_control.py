@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import store
 import tables
 import work
-from bench import enter
+from bench import PUBLISHED, enter
 from cases import CASES, Case, Kind
 from results import CaseResults, Run, baseline_runs
 from sweeps import STEPS
@@ -103,7 +104,7 @@ class TestWhatIsKept:
         assert len({piece.kept() for piece in pieces}) == len(pieces)
 
 
-def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
+def test_a_case_is_computed_and_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = CaseResults(TINY)
     statics = work.Statics("tiny").done()
     results.static_size = size = statics["best"]
@@ -125,20 +126,26 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
     assert results.oracle.cost < results.static.cost
     assert results.our(history=True).score["requests"] == results.our(history=False).score["requests"]  # type: ignore[union-attr]
     found = pages.Publication([results], [], 0, "a command")
+    pages.publish(found, tmp_path / "another's plots", tmp_path / "drawings")
+    assert names(tmp_path / "another's plots") == ["README.md", "cases.md", "summary.svg"]
+    assert names(tmp_path / "drawings") == ["course-tiny.svg", "frontier-tiny.svg"]
+    monkeypatch.setattr(pages, "EXAMPLE", "tiny")
     for folder in ("once", "again"):
-        pages.publish(found, tmp_path / folder)
+        pages.publish(found, tmp_path / folder, tmp_path / "drawings")
     pages.write_figures(found, tmp_path / "build" / "control.json")
-    files = sorted(path.name for path in (tmp_path / "once").iterdir())
-    assert files == ["README.md", "course-tiny.svg", "frontier-tiny.svg", "summary.svg", "tiny.md"]
+    files = names(tmp_path / "once")
+    assert files == ["README.md", "cases.md", "course-tiny.svg", "frontier-tiny.svg", "summary.svg"]
     for name in files:
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
     document = orjson.loads((tmp_path / "build" / "control.json").read_bytes())
     assert document["cases"]["tiny"]["best_static"]["peak_replicas"] == size
-    page = (tmp_path / "once" / "tiny.md").read_text()
+    page = (tmp_path / "once" / "cases.md").read_text()
     assert "HPA on running" in page
     assert "KEDA production-stack" in page
+    assert "](frontier-tiny.svg)" in page
     front = (tmp_path / "once" / "README.md").read_text()
-    assert "simulated; no GPU ran" in front
+    for name, written in (("README.md", front), ("cases.md", page)):
+        assert set(form(written.replace("tiny", "conv"))) <= set(form((PUBLISHED / name).read_text()))
     (penalty,) = (line for line in front.splitlines() if line.startswith("| penalty: "))
     without, whole = results.without["penalty"][True, 0], results.ours[True, 0]
     more = f"{without.cost / whole.cost - 1.0:+.1%}"
@@ -147,6 +154,25 @@ def test_a_case_is_computed_and_published(tmp_path: Path) -> None:
     assert figures[6] == more
     (told,) = document["cases"]["tiny"]["without"]["penalty"]
     assert told == {"history": True, "seed": 0, "attainment": without.attainment, "gpu_hours": without.cost}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def form(page: str) -> list[str]:
+    """Headings, pictures and heads of tables: what is alike whatever was found."""
+    return re.findall(r"^(?:#.*|!\[.*|\|.*(?=\n\| ---))", page, re.MULTILINE)
+
+
+def test_the_committed_pages_are_of_the_form_that_is_written() -> None:
+    front, cases = ((PUBLISHED / name).read_text() for name in ("README.md", "cases.md"))
+    said = (pages.GROUND, pages.REACH, pages.TIMETABLE, pages.BASELINES_SAID, pages.IDEAS, pages.AGAIN)
+    assert [text for text in said if text not in front] == []
+    assert pages.CASES_SAID in cases
+    written = re.findall(r"^## (.+)$", cases, re.MULTILINE)
+    assert re.findall(r"^\| \[(.+)\]\(cases\.md#\1\)", front, re.MULTILINE) == written
+    assert set(written) == CASES.keys() - {"tiny", "replicas-300"}
 
 
 class TestGoals:
@@ -278,7 +304,7 @@ def test_tables_say_missed_and_never_rank_a_miss() -> None:
     results = results_of(oracle=a_run(0.95, 10.0))
     results.ours[False, 0] = a_run(0.90, 9.0)
     results.baselines = {"keda": a_baseline("keda", a_run(0.5, 1.0))}
-    (line,) = (line for line in tables.overview([results]).splitlines() if "tiny.md" in line)
+    (line,) = (line for line in tables.overview([results]).splitlines() if "#tiny)" in line)
     assert "**missed** 90.00%" in line
     assert "none holds" in line
     overall = tables.baselines_overall([results])

@@ -75,7 +75,3 @@ def test_the_engine_models_steps_are_within_a_quarter_of_the_real_ones(record: R
         assert row["others_at_end"] == row["batch"] - 1, "all decode until the end"
         model = decode_step(PROFILE, row["batch"], row["context"], record["about"]["steps"])
         assert model == pytest.approx(np.mean(row["gap_seconds"]), rel=0.25), row["batch"]
-
-
-def test_the_page_is_that_of_the_record(record: Record) -> None:
-    assert real_gpu.PAGE.read_text() == real_gpu.text(record)

@@ -29,5 +29,5 @@ def test_it_is_the_decode_engines_that_are_asked_for(record: Record) -> None:
     assert most[1] > 1
 
 
-def test_the_page_is_that_of_the_record(record: Record) -> None:
-    assert real_gpu_pair.PAGE.read_text() == real_gpu_pair.text(record)
+def test_the_page_is_that_of_both_records(record: Record) -> None:
+    assert real_gpu_pair.PAGE.read_text() == real_gpu_pair.page(load(), record)
