@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from servingpool.adapters.cluster.pools import Pools, pool_path
 from servingpool.adapters.cluster.refusals import ClusterError, Conflict, NotFound
-from servingpool.cli.main import app
+from servingpool.cli.main import COMMANDS, app, loaded
 
 BEFORE = "servingpool.dev/mode-before-pause"
 COLUMNS = [
@@ -242,6 +242,11 @@ def test_kubectl_is_told_a_word_a_line_and_no_files(pools: FakePools, words: lis
 def test_a_cluster_that_fails_completes_nothing(pools: FakePools) -> None:
     pools.failure = ClusterError("403")
     assert completed("get q") in ([], [""])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_by_the_first_sentence_of_its_own_help(name: str) -> None:
+    assert loaded(name).get_short_help_str(limit=400) == COMMANDS[name]
 
 
 def test_help_and_get_import_nothing_that_they_do_not_need() -> None:
