@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from servingpool.api.status import Change
-from servingpool.cli import past
 from servingpool.cli.explain import changes as shown
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed
 from servingpool.cli.output import echo, terminal
@@ -42,6 +41,9 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 listed, 2 wrong usage, 3 no change in that time, 4 the kubeconfig cannot be read,
     6 Prometheus did not answer or several pools have this name in it.
     """
+    # As in `explain`: to complete a pool's name, most of the operator is not needed.
+    from servingpool.cli import past
+
     seconds, apart = span("--since", since, *SINCE), span("--step", step, *STEP)
     if seconds / apart > MOST_LOOKS:
         wrong(
