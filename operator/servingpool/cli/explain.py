@@ -102,7 +102,7 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
 
 def _explain_past(key: tuple[str, str], at: str, output: Output | None, source: Source) -> Exit:
     # The reader of the past imports most of the operator, and the last decision needs none of it.
-    from servingpool.cli.past import slo_of, status_of
+    from servingpool.record.past import slo_of, status_of
 
     time = point_in_time("--at", at)
 

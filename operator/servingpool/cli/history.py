@@ -42,7 +42,7 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
     6 Prometheus did not answer or several pools have this name in it.
     """
     # As in `explain`: to complete a pool's name, most of the operator is not needed.
-    from servingpool.cli import past
+    from servingpool.record import past
 
     seconds, apart = span("--since", since, *SINCE), span("--step", step, *STEP)
     if seconds / apart > MOST_LOOKS:
