@@ -24,7 +24,6 @@ from servingpool.adapters.prometheus import (
     Selection,
 )
 from servingpool.adapters.prometheus import page as pages
-from servingpool.adapters.prometheus.diagnosis import Evidence, engines_of, models_of
 from servingpool.adapters.prometheus.gateways.profile import METERING, READ_AS
 from servingpool.adapters.prometheus.inspection import Inspection
 from servingpool.api.spec import Gateway
@@ -101,7 +100,9 @@ def check(  # noqa: PLR0913, a command's options
         wrong(f"--engine {engine} exports no metrics; give --gateway one that meters it ({', '.join(meters)})")
     looked_at = Target(within, kind, name, engine, model, before)
     path = None if kubeconfig is None else str(kubeconfig)
-    raise typer.Exit(run(looked_at, chosen, known, found.known_gateways, path, context))
+    with told():
+        usable = asyncio.run(check_target(looked_at, chosen, known, found.known_gateways, path, context))
+    raise typer.Exit(0 if usable else 1)
 
 
 def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings: OperatorConfig) -> OwnGateway | None:
@@ -206,7 +207,7 @@ async def _check(
     if isinstance(seen, Unknown):
         echo(unavailable(seen.reason, prometheus.config), err=True)
         return _Model(target.model or "")
-    exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
+    exported = seen.engines(engines)
     engine = target.engine or (exported[0] if exported else ANY_ENGINE)
     if engine != (target.engine or ANY_ENGINE):
         seen = await prometheus.inspect(engine, keys)
@@ -228,7 +229,7 @@ async def _check(
         echo(f"The pods export metrics of several engines: {', '.join(exported)}. Give --engine.", err=True)
     elif exported:
         echo(f"The pods export metrics of: {', '.join(exported)}. Set spec.engine to {exported[0]}.")
-    models = _models(seen.evidence, engines[engine])
+    models = seen.models(engines[engine])
     if models:
         named = ", ".join(f"'{plain(name)}'" for name in models)
         echo(f"Their {engines[engine].model_label} is {named}. Set spec.model to {named}.")
@@ -270,23 +271,6 @@ def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:
         )
     table(lines)
     return sorted({figure.value for one in found for figure in pages.lacking(one)})
-
-
-def _models(evidence: Mapping[tuple[str, str], Evidence], profile: EngineMetrics) -> list[str]:
-    return sorted({name for each in evidence.values() for name in models_of(each, profile)})
-
-
-def run(
-    target: Target,
-    backend: BackendConfig,
-    engines: Mapping[str, EngineMetrics],
-    gateways: Mapping[str, GatewayProfile],
-    kubeconfig: str | None,
-    context: str | None,
-) -> int:
-    """The exit code."""
-    with told():
-        return 0 if asyncio.run(check_target(target, backend, engines, gateways, kubeconfig, context)) else 1
 
 
 async def check_gateway(

@@ -19,7 +19,6 @@ from servingpool.adapters.cluster.refusals import ClusterError
 from servingpool.adapters.cluster.scale import known_sort
 from servingpool.adapters.cluster.survey import Named, Survey, scalables, survey, surveyed
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend
-from servingpool.adapters.prometheus.diagnosis import engines_of, models_of
 from servingpool.backtest.autoscaler_rule import kept
 from servingpool.backtest.recorder import Pace
 from servingpool.backtest.recorder import record as recorded
@@ -315,11 +314,11 @@ async def identify(
     seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
         raise Failed(unavailable(seen.reason, prometheus.config))
-    exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
+    exported = seen.engines(engines)
     engine = target.engine or (exported[0] if exported else None)
     if engine is None:
         return None, target.model
-    models = sorted({name for each in seen.evidence.values() for name in models_of(each, engines[engine])})
+    models = seen.models(engines[engine])
     return engine, target.model or (models[0] if models else None)
 
 

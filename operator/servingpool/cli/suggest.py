@@ -13,7 +13,7 @@ import typer
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.names import pods_of_any
-from servingpool.adapters.cluster.objects import Key, TargetKey
+from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.adapters.cluster.survey import Named, Survey, given_kind, scalables, scaled_by, survey, surveyed
 from servingpool.adapters.prometheus import (
     BackendConfig,
@@ -24,7 +24,6 @@ from servingpool.adapters.prometheus import (
     sample_of,
 )
 from servingpool.adapters.prometheus import page as pages
-from servingpool.adapters.prometheus.diagnosis import Evidence, engines_of, models_of
 from servingpool.backtest.recorder import LADDER
 from servingpool.backtest.recording import Chunk
 from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
@@ -188,7 +187,7 @@ async def _facts(
     seen = await prometheus.inspect(ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
         raise MetricsUnavailable(prometheus.config.name, seen.reason.partition("' ")[2])
-    exported = sorted({one for each in seen.evidence.values() for one in engines_of(each, engines)})
+    exported = seen.engines(engines)
     if not exported:
         return (
             f"Prometheus has no metrics of a known engine from the pods of {target.kind} {namespace}/{name}. "
@@ -199,7 +198,7 @@ async def _facts(
     if engine != ANY_ENGINE:
         again = await prometheus.inspect(engine, keys)
         seen = again if not isinstance(again, Unknown) else seen
-    models = _models(seen.evidence, profile)
+    models = seen.models(profile)
     model = models[0] if models else name
     origin = f"From the metrics of {len(keys)} pods." if models else "The engine tells no model: it is not compared."
     if len(models) > 1:
@@ -226,10 +225,6 @@ async def _facts(
         drain=judge_drain(around.workload.drain, ())[1],
         missing=lacking,
     )
-
-
-def _models(evidence: Mapping[Key, Evidence], profile: EngineMetrics) -> list[str]:
-    return sorted({name for each in evidence.values() for name in models_of(each, profile)})
 
 
 async def _attained(
