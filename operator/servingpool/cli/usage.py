@@ -7,7 +7,6 @@ from typing import NoReturn
 
 import typer
 
-from servingpool.api.duration import parse
 from servingpool.cli.output import echo
 
 USAGE = 2
@@ -35,6 +34,8 @@ def span(option: str, text: str, least: str, most: str) -> float:
 
 def _seconds(text: str) -> float | None:
     """None where it is no duration."""
+    from servingpool.api.duration import parse  # brings pydantic, which `get` does not need
+
     found = _DAYS.fullmatch(text)
     days, rest = (found[1], found[2]) if found is not None else (None, text)
     try:

@@ -258,7 +258,7 @@ def test_help_and_get_import_nothing_that_they_do_not_need() -> None:
     script = f"import sys; import servingpool.cli.main; print([m for m in {slow} if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
-    script = script.replace("cli.main", "adapters.cluster.pools")
+    script = script.replace("cli.main", "cli.get")
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
 
