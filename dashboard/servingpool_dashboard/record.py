@@ -14,7 +14,7 @@ from servingpool.adapters.prometheus.own_record import AmbiguousRecord, Record, 
 from servingpool.api.status import Change, Status
 from servingpool.api.time import from_unix
 from servingpool.catalogue.metrics import POOL, Metric
-from servingpool.cli.past import changes_in, status_of
+from servingpool.record.past import changes_in, status_of
 from servingpool_dashboard.rows import Key
 
 POINTS = 360

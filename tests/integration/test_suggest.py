@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from servingpool.adapters.cluster import objects
 from servingpool.cli.main import app
-from servingpool.cli.recorded import read
+from servingpool.cli.record import read
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus

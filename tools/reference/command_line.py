@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 
-import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperOption
 
 from reference.markdown import code, table
 from reference.markdown import page as whole
-from servingpool.cli.main import app
+from servingpool.cli.main import COMMANDS, loaded
 
 INTRODUCTION = """\
 `servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. It is also
@@ -45,13 +44,7 @@ EXIT = re.compile(r"Exit codes: (.*)", re.DOTALL)
 
 def page() -> str:
     """The page."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    commands = {
-        name: command
-        for name, command in group.commands.items()
-        if isinstance(command, TyperCommand) and not command.hidden
-    }
+    commands = {name: loaded(name) for name in COMMANDS}
     rows = [
         (f"[`{name}`](#servingpool-{name})", _summary(command), _exit_codes(command))
         for name, command in commands.items()

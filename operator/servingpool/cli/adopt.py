@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
+from servingpool.adapters.cluster.autoscaling import bounds_of, paused
+from servingpool.adapters.cluster.handover import GROUPS, PLURALS, Handover, Scene, named
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, holders
+from servingpool.api.group import GROUP, PLURAL
+from servingpool.cli.handover import Adoption, Exit, Release, Step, Stopped, carry_out
+from servingpool.cli.handover_check import Level, findings, mode_of, refusal
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, PoolName, connect, place, told
-from servingpool.cli.output import echo
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from servingpool.adapters.cluster.handover import Handover, Scene
-    from servingpool.cli.handover import Step
+from servingpool.cli.output import echo, table
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before each step.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and print the steps; change nothing.")]
@@ -43,10 +44,6 @@ def adopt(
     long.
     """
     with told():
-        from servingpool.adapters.cluster.handover import Handover
-        from servingpool.cli.handover import Adoption
-        from servingpool.cli.handover_check import mode_of, refusal
-
         pools = connect(kubeconfig, context)
         cluster = Handover(pools, place(pools, pool, namespace))
         scene = cluster.look()
@@ -87,10 +84,6 @@ def release(
     6 a step took too long.
     """
     with told():
-        from servingpool.adapters.cluster.handover import Handover
-        from servingpool.cli.handover import Release
-        from servingpool.cli.handover_check import mode_of
-
         pools = connect(kubeconfig, context)
         cluster = Handover(pools, place(pools, pool, namespace))
         scene = cluster.look()
@@ -109,10 +102,6 @@ def release(
 
 
 def _headline(cluster: Handover, scene: Scene) -> str:
-    from servingpool.adapters.cluster.autoscaling import bounds_of, paused
-    from servingpool.adapters.cluster.handover import named
-    from servingpool.cli.handover_check import mode_of
-
     by = [f"{named(raw)} ({bounds_of(raw)[0]} to {bounds_of(raw)[1]})" for raw in scene.autoscalers if not paused(raw)]
     scaled = f"scaled by {' and '.join(by)}" if by else "scaled by no HPA or ScaledObject"
     return (
@@ -123,8 +112,6 @@ def _headline(cluster: Handover, scene: Scene) -> str:
 
 def _tell_owner(scene: Scene) -> None:
     """How a manifest gets the number of replicas back: the operator has no right to give it up."""
-    from servingpool.adapters.cluster.objects import FIELD_MANAGER, holders
-
     if any(each.get("manager") == FIELD_MANAGER for each in holders(scene.target["metadata"], *scene.path)):
         echo(
             f"{FIELD_MANAGER} owns {'.'.join(scene.path)}: a server-side apply of another number is a conflict. "
@@ -134,9 +121,6 @@ def _tell_owner(scene: Scene) -> None:
 
 def _check(cluster: Handover, scene: Scene) -> int:
     """Print the findings. How many doubts there are; Exit where one of them stops it."""
-    from servingpool.cli.figures import table
-    from servingpool.cli.handover_check import Level, findings
-
     found = list(findings(scene, _rights(cluster, scene)))
     echo("\nCheck")
     table([("", each.level.value, each.subject, each.text) for each in found])
@@ -148,9 +132,6 @@ def _check(cluster: Handover, scene: Scene) -> int:
 
 def _rights(cluster: Handover, scene: Scene) -> dict[str, bool]:
     """What adopt and release do, and whether it is allowed."""
-    from servingpool.adapters.cluster.handover import GROUPS, PLURALS
-    from servingpool.api.group import GROUP, PLURAL
-
     asked = [("patch", GROUP, PLURAL, cluster.key[1])]
     for raw in scene.autoscalers:
         group, plural = GROUPS[raw["kind"]].partition("/")[0], PLURALS[raw["kind"]]
@@ -161,8 +142,6 @@ def _rights(cluster: Handover, scene: Scene) -> dict[str, bool]:
 
 def _proceed(steps: Sequence[Step], *, doubts: int, yes: bool, accept: bool, dry_run: bool) -> None:
     """Print the steps, and do one after the other as far as they are confirmed."""
-    from servingpool.cli.handover import Exit
-
     echo("\nSteps")
     for number, step in enumerate(steps, 1):
         echo(f"  {number}. {step.text}")
@@ -189,8 +168,6 @@ def _proceed(steps: Sequence[Step], *, doubts: int, yes: bool, accept: bool, dry
 
 
 def _run(number: int, step: Step) -> None:
-    from servingpool.cli.handover import Stopped, carry_out
-
     try:
         echo(f"  {number}. {carry_out(step)}.")
     except Stopped as stopped:

@@ -4,17 +4,39 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
 
+from servingpool.adapters.cluster.survey import Named
+from servingpool.cli import record
 from servingpool.cli.extras import needs
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
+from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo
-from servingpool.cli.source import Backend, Config, Prometheus
+from servingpool.cli.source import Backend, Config, Prometheus, chosen
+from servingpool.cli.usage import HISTORY, span, workload, wrong
 
+NAME = "servingpool-backtest"
+SHARDS = 8
+"""Indexes where nothing tells how many pools there are."""
+AT_ONCE = 8
+"""Indexes that run at the same time, at most: each asks Prometheus for a history."""
+DROPPED = ("--as-job", "--shards", "--report", "--output", "-o", "--kubeconfig", "--context", "--jobs")
+"""Options of the command line that the pods get otherwise; each has a value."""
+WORK = "/work"
+READ = {
+    "apps": (["deployments", "deployments/scale", "statefulsets", "statefulsets/scale"], ["get", "list"]),
+    "leaderworkerset.x-k8s.io": (["leaderworkersets", "leaderworkersets/scale"], ["get", "list"]),
+    "": (["pods"], ["list"]),
+    "autoscaling": (["horizontalpodautoscalers"], ["list"]),
+    "keda.sh": (["scaledobjects"], ["list"]),
+}
+"""By API group what `servingpool record` reads."""
 INDEX = "JOB_COMPLETION_INDEX"
 """Environment variable by which Kubernetes tells a Job's pod its index."""
 
@@ -103,19 +125,14 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 the SLO was held, 1 the history cannot be used, 2 wrong usage, 3 the SLO was missed, 4 the cluster
     did not answer.
     """
-    from servingpool.cli import recorded, usage
-    from servingpool.cli import source as source_of
-
     if sum(map(bool, (targets, every, source, collect))) != 1:
-        usage.wrong("Give KIND/NAME, -A, --from FILE or --collect FILE, one of the four")
-    names = [recorded.workload(one) for one in targets or ()]
+        wrong("Give KIND/NAME, -A, --from FILE or --collect FILE, one of the four")
+    names = [workload(one) for one in targets or ()]
     if as_job is not None:
-        from servingpool.cli import backtest_job
-
-        backtest_job.refuse(source=source, collect=collect, pool=pool, autoscaler=autoscaler, config=config)
-        shards = shards or len(names) or backtest_job.SHARDS
+        _refuse(source=source, collect=collect, pool=pool, autoscaler=autoscaler, config=config)
+        shards = shards or len(names) or SHARDS
         within = namespace_of(namespace, kubeconfig, context)
-        echo(backtest_job.manifest(as_job, within, sys.argv[1:], shards, cluster_wide=every), nl=False)
+        echo(_job_manifest(as_job, within, sys.argv[1:], shards, cluster_wide=every), nl=False)
         return
     with needs("simulation"):
         from servingpool.cli import backtesting
@@ -124,33 +141,114 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     given = (pool, ttft, tpot, attainment, min_replicas, max_replicas, cold_start, autoscaler, price)
     asked = backtesting.Asked(*given)
     if source is None:
-        found, asked_of = source_of.chosen(config, prometheus, backend)
-        seconds = usage.span("--since", since, *usage.HISTORY)
-        from servingpool.adapters.cluster.survey import Named
-        from servingpool.cli import recording
-        from servingpool.cli.logs import quiet
-
+        found, asked_of = chosen(config, prometheus, backend)
+        seconds = span("--since", since, *HISTORY)
         quiet()
-        where = recording.Where(found, asked_of, None if kubeconfig is None else str(kubeconfig), context)
+        where = record.Where(found, asked_of, None if kubeconfig is None else str(kubeconfig), context)
         if every:
-            keys = recording.serving(where)
+            keys = record.serving(where)
         else:
             within = namespace_of(namespace, kubeconfig, context)
             keys = [Named(within, kind, name) for kind, name in names]
         mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
         if len(mine) == 1 and not every and output is not Output.LINES:
             (key,) = mine
-            source = [recording.file_of(key, with_namespace=False)]
-            order = recording.Order(source[0], seconds, recording.STEP)
-            code = recording.run(where.target(*key), order, found, asked_of)
+            source = [record.file_of(key, with_namespace=False)]
+            order = record.Order(source[0], seconds, record.STEP)
+            code = record.run(where.target(*key), order, found, asked_of)
             if code:
                 raise typer.Exit(code)
             files = dict.fromkeys(source, "")
         else:
-            files = recording.record_each(mine, seconds, where, with_namespace=every)
+            files = record.record_each(mine, seconds, where, with_namespace=every)
     else:
         files = dict.fromkeys(source, "")
     if len(files) == 1 and not every and output is not Output.LINES:
         raise typer.Exit(backtesting.single(next(iter(files)), asked, report, figures=output is Output.JSON))
     form = "" if output is None else output.value
     raise typer.Exit(backtesting.several(files, asked, report, form=form, jobs=jobs or os.cpu_count() or 1))
+
+
+def _refuse(**files: object) -> None:
+    """End the command where an option names a file: the pods have none of them."""
+    for name, given in files.items():
+        if given:
+            option = "--from" if name == "source" else f"--{name}"
+            wrong(f"--as-job cannot be used with {option}: the Job's pods do not have the file")
+
+
+def _job_manifest(image: str, namespace: str, arguments: Sequence[str], shards: int, *, cluster_wide: bool) -> str:
+    """YAML of a ServiceAccount that may read what is recorded, and of the Job. `arguments`: as the user typed them."""
+    scope = "Cluster" if cluster_wide else ""
+    where = {"name": NAME, "namespace": namespace}
+    rules = [{"apiGroups": [group], "resources": kinds, "verbs": verbs} for group, (kinds, verbs) in READ.items()]
+    if cluster_wide:
+        rules.append({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]})
+    api = "rbac.authorization.k8s.io"
+    named = {"name": NAME} if cluster_wide else where
+    return yaml.safe_dump_all(
+        [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": where},
+            {"apiVersion": f"{api}/v1", "kind": f"{scope}Role", "metadata": named, "rules": rules},
+            {
+                "apiVersion": f"{api}/v1",
+                "kind": f"{scope}RoleBinding",
+                "metadata": named,
+                "roleRef": {"apiGroup": api, "kind": f"{scope}Role", "name": NAME},
+                "subjects": [{"kind": "ServiceAccount", **where}],
+            },
+            _job(image, where, [*_kept(arguments), "--shards", str(shards), "--output", "lines"], shards),
+        ],
+        sort_keys=False,
+        width=120,
+    )
+
+
+def _job(image: str, where: dict[str, str], arguments: list[str], shards: int) -> dict[str, Any]:
+    container = {
+        "name": "backtest",
+        "image": image,
+        "args": arguments,
+        "workingDir": WORK,
+        "env": [{"name": name, "value": WORK} for name in ("HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR")],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "work", "mountPath": WORK}],
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "serviceAccountName": NAME,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "fsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "work", "emptyDir": {"sizeLimit": "4Gi"}}],
+    }
+    spec = {
+        "completionMode": "Indexed",
+        "completions": shards,
+        "parallelism": min(shards, AT_ONCE),
+        "backoffLimitPerIndex": 1,
+        "maxFailedIndexes": shards,
+        "ttlSecondsAfterFinished": 86_400,
+        "template": {"spec": pod},
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": where, "spec": spec}
+
+
+def _kept(arguments: Sequence[str]) -> list[str]:
+    """The command line without the options that the pods get otherwise."""
+    kept, rest = [], iter(arguments)
+    for one in rest:
+        if one in DROPPED:
+            next(rest, None)
+        elif not one.startswith(tuple(f"{option}=" for option in DROPPED)):
+            kept.append(one)
+    return kept

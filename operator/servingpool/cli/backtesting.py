@@ -23,10 +23,9 @@ from servingpool.backtest.report import Shown, page, sentence, shown
 from servingpool.backtest.result import FORMAT, Backtest, Question
 from servingpool.backtest.run import backtest
 from servingpool.backtest.summary import Line, said, summary
-from servingpool.cli import recorded
-from servingpool.cli.demo import bound, duration
+from servingpool.cli.demo import bound, duration, write
 from servingpool.cli.output import echo, echo_json, terminal
-from servingpool.cli.report_file import write_report
+from servingpool.cli.record import read
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 from servingpool.reconcile.pool_plan import core_pool
@@ -36,6 +35,10 @@ NOT_USABLE, MISSED = 1, 3
 """Exit codes: a history cannot be used; Auto would have missed the SLO."""
 MOST_SHOWN = 16 * 2**20
 """Bytes of what a page shows."""
+OURS = "<title>servingpool backtest: "
+"""What every report has in its head."""
+HEAD = 1024
+"""Characters within which it stands."""
 SHOWN, LINE = TypeAdapter(Shown), TypeAdapter(Line)
 
 
@@ -130,7 +133,7 @@ class _Done:
 def single(source: Path, asked: Asked, report: Path, *, figures: bool) -> int:
     """One history into one page. The exit code."""
     try:
-        header, chunks = recorded.read(source)
+        header, chunks = read(source)
         with terminal(stderr=True).status("starting") as line:
             found = backtest(header, chunks, asked.question(header), line.update)
     except RecordingError as error:
@@ -236,9 +239,26 @@ def _one(source: Path, failed: str, asked: Asked, command: str) -> _Done:
 
 
 def _replayed(source: Path, asked: Asked) -> Backtest:
-    header, chunks = recorded.read(source)
+    header, chunks = read(source)
     return backtest(header, chunks, asked.question(header), processes=1)
 
 
 def _command() -> str:
     return shlex.join(["servingpool", *sys.argv[1:]])
+
+
+def write_report(path: Path, html: str) -> None:
+    """Creates the folder too. Raises typer.BadParameter, also where the file is there and is no report."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            ours = OURS in file.read(HEAD) or path.stat().st_size == 0
+    except FileNotFoundError:
+        ours = True
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {path}: {error.strerror}", param_hint="--report") from error
+    if not ours:
+        raise typer.BadParameter(
+            f"{path} is there and is no report of servingpool backtest: move it, or write elsewhere",
+            param_hint="--report",
+        )
+    write(path, html, "--report")

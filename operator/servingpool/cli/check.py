@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
-from servingpool.cli.output import echo
-from servingpool.cli.source import unavailable
-from servingpool.cli.usage import wrong
-
-if TYPE_CHECKING:
-    from servingpool.adapters.prometheus import BackendConfig
-    from servingpool.decision.observation import Unknown
-    from servingpool.reconcile.config import OperatorConfig
-    from servingpool.reconcile.gateways import OwnGateway
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.survey import ready_pods
+from servingpool.adapters.prometheus import (
+    ANY_MODEL,
+    BackendConfig,
+    EngineMetrics,
+    FleetReading,
+    GatewayFigure,
+    GatewayProfile,
+    PrometheusBackend,
+    ReadRequest,
+    Selection,
+)
+from servingpool.adapters.prometheus import page as pages
+from servingpool.adapters.prometheus.gateways.profile import METERING, READ_AS
+from servingpool.adapters.prometheus.inspection import Inspection
+from servingpool.api.spec import Gateway
+from servingpool.catalogue.conditions import Reason
+from servingpool.catalogue.plain import plain
+from servingpool.cli.figures import ANY_ENGINE, where
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, told
+from servingpool.cli.logs import quiet
+from servingpool.cli.output import echo, table
+from servingpool.cli.source import backend_of, unavailable
+from servingpool.cli.source import settings as settings_of
+from servingpool.cli.usage import workload, wrong
+from servingpool.decision.observation import Unknown
+from servingpool.reconcile.config import OperatorConfig
+from servingpool.reconcile.gateways import OwnGateway, gateway_in
 
 
 def check(  # noqa: PLR0913, a command's options
@@ -59,39 +80,33 @@ def check(  # noqa: PLR0913, a command's options
     Exit codes: 0 all is there, 1 no such target, a figure is missing, or a server does not answer, 2 wrong usage or
     configuration, 4 the cluster refused or did not answer.
     """
-    from servingpool.cli import recorded, source
-    from servingpool.cli.logs import quiet
-
     quiet()
     if (config is None and prometheus is None) or (target is None and prometheus is not None):
         wrong("Give --config FILE, or a target with --prometheus URL or --config FILE")
-    found = source.settings(config, prometheus)
+    found = settings_of(config, prometheus)
     if target is None:
         raise typer.Exit(_check_backends(found.backends))
-    kind, name = recorded.workload(target)
+    kind, name = workload(target)
     known = found.known_engines
     if engine is not None and engine not in known:
         wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
-    chosen = source.backend_of(found, prometheus, backend)
+    chosen = backend_of(found, prometheus, backend)
     within = namespace_of(namespace, kubeconfig, context)
     if not chosen.serves(within):
         wrong(f"--backend '{chosen.name}' does not allow namespace {within}, only {', '.join(chosen.namespaces)}")
-    from servingpool.cli import check_target
-
     before = _gateway(gateway, within, chosen, found)
     meters = [each for each, profile in found.known_gateways.items() if profile.meters]
     if engine is not None and known[engine].metered and (before is None or before.name not in meters):
         wrong(f"--engine {engine} exports no metrics; give --gateway one that meters it ({', '.join(meters)})")
-    looked_at = check_target.Target(within, kind, name, engine, model, before)
+    looked_at = Target(within, kind, name, engine, model, before)
     path = None if kubeconfig is None else str(kubeconfig)
-    raise typer.Exit(check_target.run(looked_at, chosen, known, found.known_gateways, path, context))
+    with told():
+        usable = asyncio.run(check_target(looked_at, chosen, known, found.known_gateways, path, context))
+    raise typer.Exit(0 if usable else 1)
 
 
 def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings: OperatorConfig) -> OwnGateway | None:
     """The one that is asked for, or the backend's."""
-    from servingpool.api.spec import Gateway
-    from servingpool.reconcile.gateways import gateway_in
-
     if given is None:
         return gateway_in(namespace, None, backend)
     name, _, workload = given.partition("/")
@@ -101,8 +116,6 @@ def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings
 
 
 def _check_backends(backends: Sequence[BackendConfig]) -> int:
-    import asyncio
-
     problems = asyncio.run(_ask(backends))
     for backend in backends:
         problem = problems[backend.name]
@@ -115,13 +128,206 @@ def _check_backends(backends: Sequence[BackendConfig]) -> int:
 
 async def _ask(backends: Sequence[BackendConfig]) -> Mapping[str, Unknown | None]:
     """By name, why a backend does not answer; None where it does."""
-    import asyncio
-
-    from servingpool.adapters.prometheus import PrometheusBackend
-
     opened = [PrometheusBackend(backend) for backend in backends]
     try:
         problems = await asyncio.gather(*(backend.check() for backend in opened))
     finally:
         await asyncio.gather(*(backend.close() for backend in opened))
     return {backend.config.name: problem for backend, problem in zip(opened, problems, strict=True)}
+
+
+Replicas = Mapping[str, str]
+"""Names of pods, and of the replica that each belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which pods to look at, and as what."""
+
+    namespace: str
+    kind: str
+    """As kubectl takes it."""
+    name: str
+    engine: str | None
+    """As the pods' series tell where None."""
+    model: str | None
+    """Likewise."""
+    gateway: OwnGateway | None = None
+    """In front of them; None where there is none."""
+
+
+async def check_target(
+    target: Target,
+    backend: BackendConfig,
+    engines: Mapping[str, EngineMetrics],
+    gateways: Mapping[str, GatewayProfile],
+    kubeconfig: str | None,
+    context: str | None,
+) -> bool:
+    """Print it. Whether a pool could be scaled on it. ClusterError where the cluster does not answer."""
+    cluster = await Cluster.connect(kubeconfig, context)
+    try:
+        workload, pods = await ready_pods(cluster, target.namespace, target.kind, target.name)
+    finally:
+        await cluster.close()
+    if not pods:
+        echo(f"{workload.key.kind} {target.namespace}/{target.name} has no ready pod to look at.", err=True)
+        return False
+    prometheus = PrometheusBackend(backend, engines, gateways)
+    try:
+        metered = target.engine is not None and engines[target.engine].metered
+        if metered:
+            echo(f"Engine {target.engine} exports no metrics. The gateway's are used for it.")
+            model = _Model(target.model or "", usable=True)
+        else:
+            model = await _check(target, workload.key.kind, prometheus, engines, pods)
+        if target.gateway is None:
+            return model.usable
+        profile = gateways[target.gateway.name]
+        counted = await check_gateway(target.gateway, model.name, profile, prometheus, metered=metered)
+        return counted and model.usable
+    finally:
+        await prometheus.close()
+
+
+class _Model(NamedTuple):
+    """What the engines serve."""
+
+    name: str = ""
+    """Empty where it is not known."""
+    usable: bool = False
+    """A pool could be scaled on their metrics."""
+
+
+async def _check(
+    target: Target, kind: str, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], pods: Replicas
+) -> _Model:
+    keys = [(target.namespace, pod) for pod in pods]
+    seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
+    if isinstance(seen, Unknown):
+        echo(unavailable(seen.reason, prometheus.config), err=True)
+        return _Model(target.model or "")
+    exported = seen.engines(engines)
+    engine = target.engine or (exported[0] if exported else ANY_ENGINE)
+    if engine != (target.engine or ANY_ENGINE):
+        seen = await prometheus.inspect(engine, keys)
+    reading = await prometheus.read(
+        ReadRequest(engine=engine, namespaces=frozenset({target.namespace}), explain=frozenset(keys)), 0.0
+    )
+    for answer in (seen, reading):
+        if isinstance(answer, Unknown):
+            echo(unavailable(answer.reason, prometheus.config), err=True)
+            return _Model(target.model or "")
+    assert isinstance(seen, Inspection)
+    assert isinstance(reading, FleetReading)
+    echo(f"{kind} {target.namespace}/{target.name}, {len(pods)} ready pods, as engine {engine}:")
+    if len(seen.pods) < len(keys):
+        echo(f"Series of the first {len(seen.pods)} of them:")
+    lacking = _figures(seen, engines[engine])
+    several = len(exported) > 1 and target.engine is None
+    if several:
+        echo(f"The pods export metrics of several engines: {', '.join(exported)}. Give --engine.", err=True)
+    elif exported:
+        echo(f"The pods export metrics of: {', '.join(exported)}. Set spec.engine to {exported[0]}.")
+    models = seen.models(engines[engine])
+    if models:
+        named = ", ".join(f"'{plain(name)}'" for name in models)
+        echo(f"Their {engines[engine].model_label} is {named}. Set spec.model to {named}.")
+    model = target.model or (models[0] if models else "")
+    selection = reading.select(target.namespace, pods, model)
+    # Of a replica of several pods some serve, and the others have no engine's metrics.
+    told = {pods[sample.replica] for sample in selection.samples}
+    missing = {pod: why for pod, why in selection.missing.items() if pods[pod] not in told}
+    sound = _pods(seen, target.namespace, replace(selection, missing=missing))
+    if lacking:
+        echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
+    return _Model(model, sound and not lacking and not several)
+
+
+def _pods(seen: Inspection, namespace: str, selection: Selection) -> bool:
+    """Print what is wrong with pods. Whether nothing is."""
+    for pod, missing in sorted(selection.missing.items()):
+        error = seen.errors.get((namespace, pod))
+        echo(f"{pod}: {missing.reason}." + (f" Prometheus says: {error}." if error else ""), err=True)
+    if selection.doubled:
+        echo(Reason.DOUBLED_SERIES.message(pods=selection.named_doubled), err=True)
+    if selection.native:
+        echo(Reason.NATIVE_HISTOGRAMS.message(pods=selection.named_native), err=True)
+    if selection.unreadable:
+        echo(Reason.UNREADABLE_SERIES.message(detail=selection.named_unreadable), err=True)
+    return not selection.missing and not selection.doubled and not selection.native
+
+
+def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:
+    """Print a line for each figure. Those that are needed, and that some pod with series lacks."""
+    found = [pages.find(profile, samples) for samples in seen.samples.values()] or [pages.find(profile, ())]
+    lines = [("figure", "pods", "newest", "series")]
+    for each in zip(*found, strict=True):
+        shown = next((one for one in each if one.series is not None), each[0])
+        age = seen.ages.get(shown.figure)
+        newest = "-" if age is None or shown.series is None else f"{age:.0f} s ago"
+        lines.append(
+            (shown.figure.value, f"{sum(one.series is not None for one in each)}", newest, where(shown, profile))
+        )
+    table(lines)
+    return sorted({figure.value for one in found for figure in pages.lacking(one)})
+
+
+async def check_gateway(
+    own: OwnGateway, model: str, profile: GatewayProfile, prometheus: PrometheusBackend, *, metered: bool = False
+) -> bool:
+    """Print a line for each figure. Whether a pool would be told of its requests.
+
+    `metered`: all that decisions need must be there, since the engine exports nothing.
+    """
+    reading = await prometheus.read(
+        ReadRequest(engine=own.name, gateway=True, namespaces=frozenset({own.namespace})), 0.0
+    )
+    if isinstance(reading, Unknown):
+        echo(unavailable(reading.reason, prometheus.config), err=True)
+        return False
+    pods = own.pods(reading.samples)
+    if not pods:
+        echo(f"{own.unseen}.", err=True)
+        return False
+    seen = await prometheus.inspect(own.name, pods, gateway=True)
+    if isinstance(seen, Unknown):
+        echo(unavailable(seen.reason, prometheus.config), err=True)
+        return False
+    echo(f"Gateway {own.name} in namespace {own.namespace}, {len(pods)} pods:")
+    if len(seen.pods) < len(pods):
+        echo(f"Series of the first {len(seen.pods)} of them:")
+    there = _gateway_figures(seen, profile)
+    missing = set(METERING) - there if metered else set()
+    if missing:
+        echo(f"Missing, and needed for decisions: {', '.join(sorted(missing))}.", err=True)
+    models = sorted({name for pod in pods for name in reading.samples[pod]} - {ANY_MODEL})
+    return _whose(own, model, profile, models) and not missing
+
+
+def _gateway_figures(seen: Inspection, profile: GatewayProfile) -> set[GatewayFigure]:
+    """Print a line for each. Those that some pod has."""
+    found = [pages.find(profile.metrics, samples) for samples in seen.samples.values()]
+    lines, there = [("figure", "pods", "newest", "series")], set()
+    for name, figure in READ_AS.items():
+        each = [one for page in found for one in page if one.figure is figure]
+        shown = next((one for one in each if one.series is not None), each[0])
+        age = seen.ages.get(figure)
+        newest = "-" if age is None or shown.series is None else f"{age:.0f} s ago"
+        count = sum(one.series is not None for one in each)
+        there |= {name} if count else set()
+        lines.append((name.value, f"{count}", newest, where(shown, profile.metrics)))
+    table(lines)
+    return there
+
+
+def _whose(own: OwnGateway, model: str, profile: GatewayProfile, models: Sequence[str]) -> bool:
+    """Whether its series lead to the model, as they are labelled or by the workload."""
+    if profile.model_label is None:
+        if own.workload is None:
+            echo(f"{own.ambiguous}, and --gateway to {own.name}/WORKLOAD.", err=True)
+        return own.workload is not None
+    echo(f"Its {profile.model_label} is {', '.join(map(repr, models))}.")
+    if model not in models:
+        echo(f"{own.without(model)}.", err=True)
+    return model in models

@@ -7,8 +7,12 @@ from typing import Annotated
 
 import typer
 
+from servingpool.adapters.prometheus import page as pages
+from servingpool.adapters.prometheus.engines import shipped
 from servingpool.catalogue.plain import plain
-from servingpool.cli.output import echo
+from servingpool.cli.figures import where
+from servingpool.cli.output import echo, table
+from servingpool.reconcile.config import ConfigError, load_profile
 
 
 def check_profile(
@@ -23,11 +27,6 @@ def check_profile(
     Exit codes: 0 every figure that decisions need was found, 1 at least one was not or is ambiguous, 2 a file cannot be
     used.
     """
-    from servingpool.adapters.prometheus import page as pages
-    from servingpool.adapters.prometheus.engines import shipped
-    from servingpool.cli.figures import table, where
-    from servingpool.reconcile.config import ConfigError, load_profile
-
     try:
         used = shipped()[profile] if profile in shipped() else load_profile(Path(profile))
         samples = pages.parse(page.read_text(encoding="utf-8"))

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from servingpool.api.crd import manifests, render
 from servingpool.cli.output import echo
+from servingpool.cli.usage import wrong
 
 
 def crd(
@@ -18,9 +20,6 @@ def crd(
 
     Example: `servingpool crd | kubectl apply --server-side -f -`
     """
-    from servingpool.api.crd import manifests, render
-    from servingpool.cli.usage import wrong
-
     if name is not None and name not in manifests():
         wrong(f"NAME must be {' or '.join(manifests())}, got '{name}'")
     echo(render(name), nl=False)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
+from servingpool.adapters.prometheus.own_record import OwnRecord
 from servingpool.cli.extras import needs
 from servingpool.cli.kubectl import Context, Kubeconfig, connect, told
 from servingpool.cli.output import echo
 from servingpool.cli.own_record import Match, Prometheus, Source
 from servingpool.cli.source import Backend, Config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from servingpool.adapters.prometheus.own_record import OwnRecord
 
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10.0
@@ -83,8 +80,6 @@ def dashboard(  # noqa: PLR0913, one parameter an option
 
 def _record(source: Source) -> Callable[[tuple[str, str]], OwnRecord]:
     """Where each pool's record is. A wrong URL ends the command."""
-    from servingpool.adapters.prometheus.own_record import OwnRecord
-
     asked, labels = source.chosen()
     asked = asked.model_copy(update={"timeout": TIMEOUT})
     return lambda key: OwnRecord(asked, key, labels)

@@ -8,10 +8,15 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import orjson
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from servingpool.api.duration import DurationBetween
 from servingpool.cli.extras import needs
 from servingpool.cli.output import echo_json, terminal
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
 
 if TYPE_CHECKING:
     from servingpool_simulation.demo import Comparison, Setup
@@ -64,10 +69,6 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
 
     Exit codes: 0 the comparison was made, 2 an argument is invalid.
     """
-    # Here and not above: numba and matplotlib take a second to import, which no other command should wait for.
-    from servingpool.decision.pool import Pool
-    from servingpool.decision.slo import Slo
-
     with needs("simulation"):
         from servingpool_simulation.demo import Setup
         from servingpool_simulation.inputs import named_hardware, named_trace, past_like
@@ -110,8 +111,6 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
         write(picture, drawn(comparison), "--picture")
     if as_json:
         found = conclude(comparison)
-        import orjson
-
         document = {"verdict": found.verdict.value, "conclusion": found.sentence, **comparison.to_dict()}
         echo_json(orjson.dumps(document))
     else:
@@ -139,8 +138,6 @@ def bound(text: str, option: str, high: str) -> float | None:
 
 def duration(text: str, option: str, low: str, high: str, *, also: str = "") -> float:
     """Seconds. Raises typer.BadParameter; `also` is what else may be given."""
-    from servingpool.api.duration import DurationBetween
-
     try:
         return DurationBetween(low, high).read(text)
     except ValueError as error:
@@ -158,8 +155,6 @@ def write(path: Path, text: str, option: str) -> None:
 
 def _compared(setup: Setup) -> Comparison:
     """With a progress bar on stderr."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from servingpool_simulation.compiled import COMPILED
     from servingpool_simulation.demo import compare
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from pydantic import ValidationError
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
+from servingpool.adapters.prometheus.own_record import Record
+from servingpool.api.conditions import ConditionType
+from servingpool.api.duration import brief
+from servingpool.api.serving_pool import ServingPool, problems
+from servingpool.api.spec import Slo
+from servingpool.api.status import Change, Cost, LastDecision, RoleStatus, Status, TargetStatus
+from servingpool.api.time import write
 from servingpool.cli.kubectl import (
     Context,
     Kubeconfig,
@@ -19,13 +32,10 @@ from servingpool.cli.kubectl import (
     printed,
     told,
 )
-from servingpool.cli.output import echo
-from servingpool.cli.own_record import Match, Prometheus, Source, no_record
+from servingpool.cli.output import echo, terminal
+from servingpool.cli.own_record import Asked, Match, Prometheus, Source, no_record, point_in_time
 from servingpool.cli.source import Backend, Config
 from servingpool.cli.usage import wrong
-
-if TYPE_CHECKING:
-    from servingpool.adapters.prometheus.own_record import Record
 
 FUTURE = 60.0
 """Seconds after now that `--at` may be, for clocks that differ."""
@@ -74,11 +84,6 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
     if at is not None:
         source = Source(prometheus, config, backend, match)
         raise typer.Exit(_explain_past(named(pool, namespace, kubeconfig, context), at, output, source))
-    from pydantic import ValidationError
-
-    from servingpool.api.serving_pool import ServingPool, problems
-    from servingpool.cli.explained import show
-
     with told():
         pools = connect(kubeconfig, context)
         where = place(pools, pool, namespace)
@@ -96,9 +101,8 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
 
 
 def _explain_past(key: tuple[str, str], at: str, output: Output | None, source: Source) -> Exit:
-    from servingpool.cli.explained import show_past
-    from servingpool.cli.own_record import Asked, point_in_time
-    from servingpool.cli.past import slo_of, status_of
+    # The reader of the past imports most of the operator, and the last decision needs none of it.
+    from servingpool.record.past import slo_of, status_of
 
     time = point_in_time("--at", at)
 
@@ -117,3 +121,176 @@ def _explain_past(key: tuple[str, str], at: str, output: Output | None, source: 
     else:
         show_past(key, status, slo_of(record))
     return Exit.EXPLAINED
+
+
+def show(pool: ServingPool, console: Console | None = None) -> None:
+    """Print the last decision, its figures and the conditions."""
+    console = console or terminal()
+    status, decision = pool.status, pool.status.last_decision
+    parts: list[RenderableType] = [_of_what(pool)]
+    if decision is None:
+        parts += [Text("No decision yet."), _conditions(status)]
+    else:
+        parts += _explained(status, pool.spec.slo, decision)
+    console.print(Panel(Group(*parts), title=Text(f"ServingPool {'/'.join(pool.key)}"), title_align="left"))
+
+
+def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Console | None = None) -> None:
+    """Print a decision of the past, as far as metrics have it."""
+    decision = status.last_decision
+    if decision is None:
+        raise ValueError("a past without a decision has nothing to show")
+    parts = [Text("from the operator's metrics in Prometheus"), *_explained(status, slo, decision)]
+    (console or terminal()).print(Panel(Group(*parts), title=Text(f"ServingPool {'/'.join(key)}"), title_align="left"))
+
+
+def _of_what(pool: ServingPool) -> Text:
+    """Not in the panel's title, which a terminal of 80 columns cuts off."""
+    spec = pool.spec
+    targets = ", ".join(f"{target.kind} {target.name}" for target in spec.targets)
+    return Text(f"mode {spec.mode.value}: {spec.model} on {targets}")
+
+
+def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[RenderableType]:
+    ready = status.condition(ConditionType.READY)
+    # Of a pool that cannot be judged the last decision is of another time.
+    past = [Text(ready.message, style="bold"), Text("")] if status.fleet is None and ready is not None else []
+    return [
+        *past,
+        Text(decision.reason, style="dim" if past else "bold"),
+        Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim"),
+        Text(""),
+        *(_roles(status.roles) if status.roles else (_steps(decision, status.replicas),)),
+        Text(""),
+        *((_targets(status.targets), Text("")) if status.targets else ()),
+        _figures(status, slo),
+        Text(""),
+        _conditions(status),
+        *(Text(f"! {warning}", style="yellow") for warning in decision.warnings),
+        *((Text(""), changes(status.history)) if status.history else ()),
+    ]
+
+
+def _roles(roles: Iterable[RoleStatus]) -> Iterator[RenderableType]:
+    """Each role's own way from the need to its replicas."""
+    for one in roles:
+        if one.last_decision is not None:
+            yield Text(one.role.value, style="bold")
+            yield _steps(one.last_decision, one.replicas)
+            load = _known(one.last_decision.load).append(_safe(one.last_decision, ", "), style="dim")
+            yield Text("load ", style="dim").append(load)
+
+
+def _steps(decision: LastDecision, replicas: int | None) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("step")
+    table.add_column("replicas", justify="right")
+    table.add_column("why", overflow="fold")
+    need = "unknown" if decision.need is None else f"{decision.need:g}"
+    table.add_row("raw need", need, "" if decision.need is not None else "Unknown: replicas stay as they are.")
+    for limit in decision.limits:
+        table.add_row(limit.name, f"{limit.before} -> {limit.after}", limit.reason)
+    table.add_row(
+        Text("answer", style="bold"),
+        Text(str(decision.replicas), style="bold"),
+        "" if replicas is None else f"spec.replicas is {replicas}",
+    )
+    return table
+
+
+def _targets(targets: Iterable[TargetStatus]) -> Table:
+    """Each of several targets. Need, limits and forecast are counted in replicas of the one with speed 1."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("target", overflow="fold")
+    for name in ("replicas", "ready", "desired", "speed", "cold start"):
+        table.add_column(name, justify="right")
+    table.add_column("state", overflow="fold")
+    for one in targets:
+        speed = _known(None if one.speed is None else f"{one.speed:g}")
+        state = "delivers" if one.stuck is None else Text(one.stuck, style="yellow")
+        counts = (str(one.replicas), str(one.ready), str(one.desired))
+        table.add_row(one.name, *counts, speed, _known(one.cold_start), state)
+    return table
+
+
+def _figures(status: Status, slo: Slo | None) -> Table:
+    decision, throughput, latency = status.last_decision, status.throughput, status.latency
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim")
+    table.add_column()
+
+    def row(name: str, figure: object, unit: str = "", aside: str = "") -> None:
+        shown = _known(figure, unit)
+        table.add_row(name, shown.append(aside, style="dim") if aside else shown)
+
+    row("replicas", status.fleet, aside="  ready/desired/max")
+    if (bounds := status.bounds) is not None:
+        aside = "" if bounds.schedule is None else f"  by schedule {bounds.schedule}"
+        row("bounds", f"{bounds.min} to {bounds.max}", aside=aside)
+    objective = "" if slo is None else f"  objective {slo.attainment:g}%"
+    row("attainment, last hour", status.attainment, "%", objective)
+    percentile = "" if slo is None else f"p{slo.percentile(roles=status.roles is not None):.4g}"
+    if slo is not None and slo.time_to_first_token is not None:
+        bound = f"  SLO {brief(slo.time_to_first_token)}"
+        row(f"TTFT {percentile}", latency.time_to_first_token if latency else None, aside=bound)
+    if slo is not None and slo.time_per_output_token is not None:
+        bound = f"  SLO {brief(slo.time_per_output_token)}"
+        row(f"TPOT {percentile}", latency.time_per_output_token if latency else None, aside=bound)
+    row("output", throughput.generation_tokens_per_second if throughput else None, " tokens/s")
+    row("output per GPU", throughput.tokens_per_second_per_gpu if throughput else None, " tokens/s")
+    row("prompts", throughput.prompt_tokens_per_second if throughput else None, " tokens/s")
+    if throughput is not None and throughput.dollars_per_million_tokens is not None:
+        price = f"  ${throughput.dollars_per_million_tokens:.2f} per million output tokens"
+        row("output per dollar", f"{throughput.tokens_per_dollar:.0f}", " tokens", price)
+    if status.cost is not None:
+        _compare(row, status, status.cost)
+    row("queue", status.queue_depth, " requests")
+    if decision is not None and status.roles is None:
+        row("load", decision.load, aside=_safe(decision, "  "))
+        row("forecast", decision.forecast, " replicas kept busy", f"  in {decision.horizon}")
+    row("cold start, measured", status.cold_start)
+    return table
+
+
+def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:
+    """What the fleet costs, and what its traffic would cost at the hosted price."""
+    row("cost", _dollars(cost.dollars_per_hour), " per hour")
+    if cost.compared_to is None:
+        return
+    row(f"cost at {cost.compared_to}", _dollars(cost.compared_dollars_per_hour), " per hour", f"  noted {cost.noted}")
+    decision, load = status.last_decision, cost.break_even_load
+    aside = "" if load is None else f"  load {load}{_safe(decision, ', ')}"
+    row("cheaper here from", cost.break_even_tokens_per_second, " output tokens/s", aside)
+
+
+def _known(figure: object, unit: str = "") -> Text:
+    return Text("unknown", style="yellow") if figure is None else Text(f"{figure}{unit}")
+
+
+def _safe(decision: LastDecision | None, before: str) -> str:
+    """The load up to which the SLO holds, after a load; nothing where it is unknown."""
+    return "" if decision is None or decision.safe_load is None else f"{before}safe up to {decision.safe_load}"
+
+
+def _dollars(figure: float | None) -> str | None:
+    return None if figure is None else f"${figure:.2f}"
+
+
+def changes(history: Iterable[Change]) -> Table:
+    """The changes of a target's replicas, one a row."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("changed", "replicas", "outcome", "by", "why"):
+        table.add_column(name, overflow="fold", no_wrap=name in {"changed", "replicas"})
+    for one in history:
+        table.add_row(write(one.at), f"{one.from_} -> {one.to}", one.outcome or "", one.by, one.why)
+    return table
+
+
+def _conditions(status: Status) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("condition", "status", "reason", "message"):
+        table.add_column(name, overflow="fold")
+    for one in status.conditions:
+        style = "green" if one.status == one.type.good else "yellow"
+        table.add_row(one.type.value, Text(one.status.value, style=style), one.reason, one.message)
+    return table

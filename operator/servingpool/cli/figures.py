@@ -1,22 +1,12 @@
-"""How `check` and `check-profile` show figures: a line for each, and where it stands."""
+"""What the commands share that look at engines' series."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.page import Found
-from servingpool.catalogue.plain import plain
-from servingpool.cli.output import echo
 
-
-def table(rows: Iterable[tuple[str, ...]]) -> None:
-    """Print rows of cells in columns; the last cell is as long as it is."""
-    lines = [tuple(map(plain, row)) for row in rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
-    for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
-        echo("  ".join([*cells, line[-1]]).rstrip())
+ANY_ENGINE = "vllm"
+"""By whose profile is asked while the engine is not known: what pods export is told for all engines."""
 
 
 def where(found: Found, profile: EngineMetrics) -> str:

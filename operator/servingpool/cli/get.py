@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from servingpool.adapters.cluster.pools import Pools
 from servingpool.catalogue.plain import plain
 from servingpool.cli.kubectl import (
     AllNamespaces,
@@ -22,9 +23,6 @@ from servingpool.cli.kubectl import (
 )
 from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
-
-if TYPE_CHECKING:
-    from servingpool.adapters.cluster.pools import Pools
 
 INTERRUPTED = 130
 GONE = 410

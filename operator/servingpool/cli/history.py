@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from servingpool.api.status import Change
+from servingpool.cli.explain import changes as shown
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed
 from servingpool.cli.output import echo, terminal
 from servingpool.cli.own_record import ENDED, MOST_LOOKS, SINCE, STEP, Asked, Match, Prometheus, Source, no_record
 from servingpool.cli.source import Backend, Config
 from servingpool.cli.usage import span, wrong
-
-if TYPE_CHECKING:
-    from servingpool.api.status import Change
 
 
 def history(  # noqa: PLR0913, a command line's options are its parameters
@@ -42,7 +41,8 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 listed, 2 wrong usage, 3 no change in that time, 4 the kubeconfig cannot be read,
     6 Prometheus did not answer or several pools have this name in it.
     """
-    from servingpool.cli import explained, past
+    # As in `explain`: to complete a pool's name, most of the operator is not needed.
+    from servingpool.record import past
 
     seconds, apart = span("--since", since, *SINCE), span("--step", step, *STEP)
     if seconds / apart > MOST_LOOKS:
@@ -64,7 +64,7 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
     if output is not None and found is not None:
         printed([one.to_dict() for one in found], output)
     elif found:
-        terminal().print(explained.changes(reversed(found)))
+        terminal().print(shown(reversed(found)))
     else:
         echo(no_record(key, "now") if found is None else f"No change of {pool} in the last {since}.", err=True)
     raise typer.Exit(0 if found else 3)

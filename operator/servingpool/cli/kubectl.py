@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from servingpool.adapters.cluster import kubeconfig as kubeconfigs
+from servingpool.adapters.cluster.pools import Pools
+from servingpool.adapters.cluster.refusals import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    NotInstalled,
+    Unanswered,
+    Unauthorized,
+    Unfit,
+)
 from servingpool.catalogue.plain import plain
 from servingpool.cli.output import as_yaml, echo, echo_json
 from servingpool.cli.usage import wrong
-
-if TYPE_CHECKING:
-    from servingpool.adapters.cluster.pools import Pools
-    from servingpool.adapters.cluster.refusals import ClusterError
 
 NOT_FOUND, NO_CLUSTER, CONFLICT = 1, 4, 5
 """Exit codes: no such object; the cluster refused or did not answer; the pool was changed meanwhile."""
@@ -32,8 +41,6 @@ class Output(StrEnum):
 def printed(found: Any, output: Output | str) -> None:
     """Print plain data in a form for programs."""
     if output == Output.JSON:
-        import json
-
         echo_json(json.dumps(found, indent=4))
     else:
         echo(as_yaml(found).rstrip())
@@ -41,8 +48,6 @@ def printed(found: Any, output: Output | str) -> None:
 
 def complete(ctx: typer.Context, incomplete: str) -> list[str]:
     """Pools that begin so, for a shell: those of the namespace that is meant, or as NAMESPACE/NAME after a slash."""
-    from servingpool.adapters.cluster.refusals import ClusterError
-
     given = ctx.params
     try:
         pools = connect(given.get("kubeconfig"), given.get("context"))
@@ -58,12 +63,11 @@ def complete(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_context(ctx: typer.Context, incomplete: str) -> list[str]:
     """Contexts that begin so, for a shell."""
-    from servingpool.adapters.cluster.kubeconfig import contexts
-
     try:
-        return [each for each in contexts(_path(ctx.params.get("kubeconfig"))) if each.startswith(incomplete)]
+        known = kubeconfigs.contexts(_path(ctx.params.get("kubeconfig")))
     except Exception:  # a shell shows nothing then
         return []
+    return [each for each in known if each.startswith(incomplete)]
 
 
 Kubeconfig = Annotated[
@@ -86,8 +90,6 @@ PoolName = Annotated[
 
 def connect(kubeconfig: Path | None, context: str | None) -> Pools:
     """The cluster's pools. ClusterError where the kubeconfig cannot be used."""
-    from servingpool.adapters.cluster.pools import Pools
-
     return Pools.connect(_path(kubeconfig), context)
 
 
@@ -105,8 +107,6 @@ def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | 
     """The one that is given, or that of the kubeconfig's context. Ends the command where that cannot be read."""
     if namespace is not None:
         return namespace
-    from servingpool.adapters.cluster import kubeconfig as kubeconfigs
-
     with told():
         return kubeconfigs.namespace_of(_path(kubeconfig), context)
 
@@ -123,8 +123,6 @@ def _place(name: str, namespace: str | None, default: Callable[[], str]) -> tupl
 @contextlib.contextmanager
 def told() -> Iterator[None]:
     """A failure of the cluster is one sentence on what happened, what to do, and an exit code."""
-    from servingpool.adapters.cluster.refusals import ClusterError
-
     try:
         yield
     except ClusterError as error:
@@ -138,11 +136,8 @@ def sentence(error: ClusterError) -> str:
 
 def tell(error: ClusterError) -> int:
     """Say what a ClusterError is and what to do. The exit code."""
-    from servingpool.adapters.cluster import refusals
-    from servingpool.adapters.cluster.refusals import Conflict, Forbidden, NotFound, Unanswered, Unauthorized
-
     advice = {
-        refusals.NotInstalled: "`servingpool crd | kubectl apply --server-side -f -` installs ServingPools",
+        NotInstalled: "`servingpool crd | kubectl apply --server-side -f -` installs ServingPools",
         NotFound: "Check name and namespace",
         Forbidden: "Ask an administrator for this right",
         Unauthorized: "Log in again, or choose another --context",
@@ -150,7 +145,7 @@ def tell(error: ClusterError) -> int:
         Conflict: "Try again",
     }.get(type(error))
     echo(f"{sentence(error)}.{f' {advice}.' if advice else ''}", err=True)
-    codes = {NotFound: NOT_FOUND, refusals.Unfit: NOT_FOUND, Conflict: CONFLICT}
+    codes = {NotFound: NOT_FOUND, Unfit: NOT_FOUND, Conflict: CONFLICT}
     return codes.get(type(error), NO_CLUSTER)
 
 

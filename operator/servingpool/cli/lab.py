@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from servingpool.api import duration
 from servingpool.api.mode import Mode
 from servingpool.cli.extras import needs
 from servingpool.cli.output import echo
@@ -21,8 +22,6 @@ class TraceName(StrEnum):
 
 
 def _seconds(text: str) -> float:
-    from servingpool.api import duration
-
     try:
         return duration.parse(text)
     except ValueError as error:

@@ -1,45 +1,97 @@
-"""`servingpool`: one command for the operator and for all that helps to trust it."""
+"""`servingpool`: one command for the operator and for all that helps to trust it.
+
+A command's module is imported when the command is called: --help and the completion of names wait for none.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
-from servingpool.cli.adopt import adopt, release
-from servingpool.cli.backtest import backtest
-from servingpool.cli.check import check
-from servingpool.cli.check_profile import check_profile
-from servingpool.cli.compare import compare
-from servingpool.cli.completing import complete_for_kubectl
-from servingpool.cli.crd import crd
-from servingpool.cli.dashboard import dashboard
-from servingpool.cli.demo import demo
-from servingpool.cli.explain import explain
-from servingpool.cli.get import get
-from servingpool.cli.history import history
-from servingpool.cli.lab import lab
-from servingpool.cli.output import Commands
-from servingpool.cli.pause import pause, resume
-from servingpool.cli.record import record
-from servingpool.cli.run import run
-from servingpool.cli.simulate import simulate
-from servingpool.cli.suggest import suggest
+from servingpool.cli.output import Commands, echo
+
+COMMANDS = {
+    "run": "Run the operator until it is stopped.",
+    "get": "List pools, with kubectl's flags and your own rights.",
+    "explain": "Show the last decision for a pool: raw need, each limit, the figures and the conditions.",
+    "history": "List the changes of a pool's replicas: when, from, to, how each ended, by whom and why.",
+    "compare": "Compare the replicas that stood with those that the operator recommended: "
+    "GPU-hours, dollars, attainment.",
+    "dashboard": "Serve pages about the pools on localhost: who is in trouble, and "
+    "each pool's decisions, latency and cost.",
+    "adopt": "Hand the pool's target over from its HPA or ScaledObject to mode Auto, step by step.",
+    "release": "Give the pool's target back to the HPA or ScaledObject that `servingpool adopt` took it from.",
+    "pause": "Set a pool's mode to Paused: its replicas stay as they are, and the operator goes on observing.",
+    "resume": "Set a paused pool's mode back to the one that it had before `servingpool pause`.",
+    "check": "Ask Prometheus what the operator would ask: all servers of a configuration, or "
+    "all figures of a workload.",
+    "check-profile": "Show which figure a profile finds where on a recorded page of the engine, and which are missing.",
+    "suggest": "Print a ServingPool in Recommend mode, with a comment on where each line comes from.",
+    "record": "Record a workload's metrics and replicas from Prometheus into one file.",
+    "backtest": "Replay a workload's history with the operator in charge, before anything is installed.",
+    "demo": "Compare the operator with other autoscalers on one hour of real traffic, in seconds.",
+    "simulate": "Simulate one scaling policy on one trace, on virtual time.",
+    "lab": "Run the operator on this machine: real kube-apiserver, real Prometheus, emulated "
+    "replicas, a replayed trace.",
+    "crd": "Print the CustomResourceDefinitions.",
+}
+"""Each command and the first sentence of its docstring, in the order of --help."""
+MODULES = {"release": "adopt", "resume": "pause"}
+"""By command the module that it shares with another; the others have one of their own name."""
+NO_FILES = ":4"
+"""Cobra's directive: complete nothing else, no names of files either."""
+
+
+class Lazy(Commands):
+    """Lists what `COMMANDS` says of a command, and imports the one that is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The name, the command and the arguments that are left."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, loaded(name) if name in COMMANDS else command, rest
+
+
+def loaded(name: str) -> Any:
+    """The command of this name, from its module."""
+    one = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    attribute = name.replace("-", "_")
+    one.command(name)(getattr(import_module(f"servingpool.cli.{MODULES.get(name, attribute)}"), attribute))
+    return typer.main.get_command(one)
+
 
 app = typer.Typer(
-    cls=Commands,
+    cls=Lazy,
     no_args_is_help=True,
     rich_markup_mode=None,  # plain text, as kubectl's: Rich alone takes a tenth of a second to import
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-commands = (run, get, explain, history, compare, dashboard, adopt, release, pause, resume, check, check_profile)
-for command in (*commands, suggest, record, backtest, demo, simulate, lab, crd):
-    app.command()(command)
-app.command("__complete", hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})(
-    complete_for_kubectl
-)
+for each, sentence in COMMANDS.items():
+    app.command(each, help=sentence)(lambda: None)
+
+
+@app.command("__complete", hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def complete_for_kubectl(context: typer.Context, words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Complete the last of the words, which may be empty, as kubectl asks: a line for each word, then a directive."""
+    line = shlex.join(["servingpool", *(words or [""])])
+    asked = {
+        "_SERVINGPOOL_COMPLETE": "complete_fish",
+        "_TYPER_COMPLETE_ARGS": line,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    os.environ |= asked
+    try:
+        context.find_root().command.main(args=[], prog_name="servingpool")
+    finally:
+        for name in asked:
+            os.environ.pop(name)
+        echo(NO_FILES)
 
 
 def complete() -> None:

@@ -28,6 +28,15 @@ def echo(text: str | bytes = "", *, err: bool = False, nl: bool = True) -> None:
     typer.echo(plain(text if isinstance(text, str) else text.decode(errors="replace"), LINES), err=err, nl=nl)
 
 
+def table(rows: Iterable[tuple[str, ...]]) -> None:
+    """Print rows of cells in columns; the last cell is as long as it is."""
+    lines = [tuple(map(plain, row)) for row in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
+        echo("  ".join([*cells, line[-1]]).rstrip())
+
+
 def echo_json(json: str | bytes) -> None:
     """Print JSON: controls as its own escapes, so that a program reads what was meant."""
     text = json if isinstance(json, str) else json.decode()

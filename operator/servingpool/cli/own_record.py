@@ -6,16 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
+from servingpool.adapters.prometheus import BackendConfig
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable
+from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
+from servingpool.cli import source
+from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
-
-if TYPE_CHECKING:
-    from servingpool.adapters.prometheus import BackendConfig
-    from servingpool.adapters.prometheus.own_record import OwnRecord
 
 T = TypeVar("T")
 ENDED = "The record ends before now: this Prometheus does not scrape the operator at present."
@@ -76,9 +77,6 @@ class Source:
 
     def chosen(self) -> tuple[BackendConfig, dict[str, str]]:
         """The server, and the labels that series must have. Wrong ones end the command."""
-        from servingpool.cli import source
-        from servingpool.cli.logs import quiet
-
         quiet()
         labels = {}
         for each in self.match or ():
@@ -90,10 +88,6 @@ class Source:
 
     def ask(self, key: tuple[str, str], question: Callable[[Asked], T]) -> T:
         """What it answers of a pool; without an answer the command ends with one sentence."""
-        from servingpool.adapters.prometheus.http_client import MetricsUnavailable
-        from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
-        from servingpool.cli import source
-
         asked, labels = self.chosen()
         try:
             return question(Asked(OwnRecord(asked, key, labels), source.now(asked)))

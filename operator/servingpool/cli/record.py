@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
-from servingpool.cli.source import Backend, Config, Prometheus
+from servingpool.adapters.cluster.autoscaling import bounds_of
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.kinds import DEPLOYMENT, STATEFUL_SET
+from servingpool.adapters.cluster.refusals import ClusterError
+from servingpool.adapters.cluster.scale import known_sort
+from servingpool.adapters.cluster.survey import Named, Survey, scalables, survey, surveyed
+from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend
+from servingpool.backtest.autoscaler_rule import kept
+from servingpool.backtest.recorder import Pace
+from servingpool.backtest.recorder import record as recorded
+from servingpool.backtest.recording import (
+    Chunk,
+    Header,
+    Reader,
+    RecordingError,
+    decode,
+    decode_header,
+    encode,
+    encode_header,
+)
+from servingpool.cli.figures import ANY_ENGINE
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, sentence, told
+from servingpool.cli.logs import quiet
+from servingpool.cli.output import echo, terminal
+from servingpool.cli.source import Backend, Config, Prometheus, chosen, now, unavailable
+from servingpool.cli.usage import HISTORY, span, workload
+from servingpool.decision.observation import Unknown
+from servingpool.reconcile.config import OperatorConfig
+
+PIECE = 2**20
+"""Bytes of a file read at once."""
+SETTLED = 60.0
+"""Seconds before now at which a recording ends: younger scrapes may be under way."""
+STEP = 15.0
+"""Seconds between two samples of a target that is recorded for a backtest."""
+NOT_ANSWERED = 1
+"""Exit code."""
 
 
 def record(  # noqa: PLR0913, a command line's options are its parameters
@@ -41,17 +81,281 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 recorded, 1 no such target, no history of it, or Prometheus did not answer, 2 wrong usage, 4 the
     cluster refused or did not answer.
     """
-    from servingpool.cli import recorded, source, usage
-    from servingpool.cli.logs import quiet
-
     quiet()
-    found, asked = source.chosen(config, prometheus, backend)
-    (kind, name), seconds = recorded.workload(target), usage.span("--since", since, *usage.HISTORY)
-    from servingpool.backtest.recorder import Pace
-    from servingpool.cli import recording
-
+    found, asked = chosen(config, prometheus, backend)
+    (kind, name), seconds = workload(target), span("--since", since, *HISTORY)
     within = namespace_of(namespace, kubeconfig, context)
     path = None if kubeconfig is None else str(kubeconfig)
-    whose = recording.Target(within, kind, name, engine, model, path, context)
-    order = recording.Order(output, seconds, float(step), Pace(max_samples, pause))
-    raise typer.Exit(recording.run(whose, order, found, asked))
+    whose = Target(within, kind, name, engine, model, path, context)
+    order = Order(output, seconds, float(step), Pace(max_samples, pause))
+    raise typer.Exit(run(whose, order, found, asked))
+
+
+class Failed(Exception):
+    """It cannot go on. The message says why; `code` is the process's exit code."""
+
+    def __init__(self, said: str, code: int = NOT_ANSWERED) -> None:
+        super().__init__(said)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whose history, and as what it is read."""
+
+    namespace: str
+    kind: str
+    """As kubectl takes it."""
+    name: str
+    engine: str | None
+    """As the pods' series tell where None."""
+    model: str | None
+    """Likewise."""
+    kubeconfig: str | None
+    context: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be recorded."""
+
+    output: Path
+    seconds: float
+    """How far back."""
+    step: float
+    pace: Pace = field(default_factory=Pace)
+
+
+def run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> int:
+    """The exit code."""
+    try:
+        with told():
+            attempt(target, order, config, source)
+    except Failed as error:
+        echo(str(error), err=True)
+        return error.code
+    return 0
+
+
+def attempt(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> None:
+    """Record it, or raise Failed or ClusterError."""
+    try:
+        asyncio.run(_run(target, order, config, source, now(source)))
+    except MetricsUnavailable as error:
+        raise Failed(unavailable(str(error), source)) from error
+    except RecordingError as error:
+        raise Failed(f"{order.output} {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What is asked, and of whom."""
+
+    config: OperatorConfig
+    source: BackendConfig
+    kubeconfig: str | None
+    context: str | None
+
+    def target(self, namespace: str, kind: str, name: str) -> Target:
+        """A target there."""
+        return Target(namespace, kind, name, None, None, self.kubeconfig, self.context)
+
+
+def file_of(target: Named, *, with_namespace: bool) -> Path:
+    """The file that a target is recorded into. Deployments are named without their kind."""
+    sort = known_sort(target.kind)
+    kind = "" if sort == DEPLOYMENT else sort[1].partition(".")[0].lower()
+    parts = (target.namespace if with_namespace else "", kind, target.name)
+    return Path(f"{'.'.join(filter(None, parts))}.rec")
+
+
+def record_each(targets: Iterable[Named], seconds: float, where: Where, *, with_namespace: bool) -> dict[Path, str]:
+    """One file for each target in turn: the server bears the load of one. By file why there is none, else empty."""
+    files = {}
+    for target in targets:
+        file = file_of(target, with_namespace=with_namespace)
+        try:
+            attempt(where.target(*target), Order(file, seconds, STEP), where.config, where.source)
+            files[file] = ""
+        except ClusterError as error:
+            files[file] = sentence(error)
+        except Failed as error:
+            files[file] = str(error).rstrip(".")
+    return files
+
+
+def serving(where: Where) -> list[Named]:
+    """All that can be scaled and whose pods export an engine's metrics. Raises typer.Exit."""
+    try:
+        with told():
+            return asyncio.run(_serving(where))
+    except Failed as error:
+        echo(str(error), err=True)
+        raise typer.Exit(error.code) from None
+
+
+async def _serving(where: Where) -> list[Named]:
+    prometheus, say = PrometheusBackend(where.source, where.config.known_engines), partial(echo, err=True)
+    cluster, found = await Cluster.connect(where.kubeconfig, where.context), []
+    try:
+        async for named, around in surveyed(cluster, await scalables(cluster, say), say):
+            target, ready = where.target(*named), around.ready
+            if ready and (await identify(target, ready, prometheus, where.config.known_engines))[0] is not None:
+                found.append(named)
+    finally:
+        await cluster.close()
+        await prometheus.close()
+    if not found:
+        raise Failed("Nothing that can be scaled exports metrics of an engine that is known.")
+    return found
+
+
+async def _run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig, now: float) -> None:
+    prometheus = PrometheusBackend(source, config.known_engines)
+    try:
+        begun = resumed(order.output)
+        if begun is None:
+            header = await _header(target, order, prometheus, config.known_engines, now)
+            since = header.begin
+            order.output.parent.mkdir(parents=True, exist_ok=True)
+            order.output.write_bytes(encode_header(header))
+        else:
+            header, since = begun
+            if not _is_of(header, target):
+                held = f"{header.sort[1]} {header.namespace}/{header.target}"
+                raise Failed(f"{order.output} holds {held}: choose another file", 2)
+            echo(f"{order.output} was begun: going on.", err=True)
+        scrapes = await _fill(order, header, since, prometheus)
+    finally:
+        await prometheus.close()
+    if begun is None and not scrapes:
+        raise Failed(
+            f"Prometheus has no sample of {header.sort[1]} {target.namespace}/{target.name} in this time. "
+            f"`servingpool check {target.kind}/{target.name} -n {target.namespace}` says why."
+        )
+    size = order.output.stat().st_size
+    told_size = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+    echo(f"{order.output}: {told_size}, {scrapes:,} scrapes recorded.", err=True)
+
+
+def _is_of(header: Header, target: Target) -> bool:
+    """Whether a recording is the target's. Without the cluster only some kinds can be told apart."""
+    sort = known_sort(target.kind)
+    alike = sort == header.sort or not {sort, header.sort} & {DEPLOYMENT, STATEFUL_SET}
+    return alike and (header.namespace, header.target) == (target.namespace, target.name)
+
+
+async def _fill(order: Order, header: Header, since: float, prometheus: PrometheusBackend) -> int:
+    """Write what is left, chunk by chunk. How many scrapes."""
+    columns = (TextColumn("recording"), BarColumn(bar_width=28), TaskProgressColumn(), TimeRemainingColumn())
+    scrapes = 0
+    with Progress(*columns, console=terminal(stderr=True), transient=True) as bar, order.output.open("ab") as file:
+        task = bar.add_task("", total=header.end - header.begin, completed=int(since - header.begin))
+        async for chunk in recorded(prometheus, header, since, order.pace):
+            file.write(encode(chunk))
+            file.flush()
+            scrapes += sum(len(one.at) for one in chunk.scrapes)
+            bar.update(task, completed=chunk.end - header.begin)
+    return scrapes
+
+
+async def _header(
+    target: Target, order: Order, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], now: float
+) -> Header:
+    if target.engine is not None and target.engine not in engines:
+        raise Failed(f"--engine must be one of {', '.join(engines)}, got '{target.engine}'", 2)
+    engine, model, around = target.engine, target.model, await _survey(target)
+    sort = around.workload.key.sort if around is not None else known_sort(target.kind)
+    if around is not None and (engine is None or model is None):
+        engine, model = await identify(target, around.ready, prometheus, engines)
+    if engine is None or model is None:
+        raise Failed(
+            f"Prometheus has no metrics of a known engine from the pods of {sort[1]} "
+            f"{target.namespace}/{target.name}. Give --engine and --model if it had them before."
+        )
+    scaler = around.autoscalers[0] if around is not None and around.autoscalers else None
+    end = (now - SETTLED) // order.step * order.step
+    return Header(
+        namespace=target.namespace,
+        target=target.name,
+        sort=sort,
+        engine=engine,
+        model=model,
+        begin=end - order.seconds // order.step * order.step,
+        end=end,
+        step=order.step,
+        gpus=max(1, around.workload.gpus) if around is not None else 1,
+        starts=around.starts if around is not None else (),
+        bounds=None if scaler is None else bounds_of(scaler),
+        autoscaler=None if scaler is None else kept(scaler),
+    )
+
+
+async def _survey(target: Target) -> Survey | None:
+    """What the cluster says; None where it does not answer and is not needed."""
+    try:
+        cluster = await Cluster.connect(target.kubeconfig, target.context)
+        try:
+            return await survey(cluster, target.namespace, target.kind, target.name)
+        finally:
+            await cluster.close()
+    except ClusterError as error:
+        if target.engine is None or target.model is None:
+            raise
+        echo(f"Without the cluster: GPUs, cold starts and bounds are not recorded ({error}).", err=True)
+        return None
+
+
+async def identify(
+    target: Target, pods: list[str], prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics]
+) -> tuple[str | None, str | None]:
+    """Engine and model, as asked for or as the pods' series tell; None where they tell none. Raises Failed."""
+    keys = [(target.namespace, pod) for pod in pods]
+    seen = await prometheus.inspect(target.engine or ANY_ENGINE, keys)
+    if isinstance(seen, Unknown):
+        raise Failed(unavailable(seen.reason, prometheus.config))
+    exported = seen.engines(engines)
+    engine = target.engine or (exported[0] if exported else None)
+    if engine is None:
+        return None, target.model
+    models = seen.models(engines[engine])
+    return engine, target.model or (models[0] if models else None)
+
+
+def read(path: Path) -> tuple[Header, Iterator[Chunk]]:
+    """A recording's header, and its chunks as they are read. Raises RecordingError."""
+
+    def documents() -> Iterator[object]:
+        reader = Reader()
+        try:
+            with path.open("rb") as file:
+                while piece := file.read(PIECE):
+                    yield from reader.feed(piece)
+        except OSError as error:
+            raise RecordingError(f"cannot be read: {error.strerror}") from error
+
+    found = documents()
+    first = next(found, None)
+    if first is None:
+        raise RecordingError("is no recording: it is empty, or cut off at the first line")
+    return decode_header(first), map(decode, found)
+
+
+def resumed(path: Path) -> tuple[Header, float] | None:
+    """The header of a recording that was begun, and until when it reaches; what was cut off is removed.
+
+    None where there is no such file. Raises RecordingError.
+    """
+    if not path.is_file() or path.stat().st_size == 0:
+        return None
+    reader, first, last = Reader(), None, None
+    with path.open("r+b") as file:
+        while piece := file.read(PIECE):
+            for document in reader.feed(piece):
+                first, last = (document, None) if first is None else (first, document)
+        if first is None:
+            raise RecordingError("is no recording: it is cut off at the first line")
+        header = decode_header(first)
+        end = header.begin if last is None else decode(last).end
+        file.truncate(reader.whole)  # only now: a file that is no recording is somebody's
+    return header, end

@@ -10,7 +10,11 @@ from typing import Annotated
 
 import typer
 
+from servingpool.api.duration import DurationBetween
+from servingpool.cli.assembly import operate
+from servingpool.cli.logs import configure
 from servingpool.cli.output import echo
+from servingpool.reconcile.config import ConfigError, load
 
 
 class LogFormat(StrEnum):
@@ -21,8 +25,6 @@ class LogFormat(StrEnum):
 
 
 def _duration(text: str) -> str:
-    from servingpool.api.duration import DurationBetween
-
     try:
         DurationBetween("1s", "1m").read(text)
     except ValueError as error:
@@ -56,10 +58,6 @@ def run(
 
     Exit codes: 0 stopped on request, 1 the lease was lost or kopf failed, 2 the configuration is invalid.
     """
-    from servingpool.cli.assembly import operate
-    from servingpool.cli.logs import configure
-    from servingpool.reconcile.config import ConfigError, load
-
     configure(json=log_format is LogFormat.JSON, debug=verbose)
     changes = {**({"interval": interval} if interval else {}), **({"namespaces": namespace} if namespace else {})}
     try:

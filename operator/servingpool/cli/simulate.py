@@ -6,14 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import orjson
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from servingpool.cli.extras import needs
 from servingpool.cli.output import echo_json, terminal
+from servingpool.reconcile.pool_plan import core_pool
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from servingpool_simulation.changes import Change
     from servingpool_simulation.run import Result
     from servingpool_simulation.score import Score
@@ -72,9 +77,6 @@ def simulate(
 
     Exit codes: 0 the SLO was met, 3 the SLO was missed, 2 an argument is invalid.
     """
-    # Here and not above: numba takes a second to import, which no other command should wait for.
-    from servingpool.reconcile.pool_plan import core_pool
-
     with needs("simulation"):
         from servingpool_simulation import inputs
         from servingpool_simulation.changes import Watched
@@ -82,8 +84,6 @@ def simulate(
         from servingpool_simulation.run import simulate as run
         from servingpool_simulation.scrape import EPOCH
         from servingpool_simulation.traces import TraceError
-
-    import orjson
 
     try:
         manifest = inputs.read_pool(pool)
@@ -125,12 +125,6 @@ def _tokens(score: Score) -> str:
 
 
 def _shown(result: Result, changes: list[Change], *, held: bool) -> RenderableType:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
     from servingpool_simulation.report.figures import clock, latency, objective, percent
 
     score = result.score

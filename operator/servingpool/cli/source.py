@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
+from servingpool.adapters.prometheus import BackendConfig
+from servingpool.adapters.prometheus.http_client import PrometheusClient
+from servingpool.adapters.prometheus.rows import Unread
+from servingpool.api.duration import brief
 from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
-
-if TYPE_CHECKING:
-    from servingpool.adapters.prometheus import BackendConfig
-    from servingpool.reconcile.config import OperatorConfig
+from servingpool.reconcile.config import ConfigError, OperatorConfig, load
 
 TIMEOUT = 10.0
 """Seconds for the first, small question."""
@@ -46,11 +48,6 @@ def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> B
 
 def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
     """The configuration, with the Prometheus of this URL alone where there is one."""
-    from pydantic import ValidationError
-
-    from servingpool.adapters.prometheus import BackendConfig
-    from servingpool.reconcile.config import ConfigError, OperatorConfig, load
-
     try:
         if prometheus is None and config is not None:
             return load(config)
@@ -65,10 +62,6 @@ def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
 
 def now(source: BackendConfig) -> float:
     """Unix seconds, by Prometheus' clock where ours is wrong, which is said. Raises MetricsUnavailable."""
-    from servingpool.adapters.prometheus.http_client import PrometheusClient
-    from servingpool.adapters.prometheus.rows import Unread
-    from servingpool.api.duration import brief
-
     with closing(PrometheusClient(source)) as client:
         asked = time.time()
         rows = client.custom_query("vector(time())", {"time": ""}, TIMEOUT).rows()

@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from servingpool.cli.kubectl import AllNamespaces, Context, Kubeconfig, Namespace, namespace_of
-from servingpool.cli.source import Backend, Config, Prometheus
+from servingpool.adapters.cluster.autoscaling import AUTOSCALERS
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.names import pods_of_any
+from servingpool.adapters.cluster.objects import TargetKey
+from servingpool.adapters.cluster.survey import Named, Survey, given_kind, scalables, scaled_by, survey, surveyed
+from servingpool.adapters.prometheus import (
+    BackendConfig,
+    EngineMetrics,
+    MetricsUnavailable,
+    PrometheusBackend,
+    ReadRequest,
+    sample_of,
+)
+from servingpool.adapters.prometheus import page as pages
+from servingpool.backtest.recorder import LADDER
+from servingpool.backtest.recording import Chunk
+from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
+from servingpool.cli.figures import ANY_ENGINE
+from servingpool.cli.kubectl import AllNamespaces, Context, Kubeconfig, Namespace, namespace_of, told
+from servingpool.cli.logs import quiet
+from servingpool.cli.output import echo
+from servingpool.cli.source import Backend, Config, Prometheus, chosen, now, unavailable
+from servingpool.cli.usage import HISTORY, span, target_of, wrong
+from servingpool.decision.observation import Unknown
+from servingpool.reconcile.config import OperatorConfig
+from servingpool.reconcile.draining import judge_drain
+
+STEPS = 168
+"""Times at which the history's histograms are read: each hour of a week."""
+PRICE_LABEL = "servingpool.dev/dollars-per-gpu-hour"
+PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "node.kubernetes.io/instance-type")
+"""Node labels that name what a GPU-hour's price depends on."""
+NOT_FOUND = 1
+"""Exit code."""
 
 
 def suggest(  # noqa: PLR0913, a command line's options are its parameters
@@ -41,24 +77,185 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 suggested, 1 no such target, no engine in it, or Prometheus did not answer, 2 wrong usage, 4 the
     cluster refused or did not answer.
     """
-    from servingpool.cli import recorded, source, usage
-    from servingpool.cli.logs import quiet
-
     quiet()
     if (target is None) != all_namespaces:
-        usage.wrong("Give KIND/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
-    kind, name = ("", "") if target is None else recorded.target_of(target)
-    found, asked = source.chosen(config, prometheus, backend)
-    usage.span("--since", since, *usage.HISTORY)
-    from servingpool.cli import suggesting
-
-    order = suggesting.Order(
+        wrong("Give KIND/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
+    kind, name = ("", "") if target is None else target_of(target)
+    found, asked = chosen(config, prometheus, backend)
+    span("--since", since, *HISTORY)
+    order = Order(
         kind=kind,
         namespace=namespace_of(namespace, kubeconfig, context),
         name=name,
         since=since,
-        prices=suggesting.prices(gpu_price or ()),
+        prices=_prices(gpu_price or ()),
         kubeconfig=None if kubeconfig is None else str(kubeconfig),
         context=context,
     )
-    raise typer.Exit(suggesting.run(order, found, asked))
+    raise typer.Exit(run(order, found, asked))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be suggested for."""
+
+    kind: str
+    """A kind as kubectl takes it, hpa or scaledobject; empty for all that can be scaled."""
+    namespace: str
+    name: str
+    since: str
+    prices: Mapping[str, float]
+    """Dollars of a GPU-hour by GPU product or instance type."""
+    kubeconfig: str | None
+    context: str | None = None
+
+
+def _prices(given: Iterable[str]) -> dict[str, float]:
+    """From `PRODUCT=DOLLARS`. Wrong ones end the command."""
+    found = {}
+    for text in given:
+        product, equals, dollars = text.rpartition("=")
+        try:
+            price = float(dollars)
+        except ValueError:
+            price = -1.0
+        if not equals or not product or not 0.0 <= price <= 10_000.0:
+            wrong(f"--gpu-price must be PRODUCT=DOLLARS with 0 to 10000 dollars, got '{text}'")
+        found[product] = price
+    return found
+
+
+def run(order: Order, config: OperatorConfig, source: BackendConfig) -> int:
+    """The exit code."""
+    try:
+        with told():
+            return asyncio.run(_run(order, config, source, now(source)))
+    except MetricsUnavailable as error:
+        echo(unavailable(str(error), source), err=True)
+        return NOT_FOUND
+
+
+async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end: float) -> int:
+    cluster = await Cluster.connect(order.kubeconfig, order.context)
+    prometheus = PrometheusBackend(source, config.known_engines)
+    manifests = []
+    try:
+        async for _, around in _surveys(cluster, order):
+            facts = await _facts(order, around, prometheus, config.known_engines, end)
+            if isinstance(facts, Facts):
+                manifests.append(manifest(facts))
+            elif order.kind:
+                echo(facts, err=True)
+    finally:
+        await prometheus.close()
+        await cluster.close()
+    if not manifests:
+        if not order.kind:
+            echo(
+                "Nothing that can be scaled has metrics of a known engine in Prometheus. "
+                "`servingpool check deployment/NAME` says why one has none.",
+                err=True,
+            )
+        return NOT_FOUND
+    echo("---\n".join(manifests), nl=False)
+    return 0
+
+
+async def _surveys(cluster: Cluster, order: Order) -> AsyncIterator[tuple[Named, Survey]]:
+    """Of the one that is asked about, or of all that can be scaled."""
+    if not order.kind:
+        say = partial(echo, err=True)
+        async for found in surveyed(cluster, await scalables(cluster, say), say):
+            yield found
+        return
+    target = Named(order.namespace, order.kind, order.name)
+    if order.kind in AUTOSCALERS:
+        scaled = await scaled_by(cluster, order.namespace, order.kind, order.name)
+        target = Named(scaled.namespace, given_kind(scaled.sort), scaled.name)
+    yield target, await survey(cluster, *target)
+
+
+async def _facts(
+    order: Order, around: Survey, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], end: float
+) -> Facts | str:
+    """What is known until `end`, Unix seconds; or why nothing can be suggested. Raises MetricsUnavailable."""
+    target = around.workload.key
+    namespace, name = target.namespace, target.name
+    keys = [(namespace, pod) for pod in around.ready]
+    if not keys:
+        return f"{target.kind} {namespace}/{name} has no ready pod to look at. Scale it to 1 or more."
+    seen = await prometheus.inspect(ANY_ENGINE, keys)
+    if isinstance(seen, Unknown):
+        raise MetricsUnavailable(prometheus.config.name, seen.reason.partition("' ")[2])
+    exported = seen.engines(engines)
+    if not exported:
+        return (
+            f"Prometheus has no metrics of a known engine from the pods of {target.kind} {namespace}/{name}. "
+            f"`servingpool check {given_kind(target.sort)}/{name} -n {namespace}` says why."
+        )
+    engine = exported[0]
+    profile = engines[engine]
+    if engine != ANY_ENGINE:
+        again = await prometheus.inspect(engine, keys)
+        seen = again if not isinstance(again, Unknown) else seen
+    models = seen.models(profile)
+    model = models[0] if models else name
+    origin = f"From the metrics of {len(keys)} pods." if models else "The engine tells no model: it is not compared."
+    if len(models) > 1:
+        origin += f" They export {len(models)} models: {', '.join(models)}."
+    lacking = sorted(
+        {figure.value for samples in seen.samples.values() for figure in pages.lacking(pages.find(profile, samples))}
+    )
+    return Facts(
+        namespace=namespace,
+        name=name,
+        kind=target.kind,
+        api_version="/".join(filter(None, around.workload.resource[:2])),
+        replicas=around.workload.replicas,
+        gpus=around.workload.gpus,
+        engine=engine,
+        model=model,
+        origin=origin,
+        backend=prometheus.config.name,
+        attained=await _attained(order, target, engine, model, prometheus, end),
+        span=order.since,
+        autoscalers=around.autoscalers,
+        starts=around.starts,
+        price=_price(order, around),
+        drain=judge_drain(around.workload.drain, ())[1],
+        missing=lacking,
+    )
+
+
+async def _attained(
+    order: Order, target: TargetKey, engine: str, model: str, prometheus: PrometheusBackend, end: float
+) -> Mapping[str, Attained | None]:
+    """From hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
+    seconds, bounds = span("--since", order.since, *HISTORY), frozenset(LADDER)
+    pods = pods_of_any([(target.name, target.sort)])
+    request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods)
+    found = await prometheus.history(
+        request, start=end - seconds, end=end, step=seconds / STEPS, namespaces=[target.namespace], most_samples=200_000
+    )
+    if isinstance(found, Unknown):
+        echo(f"{found.reason}: the SLO is not taken from the history.", err=True)
+        return {}
+    samples = [
+        sample for _, pods in found for models in pods.values() if (sample := sample_of(models, model)) is not None
+    ]
+    return attained([Chunk.of(end - seconds, end, samples)])
+
+
+def _price(order: Order, around: Survey) -> tuple[float, str] | None:
+    """Dollars of a replica's hour."""
+    gpus = max(1, around.workload.gpus)
+    for labels in around.nodes:
+        try:
+            return float(labels[PRICE_LABEL]) * gpus, f"From the node label {PRICE_LABEL}, for {gpus} GPUs."
+        except (KeyError, ValueError):
+            pass
+        for label in PRODUCT_LABELS:
+            product = labels.get(label, "")
+            if product in order.prices:
+                return order.prices[product] * gpus, f"--gpu-price of {product}, by the node label {label}, for {gpus}."
+    return None

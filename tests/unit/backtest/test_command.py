@@ -17,13 +17,12 @@ import typer
 import yaml
 from typer.testing import CliRunner, Result
 
-from servingpool.adapters.cluster.errors import Forbidden
+from servingpool.adapters.cluster.refusals import Forbidden
 from servingpool.adapters.cluster.survey import Named
 from servingpool.adapters.prometheus import BackendConfig
 from servingpool.backtest.summary import Line
-from servingpool.cli import recording
+from servingpool.cli import record as recording
 from servingpool.cli.backtest import backtest
-from servingpool.cli.record import record
 from servingpool.reconcile.config import OperatorConfig
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.traces import poisson
@@ -44,7 +43,7 @@ def servingpool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.setenv("TERMINAL_WIDTH", "400")
     app = typer.Typer()
     app.command()(backtest)
-    app.command()(record)
+    app.command()(recording.record)
     return lambda *arguments: CliRunner().invoke(app, arguments)
 
 

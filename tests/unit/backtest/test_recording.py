@@ -9,7 +9,7 @@ import pytest
 from servingpool.backtest import intervals
 from servingpool.backtest.intervals import gather
 from servingpool.backtest.recording import Chunk, RecordingError, encode, encode_header
-from servingpool.cli.recorded import read, resumed
+from servingpool.cli.record import read, resumed
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 from servingpool.decision.slo import Slo
 

@@ -10,7 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
-from servingpool.adapters.prometheus import http_client, own_record
+from servingpool.adapters.prometheus import own_record
+from servingpool.cli import source
 from servingpool.cli.main import app
 from servingpool.reconcile.metrics import PoolCollector
 
@@ -82,7 +83,7 @@ class Recorder:
 
     def ask(self, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
         """A command about the pool, at the present time."""
-        for module in (own_record, http_client):
+        for module in (own_record, source):
             monkeypatch.setattr(module, "PrometheusClient", lambda _: self)
         monkeypatch.setattr("time.time", lambda: self.world.now - self.ahead)
         monkeypatch.setenv("COLUMNS", "200")

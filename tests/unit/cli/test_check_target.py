@@ -12,8 +12,8 @@ from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.prometheus import BackendConfig, FleetReading, PodKey, ReadRequest, shipped
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.promql import Queries
-from servingpool.cli import check_target
-from servingpool.cli.check_target import Target
+from servingpool.cli import check
+from servingpool.cli.check import Target
 
 LONGEST_QUERY = 16 * 1024
 """Bytes that VictoriaMetrics takes."""
@@ -55,12 +55,12 @@ async def test_of_a_large_deployment_few_pods_are_shown_and_all_are_explained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A query that names all of them is refused by VictoriaMetrics."""
-    monkeypatch.setattr(check_target, "Cluster", FakeCluster)
-    monkeypatch.setattr(check_target, "ready_pods", ready_pods)
-    monkeypatch.setattr(check_target, "PrometheusBackend", FakeBackend)
+    monkeypatch.setattr(check, "Cluster", FakeCluster)
+    monkeypatch.setattr(check, "ready_pods", ready_pods)
+    monkeypatch.setattr(check, "PrometheusBackend", FakeBackend)
     name = "llama-3.3-70b-instruct-fp8-long-context"
     backend = BackendConfig(url="http://x")
-    assert not await check_target.check_target(
+    assert not await check.check_target(
         Target("chat", "deployment", name, None, None), backend, shipped(), {}, None, None
     )
     told = capsys.readouterr()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from servingpool.adapters.cluster.pools import Pools, pool_path
 from servingpool.adapters.cluster.refusals import ClusterError, Conflict, NotFound
-from servingpool.cli.main import app
+from servingpool.cli.main import COMMANDS, app, loaded
 
 BEFORE = "servingpool.dev/mode-before-pause"
 COLUMNS = [
@@ -244,6 +244,11 @@ def test_a_cluster_that_fails_completes_nothing(pools: FakePools) -> None:
     assert completed("get q") in ([], [""])
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_by_the_first_sentence_of_its_own_help(name: str) -> None:
+    assert loaded(name).get_short_help_str(limit=400) == COMMANDS[name]
+
+
 def test_help_and_get_import_nothing_that_they_do_not_need() -> None:
     """Each of these takes a tenth of a second or more; --help and get are to answer within 0.3 s."""
     slow = (
@@ -253,7 +258,7 @@ def test_help_and_get_import_nothing_that_they_do_not_need() -> None:
     script = f"import sys; import servingpool.cli.main; print([m for m in {slow} if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
-    script = script.replace("cli.main", "adapters.cluster.pools")
+    script = script.replace("cli.main", "cli.get")
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
 

@@ -20,7 +20,7 @@ import servingpool.cli
 from servingpool.adapters.cluster.refusals import ClusterError
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.plain import plain
-from servingpool.cli import explained, logs
+from servingpool.cli import explain, logs
 from servingpool.cli.get import Table
 from servingpool.cli.kubectl import Output, printed, sentence
 from servingpool.cli.main import app
@@ -138,7 +138,7 @@ def test_explain_shows_a_pool_whose_strings_are_a_strangers(text: str) -> None:
         "status": {"conditions": [condition], "lastDecision": decision, "history": [change], "replicas": 2},
     }
     file = io.StringIO()
-    explained.show(ServingPool.read(raw), terminal(file=file, width=200))
+    explain.show(ServingPool.read(raw), terminal(file=file, width=200))
     assert not controls(file.getvalue())
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from servingpool.cli import assembly
+from servingpool.cli import run
 from servingpool.cli.logs import configure
 from servingpool.cli.main import app
 from servingpool.reconcile.config import OperatorConfig
@@ -29,7 +29,7 @@ def operated(monkeypatch: pytest.MonkeyPatch) -> list[tuple[OperatorConfig, str 
         found.append((config, kubeconfig))
         return 0
 
-    monkeypatch.setattr(assembly, "operate", operate)
+    monkeypatch.setattr(run, "operate", operate)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("POD_ID", "test")
     return found

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from servingpool.adapters.cluster.errors import Forbidden, Unanswered
 from servingpool.api.serving_pool import ServingPool
-from servingpool.cli.explained import show
+from servingpool.cli.explain import show
 from servingpool.reconcile import pool_plan
 
 from .fake_cluster import FakeCluster

@@ -10,8 +10,10 @@ from servingpool.adapters.prometheus.diagnosis import (
     LONGEST_QUERY,
     Evidence,
     PodKey,
+    engines_of,
     evidence,
     fitting,
+    models_of,
     of_pods,
     question,
 )
@@ -38,6 +40,14 @@ class Inspection:
     """Seconds since the newest sample of each figure that has one."""
     errors: Mapping[PodKey, str]
     """Why a scrape fails, where Prometheus tells."""
+
+    def engines(self, known: Mapping[str, EngineMetrics]) -> list[str]:
+        """The engines whose series some pod has."""
+        return sorted({name for each in self.evidence.values() for name in engines_of(each, known)})
+
+    def models(self, profile: EngineMetrics) -> list[str]:
+        """The model names that the pods' series of an engine carry."""
+        return sorted({name for each in self.evidence.values() for name in models_of(each, profile)})
 
 
 def inspect(
