@@ -52,7 +52,7 @@ def test_the_operators_wheel_holds_the_operator_alone(wheels: Mapping[str, ZipFi
     wheel = wheels["servingpool-operator"]
     assert packages(wheel) == {"servingpool"}
     parts = {name.split("/")[1] for name in wheel.namelist() if name.startswith("servingpool/")}
-    layers = {"adapters", "api", "backtest", "catalogue", "cli", "decision", "handlers", "reconcile"}
+    layers = {"adapters", "api", "backtest", "catalogue", "cli", "decision", "handlers", "reconcile", "record"}
     assert parts == {"__init__.py", *layers}
     assert "servingpool/backtest/backtest.html.j2" in wheel.namelist()
 
