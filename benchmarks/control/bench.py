@@ -14,7 +14,6 @@ from pathlib import Path
 import pages
 import store
 import sweeps
-from ablations import ABLATIONS, KINDS
 from cases import CASES, Case, Kind
 from crew import Crew
 from results import CaseResults, Run, baseline_runs
@@ -80,7 +79,7 @@ def main() -> None:
 
 
 def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> pages.Publication:
-    """`rest`: sweeps and ablations too."""
+    """`rest`: the sweeps too."""
     statics = crew.do([Statics(case.slug) for case in cases], "best static fleets")
     found = {case.slug: CaseResults(case) for case in cases}
     for piece, report in statics.items():
@@ -91,8 +90,6 @@ def _computed(crew: Crew, cases: Sequence[Case], *, quick: bool, rest: bool) -> 
     for results in found.values():
         if results.static_size is not None:
             pieces += _pieces(results.case, results.static_size, quick=quick)
-            if rest:
-                pieces += _ablated(results.case, results.static_size)
     varied = [SweepRun(variation.base, variation.name) for variation in sweeps.VARIATIONS] if rest else []
     reports = crew.do([*pieces, *varied], "runs")
     for piece in pieces:
@@ -116,16 +113,6 @@ def _pieces(case: Case, initial: int, *, quick: bool) -> list[Work]:
             BaselineRuns(case.slug, initial, baseline.slug, "default" if quick else pages.how_tuned(case.slug))
             for baseline in BASELINES
         ),
-    ]
-
-
-def _ablated(case: Case, initial: int) -> list[Work]:
-    if case.kind not in KINDS:
-        return []
-    return [
-        AblationRun(case.slug, initial, seed, history, ablation.name)
-        for ablation in ABLATIONS
-        for history, seed in _conditions(case)
     ]
 
 

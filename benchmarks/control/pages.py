@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,13 @@ import orjson
 import plots
 import tables
 from goals import goals, losses
-from results import CaseResults, Run, Seeds
+from results import CaseResults, Run
 
 from servingpool_simulation.report.figures import listed, objective
 
+AGE = """\
+The figures may be of an earlier core, because computing them takes hours. [The guard](guard.md) has the same cases, in
+minutes and with today's core."""
 GROUND = """\
 On what the figures rest: **simulated; no GPU ran for this page.** A step-level model of vLLM (continuous batching,
 chunked prefill, KV cache blocks, preemption, cold starts, draining) serves each trace on virtual time. Its step times
@@ -31,10 +34,11 @@ at equal attainment only: one that misses the SLO is not cheap. Comparisons are 
 see Luck.
 
 "With history": the two hours before (of the ramp 70 minutes, of stops three and a half hours, of days the day before)
-were served by the fleet that is found and shown to ours, as Prometheus would show them. What is drawn has a past drawn
-anew. Of the Azure 2023 traces one hour each was published: their past is that hour in blocks of ten minutes, in another
-order, which holds most of the requests that are scored. **So on conv and code the sizes of the bursts are known, and
-only their times are not.** The sweeps have each half of them after two hours like the other half, which is not so.
+were served by the fleet that is found and shown to ours, as Prometheus would show them. A synthetic trace has a past
+that was drawn separately. Of the Azure 2023 traces one hour each was published: their past is that hour in blocks of
+ten minutes, in another order, which holds most of the requests that are scored. **So on conv and code the sizes of the
+bursts are known, and only their times are not.** Four of the sweeps avoid that: they score one half of the hour after
+two hours drawn from the other half, so the bursts are new.
 
 The oracle knows every arrival and the hardware, and pays cold starts. It is a course found by search: an upper
 bound on the least GPU-hours that hold the SLO, not a proof of them, so a ratio below 1 is possible."""
@@ -45,10 +49,24 @@ EXAMPLE = "conv"
 CASES_SAID = """\
 The tables behind [the comparison](README.md), which says on what the figures rest. A case has at most two tables:
 
-- Every policy, each baseline with its published defaults. "Of oracle" is GPU-hours over the oracle's.
-- The baselines tuned in hindsight: the value of the parameter with which each costs least, or comes closest. The
-  parameter and its default are in the comparison's table of [baselines](README.md#baselines-over-all-cases)."""
+- Every policy, each baseline with its published defaults.
+- The baselines tuned in hindsight. "Best" is the value of the parameter with which a baseline costs least; where no
+  value holds the SLO, the value that attains most. The parameter and its default are in the comparison's table of
+  [baselines](README.md#baselines-over-all-cases).
+
+The columns:
+
+- attains: share of all requests that met every bound of the SLO. **missed**: fewer than the SLO asks for.
+- after 10 min: the same, without the requests of the first ten minutes.
+- of oracle: GPU-hours over those of the oracle.
+- mean fleet: replicas that were paid for, on average. most: the most that were asked for at once.
+- changes/h: changes of the number of replicas in an hour. flaps: share of these changes that went down and were
+  followed by one up within two cold starts."""
 """Heads cases.md."""
+DRAWN = """\
+All cases take hours. The plots of the cases other than conv are not in git: `make bench-control` draws them as
+`report/benchmarks/frontier-CASE.svg` and `course-CASE.svg`. For one case run
+`python benchmarks/control/bench.py --cases long-prompts`, which writes tables and plots to `report/control`."""
 BASELINES_SAID = (
     "GPU-hours as multiples of the oracle's, mean over the cases where the policy holds the SLO. Tuned: the "
     "cheapest value of its one parameter that holds the SLO on that very trace and seed."
@@ -68,12 +86,11 @@ AGAIN = (
     "used again while the sources that they depend on mean the same. `python benchmarks/control/bench.py --help` has "
     "the rest."
 )
-
-IDEAS = (
-    "All runs with one idea taken out: three seeds, profile unknown at the start, and with history. Means over cases "
-    "of the attainment over all arrivals, and of GPU-hours over those with all ideas; the cases in which a seed misses "
-    "the SLO; and the cases that change least and most."
+LUCK = (
+    "Ours with three seeds: start-up times, scrape phases and, where the trace is drawn, the arrivals. `most`: "
+    "GPU-hours of the dearest seed."
 )
+IDEAS = "[The ablations](ablations.md) take out each parameter of the core, one at a time."
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +132,7 @@ def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
     parts = [
         "# The controller, head to head",
         f"Written by `{found.command}`, which writes all figures as JSON to `build/benchmarks` too.",
+        AGE,
         "![GPU-hours of each policy relative to an oracle fleet, by case](summary.svg)",
         GROUND,
         f"**Incomplete: {found.left} pieces of work are missing; run it again to go on.**" if found.left else "",
@@ -134,10 +152,11 @@ def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
         f"{BASELINES_SAID} {_how_tuned(shown)}",
         tables.baselines_overall(shown),
         "## Luck",
-        "Ours with three seeds: start-up times, scrape phases and, where the trace is drawn, the arrivals.",
+        LUCK,
         tables.seeds(shown),
         *_sweeps(found),
-        *_ablations(found),
+        "## What each idea is worth",
+        IDEAS,
         "## Again",
         AGAIN,
     ]
@@ -154,17 +173,11 @@ def _sweeps(found: Publication) -> list[str]:
         return []
     said = (
         "One assumption changed at a time; profile unknown at the start. `GPU-h of it`: as a multiple of the best "
-        "static fleet in hindsight under the same conditions."
+        "static fleet in hindsight under the same conditions. `most`: the most replicas that were asked for at once. "
+        "`said`: when step times change, the seconds until they are learned anew to within 10%; and the most frequent "
+        "warning, with the share of decisions that gave it and `#` for each figure in it."
     )
     return ["## Sweeps", said, tables.sweeps_table(found.sweeps)]
-
-
-def _ablations(found: Publication) -> list[str]:
-    shown = [results for results in found.cases if results.without]
-    if not shown:
-        return []
-    cases = listed([f"`{results.case.slug}`" for results in shown])
-    return ["## What each idea is worth", f"{IDEAS} Over {cases}.", tables.ablations_table(shown)]
 
 
 def _how_tuned(shown: Sequence[CaseResults]) -> str:
@@ -186,12 +199,8 @@ def how_tuned(slug: str) -> str:
 
 
 def _cases(found: Publication, shown: Sequence[CaseResults]) -> str:
-    drawn = (
-        f"`{found.command}` writes this page. It also draws each case, as on the plots of "
-        f"[{EXAMPLE}](#{EXAMPLE}), into `report/benchmarks`."
-    )
     sections = [part for results in shown for part in _case(results)]
-    return "\n\n".join(("# Cases", CASES_SAID, drawn, *sections)) + "\n"
+    return "\n\n".join(("# Cases", CASES_SAID, f"`{found.command}` writes this page.\n{DRAWN}", *sections)) + "\n"
 
 
 def _case(results: CaseResults) -> list[str]:
@@ -240,12 +249,6 @@ def _case_document(results: CaseResults) -> dict[str, Any]:
     def score(run: Run | None) -> Any:
         return None if run is None else run.score
 
-    def outcome(run: Run) -> dict[str, Any]:
-        return {"attainment": run.attainment, "gpu_hours": run.cost}
-
-    def by_seed(runs: Seeds, what: Callable[[Run], dict[str, Any]]) -> list[Any]:
-        return [{"history": history, "seed": seed, **what(run)} for (history, seed), run in sorted(runs.items())]
-
     return {
         "title": results.case.title,
         "kind": results.case.kind.value,
@@ -253,8 +256,10 @@ def _case_document(results: CaseResults) -> dict[str, Any]:
         "best_static": score(results.static),
         "oracle": score(results.oracle),
         "timetables": {str(minutes): run.score for minutes, run in sorted(results.timetables.items())},
-        "ours": by_seed(results.ours, lambda run: {"score": run.score}),
-        "without": {idea: by_seed(runs, outcome) for idea, runs in results.without.items()},
+        "ours": [
+            {"history": history, "seed": seed, "score": run.score}
+            for (history, seed), run in sorted(results.ours.items())
+        ],
         "baselines": {
             slug: {
                 "default": runs.baseline.default,

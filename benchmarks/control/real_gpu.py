@@ -201,11 +201,11 @@ TEXT = """\
 
 Written by `python benchmarks/control/real_gpu_pair.py` from a record of {date}: vLLM {vllm} on one {gpu}, with the
 shape of Llama-3.1-8B in bf16 and random weights, at most 256 requests and 8,192 tokens in a step. FlashInfer's sampler
-was off. Four client processes on the same machine streamed the answers. Its first start took {start:.0f} s, most of it
-compilation. `python benchmarks/gpu/measure.py` makes such a record on any machine that has vLLM, in six minutes.
+was off. Four client processes on the same machine streamed the answers. vLLM's first start took {start:.0f} s, most
+of it compilation. `python benchmarks/gpu/measure.py` makes such a record on any machine that has vLLM, in six minutes.
 
-Beside it is the engine model of all simulated pages, with the step times that it ships for this GPU. They come from
-kernel times measured by others, plus 0.65 ms. **Nothing was fitted to this record.**
+The tables compare the record with the engine model of all simulated pages, which uses the step times that it ships for
+this GPU. They come from kernel times measured by others, plus 0.65 ms. **Nothing was fitted to this record.**
 
 ## What the operator makes of it
 

@@ -25,6 +25,25 @@ COLUMNS = {
 """Key and heading of the columns; whatever else a row has goes into a last one."""
 OTHERS = {"What each panel of the dashboard showed": "dashboard.md"}
 """Further tables of a run that are published with it."""
+KEYS = """\
+Columns, and what the last one has:
+
+- s: seconds that the scenario or its traffic took. attainment %: share of the client's requests that met the SLO.
+  SLO %: the share that is asked for. GPU-seconds: seconds of all engine pods from container start to exit. lost: requests
+  that ended otherwise than with a whole answer; cut: lost because the connection broke or the stream was not whole.
+- ttft, tpot: seconds, or milliseconds where the name ends in ms; p50, p90, p95: percentiles. lag p99: seconds by which the
+  load generator sent too late.
+- most pods: the most engine pods at once. most ordered: the most replicas that were ordered. ready: numbers of Ready
+  replicas in turn. loading when it came: engine pods that were loading when the burst began.
+- operator attainment: attainment in the pool's status, in percent. points apart at most once fresh: the largest difference
+  from the clients' attainment, each time the status changed. slo met wrongly s: the longest time for which SLOMet was
+  True while the clients were more than 5 points below the SLO.
+- in flight: requests in a replica; victims: the replicas that were removed. lost operator, lost kubernetes: lost requests,
+  by who chose the victims.
+- take over s: until another process holds the Lease. acts s, acts again s: until the operator sets replicas back to the
+  pool's min. leads s, ready s: from container start. noticed s: until the pool's condition shows the fault.
+  recovered s: from the repair until all works again. Other names in s: how long that took."""
+"""What the columns and the keys of the last one mean: on the page of `make e2e`, to which the others link."""
 LANES = "e2e-lanes.md"
 """The page with a section for each lane but `make e2e`."""
 
@@ -62,7 +81,7 @@ class Results:
         """The table, and each other one of the run, into the project's documentation, with where they come from."""
         said = f"On {_machine()}, {datetime.now(UTC):%Y-%m-%d}, commit {_commit()}."
         if name == "e2e":
-            (folder / f"{name}.md").write_text(f"# What `make {name}` measured\n\n{said}\n\n{self.table()}")
+            (folder / f"{name}.md").write_text(f"# What `make {name}` measured\n\n{said}\n\n{KEYS}\n\n{self.table()}")
         else:
             page = folder / LANES
             page.write_text(with_section(page.read_text(), f"make {name}", f"{said}\n\n{self.table()}"))

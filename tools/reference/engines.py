@@ -66,7 +66,8 @@ OVERVIEW = """\
 `smooth`: counted while a request runs. `at finish`: counted all at once when it ends, so the figure lags. A dash: the
 engine does not export it. Without `running`, `waiting`, `generationTokens`, `promptTokens`, `timeToFirstToken` and
 `interTokenLatency` a pool is refused with the reason UnknownEngine; `timePerOutputToken` is needed where the SLO bounds
-it. An engine without any figure, such as Ollama, needs a [gateway that meters it](#ollama-behind-litellm).
+it. `queueTime` serves recorded histories alone and does not affect scaling. An engine without any figure, such as
+Ollama, needs a [gateway that meters it](#ollama-behind-litellm).
 
 For llama.cpp, `prefillSeconds` replaces both `timeToFirstToken` and `timePerOutputToken` if a gateway counts the
 requests. Time to first token is then an estimate: the wait in the queue, and the mean prefill. Time per output token is
