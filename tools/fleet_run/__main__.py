@@ -1,4 +1,4 @@
-"""`python -m fleet_run`: run it, and write docs/records/fleet-run.md."""
+"""`python -m fleet_run`: run it, and write docs/records/fleet-run.md and the picture build/fleet-run/run.svg."""
 
 from __future__ import annotations
 

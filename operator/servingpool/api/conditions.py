@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError
 
 from servingpool.api.part import Part
 from servingpool.api.text import Text
@@ -51,6 +51,31 @@ Conditions = Annotated[
     BeforeValidator(_of_this_version),
 ]
 """At most one of each type."""
+
+
+class StoredStatus(Part):
+    """A status with `conditions`, as the operator itself wrote it, maybe in another version."""
+
+    _unread: bool = PrivateAttr(default=False)
+    """Compared too: such a status equals none that the operator has built."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether the stored status cannot be read, or has an unknown condition: all of it is to be written anew."""
+        return self._unread
+
+    @classmethod
+    def found(cls, raw: Any) -> Self:
+        """The status from its stored form: begun afresh if it cannot be read."""
+        if isinstance(raw, cls):
+            return raw
+        try:
+            status = cls() if raw is None else cls.read(raw)
+        except ValidationError:
+            status = cls()
+        if raw:
+            status._unread = status == cls() or _of_this_version(raw.get("conditions")) != raw.get("conditions")
+        return status
 
 
 def updated(held: Iterable[Condition], judged: Iterable[Condition]) -> tuple[Condition, ...]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from servingpool.api.conditions import Conditions
+from servingpool.api.conditions import Conditions, StoredStatus
 from servingpool.api.part import Part
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
 from servingpool.api.status import Count, Word
@@ -205,7 +205,7 @@ class BudgetedPool(Part):
     """GPUs that its decision asks for; absent if unknown."""
 
 
-class BudgetStatus(Part):
+class BudgetStatus(StoredStatus):
     """Observed state, written on important changes. Live figures are in the operator's metrics."""
 
     observed_generation: Count | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 
@@ -33,13 +33,3 @@ class Part(BaseModel):
     def read(cls, raw: object) -> Self:
         """The type from a manifest's form; `pydantic.ValidationError` if it is wrong (`problems` words it)."""
         return cls.model_validate(raw)
-
-    @classmethod
-    def found(cls, raw: object) -> Self:
-        """The type from what the operator itself wrote, maybe in another version: begun afresh if it cannot be read."""
-        if isinstance(raw, cls):
-            return raw
-        try:
-            return cls() if raw is None else cls.read(raw)
-        except ValidationError:
-            return cls()

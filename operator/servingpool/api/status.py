@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PlainSerializer, WithJsonSchema
 
-from servingpool.api.conditions import Condition, Conditions, ConditionType
+from servingpool.api.conditions import Condition, Conditions, ConditionType, StoredStatus
 from servingpool.api.part import Part
 from servingpool.api.role import Role
 from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
@@ -194,7 +194,7 @@ class RoleStatus(Part):
     """Last decision for this role in full."""
 
 
-class Status(Part):
+class Status(StoredStatus):
     """Observed state and last decision, written on important changes. Live figures are in the operator's metrics."""
 
     observed_generation: Count | None = None

@@ -197,11 +197,6 @@ class Rule:
         )
 
 
-def kept(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What a recording keeps of an autoscaler: its kind, its name and its rule."""
-    return {"kind": raw["kind"], "metadata": {"name": raw["metadata"]["name"]}, "spec": raw.get("spec", {})}
-
-
 def _limits(raw: Mapping[str, Any]) -> tuple[Limit, ...]:
     return tuple(
         Limit(float(one["periodSeconds"]), pods=int(one["value"]))

@@ -265,3 +265,8 @@ def _document(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         raise RecordingError("is no recording: a chunk is not JSON") from None
+
+
+def kept(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What a recording keeps of an autoscaler: its kind, its name and its rule."""
+    return {"kind": raw["kind"], "metadata": {"name": raw["metadata"]["name"]}, "spec": raw.get("spec", {})}

@@ -21,15 +21,15 @@ from servingpool.cli.output import echo
 from servingpool.cli.source import Backend, Config, Prometheus, chosen
 from servingpool.cli.usage import HISTORY, span, workload, wrong
 
-NAME = "servingpool-backtest"
-SHARDS = 8
+JOB_NAME = "servingpool-backtest"
+JOB_SHARDS = 8
 """Indexes where nothing tells how many pools there are."""
 AT_ONCE = 8
 """Indexes that run at the same time, at most: each asks Prometheus for a history."""
-DROPPED = ("--as-job", "--shards", "--report", "--output", "-o", "--kubeconfig", "--context", "--jobs")
+NOT_PASSED_ON = ("--as-job", "--shards", "--report", "--output", "-o", "--kubeconfig", "--context", "--jobs")
 """Options of the command line that the pods get otherwise; each has a value."""
-WORK = "/work"
-READ = {
+JOB_FOLDER = "/work"
+JOB_RIGHTS = {
     "apps": (["deployments", "deployments/scale", "statefulsets", "statefulsets/scale"], ["get", "list"]),
     "leaderworkerset.x-k8s.io": (["leaderworkersets", "leaderworkersets/scale"], ["get", "list"]),
     "": (["pods"], ["list"]),
@@ -130,7 +130,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     names = [workload(one) for one in targets or ()]
     if as_job is not None:
         _refuse(source=source, collect=collect, pool=pool, autoscaler=autoscaler, config=config)
-        shards = shards or len(names) or SHARDS
+        shards = shards or len(names) or JOB_SHARDS
         within = namespace_of(namespace, kubeconfig, context)
         echo(_job_manifest(as_job, within, sys.argv[1:], shards, cluster_wide=every), nl=False)
         return
@@ -180,12 +180,12 @@ def _refuse(**files: object) -> None:
 def _job_manifest(image: str, namespace: str, arguments: Sequence[str], shards: int, *, cluster_wide: bool) -> str:
     """YAML of a ServiceAccount that may read what is recorded, and of the Job. `arguments`: as the user typed them."""
     scope = "Cluster" if cluster_wide else ""
-    where = {"name": NAME, "namespace": namespace}
-    rules = [{"apiGroups": [group], "resources": kinds, "verbs": verbs} for group, (kinds, verbs) in READ.items()]
+    where = {"name": JOB_NAME, "namespace": namespace}
+    rules = [{"apiGroups": [group], "resources": kinds, "verbs": verbs} for group, (kinds, verbs) in JOB_RIGHTS.items()]
     if cluster_wide:
         rules.append({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]})
     api = "rbac.authorization.k8s.io"
-    named = {"name": NAME} if cluster_wide else where
+    named = {"name": JOB_NAME} if cluster_wide else where
     return yaml.safe_dump_all(
         [
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": where},
@@ -194,7 +194,7 @@ def _job_manifest(image: str, namespace: str, arguments: Sequence[str], shards: 
                 "apiVersion": f"{api}/v1",
                 "kind": f"{scope}RoleBinding",
                 "metadata": named,
-                "roleRef": {"apiGroup": api, "kind": f"{scope}Role", "name": NAME},
+                "roleRef": {"apiGroup": api, "kind": f"{scope}Role", "name": JOB_NAME},
                 "subjects": [{"kind": "ServiceAccount", **where}],
             },
             _job(image, where, [*_kept(arguments), "--shards", str(shards), "--output", "lines"], shards),
@@ -209,19 +209,19 @@ def _job(image: str, where: dict[str, str], arguments: list[str], shards: int) -
         "name": "backtest",
         "image": image,
         "args": arguments,
-        "workingDir": WORK,
-        "env": [{"name": name, "value": WORK} for name in ("HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR")],
+        "workingDir": JOB_FOLDER,
+        "env": [{"name": name, "value": JOB_FOLDER} for name in ("HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR")],
         "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "work", "mountPath": WORK}],
+        "volumeMounts": [{"name": "work", "mountPath": JOB_FOLDER}],
     }
     pod = {
         "restartPolicy": "Never",
-        "serviceAccountName": NAME,
+        "serviceAccountName": JOB_NAME,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": 65532,
@@ -247,8 +247,8 @@ def _kept(arguments: Sequence[str]) -> list[str]:
     """The command line without the options that the pods get otherwise."""
     kept, rest = [], iter(arguments)
     for one in rest:
-        if one in DROPPED:
+        if one in NOT_PASSED_ON:
             next(rest, None)
-        elif not one.startswith(tuple(f"{option}=" for option in DROPPED)):
+        elif not one.startswith(tuple(f"{option}=" for option in NOT_PASSED_ON)):
             kept.append(one)
     return kept

@@ -109,10 +109,10 @@ def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings
     """The one that is asked for, or the backend's."""
     if given is None:
         return gateway_in(namespace, None, backend)
-    name, _, workload = given.partition("/")
+    name, _, in_front = given.partition("/")
     if name not in settings.known_gateways:
         wrong(f"--gateway must be one of {', '.join(settings.known_gateways)}, got '{name}'")
-    return gateway_in(namespace, Gateway(name=name, workload=workload or None), backend)
+    return gateway_in(namespace, Gateway(name=name, workload=in_front or None), backend)
 
 
 def _check_backends(backends: Sequence[BackendConfig]) -> int:
@@ -167,11 +167,11 @@ async def check_target(
     """Print it. Whether a pool could be scaled on it. ClusterError where the cluster does not answer."""
     cluster = await Cluster.connect(kubeconfig, context)
     try:
-        workload, pods = await ready_pods(cluster, target.namespace, target.kind, target.name)
+        found, pods = await ready_pods(cluster, target.namespace, target.kind, target.name)
     finally:
         await cluster.close()
     if not pods:
-        echo(f"{workload.key.kind} {target.namespace}/{target.name} has no ready pod to look at.", err=True)
+        echo(f"{found.key.kind} {target.namespace}/{target.name} has no ready pod to look at.", err=True)
         return False
     prometheus = PrometheusBackend(backend, engines, gateways)
     try:
@@ -180,7 +180,7 @@ async def check_target(
             echo(f"Engine {target.engine} exports no metrics. The gateway's are used for it.")
             model = _Model(target.model or "", usable=True)
         else:
-            model = await _check(target, workload.key.kind, prometheus, engines, pods)
+            model = await _check(target, found.key.kind, prometheus, engines, pods)
         if target.gateway is None:
             return model.usable
         profile = gateways[target.gateway.name]

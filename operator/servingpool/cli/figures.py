@@ -1,4 +1,4 @@
-"""What the commands share that look at engines' series."""
+"""Shared by the commands that read engines' series."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.page import Found
 
 ANY_ENGINE = "vllm"
-"""By whose profile is asked while the engine is not known: what pods export is told for all engines."""
+"""Profile used until the engine is known: the answer names the series of every engine."""
 
 
 def where(found: Found, profile: EngineMetrics) -> str:

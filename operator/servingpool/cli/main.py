@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -42,7 +43,7 @@ COMMANDS = {
 }
 """Each command and the first sentence of its docstring, in the order of --help."""
 MODULES = {"release": "adopt", "resume": "pause"}
-"""By command the module that it shares with another; the others have one of their own name."""
+"""Module of a command whose module has another name."""
 NO_FILES = ":4"
 """Cobra's directive: complete nothing else, no names of files either."""
 
@@ -56,6 +57,7 @@ class Lazy(Commands):
         return name, loaded(name) if name in COMMANDS else command, rest
 
 
+@cache
 def loaded(name: str) -> Any:
     """The command of this name, from its module."""
     one = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -72,8 +74,8 @@ app = typer.Typer(
     help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
     pretty_exceptions_enable=False,
 )
-for each, sentence in COMMANDS.items():
-    app.command(each, help=sentence)(lambda: None)
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
 
 
 @app.command("__complete", hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})

@@ -19,7 +19,6 @@ from servingpool.adapters.cluster.refusals import ClusterError
 from servingpool.adapters.cluster.scale import known_sort
 from servingpool.adapters.cluster.survey import Named, Survey, scalables, survey, surveyed
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend
-from servingpool.backtest.autoscaler_rule import kept
 from servingpool.backtest.recorder import Pace
 from servingpool.backtest.recorder import record as recorded
 from servingpool.backtest.recording import (
@@ -31,6 +30,7 @@ from servingpool.backtest.recording import (
     decode_header,
     encode,
     encode_header,
+    kept,
 )
 from servingpool.cli.figures import ANY_ENGINE
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, sentence, told

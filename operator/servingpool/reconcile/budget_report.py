@@ -21,6 +21,8 @@ FIGURES_AFTER = 60.0
 """Seconds between two writes for nothing but figures of single pools."""
 MOST_POOLS = 128
 """Pools in a status."""
+NO_FIELD = {str(field.alias): None for field in BudgetStatus.model_fields.values()}
+"""Merge patch that removes every field."""
 
 
 class BudgetWriter(Protocol):
@@ -54,7 +56,7 @@ class BudgetReporter:
             if status == before or (soon and _headline(status) == _headline(before)) or not leading():
                 continue
             try:
-                await self._writer.write_budget_status(name, {**_cleared(before, status), **status.to_dict()})
+                await self._writer.write_budget_status(name, {**NO_FIELD, **status.to_dict()})
             except ClusterError as error:
                 self.failures += 1
                 log.warning("%s", error)
@@ -146,8 +148,3 @@ def _headline(status: BudgetStatus) -> tuple[object, ...]:
     """What is written at once."""
     conditions = tuple((one.type, one.status, one.reason) for one in status.conditions)
     return status.observed_generation, conditions, status.held, status.waiting
-
-
-def _cleared(before: BudgetStatus, after: BudgetStatus) -> dict[str, None]:
-    """What is to be removed by a merge patch: fields that are known no longer."""
-    return dict.fromkeys(before.to_dict().keys() - after.to_dict().keys())

@@ -70,6 +70,12 @@ def _speed_of_an_engine(speed: float) -> float:
     return speed
 
 
+def _threes(figures: tuple[float, ...]) -> Any:
+    if len(figures) % 3:
+        raise ValueError(f"the number of figures must be a multiple of 3, got {len(figures)}")
+    return np.array(figures).reshape(-1, 3)[-KEPT:]
+
+
 Each = TypeVar("Each")
 Row = Annotated[tuple[Each, ...], BeforeValidator(_figures), PlainSerializer(_text, when_used="json")]
 # Seven digits: a third of the bytes, far below the noise.
@@ -82,7 +88,7 @@ Rises = Annotated[Row[Annotated[NonNegative, Field(le=LARGEST_RISE)]], Field(max
 Batch = Annotated[Figure, Field(ge=LEAST_BATCH, le=MOST_BATCH)]
 Speed = Annotated[Figure, Field(ge=0.0, le=MOST_SPEED), AfterValidator(_speed_of_an_engine)]
 # All pairs are weighed against all others: 2,500 of them took 2 s and 400 MiB.
-Pairs = Annotated[Row[Work], AfterValidator(lambda figures: np.array(figures).reshape(-1, 3)[-KEPT:])]
+Pairs = Annotated[Row[Work], AfterValidator(_threes)]
 
 
 class _Part(BaseModel):
@@ -102,9 +108,12 @@ def _part(core: type, needed: str, *, without: str = "", **bounds: Any) -> Any:
 
     A profile that lacks one of the `needed` fields is damaged; earlier releases did not write the others.
     """
+    types = get_type_hints(core)
+    if unknown := {*needed.split(), *without.split(), *bounds} - types.keys():
+        raise TypeError(f"{core.__name__} has no {', '.join(sorted(unknown))}")
     fields: dict[str, Any] = {
         name: (bounds.get(name, NonNegative if of is float else of), ... if name in needed.split() else None)
-        for name, of in get_type_hints(core).items()
+        for name, of in types.items()
         if name not in without.split()
     }
     model = create_model(core.__name__, __base__=_Part, **fields)
@@ -178,7 +187,7 @@ _PROFILE = _part(
     reference=Annotated[str, Field(max_length=LONGEST_NAME)],
 )
 
-KEYS = ("version", *_PROFILE.model_fields)
+KEYS = ("version", *(field.alias for field in _PROFILE.model_fields.values()))
 """All that `dump`'s data may have."""
 
 
@@ -208,26 +217,27 @@ def load(data: object) -> Profile:
 
 
 def _made(kept: Any) -> Any:
-    """What the core has for it."""
+    """The core's value of a kept part."""
     if isinstance(kept, _Part):
         return kept.core(**{name: _made(value) for name, value in kept if value is not None})
     return tuple(map(_made, kept)) if isinstance(kept, tuple) else kept
 
 
 def _contradictions(profile: Profile) -> Iterator[str]:
-    """Figures that are within their bounds, and cannot be so together."""
+    """Figures that contradict each other though each is within its bounds."""
     if any(late > seen for seen, late in zip(profile.curve.requests, profile.curve.late, strict=True)):
         yield "curve: late requests must not outnumber all requests"
-    engines: tuple[Profile | Kind, ...] = (profile, *profile.kinds)
-    for engine in engines:
+    engines: dict[str, Profile | Kind] = {"": profile}
+    engines |= {f"kinds.{index}.": kind for index, kind in enumerate(profile.kinds)}
+    for place, engine in engines.items():
         fit, full = engine.fit, engine.saturation
         if fit.windows and fit.scale < FASTEST_STEP / 2.0:
-            yield f"fit: scale must be at least {FASTEST_STEP / 2.0} s after a window, got {fit.scale:g} s"
+            yield f"{place}fit: scale must be at least {FASTEST_STEP / 2.0} s after a window, got {fit.scale:g} s"
         step, most = fit.solve(DEFAULT), SLOWEST_STEP * fit.scale
         if step is not None and not 0.0 < (seconds := step.seconds(1.0, 0.0)) <= most:
-            yield f"fit: a step must take more than 0 s and at most {most:.3g} s, got {seconds:.3g} s"
+            yield f"{place}fit: a step must take more than 0 s and at most {most:.3g} s, got {seconds:.3g} s"
         if full.known and full.seconds >= LEAST_SECONDS:
             mean = full.decoding / full.seconds
             least, most = mean / ANOTHER_BATCH, mean * ANOTHER_BATCH
             if not least <= full.batch <= most:
-                yield f"saturation: batch must be {least:.3g} to {most:.3g}, got {full.batch:.3g}"
+                yield f"{place}saturation: batch must be {least:.3g} to {most:.3g}, got {full.batch:.3g}"

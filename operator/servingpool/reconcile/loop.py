@@ -139,7 +139,7 @@ class Reconciler:
             pool = pool if overlong is None else overlong
             problem = _invalid(pool) if isinstance(pool, str) else self._readings.problem(pool)
             if problem is None and isinstance(pool, ServingPool):
-                self.states.keep(pool, raw)
+                self.states.keep(pool)
                 readable.append(pool)
             elif problem is not None:
                 unreadable.append((raw, problem))

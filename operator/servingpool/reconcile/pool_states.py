@@ -35,11 +35,11 @@ class PoolStates(dict[Key, PoolState]):
         self._parsed[key] = (version, pool)
         return pool
 
-    def keep(self, pool: ServingPool, raw: Raw) -> None:
+    def keep(self, pool: ServingPool) -> None:
         """Begin a state for a pool, or a model, not seen before."""
         state = self.get(pool.key)
         if state is None or not state.is_of(pool):
-            state = self[pool.key] = PoolState.found(pool, raw)
+            state = self[pool.key] = PoolState.found(pool)
         if pool.spec.several:
             # What Prometheus has of the past does not tell which target a pod was of, and so not how fast each is.
             state.backfill_ended()
@@ -49,7 +49,7 @@ class PoolStates(dict[Key, PoolState]):
         meta = Metadata.read(raw["metadata"])
         state = self.get(meta.key)
         if state is None or state.uid != meta.uid:
-            state = self[meta.key] = PoolState.of_status(meta, "", Status.found(raw.get("status")), raw)
+            state = self[meta.key] = PoolState.of_status(meta, "", Status.found(raw.get("status")))
         state.refused()
         return meta, state
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from servingpool.adapters.cluster.objects import Raw, TargetKey, Workload
+from servingpool.adapters.cluster.objects import TargetKey, Workload
 from servingpool.api.conditions import Condition, Reason
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.spec import Mode
@@ -71,9 +71,9 @@ class PoolState:
     expense: Expense = field(default_factory=Expense)
 
     @classmethod
-    def found(cls, pool: ServingPool, raw: Raw) -> PoolState:
+    def found(cls, pool: ServingPool) -> PoolState:
         """The state of a pool seen for the first time, resumed from its status."""
-        state = cls.of_status(pool.metadata, pool.spec.model, pool.status, raw)
+        state = cls.of_status(pool.metadata, pool.spec.model, pool.status)
         state.conditions = pool.status.conditions
         if any(one.reason == Reason.RECOMMENDING for one in state.conditions):
             desired, replicas = pool.status.desired_replicas, pool.status.replicas
@@ -87,14 +87,11 @@ class PoolState:
         return state
 
     @classmethod
-    def of_status(cls, meta: Metadata, model: str, status: Status, raw: Raw) -> PoolState:
+    def of_status(cls, meta: Metadata, model: str, status: Status) -> PoolState:
         """The state of a pool of which only the status is known."""
-        # A status that cannot be read, or has conditions that cannot, is of another version: all of it is written anew.
-        stored = raw.get("status") or {}
-        unread = (status == Status() and bool(stored)) or len(status.conditions) < len(stored.get("conditions") or ())
         history = History.found(status)
         kept = KeptMemory(model)
-        return cls(uid=meta.uid, kept=kept, status=status, status_write_unknown=unread, history=history)
+        return cls(uid=meta.uid, kept=kept, status=status, status_write_unknown=status.unread, history=history)
 
     def is_of(self, pool: ServingPool) -> bool:
         """Whether this state belongs to this pool and model."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import subprocess
 import sys
 from pathlib import Path
 
@@ -108,12 +107,6 @@ def test_a_traceback_stays_within_its_line(monkeypatch: pytest.MonkeyPatch) -> N
     lines = written.getvalue().splitlines()
     assert len(lines) == 1
     assert "ValueError: invalid literal" in json.loads(lines[0])["exc_info"]
-
-
-def test_help_waits_for_nothing_heavy() -> None:
-    heavy = ("kopf", "kubernetes", "numpy", "numba", "matplotlib", "aiohttp", "prometheus_api_client")
-    program = f"import sys, servingpool.cli.main; print([name for name in {heavy} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 @pytest.mark.parametrize(

@@ -299,3 +299,24 @@ def test_metrics_tell_what_each_pool_of_a_budget_holds_gets_and_wants() -> None:
     assert found.pop((Metric.BUDGET_GPUS, "h100")) == 16
     kinds = (Metric.BUDGET_HELD, Metric.BUDGET_DUE, Metric.BUDGET_WANTED)
     assert found == {(kind, "h100", "chat", pool): 8.0 for kind in kinds for pool in ("high", "low")}
+
+
+def test_a_condition_of_another_version_is_removed_though_nothing_else_changed() -> None:
+    world = two(gpus=16)
+    world.step(minutes=5)
+    raw, before = world.cache.budgets["h100"], status(world)
+    newer = {**before["conditions"][0], "type": "Fair"}
+    world.cache.see_budget({**raw, "status": {**before, "conditions": [*before["conditions"], newer]}}, gone=False)
+    world.restart()
+    world.step(minutes=2)
+    assert status(world)["conditions"] == before["conditions"]
+
+
+def test_a_budget_status_that_cannot_be_read_leaves_nothing_behind() -> None:
+    world = FakeCluster()
+    budget(world, -1)
+    raw = world.cache.budgets["h100"]
+    world.cache.see_budget({**raw, "status": {"held": 12, "use": "12/16", "conditions": 7}}, gone=False)
+    world.step(minutes=2)
+    assert verdict(world, "Counted")[:2] == ("False", "InvalidBudget")
+    assert not {"held", "use"} & status(world).keys()

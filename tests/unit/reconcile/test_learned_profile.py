@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from servingpool.decision.observation import Unknown
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.saturation import Saturation
 from servingpool.decision.state import Memory, Profile
-from servingpool.reconcile.learned_profile import dump, load
+from servingpool.reconcile.learned_profile import _part, dump, load
 
 from ..decision.sequences import (  # noqa: TID252, the same sequences as the core's promises are checked with
     HUGE_DEMAND,
@@ -190,6 +191,22 @@ def test_a_profile_from_before_full_batches_and_burn_rates_is_read() -> None:
     data = dump(Profile())
     del data["saturation"], data["fit"]["renewing"], data["budget"]["fast"], data["budget"]["slow"]
     assert load(data) == Profile()
+
+
+def test_damage_names_its_place_and_its_reason() -> None:
+    data = dump(Profile())
+    with pytest.raises(ValueError, match=r"forecast\.pairs: .*number of figures must be a multiple of 3, got 4"):
+        load(data | {"forecast": data["forecast"] | {"pairs": "1 2 3 4"}})
+    data = dump(of_two_targets())
+    first, second = data["kinds"]
+    with pytest.raises(ValueError, match=r"damaged: kinds\.1\.fit: scale must be"):
+        load(data | {"kinds": [first, second | {"fit": first["fit"] | {"scale": 0.0}}]})
+
+
+@pytest.mark.parametrize("names", [{"needed": "mine"}, {"without": "mine"}, {"mine": float}])
+def test_a_part_names_only_fields_that_the_core_has(names: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="ErrorBudget has no mine"):
+        _part(ErrorBudget, **{"needed": "", **names})
 
 
 def test_no_more_pairs_are_read_than_are_kept() -> None:
