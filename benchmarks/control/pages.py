@@ -35,7 +35,7 @@ see Luck.
 
 "With history": the two hours before (of the ramp 70 minutes, of stops three and a half hours, of days the day before)
 were served by the fleet that is found and shown to ours, as Prometheus would show them. A synthetic trace has a past
-that was drawn separately. Of the Azure 2023 traces one hour each was published: their past is that hour in blocks of
+that was drawn separately. One hour of each Azure 2023 trace was published; its past is that hour in blocks of
 ten minutes, in another order, which holds most of the requests that are scored. **So on conv and code the sizes of the
 bursts are known, and only their times are not.** Four of the sweeps avoid that: they score one half of the hour after
 two hours drawn from the other half, so the bursts are new.

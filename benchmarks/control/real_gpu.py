@@ -263,7 +263,7 @@ def ratios(record: Record, share: float, *names: str) -> str:
 
 
 def text(record: Record) -> str:
-    """That part."""
+    """The first part of the page."""
     about, last = record["about"], record["stages"][-1]
     requests = [measured(stage) for stage in record["stages"]]
     together = Latencies(*(np.concatenate([getattr(one, name) for one in requests]) for name in ("ttft", "tpot")))

@@ -140,7 +140,7 @@ def text(record: Record) -> str:
 
 
 def page(one: Record, pair: Record) -> str:
-    """The whole."""
+    """The whole page, of one engine and of the pair."""
     return f"{real_gpu.text(one)}\n{text(pair)}"
 
 

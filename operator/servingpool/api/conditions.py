@@ -34,11 +34,14 @@ class Condition(Part):
     """Time when `status` last changed."""
 
 
+TYPES = tuple(ConditionType)
+
+
 def _of_this_version(given: Any) -> Any:
     """The conditions whose types this version has: one unknown type would make the whole status unreadable."""
     if not isinstance(given, list):
         return given
-    return [one for one in given if not isinstance(one, dict) or one.get("type") in list(ConditionType)]
+    return [one for one in given if not isinstance(one, dict) or one.get("type") in TYPES]
 
 
 Conditions = Annotated[

@@ -15,6 +15,7 @@ import yaml
 from servingpool.adapters.cluster.survey import Named
 from servingpool.cli import record
 from servingpool.cli.extras import needs
+from servingpool.cli.figures import Target
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo
@@ -155,7 +156,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
             (key,) = mine
             source = [record.file_of(key, with_namespace=False)]
             order = record.Order(source[0], seconds, record.STEP)
-            code = record.run(where.target(*key), order, found, asked_of)
+            code = record.run(Target(*key), order, where)
             if code:
                 raise typer.Exit(code)
             files = dict.fromkeys(source, "")

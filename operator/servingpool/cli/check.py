@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -26,10 +26,11 @@ from servingpool.adapters.prometheus import (
 from servingpool.adapters.prometheus import page as pages
 from servingpool.adapters.prometheus.gateways.profile import METERING, READ_AS
 from servingpool.adapters.prometheus.inspection import Inspection
+from servingpool.adapters.prometheus.page import Found
 from servingpool.api.spec import Gateway
 from servingpool.catalogue.conditions import Reason
 from servingpool.catalogue.plain import plain
-from servingpool.cli.figures import ANY_ENGINE, where
+from servingpool.cli.figures import ANY_ENGINE, Target, where
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, told
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo, table
@@ -98,10 +99,10 @@ def check(  # noqa: PLR0913, a command's options
     meters = [each for each, profile in found.known_gateways.items() if profile.meters]
     if engine is not None and known[engine].metered and (before is None or before.name not in meters):
         wrong(f"--engine {engine} exports no metrics; give --gateway one that meters it ({', '.join(meters)})")
-    looked_at = Target(within, kind, name, engine, model, before)
+    looked_at = Target(within, kind, name, engine, model)
     path = None if kubeconfig is None else str(kubeconfig)
     with told():
-        usable = asyncio.run(check_target(looked_at, chosen, known, found.known_gateways, path, context))
+        usable = asyncio.run(check_target(looked_at, chosen, known, found.known_gateways, path, context, before))
     raise typer.Exit(0 if usable else 1)
 
 
@@ -140,22 +141,6 @@ Replicas = Mapping[str, str]
 """Names of pods, and of the replica that each belongs to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Which pods to look at, and as what."""
-
-    namespace: str
-    kind: str
-    """As kubectl takes it."""
-    name: str
-    engine: str | None
-    """As the pods' series tell where None."""
-    model: str | None
-    """Likewise."""
-    gateway: OwnGateway | None = None
-    """In front of them; None where there is none."""
-
-
 async def check_target(
     target: Target,
     backend: BackendConfig,
@@ -163,8 +148,12 @@ async def check_target(
     gateways: Mapping[str, GatewayProfile],
     kubeconfig: str | None,
     context: str | None,
+    gateway: OwnGateway | None = None,
 ) -> bool:
-    """Print it. Whether a pool could be scaled on it. ClusterError where the cluster does not answer."""
+    """Print what the engines and the `gateway` before them export. Whether a pool could be scaled on it.
+
+    Raises ClusterError where the cluster does not answer.
+    """
     cluster = await Cluster.connect(kubeconfig, context)
     try:
         found, pods = await ready_pods(cluster, target.namespace, target.kind, target.name)
@@ -181,10 +170,9 @@ async def check_target(
             model = _Model(target.model or "", usable=True)
         else:
             model = await _check(target, found.key.kind, prometheus, engines, pods)
-        if target.gateway is None:
+        if gateway is None:
             return model.usable
-        profile = gateways[target.gateway.name]
-        counted = await check_gateway(target.gateway, model.name, profile, prometheus, metered=metered)
+        counted = await check_gateway(gateway, model.name, gateways[gateway.name], prometheus, metered=metered)
         return counted and model.usable
     finally:
         await prometheus.close()
@@ -262,15 +250,18 @@ def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:
     """Print a line for each figure. Those that are needed, and that some pod with series lacks."""
     found = [pages.find(profile, samples) for samples in seen.samples.values()] or [pages.find(profile, ())]
     lines = [("figure", "pods", "newest", "series")]
-    for each in zip(*found, strict=True):
-        shown = next((one for one in each if one.series is not None), each[0])
-        age = seen.ages.get(shown.figure)
-        newest = "-" if age is None or shown.series is None else f"{age:.0f} s ago"
-        lines.append(
-            (shown.figure.value, f"{sum(one.series is not None for one in each)}", newest, where(shown, profile))
-        )
+    lines += [(each[0].figure.value, *_line(each, seen, profile)) for each in zip(*found, strict=True)]
     table(lines)
     return sorted({figure.value for one in found for figure in pages.lacking(one)})
+
+
+def _line(each: Sequence[Found], seen: Inspection, profile: EngineMetrics) -> tuple[str, str, str]:
+    """Of a figure, as each pod's series tell it: the pods that have it, the age of the newest sample, the series."""
+    there = [one for one in each if one.series is not None]
+    shown = there[0] if there else each[0]
+    age = seen.ages.get(shown.figure)
+    newest = "-" if age is None or not there else f"{age:.0f} s ago"
+    return f"{len(there)}", newest, where(shown, profile)
 
 
 async def check_gateway(
@@ -311,12 +302,8 @@ def _gateway_figures(seen: Inspection, profile: GatewayProfile) -> set[GatewayFi
     lines, there = [("figure", "pods", "newest", "series")], set()
     for name, figure in READ_AS.items():
         each = [one for page in found for one in page if one.figure is figure]
-        shown = next((one for one in each if one.series is not None), each[0])
-        age = seen.ages.get(figure)
-        newest = "-" if age is None or shown.series is None else f"{age:.0f} s ago"
-        count = sum(one.series is not None for one in each)
-        there |= {name} if count else set()
-        lines.append((name.value, f"{count}", newest, where(shown, profile.metrics)))
+        there |= {name} if any(one.series is not None for one in each) else set()
+        lines.append((name.value, *_line(each, seen, profile.metrics)))
     table(lines)
     return there
 

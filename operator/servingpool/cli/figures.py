@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.page import Found
 
 ANY_ENGINE = "vllm"
 """Profile used until the engine is known: the answer names the series of every engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A workload whose engines' series are read, and as what."""
+
+    namespace: str
+    kind: str
+    """As kubectl takes it."""
+    name: str
+    engine: str | None = None
+    """As the pods' series tell where None."""
+    model: str | None = None
+    """Likewise."""
 
 
 def where(found: Found, profile: EngineMetrics) -> str:

@@ -32,7 +32,7 @@ from servingpool.backtest.recording import (
     encode_header,
     kept,
 )
-from servingpool.cli.figures import ANY_ENGINE
+from servingpool.cli.figures import ANY_ENGINE, Target
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, sentence, told
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo, terminal
@@ -85,10 +85,9 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
     found, asked = chosen(config, prometheus, backend)
     (kind, name), seconds = workload(target), span("--since", since, *HISTORY)
     within = namespace_of(namespace, kubeconfig, context)
-    path = None if kubeconfig is None else str(kubeconfig)
-    whose = Target(within, kind, name, engine, model, path, context)
     order = Order(output, seconds, float(step), Pace(max_samples, pause))
-    raise typer.Exit(run(whose, order, found, asked))
+    where = Where(found, asked, None if kubeconfig is None else str(kubeconfig), context)
+    raise typer.Exit(run(Target(within, kind, name, engine, model), order, where))
 
 
 class Failed(Exception):
@@ -97,22 +96,6 @@ class Failed(Exception):
     def __init__(self, said: str, code: int = NOT_ANSWERED) -> None:
         super().__init__(said)
         self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Whose history, and as what it is read."""
-
-    namespace: str
-    kind: str
-    """As kubectl takes it."""
-    name: str
-    engine: str | None
-    """As the pods' series tell where None."""
-    model: str | None
-    """Likewise."""
-    kubeconfig: str | None
-    context: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,27 +109,6 @@ class Order:
     pace: Pace = field(default_factory=Pace)
 
 
-def run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> int:
-    """The exit code."""
-    try:
-        with told():
-            attempt(target, order, config, source)
-    except Failed as error:
-        echo(str(error), err=True)
-        return error.code
-    return 0
-
-
-def attempt(target: Target, order: Order, config: OperatorConfig, source: BackendConfig) -> None:
-    """Record it, or raise Failed or ClusterError."""
-    try:
-        asyncio.run(_run(target, order, config, source, now(source)))
-    except MetricsUnavailable as error:
-        raise Failed(unavailable(str(error), source)) from error
-    except RecordingError as error:
-        raise Failed(f"{order.output} {error}") from error
-
-
 @dataclass(frozen=True, slots=True)
 class Where:
     """What is asked, and of whom."""
@@ -156,9 +118,26 @@ class Where:
     kubeconfig: str | None
     context: str | None
 
-    def target(self, namespace: str, kind: str, name: str) -> Target:
-        """A target there."""
-        return Target(namespace, kind, name, None, None, self.kubeconfig, self.context)
+
+def run(target: Target, order: Order, where: Where) -> int:
+    """The exit code."""
+    try:
+        with told():
+            attempt(target, order, where)
+    except Failed as error:
+        echo(str(error), err=True)
+        return error.code
+    return 0
+
+
+def attempt(target: Target, order: Order, where: Where) -> None:
+    """Record it, or raise Failed or ClusterError."""
+    try:
+        asyncio.run(_run(target, order, where, now(where.source)))
+    except MetricsUnavailable as error:
+        raise Failed(unavailable(str(error), where.source)) from error
+    except RecordingError as error:
+        raise Failed(f"{order.output} {error}") from error
 
 
 def file_of(target: Named, *, with_namespace: bool) -> Path:
@@ -175,7 +154,7 @@ def record_each(targets: Iterable[Named], seconds: float, where: Where, *, with_
     for target in targets:
         file = file_of(target, with_namespace=with_namespace)
         try:
-            attempt(where.target(*target), Order(file, seconds, STEP), where.config, where.source)
+            attempt(Target(*target), Order(file, seconds, STEP), where)
             files[file] = ""
         except ClusterError as error:
             files[file] = sentence(error)
@@ -199,8 +178,8 @@ async def _serving(where: Where) -> list[Named]:
     cluster, found = await Cluster.connect(where.kubeconfig, where.context), []
     try:
         async for named, around in surveyed(cluster, await scalables(cluster, say), say):
-            target, ready = where.target(*named), around.ready
-            if ready and (await identify(target, ready, prometheus, where.config.known_engines))[0] is not None:
+            ready, engines = around.ready, where.config.known_engines
+            if ready and (await identify(Target(*named), ready, prometheus, engines))[0] is not None:
                 found.append(named)
     finally:
         await cluster.close()
@@ -210,12 +189,12 @@ async def _serving(where: Where) -> list[Named]:
     return found
 
 
-async def _run(target: Target, order: Order, config: OperatorConfig, source: BackendConfig, now: float) -> None:
-    prometheus = PrometheusBackend(source, config.known_engines)
+async def _run(target: Target, order: Order, where: Where, now: float) -> None:
+    prometheus = PrometheusBackend(where.source, where.config.known_engines)
     try:
         begun = resumed(order.output)
         if begun is None:
-            header = await _header(target, order, prometheus, config.known_engines, now)
+            header = await _header(target, order, where, prometheus, now)
             since = header.begin
             order.output.parent.mkdir(parents=True, exist_ok=True)
             order.output.write_bytes(encode_header(header))
@@ -259,12 +238,11 @@ async def _fill(order: Order, header: Header, since: float, prometheus: Promethe
     return scrapes
 
 
-async def _header(
-    target: Target, order: Order, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], now: float
-) -> Header:
+async def _header(target: Target, order: Order, where: Where, prometheus: PrometheusBackend, now: float) -> Header:
+    engines = where.config.known_engines
     if target.engine is not None and target.engine not in engines:
         raise Failed(f"--engine must be one of {', '.join(engines)}, got '{target.engine}'", 2)
-    engine, model, around = target.engine, target.model, await _survey(target)
+    engine, model, around = target.engine, target.model, await _survey(target, where)
     sort = around.workload.key.sort if around is not None else known_sort(target.kind)
     if around is not None and (engine is None or model is None):
         engine, model = await identify(target, around.ready, prometheus, engines)
@@ -291,10 +269,10 @@ async def _header(
     )
 
 
-async def _survey(target: Target) -> Survey | None:
+async def _survey(target: Target, where: Where) -> Survey | None:
     """What the cluster says; None where it does not answer and is not needed."""
     try:
-        cluster = await Cluster.connect(target.kubeconfig, target.context)
+        cluster = await Cluster.connect(where.kubeconfig, where.context)
         try:
             return await survey(cluster, target.namespace, target.kind, target.name)
         finally:

@@ -23,6 +23,7 @@ from servingpool.adapters.prometheus import BackendConfig
 from servingpool.backtest.summary import Line
 from servingpool.cli import record as recording
 from servingpool.cli.backtest import backtest
+from servingpool.cli.figures import Target
 from servingpool.reconcile.config import OperatorConfig
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.traces import poisson
@@ -190,7 +191,7 @@ def test_a_recording_of_another_kind_is_not_continued() -> None:
     header = recorded(poisson("calm", (2.0,), 60.0, prompt=500, output=100), engine_profile("a100-70b-tp4"), 2)[0]
 
     def same(kind: str, sort: tuple[str, str]) -> bool:
-        target = recording.Target(header.namespace, kind, header.target, None, None, None)
+        target = Target(header.namespace, kind, header.target)
         return recording._is_of(header.model_copy(update={"sort": sort}), target)
 
     assert same("deploy", ("apps", "Deployment"))
@@ -351,7 +352,7 @@ def test_as_a_job_each_index_takes_its_share(servingpool: Command, monkeypatch: 
 def test_an_index_records_and_replays_its_share_alone(servingpool: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def attempt(target: recording.Target, *_: object) -> None:
+    def attempt(target: Target, *_: object) -> None:
         asked.append(target.name)
         raise recording.Failed("Prometheus does not answer.")
 

@@ -13,7 +13,7 @@ from servingpool.adapters.prometheus import BackendConfig, FleetReading, PodKey,
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.promql import Queries
 from servingpool.cli import check
-from servingpool.cli.check import Target
+from servingpool.cli.figures import Target
 
 LONGEST_QUERY = 16 * 1024
 """Bytes that VictoriaMetrics takes."""
