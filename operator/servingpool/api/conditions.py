@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError
 
 from servingpool.api.part import Part
 from servingpool.api.text import Text
@@ -15,6 +15,10 @@ from servingpool.catalogue.condition_types import ConditionType, Truth
 from servingpool.catalogue.conditions import Reason
 
 __all__ = ["Condition", "ConditionType", "Conditions", "Reason", "Truth", "condition", "condition_of", "updated"]
+
+
+Generation = Annotated[int, AfterValidator(lambda given: max(0, given))]
+"""Of an object's spec. A damaged one is read as 0: no condition that names less can be written."""
 
 
 class Condition(Part):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from servingpool.api.conditions import Conditions, StoredStatus
+from servingpool.api.conditions import Conditions, Generation, StoredStatus
 from servingpool.api.part import Part
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
 from servingpool.api.status import Count, Word
@@ -229,7 +229,7 @@ class BudgetMetadata(Part):
 
     name: str
     uid: str = ""
-    generation: int = 0
+    generation: Generation = 0
     creation_timestamp: str = ""
 
 

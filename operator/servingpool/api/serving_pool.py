@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
+from servingpool.api.conditions import Generation
 from servingpool.api.part import Part
 from servingpool.api.spec import Spec
 from servingpool.api.status import Status
@@ -18,7 +19,7 @@ class Metadata(Part):
     name: str
     namespace: str = "default"
     uid: str = ""
-    generation: int = 0
+    generation: Generation = 0
     deletion_timestamp: str | None = None
     """When it is deleted; None while nobody has deleted it."""
 
